@@ -64,9 +64,10 @@ lint: $(DEVELOPMENT) ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-soak: $(DEVELOPMENT) ## What takes long: minutes of other writers beside the sink in each write mode, 21 kills of everything
+soak: $(DEVELOPMENT) ## What takes long: minutes of other writers and of maintenance beside the sink in each write mode, 21 kills
 	ICEBRIDGE_CONCURRENCY_S=$${ICEBRIDGE_CONCURRENCY_S:-300} $(BIN)/python -m pytest -m soak -q
 	ICEBRIDGE_KILLS=$${ICEBRIDGE_KILLS:-21} $(BIN)/python -m pytest -q $(wildcard tests/*/test_*_kill.py)
+	ICEBRIDGE_MAINTENANCE_S=$${ICEBRIDGE_MAINTENANCE_S:-300} $(BIN)/python -m pytest -q tests/kafka/test_sink_maintenance.py
 
 simulate: $(DEVELOPMENT) ## Histories of the simulated world without end (Ctrl-C); options in SIMULATE="--seconds 60 --tally simulated.jsonl"
 	$(BIN)/python -m tests.simulation $(SIMULATE)

@@ -68,7 +68,10 @@ def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None
         leases = call_with_retries(
             lambda: LeaseTable.open(catalog, settings.table.offsets_table, owner_name()), settings.errors
         )
-        maintainer = Maintainer(spark, catalog, settings.table, settings.name, leases)
+        noted = call_with_retries(
+            lambda: OffsetsTable(catalog, settings.table.offsets_table, settings.name).tables, settings.errors
+        )
+        maintainer = Maintainer(spark, catalog, settings.table, settings.name, leases, lambda name: name in noted)
         while True:
             tables = _find_tables(settings, catalog, maintainer, asked)
             reports = [_do_table(spark, maintainer, table, asked) for table in tables]

@@ -12,7 +12,13 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
 from connector.iceberg.commit.settlement import settle_commits
-from connector.iceberg.commit.snapshot_expiry import DELETE_THREADS, MAX_AGE_PROPERTY, MIN_SNAPSHOTS_PROPERTY
+from connector.iceberg.commit.snapshot_expiry import (
+    DELETE_THREADS,
+    MAX_AGE_PROPERTY,
+    METADATA_CLEANUP_PROPERTIES,
+    METADATA_CLEANUP_PROPERTY,
+    MIN_SNAPSHOTS_PROPERTY,
+)
 from connector.iceberg.java import activate_session, jvm, map_java_errors, to_dict
 from connector.iceberg.state.offset_rows import read_all_rows
 from connector.maintenance.expiry_rules import (
@@ -23,7 +29,7 @@ from connector.maintenance.expiry_rules import (
     parse_reader_positions,
     plan_expiry,
 )
-from connector.maintenance.table_history import read_history
+from connector.maintenance.table_history import read_history, read_other_branches
 from connector.settings.iceberg.maintenance import ExpiryPolicy
 
 _DEFAULT_AGE_MS, _DEFAULT_LAST = 5 * 24 * 3600 * 1000, 1
@@ -49,7 +55,14 @@ def find_needed_since_ms(catalog: Catalog, offset_tables: Iterable[str], table: 
     readers = read_reader_positions(catalog, offset_tables, table)
     now_ms = time.time_ns() // 1_000_000
     return plan_expiry(
-        read_history(table), readers, (), now_ms=now_ms, age_ms=0, retain_last=1, in_flight_ms=0
+        read_history(table),
+        readers,
+        (),
+        others=read_other_branches(table),
+        now_ms=now_ms,
+        age_ms=0,
+        retain_last=1,
+        in_flight_ms=0,
     ).older_than_ms
 
 
@@ -68,13 +81,20 @@ def find_expiry(
     properties = to_dict(table.java.properties())
     if properties.get("gc.enabled") == "false":
         return None
-    ancestors = read_history(table)
+    ancestors, others = read_history(table), read_other_branches(table)
     age_ms = policy.age_s * 1000 or _read_number(properties, MAX_AGE_PROPERTY, _DEFAULT_AGE_MS)
     least = policy.retain_last or _read_number(properties, MIN_SNAPSHOTS_PROPERTY, _DEFAULT_LAST)
     writers = (*newest_commits(ancestors, CONNECTOR_NAME), *in_flight)
     now_ms = time.time_ns() // 1_000_000
     found = plan_expiry(
-        ancestors, readers, writers, now_ms=now_ms, age_ms=age_ms, retain_last=least, in_flight_ms=in_flight_ms
+        ancestors,
+        readers,
+        writers,
+        others=others,
+        now_ms=now_ms,
+        age_ms=age_ms,
+        retain_last=least,
+        in_flight_ms=in_flight_ms,
     )
     if found.lag_s > policy.max_reader_lag_s:
         structlog.get_logger().warning(
@@ -84,6 +104,27 @@ def find_expiry(
             lag_s=found.lag_s,
         )
     return found
+
+
+def limit_metadata_files(table: Table) -> None:
+    """Have old metadata files of a table go with each commit, unless its properties say something of that.
+
+    Raises:
+        RetriableError: the catalog stayed away.
+    """
+    known = to_dict(table.java.properties())
+    if METADATA_CLEANUP_PROPERTY in known:
+        return
+
+    def change() -> None:
+        update = table.java.updateProperties()
+        for key in METADATA_CLEANUP_PROPERTIES.keys() - known.keys():
+            update.set(key, METADATA_CLEANUP_PROPERTIES[key])
+        update.commit()
+
+    with table.turn:
+        table.settle(f"setting properties of {table.name}", change)
+    structlog.get_logger().info("old metadata files go with each commit from now on", table=table.name)
 
 
 def expire_snapshots(spark: SparkSession, table: Table, expiry: Expiry) -> int:

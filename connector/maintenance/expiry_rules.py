@@ -71,6 +71,7 @@ def plan_expiry(
     readers: Iterable[ReaderPosition],
     writers: Iterable[int],
     *,
+    others: Sequence[Sequence[SnapshotSummary]] = (),
     now_ms: int,
     age_ms: int,
     retain_last: int,
@@ -80,28 +81,30 @@ def plan_expiry(
 
     Args:
         ancestors: the branch's snapshots, newest first.
-        readers: where sources stand; a position that is no ancestor any more holds nothing up.
+        readers: where sources stand; a position that is on no branch any more holds nothing up.
         writers: snapshots that sinks have to find again: their newest commits, the base of a batch in flight.
+        others: the snapshots of the table's other branches, which expire by the same limit.
         now_ms: the time.
         age_ms: younger ones stay.
         retain_last: so many stay.
         in_flight_ms: how long a batch or query may read a snapshot.
     """
-    by_id = {snapshot.snapshot_id: place for place, snapshot in enumerate(ancestors)}
     limit = now_ms - max(age_ms, in_flight_ms)
     held_by, lag_ms = "", 0
-    for reader in readers:
-        place = by_id.get(reader.snapshot_id)
-        if place is None:
-            continue
-        limit = min(limit, _oldest_ms(ancestors[: place + 1]))
-        # A source that has read everything is not late, however old the newest snapshot is.
-        behind = now_ms - ancestors[place - 1].timestamp_ms if place else 0
-        if behind > lag_ms:
-            held_by, lag_ms = reader.name, behind
-    for snapshot_id in writers:
-        if snapshot_id in by_id:
-            limit = min(limit, ancestors[by_id[snapshot_id]].timestamp_ms)
+    asked = list(readers)
+    for branch in (ancestors, *others):
+        by_id = {snapshot.snapshot_id: place for place, snapshot in enumerate(branch)}
+        for reader in asked:
+            place = by_id.get(reader.snapshot_id)
+            if place is None:
+                continue
+            limit = min(limit, _oldest_ms(branch[: place + 1]))
+            # A source that has read everything is not late, however old the newest snapshot is.
+            behind = now_ms - branch[place - 1].timestamp_ms if place else 0
+            if behind > lag_ms:
+                held_by, lag_ms = reader.name, behind
+    needed = set(writers)
+    limit = min([limit, *(one.timestamp_ms for one in ancestors if one.snapshot_id in needed)])
     going = sum(snapshot.timestamp_ms < limit for snapshot in ancestors[max(1, retain_last) :])
     return Expiry(limit, max(1, retain_last), going, held_by, lag_ms // 1000)
 

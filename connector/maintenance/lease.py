@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 import attrs
@@ -16,7 +16,7 @@ import structlog
 from connector.errors import CommitRefused, ConnectorError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.state.offset_rows import MAINTAINER, OffsetRows
-from connector.maintenance.lease_rules import LEASE_MS, Lease
+from connector.maintenance.lease_rules import LEASE_MS, Lease, UnfinishedRun
 
 _ROWS_NAME = "_maintenance"
 """The connector by whose name leases are stored."""
@@ -27,6 +27,24 @@ _ATTEMPTS = 3
 def owner_name() -> str:
     """Return a name for this process that no other has."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+@attrs.define(eq=False)
+class MaintenanceRun:
+    """A run under a table's lease.
+
+    `name` is part of the paths of its files; `left` are unfinished runs before it. `failed` is set by whoever does it.
+    """
+
+    name: str
+    left: tuple[UnfinishedRun, ...]
+    _now_ms: Callable[[], int]
+    until_ms: int
+    failed: bool = False
+
+    def is_held(self) -> bool:
+        """Tell whether the lease lasts: without it nothing may be committed, as another may remove the run's files."""
+        return self._now_ms() < self.until_ms
 
 
 @attrs.define(eq=False)
@@ -55,18 +73,18 @@ class LeaseTable:
                 self._rows.reload()
             return Lease.parse(self._rows.by_table.get(table))
 
-    def take(self, table: str) -> bool:
-        """Take a table's lease, or renew it; tell whether this process has it.
+    def take(self, table: str, run: str = "") -> bool:
+        """Take a table's lease for a run; tell whether this process has it.
 
         Raises:
             RetriableError, CommitUnknown: the catalog is away.
         """
-        return self._change(table, lambda lease: lease.taken(self._owner, self._now_ms()))
+        return self._change(table, lambda lease: lease.taken(self._owner, self._now_ms(), run))
 
-    def release(self, table: str) -> None:
-        """Give a table's lease back; where that fails it ends by itself."""
+    def release(self, table: str, run: str | None = None, *, failed: bool = False) -> None:
+        """Give a table's lease back, if it is still that of the run; where that fails it ends by itself."""
         try:
-            self._change(table, Lease.released)
+            self._change(table, lambda lease: lease.released(failed=failed), run)
         except ConnectorError as error:
             structlog.get_logger().warning("a lease is left to end by itself", table=table, reason=str(error))
 
@@ -80,36 +98,48 @@ class LeaseTable:
             left = [name for name in self.read(table).handed if name != task]
             self._change(table, lambda lease: attrs.evolve(lease, handed=tuple(left)))
 
+    def forget_runs(self, table: str, runs: Collection[str]) -> None:
+        """Note that the files of unfinished runs are removed."""
+        self._change(table, lambda lease: lease.without(runs))
+
     @contextmanager
-    def held(self, table: str) -> Iterator[bool]:
-        """Hold a table's lease meanwhile, if it is free; gives whether it is held."""
-        if not self.take(table):
-            yield False
+    def held(self, table: str) -> Iterator[MaintenanceRun | None]:
+        """Hold a table's lease for a run meanwhile, if it is free; gives the run, None where it is not held."""
+        name, until_ms = uuid.uuid4().hex[:12], self._now_ms() + LEASE_MS
+        if not self.take(table, name):
+            yield None
             return
+        run = MaintenanceRun(name, self.read(table).left, self._now_ms, until_ms)
         stop = threading.Event()
-        renewing = threading.Thread(target=self._renew, args=(table, stop), daemon=True)
+        renewing = threading.Thread(target=self._renew, args=(table, run, stop), daemon=True)
         renewing.start()
         try:
-            yield True
+            yield run
+        except BaseException:
+            run.failed = True
+            raise
         finally:
             stop.set()
             renewing.join()
-            self.release(table)
+            self.release(table, name, failed=run.failed)
 
-    def _renew(self, table: str, stop: threading.Event) -> None:
+    def _renew(self, table: str, run: MaintenanceRun, stop: threading.Event) -> None:
         while not stop.wait(LEASE_MS / 3000):
+            until_ms = self._now_ms() + LEASE_MS
             try:
-                self.take(table)
+                if self._change(table, lambda lease: lease.renewed(self._owner, self._now_ms()), run.name):
+                    run.until_ms = until_ms
             except ConnectorError as error:
                 structlog.get_logger().warning("a lease could not be renewed", table=table, reason=str(error))
 
-    def _change(self, table: str, change: Callable[[Lease], Lease]) -> bool:
+    def _change(self, table: str, change: Callable[[Lease], Lease], run: str | None = None) -> bool:
+        """Store a changed lease if it is free for this process, and still that of a run where one is named."""
         with self._lock:
             for left in reversed(range(_ATTEMPTS)):
                 if self._rows.is_stale():
                     self._rows.reload()
                 lease = Lease.parse(self._rows.by_table.get(table))
-                if not lease.is_free(self._owner, self._now_ms()):
+                if not lease.is_free(self._owner, self._now_ms()) or run not in (None, lease.run):
                     return False
                 try:
                     self._rows.put(None, {table: change(lease).json()})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import attrs
 import orjson
 
@@ -12,17 +14,47 @@ LOST_RACES = 3
 """After so many lost commits of one task the work is handed to the sink."""
 
 
+MOST_LEFT = 100
+"""Of so many unfinished runs the folders are remembered; those before are left to the orphans."""
+
+
+@attrs.frozen
+class UnfinishedRun:
+    """A run that did not come to its end; after `until_ms` (epoch milliseconds) it begins no commit."""
+
+    run: str
+    until_ms: int
+
+    def can_commit(self, newest_ms: int) -> bool:
+        """Tell whether a commit of it may be on its way: each demands the snapshot that it found as the newest one.
+
+        `newest_ms` is when that of now was made. Clocks may differ by less than a lease lasts from its last renewal.
+        """
+        return newest_ms <= self.until_ms
+
+
 @attrs.frozen
 class Lease:
-    """Who maintains a table, until when (epoch milliseconds); `handed` are tasks that the sink is asked to do."""
+    """Who maintains a table, until when (epoch milliseconds); `handed` are tasks that the sink is asked to do.
+
+    `run` names the run at work, `left` are those that did not come to their end: their files are still to be removed.
+    """
 
     owner: str = ""
     until_ms: int = 0
     handed: tuple[str, ...] = ()
+    run: str = ""
+    left: tuple[UnfinishedRun, ...] = ()
 
     def json(self) -> str:
         """Return the text that is stored."""
-        document = {"owner": self.owner, "until-ms": self.until_ms, "handed": list(self.handed)}
+        document = {
+            "owner": self.owner,
+            "until-ms": self.until_ms,
+            "handed": list(self.handed),
+            "run": self.run,
+            "left": [[one.run, one.until_ms] for one in self.left],
+        }
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
 
     @staticmethod
@@ -31,16 +63,28 @@ class Lease:
         if not text:
             return Lease()
         found = orjson.loads(text)
-        return Lease(found["owner"], found["until-ms"], tuple(found.get("handed", ())))
+        left = tuple(UnfinishedRun(*one) for one in found.get("left", ()))
+        return Lease(found["owner"], found["until-ms"], tuple(found.get("handed", ())), found.get("run", ""), left)
 
     def is_free(self, owner: str, now_ms: int) -> bool:
         """Tell whether this owner may have it."""
         return self.owner in ("", owner) or self.until_ms <= now_ms
 
-    def taken(self, owner: str, now_ms: int) -> Lease:
-        """Return it as this owner holds it."""
-        return attrs.evolve(self, owner=owner, until_ms=now_ms + LEASE_MS)
+    def taken(self, owner: str, now_ms: int, run: str = "") -> Lease:
+        """Return it as this owner holds it for a run; a run that was not at its end is left."""
+        cut = (UnfinishedRun(self.run, self.until_ms),) if self.run and self.run != run else ()
+        left = (*self.left, *cut)[-MOST_LEFT:]
+        return attrs.evolve(self, owner=owner, until_ms=now_ms + LEASE_MS, run=run, left=left)
 
-    def released(self) -> Lease:
-        """Return it without an owner."""
-        return attrs.evolve(self, owner="", until_ms=0)
+    def renewed(self, owner: str, now_ms: int) -> Lease:
+        """Return it as this owner holds it for longer."""
+        return self.taken(owner, now_ms, self.run)
+
+    def released(self, *, failed: bool = False) -> Lease:
+        """Return it without an owner; a run of which something failed is left."""
+        cut = (UnfinishedRun(self.run, self.until_ms),) if failed and self.run else ()
+        return attrs.evolve(self, owner="", until_ms=0, run="", left=(*self.left, *cut)[-MOST_LEFT:])
+
+    def without(self, runs: Collection[str]) -> Lease:
+        """Return it once the files of some unfinished runs are removed."""
+        return attrs.evolve(self, left=tuple(one for one in self.left if one.run not in runs))

@@ -12,12 +12,26 @@ from pyspark.sql import SparkSession
 from connector.errors import CommitRefused, ConnectorError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
+from connector.iceberg.commit.delete_guard import DeleteGuard
 from connector.maintenance.conversion.conversion import ConversionResult, convert_deletes
-from connector.maintenance.expiry import expire_snapshots, find_expiry, read_reader_positions
+from connector.maintenance.conversion.position_files import FILE_LABEL
+from connector.maintenance.expiry import (
+    expire_snapshots,
+    find_expiry,
+    limit_metadata_files,
+    read_reader_positions,
+)
 from connector.maintenance.expiry_rules import IN_FLIGHT_MS, Expiry
-from connector.maintenance.lease import LeaseTable
+from connector.maintenance.lease import LeaseTable, MaintenanceRun
 from connector.maintenance.lease_rules import LOST_RACES
-from connector.maintenance.spark_actions import delete_orphan_files, rewrite_data_files, rewrite_manifests
+from connector.maintenance.spark_actions import (
+    WritePermit,
+    delete_orphan_files,
+    delete_unfinished_files,
+    rewrite_data_files,
+    rewrite_manifests,
+)
 from connector.maintenance.table_history import read_history
 from connector.maintenance.table_state import TableState, summarize
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE, TASKS
@@ -25,6 +39,11 @@ from connector.maintenance.triggers import find_due_tasks
 from connector.runtime.monitoring.listeners import MaintenanceListener, MaintenanceReport
 from connector.settings import TableSettings
 from connector.settings.iceberg.maintenance import MaintenancePolicy
+
+_BY_FILES = (CONVERT, REWRITE, MANIFESTS)
+"""Tasks that find the same in a table to which nothing was written."""
+_TELLING = ("delete_files", "removed", "added", "failed")
+"""What they count where there was something to do."""
 
 
 @attrs.frozen
@@ -41,8 +60,8 @@ class TaskOutcome:
 class Maintainer:
     """Does the tasks of maintenance for one connector.
 
-    `name` goes into summaries; `in_flight` gives snapshots that a batch at hand reads; `in_flight_ms` is how long
-    batches and queries of others may read a snapshot. `listeners` hear of each task, and of each look at a table.
+    `name` goes into summaries; `wrote` tells of a table whether the connector has written to it; `in_flight_ms` is how
+    long batches and queries of others may read a snapshot. `listeners` hear of each task, and of each look at a table.
     """
 
     spark: SparkSession
@@ -50,9 +69,11 @@ class Maintainer:
     settings: TableSettings
     name: str
     leases: LeaseTable
+    wrote: Callable[[str], bool] = lambda _: True
     in_flight_ms: int = IN_FLIGHT_MS
     listeners: Sequence[MaintenanceListener] = ()
     _done_ms: dict[tuple[str, str], int] = attrs.field(factory=dict)
+    _fruitless: dict[tuple[str, str], int] = attrs.field(factory=dict)
 
     def policy_of(self, table: str) -> MaintenancePolicy:
         """Return the policy of a table, by its full name."""
@@ -80,7 +101,8 @@ class Maintainer:
     def find_due(self, table: Table, state: TableState) -> dict[str, str]:
         """Return which tasks are due, and why."""
         done = {task: self._done_ms.get((table.name, task), 0) for task in TASKS}
-        return find_due_tasks(self.policy_of(table.name), state, _now_ms(), done)
+        vain = {task: at for (name, task), at in self._fruitless.items() if name == table.name}
+        return find_due_tasks(self.policy_of(table.name), state, _now_ms(), done, vain)
 
     def find_expiry(self, table: Table, in_flight: Collection[int] = ()) -> Expiry | None:
         """Return what may expire, with regard to where sources stand.
@@ -99,22 +121,58 @@ class Maintainer:
         Returns:
             What became of each; nothing where another process has the lease.
         """
-        with self.leases.held(table.name) as held:
-            if not held:
+        wanted = [task for task in TASKS if task in tasks]
+        idle = self._find_needless_expiry(table, in_flight) if EXPIRE in wanted else None
+        if idle is not None:
+            wanted.remove(EXPIRE)
+        if not wanted:
+            return [] if idle is None else [idle]
+        with self.leases.held(table.name) as run:
+            if run is None:
                 structlog.get_logger().info("another process maintains this table", table=table.name)
                 return []
-            return [self._run_task(table, task, in_flight) for task in TASKS if task in tasks]
+            done = [self._run_task(table, task, in_flight, run) for task in wanted]
+            run.failed = any(one.failure is not None for one in done)
+            self._clean_up(table, run)
+        return done if idle is None else [*done, idle]
 
-    def _run_task(self, table: Table, task: str, in_flight: Collection[int]) -> TaskOutcome:
+    def _find_needless_expiry(self, table: Table, in_flight: Collection[int]) -> TaskOutcome | None:
+        """Return the outcome of an expiry that expires nothing: a lease for it would be two commits."""
+        try:
+            found = self.find_expiry(table, in_flight)
+        except ConnectorError as error:
+            structlog.get_logger().warning("maintenance failed", table=table.name, task=EXPIRE, reason=str(error))
+            return TaskOutcome(EXPIRE, failure=str(error))
+        if found is not None and found.snapshots:
+            return None
+        self._done_ms[table.name, EXPIRE] = _now_ms()
+        return TaskOutcome(EXPIRE, {"snapshots": 0, "files": 0})
+
+    def _clean_up(self, table: Table, run: MaintenanceRun) -> None:
+        """Remove what runs before this one wrote and did not commit, as soon as they can commit no more."""
+        try:
+            table.refresh()
+            newest = table.java.snapshot(table.branch)
+            newest_ms = 0 if newest is None else int(newest.timestampMillis())
+            gone = [one.run for one in run.left if not one.can_commit(newest_ms)]
+            policy = self.policy_of(table.name).orphans
+            files = sum(delete_unfinished_files(self.spark, table, policy, _folder(table, name)) for name in gone)
+            if gone:
+                structlog.get_logger().info("files of unfinished runs are removed", table=table.name, files=files)
+                self.leases.forget_runs(table.name, gone)
+        except ConnectorError as error:
+            structlog.get_logger().warning("files of unfinished runs stay", table=table.name, reason=str(error))
+
+    def _run_task(self, table: Table, task: str, in_flight: Collection[int], run: MaintenanceRun) -> TaskOutcome:
         started = time.monotonic()
         try:
-            counts = self._races(table, task, lambda: self._do(table, task, in_flight))
+            counts = self._races(table, task, lambda: self._do(table, task, in_flight, run))
         except ConnectorError as error:
             structlog.get_logger().warning("maintenance failed", table=table.name, task=task, reason=str(error))
             seconds, is_lost = time.monotonic() - started, isinstance(error, CommitRefused)
             self._tell(MaintenanceReport(table.name, task, "lost" if is_lost else "failed", seconds))
             return TaskOutcome(task, failure=str(error), seconds=seconds)
-        self._done_ms[table.name, task] = _now_ms()
+        self._note_done(table, task, counts)
         done = TaskOutcome(task, counts, seconds=time.monotonic() - started)
         structlog.get_logger().info(
             "maintenance", table=table.name, task=task, **counts, seconds=round(done.seconds, 3)
@@ -125,6 +183,11 @@ class Maintainer:
     def _tell(self, report: MaintenanceReport) -> None:
         for listener in self.listeners:
             listener.on_task(report)
+
+    def _note_done(self, table: Table, task: str, counts: Mapping[str, int]) -> None:
+        self._done_ms[table.name, task] = _now_ms()
+        if task in _BY_FILES and table.snapshot_id is not None and not any(counts.get(name) for name in _TELLING):
+            self._fruitless[table.name, task] = table.snapshot_id
 
     def _races(self, table: Table, task: str, do: Callable[[], Mapping[str, int]]) -> Mapping[str, int]:
         """Do a task again that lost against another writer; after some losses it is the sink's."""
@@ -138,13 +201,17 @@ class Maintainer:
                     raise
         raise AssertionError("unreachable")
 
-    def _do(self, table: Table, task: str, in_flight: Collection[int]) -> Mapping[str, int]:
+    def _do(self, table: Table, task: str, in_flight: Collection[int], run: MaintenanceRun) -> Mapping[str, int]:
         policy = self.policy_of(table.name)
         table.refresh()
+        if task in (CONVERT, REWRITE):
+            # Nothing may stand upon a rewrite of another engine that was not looked at.
+            DeleteGuard(self.name).check(table, None, wrote=self.wrote(table.name))
         if task == CONVERT:
-            return _count_conversion(convert_deletes(self.spark, table, self.name, max_bytes=policy.convert.max_bytes))
+            return self._convert(table, policy.convert.max_bytes, run)
         if task == REWRITE:
-            return rewrite_data_files(self.spark, table, policy.rewrite, self.read_state(table), self.name)
+            permit = WritePermit(_folder(table, run.name), run.is_held)
+            return rewrite_data_files(self.spark, table, policy.rewrite, self.read_state(table), self.name, permit)
         if task == MANIFESTS:
             return rewrite_manifests(self.spark, table, self.name)
         if task == EXPIRE:
@@ -153,11 +220,23 @@ class Maintainer:
             return delete_orphan_files(self.spark, table, policy.orphans, execute=True)
         raise ValueError(task)
 
+    def _convert(self, table: Table, max_bytes: int, run: MaintenanceRun) -> Mapping[str, int]:
+        layout = table.layout()
+        layout = attrs.evolve(layout, properties={**layout.properties, DATA_PATH_PROPERTY: _folder(table, run.name)})
+        done = convert_deletes(self.spark, table, self.name, layout=layout, max_bytes=max_bytes, holds=run.is_held)
+        return _count_conversion(done)
+
     def _expire(self, table: Table, in_flight: Collection[int]) -> Mapping[str, int]:
         found = self.find_expiry(table, in_flight)
         if found is None or not found.snapshots:
             return {"snapshots": 0, "files": 0}
+        limit_metadata_files(table)
         return {"snapshots": found.snapshots, "files": expire_snapshots(self.spark, table, found)}
+
+
+def _folder(table: Table, run: str) -> str:
+    """Return where a run writes: what it leaves behind is found there."""
+    return f"{table.layout().data_path}/{FILE_LABEL}-{run}"
 
 
 def _count_conversion(done: ConversionResult) -> dict[str, int]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
+from connector.iceberg.commit.commit import REPLACE
+from connector.iceberg.commit.commit_summary import MANIFEST_REWRITE
+from connector.iceberg.commit.settlement import SnapshotChange
 from connector.maintenance.table_state import TableState
+from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
 from connector.settings.iceberg.maintenance import RewritePolicy
 
 _REMOVED = ("removed-equality-delete-files", "removed-equality-deletes")
@@ -44,10 +48,18 @@ def count_files(max_bytes: int, state: TableState) -> int:
     return min(max(2, max_bytes // mean_bytes), 2**31 - 1)
 
 
-def keeps_later_deletes(summary: Mapping[str, str]) -> bool:
-    """Tell whether a rewrite of a table that had no equality deletes leaves all in that came since.
+def may_land(made: SnapshotChange, later: Iterable[SnapshotChange], *, clean: bool) -> bool:
+    """Tell whether a rewrite may be committed upon what came since it began.
 
-    Iceberg takes out deletes that are older than every data file, and does not count the rewritten ones, which are as
-    old as the rewrite's start: their rows would live again.
+    Not where it takes deletes along that came since, of a table that was `clean` of equality deletes. Iceberg takes
+    out deletes that are older than every data file, and does not count the rewritten ones, which are as old as the
+    rewrite's start: their rows would live again. Nor upon a conversion, a rewrite of another engine, or deletes that
+    the guard gave back: the files that were read do not have what these deleted.
     """
-    return all(summary.get(name, "0") == "0" for name in _REMOVED)
+    takes_deletes = any(made.summary.get(name, "0") != "0" for name in _REMOVED)
+    return not (clean and takes_deletes) and not any(_changes_deletes(one) for one in later)
+
+
+def _changes_deletes(change: SnapshotChange) -> bool:
+    harmless = change.summary.get(MAINTENANCE_TASK) in (REWRITE, MANIFESTS) or MANIFEST_REWRITE in change.summary
+    return change.operation == REPLACE and not harmless

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
-from connector.iceberg.commit.settlement import settle_commits
-from connector.iceberg.java import JavaTable, activate_session, iterate, jvm, map_java_errors
-from connector.maintenance.rewrite_rules import keeps_later_deletes, rewrite_options
+from connector.iceberg.commit.settlement import SnapshotChange, settle_commits
+from connector.iceberg.java import JavaTable, activate_session, iterate, jvm, map_java_errors, to_dict
+from connector.maintenance.rewrite_rules import may_land, rewrite_options
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
 from connector.settings.iceberg.maintenance import OrphanPolicy, RewritePolicy
+from connector.settings.iceberg.write_mode import MAIN_BRANCH
 
 _VECTORS_VERSION = 3
 
 
+@attrs.frozen
+class WritePermit:
+    """Below which folder files are written; `holds` tells right before a commit whether it may still be tried."""
+
+    folder: str | None = None
+    holds: Callable[[], bool] = lambda: True
+
+
 def rewrite_data_files(
-    spark: SparkSession, table: Table, policy: RewritePolicy, state: TableState, name: str
+    spark: SparkSession,
+    table: Table,
+    policy: RewritePolicy,
+    state: TableState,
+    name: str,
+    permit: WritePermit | None = None,
 ) -> dict[str, int]:
     """Merge small files, and write files anew of which much is deleted; rows keep their ids (format 3).
 
@@ -36,8 +53,12 @@ def rewrite_data_files(
     doing = f"rewriting files of {table.name}"
     activate_session(spark)
     # Deletes that are there already may go with the files that they apply to; then the numbers are new ones.
-    clean = not state.equality_deletes
-    with map_java_errors(doing), settle_commits(table, doing, keeps_later_deletes if clean else None) as java:
+    clean, permit = not state.equality_deletes, permit or WritePermit()
+
+    def accepts(made: SnapshotChange, later: Sequence[SnapshotChange]) -> bool:
+        return permit.holds() and may_land(made, later, clean=clean)
+
+    with map_java_errors(doing), settle_commits(table, doing, accepts, permit.folder) as java:
         action = _actions(spark).rewriteDataFiles(java).snapshotProperty(CREATED_BY, name)
         action = action.snapshotProperty(MAINTENANCE_TASK, REWRITE).toBranch(table.branch)
         for key, value in rewrite_options(policy, state, keeps_number=clean).items():
@@ -58,16 +79,18 @@ def _remove_dangling_deletes(spark: SparkSession, table: Table, name: str) -> No
     doing = f"removing dangling deletes of {table.name}"
     with map_java_errors(doing), settle_commits(table, doing) as java:
         action = _actions(spark).removeDanglingDeleteFiles(java).snapshotProperty(CREATED_BY, name)
-        action.toBranch(table.branch).execute()
+        action.snapshotProperty(MAINTENANCE_TASK, REWRITE).toBranch(table.branch).execute()
 
 
 def rewrite_manifests(spark: SparkSession, table: Table, name: str) -> dict[str, int]:
-    """Merge the manifests of the table's current spec.
+    """Merge the manifests of the table's current spec; nothing where a branch is followed: Iceberg does it for `main`.
 
     Raises:
         CommitUnknown: nobody could tell until `errors.retry.timeout`.
         RetriableError: another writer was faster.
     """
+    if table.branch != MAIN_BRANCH:
+        return {"removed": 0, "added": 0}
     doing = f"merging manifests of {table.name}"
     activate_session(spark)
     with map_java_errors(doing), settle_commits(table, doing) as java:
@@ -93,18 +116,53 @@ def delete_orphan_files(spark: SparkSession, table: Table, policy: OrphanPolicy,
     activate_session(spark)
     table.refresh()
     with map_java_errors(doing):
-        action = _orphan_action(spark, table.java, policy)
+        action = _orphan_action(spark, table.java, policy).location(str(table.java.location()))
         if not execute:
             action = action.deleteWith(_Nothing())
         done = action.execute()
         return {"removed": int(done.orphanFilesCount())}
 
 
+def delete_unfinished_files(spark: SparkSession, table: Table, policy: OrphanPolicy, folder: str) -> int:
+    """Delete the files of a run that was killed, but for those that it committed; count them.
+
+    Args:
+        spark: the session.
+        table: up to date; none of the run's commits may be on its way.
+        policy: what to do where paths differ in scheme or authority.
+        folder: where the run wrote.
+
+    Cost: nothing where the folder is empty, else the table's manifests, on executors.
+
+    Raises:
+        FatalError, RetriableError: as `delete_orphan_files`.
+    """
+    doing = f"deleting files of a run of {table.name} that was killed"
+    activate_session(spark)
+    with map_java_errors(doing):
+        if to_dict(table.java.properties()).get("gc.enabled") == "false" or not _has_files(table, folder):
+            return 0
+        action = _orphan_action(spark, table.java, attrs.evolve(policy, min_age_s=0)).location(folder)
+        return int(action.usePrefixListing(True).execute().orphanFilesCount())
+
+
+def _has_files(table: Table, folder: str) -> bool:
+    lists = jvm(table.spark).java.lang.Class.forName("org.apache.iceberg.io.SupportsPrefixOperations")
+    if not lists.isInstance(table.java.io()):
+        return False
+    try:
+        return next(iterate(table.java.io().listPrefix(f"{folder}/")), None) is not None
+    except Py4JJavaError as error:
+        if "FileNotFoundException" in str(error.java_exception):  # where folders are things
+            return False
+        raise
+
+
 def _orphan_action(spark: SparkSession, java: JavaTable, policy: OrphanPolicy) -> Any:
     modes = jvm(spark).java.lang.Class.forName("org.apache.iceberg.actions.DeleteOrphanFiles$PrefixMismatchMode")
     mode = next(one for one in modes.getEnumConstants() if str(one) == policy.prefix_mismatch_mode)
     before_ms = time.time_ns() // 1_000_000 - policy.min_age_s * 1000
-    action = _actions(spark).deleteOrphanFiles(java).location(str(java.location())).olderThan(before_ms)
+    action = _actions(spark).deleteOrphanFiles(java).olderThan(before_ms)
     return action.prefixMismatchMode(mode).option("stream-results", "true")
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.iceberg.catalog.table import Table
@@ -18,6 +21,27 @@ def read_history(table: Table) -> list[SnapshotSummary]:
         FatalError: the file cannot be read.
     """
     return [_summary_of(snapshot) for snapshot in table.ancestors()]
+
+
+def read_other_branches(table: Table) -> list[list[SnapshotSummary]]:
+    """Return the same of each other branch.
+
+    Cost, Raises: as `read_history`.
+    """
+    metadata = table.metadata().metadata
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    heads = (
+        ref.snapshot_id
+        for name, ref in metadata.refs.items()
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH and name != table.branch
+    )
+    return [list(_iter_ancestors(by_id, head)) for head in heads]
+
+
+def _iter_ancestors(by_id: Mapping[int, Snapshot], at: int | None) -> Iterator[SnapshotSummary]:
+    while at is not None and at in by_id:
+        yield _summary_of(by_id[at])
+        at = by_id[at].parent_snapshot_id
 
 
 def _summary_of(snapshot: Snapshot) -> SnapshotSummary:

@@ -36,7 +36,7 @@ class Progress:
 
 @attrs.frozen
 class TableState:
-    """A table as its newest snapshot's summary tells it; `progress` by task."""
+    """A table as its newest snapshot's summary tells it; `progress` by task. `newest_id` is 0 without a snapshot."""
 
     data_files: int = 0
     size_bytes: int = 0
@@ -46,6 +46,7 @@ class TableState:
     snapshots: int = 0
     oldest_ms: int = 0
     newest_ms: int = 0
+    newest_id: int = 0
     progress: Mapping[str, Progress] = attrs.field(factory=dict)
 
     @property
@@ -73,6 +74,7 @@ def summarize(ancestors: Sequence[SnapshotSummary]) -> TableState:
         snapshots=len(ancestors),
         oldest_ms=ancestors[-1].timestamp_ms,
         newest_ms=newest.timestamp_ms,
+        newest_id=newest.snapshot_id,
         progress={task: _measure_progress(ancestors, task) for task in TASKS},
     )
 

@@ -10,10 +10,15 @@ from connector.settings.iceberg.maintenance import MaintenancePolicy
 
 _S = 1000
 _EXPIRY_PAUSE_S = 600
+_IDLE_S = 3600
 
 
 def find_due_tasks(
-    policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: Mapping[str, int] | None = None
+    policy: MaintenancePolicy,
+    state: TableState,
+    now_ms: int,
+    done_ms: Mapping[str, int] | None = None,
+    fruitless: Mapping[str, int] | None = None,
 ) -> dict[str, str]:
     """Return the tasks that are due with the reason, in the order in which they are done.
 
@@ -22,8 +27,21 @@ def find_due_tasks(
         state: as its snapshots tell it.
         now_ms: the time.
         done_ms: when this process did tasks that leave no snapshot, or found nothing to do.
+        fruitless: the newest snapshot at which a task found nothing to do: there it finds nothing again.
     """
-    return dict(_iter_due(policy, state, now_ms, done_ms or {}))
+    vain = {task for task, snapshot_id in (fruitless or {}).items() if snapshot_id == state.newest_id}
+    return {task: why for task, why in _iter_due(policy, state, now_ms, done_ms or {}) if task not in vain}
+
+
+def idle_interval_s(policy: MaintenancePolicy) -> int:
+    """Return how many seconds a table may be left alone to which nothing was written: no task is due by time sooner."""
+    waits = (
+        (policy.convert.enabled, policy.convert.interval_s),
+        (policy.rewrite.enabled, policy.rewrite.interval_s),
+        (policy.expire.enabled, policy.expire.interval_s),
+        (policy.orphans.enabled, policy.orphans.interval_s),
+    )
+    return max(policy.rate_limit_s, min((wait_s for enabled, wait_s in waits if enabled), default=_IDLE_S))
 
 
 def _iter_due(

@@ -145,9 +145,13 @@ def build_sink(
             listener.on_batch(report)
         return report
 
+    def rest() -> None:
+        beat()
+        destination.rest()
+
     limit = ByteLimit(settings.batch.max_bytes, RecordSizeSampler(settings.kafka).at)
     stream = Stream(
-        spark, settings, at_start, process, cluster, limit, lambda: batches.overdue, destination.find_hold, beat
+        spark, settings, at_start, process, cluster, limit, lambda: batches.overdue, destination.find_hold, rest
     )
     return Sink(stream, batches, destination)
 

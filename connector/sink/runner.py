@@ -159,13 +159,15 @@ class _SinkRun:
     once: bool
 
     def run(self) -> None:
-        """Run the stream, then let go of the cluster."""
+        """Run the stream, then let go of the cluster; a run that ends by itself leaves nothing half done."""
         with self.kept:
             try:
                 structlog.get_logger().info("reading", offsets=nest_by_topic(self.sink.stream.position.offsets))
                 self.sink.stream.run(once=self.once)
             finally:
                 self.sink.close()
+            if self.once and not self.sink.stream.is_stopping:
+                self.sink.destination.finish()
 
     def stop(self) -> None:
         """Finish the batch at hand, then leave."""

@@ -1,33 +1,44 @@
-"""A sink that maintains its tables, beside a maintainer apart and another engine -> the rows of the model."""
+"""A sink that maintains its tables, a source that reads along, and other engines -> the rows of the model."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from random import Random
-from typing import Any
 
 import pytest
-from attrs import define
+from attrs import define, field
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from connector.iceberg.java import jvm
 from connector.maintenance.spark_actions import activate_session
 from connector.maintenance.tasks import MAINTENANCE_TASK
+from connector.settings.source.settings import load_source
 from connector.sink.destinations.iceberg.destination import IcebergDestination
+from connector.sink.destinations.iceberg.maintenance import SinkMaintenance
 from connector.sink.factory import Sink
+from connector.source.factory import build_source
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
+from tests.maintained import rewrite_held
 from tests.model.recordings import Record
+from tests.running import catalog
+from tests.sources import payload
 from tests.tiers import tiered
 from tests.topics import Topics
+from tests.workshop import AFTER, BEFORE, cut_commits
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(3600)]
 
 SECONDS = float(os.environ.get("ICEBRIDGE_MAINTENANCE_S", "0"))
 """For how long the law is tried; without it a few rounds."""
-ROUNDS, KEYS = 6, 30
+ROUNDS, KEYS, OTHERS = 6, 30, 1_000_000
 
 MAINTAINED = {
     "debezium.sink.iceberg.upsert-keep-deletes": "false",
@@ -37,12 +48,14 @@ MAINTAINED = {
     "iceberg.maintenance.rewrite.schedule.data-file-count": "8",
     "iceberg.maintenance.rewrite.min-input-files": "2",
     "iceberg.maintenance.rewrite-manifests.schedule.manifest-count": "5",
+    "iceberg.maintenance.expire-snapshots.schedule.interval-second": "1",
+    "iceberg.maintenance.expire-snapshots.max-snapshot-age-seconds": "1",
 }
 
 
 @define
 class Story:
-    """Random changes of a table, and the rows that they leave."""
+    """Random changes of a table, and the rows that they leave; keys from `OTHERS` on are other engines'."""
 
     topic: str
     rng: Random
@@ -53,6 +66,7 @@ class Story:
     def events(self) -> None:
         """Produce changes of some keys: each newer than all before."""
         events = []
+        first = not self.made
         for _ in range(self.rng.randint(1, 12)):
             self.made += 1
             key, gone = self.rng.randrange(KEYS), self.rng.random() < 0.3
@@ -64,12 +78,110 @@ class Story:
                 self.rows.pop(key, None)
             else:
                 self.rows[key] = self.made
-        self.topics.replay(events, create=self.made == len(events))
+        self.topics.replay(events, create=first)
 
 
-def _maintenance(sink: Sink) -> None:
+@define(eq=False)
+class Neighbours:
+    """What other engines do to the table."""
+
+    inside: Inside
+    story: Story
+    table: str
+    done: Counter[str] = field(factory=Counter)
+
+    @property
+    def path(self) -> str:
+        """The table's name in SQL."""
+        return f"{self.inside.space.name}.`default`.`{self.table}`"
+
+    def act(self, meanwhile: Callable[[], object]) -> None:
+        """Do something at random; `meanwhile` happens while files are rewritten."""
+        action = self.story.rng.choice((self._insert, self._delete, self._compact, self._compact_slowly))
+        try:
+            action(meanwhile)
+            self.done[action.__name__] += 1
+        except (Py4JError, PySparkException) as error:
+            if "onflict" not in str(error) and "Cannot commit" not in str(error) and "deleted" not in str(error):
+                raise
+            self.done[f"{action.__name__}, refused"] += 1
+
+    def _insert(self, _: Callable[[], object]) -> None:
+        self.story.made += 1
+        key = OTHERS + self.story.made
+        columns = "id, n, p, __op, __deleted, __source_ts_ns"
+        values = f"{key}, {self.story.made}, {key % 2}, 'c', 'false', {1000 + self.story.made}"
+        self.inside.spark.sql(f"INSERT INTO {self.path} ({columns}) VALUES ({values})")
+        self.story.rows[key] = self.story.made
+
+    def _delete(self, _: Callable[[], object]) -> None:
+        others = [key for key in self.story.rows if key > OTHERS]
+        gone = self.story.rng.sample(others, len(others) // 2)
+        if gone:
+            mode = self.story.rng.choice(("merge-on-read", "copy-on-write"))
+            self.inside.spark.sql(f"ALTER TABLE {self.path} SET TBLPROPERTIES ('write.delete.mode'='{mode}')")
+            self.inside.spark.sql(f"DELETE FROM {self.path} WHERE id IN ({', '.join(map(str, gone))})")
+            for key in gone:
+                del self.story.rows[key]
+
+    def _compact(self, _: Callable[[], object]) -> None:
+        spark, table = self.inside.spark, self.inside.lake.java(self.table)
+        activate_session(spark)
+        actions = jvm(spark).org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)
+        actions.rewriteDataFiles(table).option("min-input-files", "2").execute()
+
+    def _compact_slowly(self, meanwhile: Callable[[], object]) -> None:
+        options = {"use-starting-sequence-number": self.story.rng.choice(("true", "true", "false"))}
+        rewrite_held(self.inside.spark, self.inside.lake.java(self.table), meanwhile, options)
+
+
+@define(eq=False)
+class Reader:
+    """A source that reads the table, and what its topic adds up to."""
+
+    inside: Inside
+    topics: Topics
+    table: str
+
+    def publish(self) -> None:
+        """Read all that is there by now."""
+        space = self.inside.space
+        told = {
+            "connector.class": "IcebergSource",
+            "name": f"{self.table}_source",
+            "bootstrap.servers": self.topics.bootstrap_servers,
+            "topic.prefix": f"{self.table}_read",
+            "table.include.list": rf"default\.{self.table}",
+            "iceberg.catalog.catalog-name": space.name,
+            **{f"iceberg.catalog.{key}": value for key, value in catalog(space.home).items()},
+            "quarkus.http.port": "-1",
+            "listeners": "",
+        }
+        file = space.home / "source.txt"
+        file.write_text("".join(f"{key}={value}\n" for key, value in told.items()).replace("\\", "\\\\"))
+        build_source(self.inside.spark, load_source([file], environ={})).run(once=True)
+
+    def rows(self) -> dict[int, int]:
+        """What a replay of the topic gives; each change must fit what was there before it."""
+        rows: dict[int, int] = {}
+        for record in self.topics.read(f"{self.table}_read.default.{self.table}"):
+            if record.value is None:
+                continue
+            event = payload(record.value)
+            before, after = event["before"], event["after"]
+            if before is not None:
+                assert rows.pop(before["id"]) == before["n"]
+            if after is not None:
+                assert after["id"] not in rows, event
+                rows[after["id"]] = after["n"]
+        return rows
+
+
+def _maintenance(sink: Sink) -> SinkMaintenance:
+    """Wait for what is under way."""
     assert isinstance(sink.destination, IcebergDestination) and sink.destination.maintenance is not None
     sink.destination.maintenance.wait()
+    return sink.destination.maintenance
 
 
 def _rows(inside: Inside, table: str) -> dict[int, int]:
@@ -78,45 +190,72 @@ def _rows(inside: Inside, table: str) -> dict[int, int]:
     return {row["id"]: row["n"] for row in rows}
 
 
-def _compact(spark: SparkSession, table: Any) -> None:
-    """Merge files as another engine does."""
-    activate_session(spark)
-    actions = jvm(spark).org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)
-    actions.rewriteDataFiles(table).option("min-input-files", "2").execute()
+MODES = ("equality-delete", "position-delete", "copy-on-write")
+CASES = [(mode, version, by) for mode in MODES for version in (2, 3) for by in ("", "p")]
 
 
-CASES = [(2, ""), (2, "p"), (3, ""), (3, "p")]
-
-
-@pytest.mark.parametrize(("version", "by"), tiered(CASES, [(3, "p")], lambda case: f"v{case[0]}_{case[1] or 'none'}"))
+@pytest.mark.parametrize(
+    ("mode", "version", "by"),
+    tiered(CASES, [("equality-delete", 3, "p")], lambda case: f"{case[0]}_v{case[1]}_{case[2] or 'none'}"),
+)
 def test_rows_are_those_of_the_model(
-    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, version: int, by: str
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, mode: str, version: int, by: str
 ) -> None:
-    """Batches, maintenance inside of the sink, another engine's compaction: no row is lost or comes back."""
-    name = f"tended_v{version}_{by or 'none'}"
-    story = Story(name, Random(name), topics, {})
+    """Batches, maintenance inside of the sink that is cut now and then, other engines' compaction, inserts and deletes:
+    no row is lost or comes back, and the topic of a source that reads along adds up to the table.
+    """
+    name = f"tended_{mode.replace('-', '_')}_v{version}_{by or 'none'}"
+    story = Story(name, Random(f"{name}{os.environ.get('ICEBRIDGE_SEED', '')}"), topics, {})
     story.events()
-    settings = {**MAINTAINED, "topics": name, "debezium.sink.iceberg.format-version": str(version)}
-    if by:
-        settings["debezium.sink.iceberg.partition-by"] = by
-    inside = Inside(spark, plain_workspace(name, settings))
-    lake, sink, ends = inside.lake, inside.sink(), time.monotonic() + SECONDS
-    turn = 0
+    told = {"format-version": str(version), "write-mode": mode, **({"partition-by": by} if by else {})}
+    own = {f"debezium.sink.iceberg.{key}": value for key, value in told.items()}
+    inside = Inside(spark, plain_workspace(name, {**MAINTAINED, **own, "topics": name}))
+    ends, turn = time.monotonic() + SECONDS, 0
+    neighbours, reader = Neighbours(inside, story, name), Reader(inside, topics, name)
+
+    def batch() -> None:
+        story.events()
+        sink.stream.run(once=True)
+
+    def meanwhile() -> None:
+        for _ in range(story.rng.randint(1, 3)):
+            batch()
+        _maintenance(sink)
+
+    def begin() -> Sink:
+        begun = inside.sink()
+        _maintenance(begun).maintainer.in_flight_ms = 120_000
+        return begun
+
+    def cut() -> None:
+        batch()
+        _maintenance(sink)
+        with pytest.MonkeyPatch.context() as patch:
+            cut_commits(patch, story.rng.choice((BEFORE, AFTER)))
+            batch()
+            _maintenance(sink)
+
+    sink = begin()
+    sink.stream.run(once=True)
     while turn < ROUNDS or time.monotonic() < ends:
         turn += 1
-        sink.stream.run(once=True)
-        if story.rng.random() < 0.2:
+        if story.rng.random() < 0.6:
+            neighbours.act(meanwhile)
+        if story.rng.random() < 0.15:
+            cut()
+        if story.rng.random() < 0.3:
             sink.close()
-            sink = inside.sink()
-        if story.rng.random() < 0.2:
-            _maintenance(sink)
-            _compact(spark, lake.java(name))
+            sink = begin()
+        batch()
         if turn % 3 == 0:
             assert _rows(inside, name) == story.rows
-        if turn < ROUNDS or time.monotonic() < ends:
-            story.events()
+        if turn % 5 == 0:
+            reader.publish()
+            assert reader.rows() == story.rows
     sink.close()
     _maintenance(sink)
-    assert _rows(inside, name) == story.rows
-    tasks = {summary.get(MAINTENANCE_TASK) for summary in lake.summaries(name)}
-    assert "convert" in tasks
+    reader.publish()
+    assert _rows(inside, name) == story.rows == reader.rows()
+    tasks = Counter(summary.get(MAINTENANCE_TASK) for summary in inside.lake.summaries(name))
+    sys.stdout.write(f"{turn} turns, others: {dict(neighbours.done)}, tasks in the snapshots left: {dict(tasks)}\n")
+    assert mode != "equality-delete" or "convert" in tasks

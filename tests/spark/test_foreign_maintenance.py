@@ -7,16 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitRefused, GapError
+from connector.errors import CommitRefused, CommitUnknown, GapError
 from connector.iceberg.commit.delete_guard import DeleteGuard
+from connector.iceberg.commit.settlement import _SettlingOperations
+from connector.maintenance.conversion.conversion import convert_deletes
+from connector.maintenance.lease import LeaseTable
+from connector.maintenance.maintainer import Maintainer
+from connector.maintenance.tasks import CONVERT, REWRITE
+from connector.settings import load
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from tests.maintained import CONNECTOR, Maintained, Yard
 from tests.tiers import crossed, tiered
+from tests.workshop import AFTER, BEFORE, OFFSETS, cut_commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 VERSIONS = pytest.mark.parametrize("version", tiered([2, 3], [3]))
@@ -118,6 +126,107 @@ def test_global_deletes_that_are_taken_for_dangling_come_back(yard: Yard, versio
     assert (1, 1) in table.rows()
     assert _guarded(table) == ["delete", "replace"]
     assert table.rows() == live
+
+
+@VERSIONS
+def test_a_conversion_that_a_rewrite_undoes_is_done_again(yard: Yard, version: int) -> None:
+    """`rewrite_data_files` begins, deletes come and are converted, it ends: Iceberg lets it in, rows and all. The
+    guard gives the deletes back as they were; rows of the same keys that came since stay.
+    """
+    table = _filled(yard, f"undone_v{version}", version)
+
+    def meanwhile() -> None:
+        table.batch(deletes=[1, 2])
+        assert convert_deletes(yard.spark, table.table, "test").converted == 1
+        table.batch([(1, "b", 7)])
+
+    table.compact(meanwhile)
+    assert {(1, 1), (2, 1)} < set(table.rows())
+    live = [(0, 1), (1, 7), (3, 1), (4, 1), (5, 1)]
+    assert _guarded(table) == ["delete", "replace"]
+    assert table.rows() == live
+    assert _guarded(table) == []
+    assert convert_deletes(yard.spark, table.table, "test").converted == 1
+    table.compact()
+    assert _guarded(table) == []
+    assert table.rows() == live
+
+
+def test_rewrites_that_read_a_conversion_are_left_alone(yard: Yard) -> None:
+    """A rewrite that began after a conversion has no row that it deleted, whichever number its files have."""
+    table = _filled(yard, "read_conversion", 3, BY_P)
+    table.batch([(8, "a", 1)], deletes=[1, 2])
+    convert_deletes(yard.spark, table.table, "test")
+    for options in ({}, FRESH):
+        table.compact(options=options)
+        assert _guarded(table) == []
+        assert table.rows() == [*LIVE, (8, 1)]
+
+
+@pytest.mark.parametrize("when", [BEFORE, AFTER])
+def test_a_restoration_that_is_cut_is_made_once(yard: Yard, when: str) -> None:
+    """A process that ends right before or after it gave deletes back: the next one gives them back if they are not."""
+    table = _filled(yard, f"cut_{when}", 3)
+    table.compact(lambda: _deletes_then_rows(table))
+    with pytest.MonkeyPatch.context() as patch:
+        cut_commits(patch, when)
+        with pytest.raises(CommitUnknown):
+            GUARD.check(table.table, None, wrote=True)
+    assert _guarded(table) == (["delete", "replace"] if when == BEFORE else [])
+    assert table.rows() == [*LIVE, (9, 3)]
+    assert len(table.files()[1]) == 1
+
+
+@VERSIONS
+def test_maintenance_looks_at_rewrites_first(yard: Yard, tmp_path: Path, version: int) -> None:
+    """Conversion and rewrite stand upon no rewrite of another engine that was not looked at: what it lost is given
+    back before, so that the sink finds nothing that it could not mend.
+    """
+    table = _filled(yard, f"looked_v{version}", version)
+    table.compact(lambda: _deletes_then_rows(table))
+    assert {(1, 1), (2, 1)} & set(table.rows())
+    outcomes = _maintainer(yard, tmp_path).run(table.table, [CONVERT, REWRITE])
+    assert [one.failure for one in outcomes] == [None, None]
+    assert table.rows() == [*LIVE, (9, 3)]
+    assert _guarded(table) == []
+    table.upsert((1, "b", 8))
+    assert table.rows() == [(0, 1), (1, 8), (3, 1), (4, 1), (5, 1), (9, 3)]
+
+
+def test_a_rewrite_of_ours_does_not_undo_a_conversion(yard: Yard, tmp_path: Path) -> None:
+    """Where two maintainers work at once after all, the rewrite that a conversion overtook is not committed."""
+    table = _filled(yard, "two_maintainers", 3)
+    table.batch([(key, "ab"[key % 2], 1) for key in range(6, 12)])
+    live = [*LIVE, *((key, 1) for key in range(6, 12))]
+    commit, waiting = _SettlingOperations.commit, [True]
+
+    def overtaken(operations: Any, base: Any, made: Any) -> None:
+        if waiting:
+            waiting.clear()
+            table.batch(deletes=[1, 2])
+            assert convert_deletes(yard.spark, table.table, "another").converted == 1
+        commit(operations, base, made)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_SettlingOperations, "commit", overtaken)
+        (outcome,) = _maintainer(yard, tmp_path).run(table.table, [REWRITE])
+    assert not waiting
+    assert outcome.failure or outcome.counts["failed"]
+    assert table.rows() == live
+    table.compact()
+    assert _guarded(table) == []
+    assert table.rows() == live
+
+
+def _maintainer(yard: Yard, home: Path) -> Maintainer:
+    """One of this connector, that merges two files already."""
+    file = home / "sink.properties"
+    file.write_text(
+        "bootstrap.servers=h:1\ntopics=t\niceberg.maintenance.rewrite.min-input-files=2\n"
+        "debezium.sink.iceberg.type=hadoop\ndebezium.sink.iceberg.warehouse=/none\n"
+    )
+    leases = LeaseTable.open(yard.catalog, OFFSETS, "one")
+    return Maintainer(yard.spark, yard.catalog, load([file]).table, CONNECTOR, leases)
 
 
 def test_deletes_that_no_row_needs_stay_away(yard: Yard) -> None:

@@ -5,70 +5,42 @@ from __future__ import annotations
 import json
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import attrs
 import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, RetriableError
-from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.java import map_java_errors
 from connector.iceberg.state.offset_rows import MAINTAINER, SOURCE, OffsetRows
-from connector.maintenance.lease import LeaseTable
 from connector.maintenance.lease_rules import Lease
-from connector.maintenance.maintainer import Maintainer, TaskOutcome
+from connector.maintenance.maintainer import TaskOutcome
 from connector.maintenance.partitions import count_partitions
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
-from connector.settings import load
-from connector.settings.iceberg.catalog import CatalogSettings
+from connector.settings.iceberg.maintenance import (
+    ConvertPolicy,
+    ExpiryPolicy,
+    MaintenancePolicy,
+    MaintenanceSettings,
+    ManifestPolicy,
+    RewritePolicy,
+)
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.table_offset import TableOffset
 from tests.host import Host
-from tests.model.key_types import KEY_TYPES
-from tests.reading import Lake
 from tests.spark.test_conversion import check_rows, summary_of
-from tests.spark.test_key_types import Case, Written, fill, values_by_spark
+from tests.spark.test_key_types import values_by_spark
 from tests.tiers import tiered
+from tests.workshop import OFFSETS, Workshop
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
-LONG = next(kind for kind in KEY_TYPES if kind.name == "long")
-OFFSETS = "_debezium_offset_storage"
-
-
-class Workshop:
-    """A catalog with tables, and maintainers of them."""
-
-    def __init__(self, spark: SparkSession, home: Path) -> None:
-        """Make an empty catalog."""
-        self.spark, self.home = spark, home
-        properties = {"type": "hadoop", "warehouse": str(home)}
-        self.lake = Lake(spark, "maintained", properties)
-        self.catalog = Catalog(spark, CatalogSettings("maintained", properties, ("default",), {}))
-        file = home / "sink.properties"
-        file.write_text(
-            "bootstrap.servers=h:1\ntopics=t\niceberg.maintenance.rewrite.min-input-files=2\n"
-            f"debezium.sink.iceberg.type=hadoop\ndebezium.sink.iceberg.warehouse={home}\n"
-            "debezium.sink.iceberg.catalog-name=maintained\ndebezium.sink.iceberg.table-namespace=default\n"
-        )
-        self.settings = load([file]).table
-
-    def maintainer(self, owner: str = "one") -> Maintainer:
-        """A maintainer of its own."""
-        leases = LeaseTable.open(self.catalog, OFFSETS, owner)
-        return Maintainer(self.spark, self.catalog, self.settings, "test", leases, in_flight_ms=0)
-
-    def written(self, seed: int, version: int = 3, by: PartitionTerm | None = None) -> Written:
-        """A table after some batches, of which every snapshot may expire at once but the newest."""
-        case = Case(LONG, "equality-delete", version, "parquet", by, seed, "maintained")
-        written = fill(self.spark, self.catalog, case)
-        written.table.java.updateProperties().set("history.expire.max-snapshot-age-ms", "1").commit()
-        written.table.refresh()
-        return written
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +80,12 @@ def test_files_and_manifests_are_merged(spark: SparkSession, workshop: Workshop,
 
 
 def test_expiry_leaves_what_a_source_has_to_read(spark: SparkSession, workshop: Workshop) -> None:
-    """Snapshots from a source's position on stay, as do tags; when the source has moved on, the others go."""
+    """Snapshots from a source's position on stay, as do tags; when the source has moved on, the others go. Old metadata
+    files go from then on, by as many as the table says.
+    """
     written = workshop.written(2)
-    table = written.table
+    table, few = written.table, "write.metadata.previous-versions-max"
+    table.java.updateProperties().set(few, "7").commit()
     snapshots = [one.snapshot_id for one in table.ancestors()][::-1]
     source = OffsetRows(workshop.catalog, OFFSETS, "src", SOURCE)
     source.put(None, {table.name: TableOffset(SnapshotOffset(table.uuid, snapshots[1])).json()})
@@ -119,6 +94,8 @@ def test_expiry_leaves_what_a_source_has_to_read(spark: SparkSession, workshop: 
     assert found is not None and found.held_by == "src"
     done = _by_task(maintainer.run(table, [EXPIRE]))
     assert done[EXPIRE].counts["snapshots"] == 1
+    properties = dict(table.java.properties())
+    assert (properties["write.metadata.delete-after-commit.enabled"], properties[few]) == ("true", "7")
     table.refresh()
     assert [one.snapshot_id for one in table.ancestors()][::-1] == snapshots[1:]
     check_rows(spark, workshop.lake, written)
@@ -156,6 +133,103 @@ def test_orphans_go_when_they_are_old(spark: SparkSession, workshop: Workshop) -
     check_rows(spark, workshop.lake, written)
 
 
+def test_a_branch_is_maintained_alone(spark: SparkSession, workshop: Workshop) -> None:
+    """Of a table that is written on a branch the branch is converted and merged; `main` and tags stay as they are."""
+    written = workshop.written(9, 3, PartitionTerm("p", "identity"))
+    table, name = written.table, written.case.table
+    main = sorted(written.model.values())
+    table.java.manageSnapshots().createBranch("audit").createTag("kept", table.snapshot_id).commit()
+    table.follow("audit")
+    before = table.java.currentSnapshot().snapshotId()
+    for number in (1, 2):
+        written.batch(
+            {key: 1000 * number + turn for turn, key in enumerate(sorted(written.model)[::2])}, Random(number)
+        )
+    _by_task(workshop.maintainer().run(table, [CONVERT, REWRITE, MANIFESTS, EXPIRE]))
+    table.refresh()
+    assert table.java.currentSnapshot().snapshotId() == before
+    newest = dict(table.java.snapshot("audit").summary())
+    assert newest["total-equality-deletes"] == "0" and newest["total-data-files"] == "2"
+
+    def values(of: str) -> list[int]:
+        return sorted(row[0] for row in spark.sql(f"SELECT v FROM {name}{of}").collect())
+
+    assert values(".branch_audit") == sorted(written.model.values())
+    assert values("") == values(" VERSION AS OF 'kept'") == main
+
+
+def test_a_table_whose_partitions_changed(spark: SparkSession, workshop: Workshop) -> None:
+    """Deletes of files of former specs are converted, and all files merged: rows are the model's."""
+    written = workshop.written(10, 3, PartitionTerm("p", "identity"))
+    expressions: Any = spark._jvm.org.apache.iceberg.expressions.Expressions  # type: ignore[union-attr]
+    changes = (
+        lambda update: update.removeField("p").addField(expressions.bucket("k", 3)),
+        lambda update: update.removeField("k_bucket_3"),
+    )
+    for number, change in enumerate(changes, 1):
+        change(written.table.java.updateSpec()).commit()
+        written.table.refresh()
+        keys = sorted(written.model)[::2]
+        written.batch(
+            {key: None if turn % 3 == 0 else 1000 * number + turn for turn, key in enumerate(keys)}, Random(number)
+        )
+        check_rows(spark, workshop.lake, written)
+    done = _by_task(workshop.maintainer().run(written.table, [CONVERT, REWRITE, MANIFESTS]))
+    assert done[CONVERT].counts["delete_files"] > 0
+    assert summary_of(written)["total-equality-deletes"] == "0"
+    check_rows(spark, workshop.lake, written)
+    written.batch(dict.fromkeys(sorted(written.model)[::3]), Random(9))
+    _by_task(workshop.maintainer().run(written.table, [CONVERT, REWRITE]))
+    check_rows(spark, workshop.lake, written)
+
+
+def test_a_table_that_is_dropped_meanwhile(
+    spark: SparkSession, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that goes while it is converted is a failure of each task, and nothing comes back of it."""
+    written = workshop.written(11)
+
+    def drop(*arguments: Any) -> None:
+        spark.sql(f"DROP TABLE {written.case.table} PURGE")
+        commit_exactly_once(*arguments)
+
+    monkeypatch.setattr("connector.maintenance.conversion.conversion.commit_exactly_once", drop)
+    outcomes = workshop.maintainer().run(written.table, [CONVERT, REWRITE, MANIFESTS])
+    assert [one.task for one in outcomes if one.failure] == [CONVERT, REWRITE, MANIFESTS]
+    (expiry,) = workshop.maintainer().run(written.table, [EXPIRE])
+    assert expiry.failure
+    assert written.case.name not in workshop.lake.names()
+    assert workshop.maintainer().load(written.table.name) is None
+
+
+def test_a_quiet_table_is_left_alone(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a table is maintained nothing is committed any more, whatever time goes by: neither there nor of leases."""
+    written = workshop.written(8)
+    maintainer, table = workshop.maintainer(), written.table
+    rules = MaintenancePolicy(
+        convert=ConvertPolicy(files=1),
+        rewrite=RewritePolicy(files=1, interval_s=1, min_input_files=2),
+        manifests=ManifestPolicy(count=1),
+        expire=ExpiryPolicy(interval_s=1),
+    )
+    maintainer.settings = attrs.evolve(workshop.settings, maintenance=MaintenanceSettings(rules))
+
+    def look() -> list[str]:
+        table.refresh()
+        maintainer.run(table, tuple(maintainer.find_due(table, maintainer.read_state(table))))
+        table.refresh()
+        offsets = workshop.catalog.load(OFFSETS)
+        assert offsets is not None
+        return [str(each.java.operations().current().metadataFileLocation()) for each in (table, offsets)]
+
+    began = table.snapshot_id
+    maintained = next(now for before, now in pairwise(look() for _ in range(5)) if before == now)
+    assert table.snapshot_id != began
+    later_ms = time.time_ns() // 1_000_000 + 24 * 3600 * 1000
+    monkeypatch.setattr("connector.maintenance.maintainer._now_ms", lambda: later_ms)
+    assert look() == maintained
+
+
 def test_one_maintainer_at_a_time(workshop: Workshop) -> None:
     """Who comes second finds the table maintained; two that reach for a lease at once do not both get it."""
     written = workshop.written(4)
@@ -191,7 +265,7 @@ def test_a_commit_that_is_not_accepted(spark: SparkSession, workshop: Workshop) 
     with (
         pytest.raises(RetriableError),
         map_java_errors("a test"),
-        settle_commits(written.table, "a test", lambda summary: "deleted-records" not in summary) as java,
+        settle_commits(written.table, "a test", lambda made, _: "deleted-records" not in made.summary) as java,
     ):
         java.newDelete().deleteFromRowFilter(written.table.expression("true")).commit()
     written.table.refresh()

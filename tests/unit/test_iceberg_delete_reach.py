@@ -17,6 +17,7 @@ from connector.iceberg.commit.delete_reach import (
     find_escaped,
     find_lost_deletes,
     find_outrun_deletes,
+    find_undone_conversions,
 )
 
 TYPES = {1: LongType(), 2: StringType(), 3: UUIDType()}
@@ -80,6 +81,20 @@ def test_rows_outrun_deletes_that_came_after_they_were_read() -> None:
     numbered = attrs.evolve(rewrite, added=(_data("n", 6, came=7),))  # told which snapshot was read
     assert find_outrun_deletes(numbered, TYPES) == []
     assert find_outrun_deletes(attrs.evolve(rewrite, removed=()), TYPES) == []  # rows that are new
+
+
+def test_conversions_that_a_rewrite_undoes() -> None:
+    """A converted delete is needed again where the rewrite was read under an older number, or no one knows when."""
+    rewrite = ForeignRewrite(9, 7, added=(_data("n", 4, came=7),), removed=(_data("a", 1),), converted=(DELETE,))
+    assert find_undone_conversions(rewrite, TYPES) == [LostDelete(DELETE, rewrite.added, converted=True)]
+    assert find_outrun_deletes(rewrite, TYPES) == []
+    later = attrs.evolve(rewrite, added=(_data("n", 5, came=7),))
+    assert find_undone_conversions(later, TYPES) == []
+    far = attrs.evolve(rewrite, added=(_data("n", 4, (50, 60), came=7),))
+    assert find_undone_conversions(far, TYPES) == []
+    fresh = attrs.evolve(rewrite, added=(_data("n", 7),))
+    assert find_undone_conversions(fresh, TYPES) == []
+    assert [one.deletes for one in find_outrun_deletes(fresh, TYPES)] == [(DELETE,)]
 
 
 def test_rows_that_were_written_anew_have_escaped() -> None:

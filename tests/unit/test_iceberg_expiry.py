@@ -13,10 +13,12 @@ from connector.iceberg.commit.snapshot_expiry import (
     EXPIRE_SNAPSHOTS_PROPERTY,
     MAX_AGE_PROPERTY,
     METADATA_CLEANUP_PROPERTIES,
+    METADATA_CLEANUP_PROPERTY,
     MIN_SNAPSHOTS_PROPERTY,
     SnapshotRetention,
     find_growth,
 )
+from connector.settings.iceberg.maintenance import ExpiryPolicy, MaintenancePolicy, MaintenanceSettings
 from connector.sink.destinations.iceberg.destination import _warn_of_growth
 
 HOUR_MS = 3600 * 1000
@@ -61,11 +63,31 @@ def test_tables_that_nothing_maintains_are_named_once() -> None:
 
     others = [target(f"d.t{number:02}", METADATA_CLEANUP_PROPERTIES) for number in range(12)]
     with structlog.testing.capture_logs() as lines:
-        _warn_of_growth([target("d.own", CREATED_TABLE_PROPERTIES)])
-        _warn_of_growth([target("d.own", CREATED_TABLE_PROPERTIES), *others])
+        _warn_of_growth([target("d.own", CREATED_TABLE_PROPERTIES)], MaintenanceSettings())
+        _warn_of_growth([target("d.own", CREATED_TABLE_PROPERTIES), *others], MaintenanceSettings())
     (line,) = lines
     assert line["tables"] == {f"d.t{number:02}": "snapshots" for number in range(10)}
     assert line["count"] == 12
+
+
+@pytest.mark.parametrize(
+    ("properties", "policy", "named"),
+    [
+        ({}, MaintenancePolicy(), "metadata files, snapshots"),
+        ({}, MaintenancePolicy(enabled=True), None),
+        ({METADATA_CLEANUP_PROPERTY: "false"}, MaintenancePolicy(enabled=True), "metadata files"),
+        ({}, MaintenancePolicy(enabled=True, expire=ExpiryPolicy(enabled=False)), "metadata files, snapshots"),
+        ({"gc.enabled": "false"}, MaintenancePolicy(enabled=True), "metadata files, snapshots"),
+    ],
+)
+def test_tables_that_the_sink_maintains_are_not_named(
+    properties: dict[str, str], policy: MaintenancePolicy, named: str | None
+) -> None:
+    """A table whose snapshots the sink expires is not named, but for what its properties keep; others are."""
+    target: Any = SimpleNamespace(table=SimpleNamespace(name="d.t"), layout=SimpleNamespace(properties=properties))
+    with structlog.testing.capture_logs() as lines:
+        _warn_of_growth([target], MaintenanceSettings(policies={"t": policy}))
+    assert [line["tables"] for line in lines] == ([] if named is None else [{"d.t": named}])
 
 
 def test_old_snapshots_go_in_portions() -> None:

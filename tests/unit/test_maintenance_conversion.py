@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from connector.iceberg.commit.commit_summary import CREATED_BY, MANIFEST_REWRITE
 from connector.maintenance.conversion.plan import (
     AffectedDataFile,
     EqualityDeleteFile,
@@ -92,8 +93,11 @@ def test_which_snapshots_are_looked_at(operation: str, summary: dict[str, str], 
     assert may_conflict(operation, summary) == wanted
 
 
-def _later(snapshot_id: int, *files: str, operation: str = "replace", own: bool = False) -> LaterSnapshot:
-    return LaterSnapshot(snapshot_id, operation, {}, lambda: files, own)
+def _later(
+    snapshot_id: int, *files: str, operation: str = "replace", own: bool = False, foreign: bool = False
+) -> LaterSnapshot:
+    summary = {} if foreign else {CREATED_BY: "another"}
+    return LaterSnapshot(snapshot_id, operation, summary, lambda: files, own)
 
 
 def test_what_is_in_the_way() -> None:
@@ -105,3 +109,12 @@ def test_what_is_in_the_way() -> None:
     assert "already" in (find_conflict([_later(3, own=True), _later(1)], 1, ours) or "")
     assert "ancestor" in (find_conflict([_later(7, "c")], 1, ours) or "")
     assert "ancestor" in (find_conflict([], 1, ours) or "")
+
+
+def test_nothing_stands_upon_a_rewrite_that_was_not_looked_at() -> None:
+    """A rewrite of another engine is in the way whatever files it touched: it may have lost deletes; one of manifests
+    is not, nor is the one that the conversion was planned on.
+    """
+    assert "looked at" in (find_conflict([_later(2, "c", foreign=True), _later(1)], 1, frozenset()) or "")
+    manifests = LaterSnapshot(2, "replace", {MANIFEST_REWRITE: "9"}, lambda: ())
+    assert find_conflict([manifests, _later(1, foreign=True)], 1, frozenset()) is None

@@ -8,12 +8,14 @@ from attrs import evolve
 
 from connector.cli.maintain import parse_duration, parse_tasks
 from connector.errors import ConfigError
+from connector.iceberg.commit.commit_summary import CREATED_BY, MANIFEST_REWRITE
+from connector.iceberg.commit.settlement import SnapshotChange
 from connector.maintenance.expiry_rules import ReaderPosition, newest_commits, parse_reader_positions, plan_expiry
-from connector.maintenance.lease_rules import LEASE_MS, Lease
-from connector.maintenance.rewrite_rules import count_files, keeps_later_deletes, rewrite_options
+from connector.maintenance.lease_rules import LEASE_MS, Lease, UnfinishedRun
+from connector.maintenance.rewrite_rules import count_files, may_land, rewrite_options
 from connector.maintenance.table_state import SnapshotSummary, TableState, summarize
 from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, MANIFESTS, ORPHANS, REWRITE
-from connector.maintenance.triggers import find_due_tasks
+from connector.maintenance.triggers import find_due_tasks, idle_interval_s
 from connector.settings.iceberg.maintenance import (
     ConvertPolicy,
     ExpiryPolicy,
@@ -29,6 +31,7 @@ pytestmark = pytest.mark.unit
 S = 1000
 NOW_MS = 10_000_000 * S
 POLICY = MaintenancePolicy()
+_NEVER = ExpiryPolicy(enabled=False)
 
 
 def _snapshot(number: int, at_s: int, **counts: str) -> SnapshotSummary:
@@ -125,6 +128,31 @@ def test_when_the_rest_is_due() -> None:
     assert ORPHANS in _due(evolve(POLICY, orphans=OrphanPolicy(enabled=True, interval_s=60)), *many, done={ORPHANS: 0})
 
 
+def test_what_was_done_in_vain_is_not_due_again() -> None:
+    """A task that found nothing at the newest snapshot waits for another one, whatever its schedule says."""
+    rules = evolve(
+        POLICY, convert=ConvertPolicy(files=1), rewrite=RewritePolicy(interval_s=1, min_input_files=1), expire=_NEVER
+    )
+    first = _snapshot(1, 10, added_equality_delete_files="3", total_equality_deletes="3", total_data_files="6")
+    counts = {"added_equality_delete_files": "1", "total_equality_deletes": "4", "total_data_files": "6"}
+    vain, late = {CONVERT: 1, REWRITE: 1}, 10_000_000 * S
+
+    def due(*snapshots: SnapshotSummary) -> dict[str, str]:
+        return find_due_tasks(rules, summarize(_history(*snapshots)), late, {}, vain)
+
+    assert find_due_tasks(rules, summarize([first]), late).keys() == {CONVERT, REWRITE}
+    assert due(first) == {}
+    assert due(first, _snapshot(2, 20, **counts)).keys() == {CONVERT, REWRITE}
+
+
+def test_how_long_a_quiet_table_is_left_alone() -> None:
+    """Until the first of its enabled tasks may be due by time."""
+    assert idle_interval_s(POLICY) == POLICY.convert.interval_s
+    assert idle_interval_s(evolve(POLICY, rate_limit_s=7000)) == 7000
+    quick = evolve(POLICY, convert=ConvertPolicy(enabled=False), rewrite=RewritePolicy(interval_s=90))
+    assert idle_interval_s(quick) == 90
+
+
 TEN = _history(*(_snapshot(number, 1000 * number) for number in range(1, 11)))
 
 
@@ -152,6 +180,22 @@ def test_expiry_stops_at_what_somebody_needs() -> None:
     assert _plan({"a": 10}) == (10_000, 9, "")
     assert _plan({"gone": 99}) == (19_400, 9, "")
     assert _plan({}, writers=(3, 99)) == (3_000, 2, "")
+
+
+def test_expiry_stops_at_what_is_needed_of_another_branch() -> None:
+    """Snapshots expire by one limit on all branches, so a source that reads another one holds it up. A sink's commit
+    there does not: what branched off once may stand still for good, and each branch keeps its newest snapshot.
+    """
+    fork = _history(*(_snapshot(number, 1000 * number) for number in (3, 14, 15)), *TEN[-2:])
+
+    def limit_s(readers: list[ReaderPosition], writers: list[int]) -> int:
+        found = plan_expiry(TEN, readers, writers, others=[fork], now_ms=20_000 * S, age_ms=0, retain_last=1)
+        return found.older_than_ms // S
+
+    assert limit_s([], []) == 19_400
+    assert limit_s([ReaderPosition("a", 14)], []) == 14_000
+    assert limit_s([], [14, 10]) == 10_000
+    assert limit_s([], [14]) == 19_400
 
 
 def test_expiry_knows_clocks_that_differ() -> None:
@@ -215,6 +259,26 @@ def test_a_lease_is_one_owners_until_it_ends() -> None:
     assert Lease.parse(None).is_free("b", 0)
 
 
+def test_runs_that_did_not_come_to_their_end_are_remembered() -> None:
+    """One that was killed, and one of which something failed; not one that gave its lease back, nor one renewed."""
+    killed = Lease().taken("a", 100, "r1").renewed("a", 200)
+    assert (killed.run, killed.left) == ("r1", ())
+    next_one = killed.taken("b", 900_000, "r2")
+    assert next_one.left == (UnfinishedRun("r1", 200 + LEASE_MS),)
+    assert Lease.parse(next_one.json()) == next_one
+    assert next_one.released().left == next_one.left
+    assert [one.run for one in next_one.released(failed=True).left] == ["r1", "r2"]
+    assert next_one.without(["r1"]).left == ()
+    assert Lease.parse('{"owner":"a","until-ms":5}') == Lease("a", 5)
+
+
+def test_when_a_killed_run_can_commit_no_more() -> None:
+    """Once a snapshot was made after its lease ended: its commit demands the one before."""
+    run = UnfinishedRun("r", 1000)
+    assert run.can_commit(999) and run.can_commit(1000)
+    assert not run.can_commit(1001)
+
+
 def test_rewrites_stay_within_their_bytes() -> None:
     """A budget of bytes is so many files of the mean size; numbers are kept only where nothing is to be lost."""
     state = TableState(data_files=8, delete_files=2, size_bytes=1000)
@@ -231,8 +295,27 @@ def test_rewrites_stay_within_their_bytes() -> None:
 
 def test_rewrites_that_take_deletes_along_are_refused() -> None:
     """A rewrite of a table without equality deletes has none to remove: those it would remove came meanwhile."""
-    assert keeps_later_deletes({"added-data-files": "1"})
-    assert not keeps_later_deletes({"removed-equality-delete-files": "1"})
+    taking = SnapshotChange("replace", {"removed-equality-delete-files": "1"})
+    assert may_land(SnapshotChange("replace", {"added-data-files": "1"}), [], clean=True)
+    assert not may_land(taking, [], clean=True)
+    assert may_land(taking, [], clean=False)
+
+
+@pytest.mark.parametrize(
+    ("operation", "summary", "may"),
+    [
+        ("overwrite", {"added-equality-delete-files": "1"}, True),
+        ("replace", {MAINTENANCE_TASK: REWRITE}, True),
+        ("replace", {MANIFEST_REWRITE: "7"}, True),
+        ("replace", {MAINTENANCE_TASK: CONVERT, CREATED_BY: "a"}, False),
+        ("replace", {CREATED_BY: "a"}, False),  # deletes that the guard gave back
+        ("replace", {}, False),
+    ],
+)
+def test_what_a_rewrite_may_land_upon(operation: str, summary: dict[str, str], may: bool) -> None:
+    """Not upon what changed by which deletes the rows go that it read: they would live again."""
+    later = [SnapshotChange("append", {}), SnapshotChange(operation, summary)]
+    assert may_land(SnapshotChange("replace", {}), later, clean=False) == may
 
 
 def test_what_the_command_line_reads() -> None:

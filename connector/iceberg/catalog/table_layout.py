@@ -21,6 +21,7 @@ PARQUET_CODEC_PROPERTY = "write.parquet.compression-codec"
 PARQUET_CODEC_LEVEL_PROPERTY = "write.parquet.compression-level"
 AVRO_CODEC_PROPERTY = "write.avro.compression-codec"
 AVRO_CODEC_LEVEL_PROPERTY = "write.avro.compression-level"
+DATA_PATH_PROPERTY = "write.data.path"
 DEFAULT_FORMAT_PROPERTY = "write.format.default"
 DataFormat = Literal["parquet", "avro"]
 _DEFLATE_LEVEL, _ZSTANDARD_LEVEL = 1, 1
@@ -62,7 +63,7 @@ class TableLayout(RowLayout):
     @property
     def data_path(self) -> str:
         """The folder of data files, without a trailing slash."""
-        return self.properties.get("write.data.path", f"{self.location}/data").rstrip("/")
+        return self.properties.get(DATA_PATH_PROPERTY, f"{self.location}/data").rstrip("/")
 
     @property
     def target_file_size_bytes(self) -> int:

@@ -36,3 +36,11 @@ MANIFEST_REWRITE = "entries-processed"
 def is_icebridge_commit(summary: Mapping[str, str]) -> bool:
     """Tell by a snapshot's summary whether a connector of this program made it."""
     return CONNECTOR_NAME in summary or CREATED_BY in summary
+
+
+def is_harmless_rewrite(summary: Mapping[str, str]) -> bool:
+    """Tell of a `replace` snapshot whether it took nothing from deletes: one of this program's, or of manifests only.
+
+    Others are looked at before anything of ours stands upon them (`commit.delete_guard`).
+    """
+    return is_icebridge_commit(summary) or MANIFEST_REWRITE in summary

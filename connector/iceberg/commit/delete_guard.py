@@ -23,6 +23,7 @@ from connector.iceberg.commit.delete_reach import (
     find_escaped,
     find_lost_deletes,
     find_outrun_deletes,
+    find_undone_conversions,
 )
 from connector.iceberg.commit.delete_restoration import (
     REMEDY,
@@ -35,7 +36,9 @@ from connector.iceberg.commit.delete_restoration import (
     restore_deletes,
 )
 from connector.iceberg.commit.foreign_rewrites import (
+    ManifestReader,
     UncheckedHistory,
+    find_conversions,
     is_foreign_rewrite,
     open_manifests,
     read_history,
@@ -100,6 +103,37 @@ class DeleteGuard:
             )
 
 
+def _with_conversions(change: ForeignRewrite, snapshot: Snapshot, conversions: Conversions) -> ForeignRewrite:
+    if not is_foreign_rewrite(snapshot) or not change.removed or not change.added:
+        return change
+    kept = [file.sequence_number for file in change.added if file.sequence_number < change.sequence_number]
+    since = min([*kept, *([change.replaced_until] if len(kept) < len(change.added) else [])])
+    return attrs.evolve(change, converted=conversions.find(since, change.sequence_number))
+
+
+@attrs.frozen(eq=False)
+class Conversions:
+    """Equality deletes that this program took out, and where they were last."""
+
+    reader: ManifestReader
+    pairs: Sequence[tuple[Snapshot, Snapshot]]
+    _homes: dict[str, int] = attrs.field(factory=dict)
+
+    def find(self, since: int, until: int) -> tuple[ContentFile, ...]:
+        """Return those newer than sequence number `since` that went before `until`. Cost: manifests of conversions."""
+        found: list[ContentFile] = []
+        for parent, child in self.pairs:
+            if since < (child.sequence_number or 0) < until:
+                gone = [file for file in self.reader.read_changes(parent, child).lost if file.sequence_number > since]
+                self._homes.update((file.path, parent.snapshot_id) for file in gone)
+                found += gone
+        return tuple(found)
+
+    def home_of(self, delete: ContentFile, otherwise: int) -> int:
+        """Return a snapshot that has a delete file."""
+        return self._homes.get(delete.path, otherwise)
+
+
 @attrs.frozen(eq=False)
 class _Damage:
     """What the rewrites of a history did to deletes; each with the steps that came after it."""
@@ -109,12 +143,16 @@ class _Damage:
     steps: Sequence[tuple[Snapshot, Snapshot]]
     changes: Sequence[ForeignRewrite]
     types: FieldTypes
+    conversions: Conversions
+    homes: set[int] = attrs.field(factory=set)
 
     @staticmethod
     def read(table: Table, head: int, history: UncheckedHistory) -> _Damage:
-        """Read the manifests from the first rewrite on."""
+        """Read the manifests from the first rewrite on, and those of conversions since the rewrites began."""
         steps, reader = history.steps[history.first_rewrite or 0 :], open_manifests(table)
-        return _Damage(table, head, steps, [reader.read_changes(*step) for step in steps], reader.types)
+        conversions = Conversions(reader, find_conversions(table))
+        changes = [_with_conversions(reader.read_changes(*step), step[1], conversions) for step in steps]
+        return _Damage(table, head, steps, changes, reader.types, conversions)
 
     def restoration(self) -> Restoration | None:
         """Return what is to be put right, None for nothing."""
@@ -126,12 +164,13 @@ class _Damage:
                 again, groups = self._find_outrun(place, parent)
                 lost |= again
                 renumbered += groups
-        return Restoration(list(lost.values()), renumbered) if lost or renumbered else None
+        return Restoration(list(lost.values()), renumbered, frozenset(self.homes)) if lost or renumbered else None
 
     def _find_lost(self, place: int, parent: Snapshot) -> dict[str, JavaFile]:
         change, later = self.changes[place], self.changes[place + 1 :]
         back = frozenset[str]().union(*(each.new_deletes for each in later))
-        lost = [one for one in find_lost_deletes(change, self.types) if one.delete.path not in back]
+        told = (*find_lost_deletes(change, self.types), *find_undone_conversions(change, self.types))
+        lost = [one for one in told if one.delete.path not in back]
         if not lost:
             return {}
         files = self._load(change, parent, [one.delete for one in lost])
@@ -144,14 +183,12 @@ class _Damage:
         self, change: ForeignRewrite, lost: Sequence[LostDelete], files: Mapping[str, JavaFile]
     ) -> Sequence[LostDelete]:
         """Leave out deletes in whose place others came: those that no live row is left for."""
-        if not change.converts:
-            return lost
         tried: dict[str, list[JavaFile]] = {}
         for one in lost:
-            for file in one.files:
+            for file in one.files if one.converted else ():
                 tried.setdefault(file.path, []).append(files[one.delete.path])
-        hit = find_hit_files(self.table, change.snapshot_id, tried)
-        return [one for one in lost if any(file.path in hit for file in one.files)]
+        hit = find_hit_files(self.table, change.snapshot_id, tried) if tried else {}
+        return [one for one in lost if not one.converted or any(file.path in hit for file in one.files)]
 
     def _find_outrun(self, place: int, parent: Snapshot) -> tuple[dict[str, JavaFile], list[Renumbering]]:
         """Return deletes that went with the rewrite and are needed again, and files that get another number."""
@@ -165,7 +202,7 @@ class _Damage:
         tried = {path: [files[delete.path] for delete in one.deletes] for path, one in outrun.items()}
         hit = find_hit_files(self.table, self.head, tried)
         needed = {delete.path for path in hit for delete in outrun[path].deletes}
-        gone = {delete.path for delete in change.lost}
+        gone = {delete.path for delete in (*change.lost, *change.converted)}
         if not hit:
             return {}, []
         data = [task.java().file() for task in hit.values()]
@@ -176,7 +213,9 @@ class _Damage:
         ]
 
     def _load(self, change: ForeignRewrite, parent: Snapshot, deletes: Iterable[ContentFile]) -> dict[str, JavaFile]:
-        files = find_delete_files(self.table, {delete.path: parent.snapshot_id for delete in deletes})
+        places = {delete.path: self.conversions.home_of(delete, parent.snapshot_id) for delete in deletes}
+        self.homes.update(places.values())
+        files = find_delete_files(self.table, places)
         check_files_exist(self.table, list(files.values()), change.snapshot_id)
         return files
 

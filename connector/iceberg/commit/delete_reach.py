@@ -48,7 +48,8 @@ class ForeignRewrite:
     `lost` are equality deletes that it took out; `older` are the data files after it that are older than the newest of
     those. `added` and `removed` are data files; `deletes` are the equality deletes that were there before it.
     `new_deletes` are the paths of equality deletes that came with it. `converts` tells that it wrote position deletes,
-    as whoever puts them in the place of equality deletes does.
+    as whoever puts them in the place of equality deletes does. `converted` are equality deletes that this program took
+    out before, with position deletes in their place: those went with the files that the rewrite replaced.
     """
 
     snapshot_id: int
@@ -60,6 +61,7 @@ class ForeignRewrite:
     deletes: tuple[ContentFile, ...] = ()
     new_deletes: frozenset[str] = frozenset()
     converts: bool = False
+    converted: tuple[ContentFile, ...] = ()
 
     @property
     def replaced_until(self) -> int:
@@ -93,13 +95,27 @@ def find_lost_deletes(rewrite: ForeignRewrite, types: FieldTypes) -> list[LostDe
     return [one for one in found if one.files]
 
 
+def find_undone_conversions(rewrite: ForeignRewrite, types: FieldTypes) -> list[LostDelete]:
+    """Return the converted deletes that came after the rewrite began, with the files of it whose rows they may hit.
+
+    A file that keeps a number was read under it: what is newer was not applied.
+    """
+    kept = [file for file in rewrite.added if file.sequence_number < rewrite.sequence_number]
+    found = (
+        LostDelete(delete, tuple(file for file in kept if applies(delete, file, types)), converted=True)
+        for delete in rewrite.converted
+    )
+    return [one for one in found if one.files]
+
+
 def find_outrun_deletes(rewrite: ForeignRewrite, types: FieldTypes) -> list[OutrunDeletes]:
     """Return the rewrite's files whose rows may have escaped deletes.
 
     All rows of these files come from files that were there by `replaced_until`; deletes since then apply to all of
     them. A file with a number of its own was given it on purpose: that of the snapshot that was read.
     """
-    since = [delete for delete in rewrite.deletes if delete.sequence_number > rewrite.replaced_until]
+    every = (*rewrite.deletes, *rewrite.converted)
+    since = [delete for delete in every if delete.sequence_number > rewrite.replaced_until]
     if not rewrite.removed or not since:
         return []
     found = (

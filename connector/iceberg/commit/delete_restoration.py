@@ -39,10 +39,14 @@ class Renumbering:
 
 @attrs.frozen(eq=False)
 class Restoration:
-    """What is to be put right: lost delete files, in Java's form, and data files that have outrun deletes."""
+    """What is to be put right: lost delete files, in Java's form, and data files that have outrun deletes.
+
+    `homes` are the snapshots that have the delete files: where one expires, its files go.
+    """
 
     lost: Sequence[JavaFile] = ()
     renumbered: Sequence[Renumbering] = ()
+    homes: frozenset[int] = frozenset()
 
 
 def find_delete_files(table: Table, places: Mapping[str, int]) -> dict[str, JavaFile]:
@@ -107,7 +111,7 @@ def restore_deletes(table: Table, found: Restoration, head: int, connector: str)
     with map_java_errors(doing), settle_commits(table, doing) as java:
         transaction, marker = java.newTransaction(), _build_marker(table, found)
         begun = transaction.newRowDelta().toBranch(table.branch).set(CREATED_BY, connector)
-        begun.addDeletes(marker).validateWith(_HeadValidator(head)).commit()
+        begun.addDeletes(marker).validateWith(_HeadValidator(head, found.homes)).commit()
         for place, group in enumerate(found.renumbered or [None]):
             update = transaction.newRewrite().toBranch(table.branch).set(CREATED_BY, connector)
             if group is not None:
@@ -154,15 +158,24 @@ def _build_marker(table: Table, found: Restoration) -> JavaFile:
 
 
 class _HeadValidator:
-    """Iceberg's `SnapshotAncestryValidator`: a commit lands upon the snapshot that was looked at, or not at all."""
+    """Iceberg's `SnapshotAncestryValidator`: a commit lands upon the snapshot that was looked at, or not at all.
 
-    def __init__(self, head: int) -> None:
-        self._head = head
+    Nor does it where one of `homes`, whose files come back, has expired meanwhile.
+    """
+
+    def __init__(self, head: int, homes: frozenset[int] = frozenset()) -> None:
+        self._head, self._homes = head, homes
 
     def validate(self, ancestors: Any) -> bool:
-        """Look at the newest snapshot."""
-        newest = next(iterate(ancestors), None)
-        return newest is not None and int(newest.snapshotId()) == self._head
+        """Look at the newest snapshot, and go back to the oldest that is needed."""
+        missing, seen = set(self._homes), iterate(ancestors)
+        newest = next(seen, None)
+        if newest is None or int(newest.snapshotId()) != self._head:
+            return False
+        missing.discard(self._head)
+        while missing and (snapshot := next(seen, None)) is not None:
+            missing.discard(int(snapshot.snapshotId()))
+        return not missing
 
     def errorMessage(self) -> str:  # noqa: N802 - Java's name
         """Tell what a refusal means."""

@@ -16,8 +16,11 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import snapshot_summary
-from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, MANIFEST_REWRITE, is_icebridge_commit
+from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, is_harmless_rewrite, is_icebridge_commit
 from connector.iceberg.commit.delete_reach import ContentFile, FieldTypes, ForeignRewrite
+
+_REMOVED_DELETES = "removed-equality-delete-files"
+"""What Iceberg says in a summary of the equality delete files that went."""
 
 
 @attrs.frozen(eq=False)
@@ -40,7 +43,27 @@ def is_foreign_rewrite(snapshot: Snapshot) -> bool:
     """Tell whether another engine rewrote files, whose rows stay the same."""
     replaces = snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
     told = snapshot_summary(snapshot)
-    return replaces and not is_icebridge_commit(told) and MANIFEST_REWRITE not in told
+    return replaces and not is_harmless_rewrite(told)
+
+
+def find_conversions(table: Table) -> list[tuple[Snapshot, Snapshot]]:
+    """Return the snapshots in which this program put position deletes in the place of equality deletes.
+
+    As pairs of parent and child, newest first, as far back as snapshots are left. Cost: the metadata file.
+    """
+    found: list[tuple[Snapshot, Snapshot]] = []
+    child: Snapshot | None = None
+    for snapshot in table.ancestors():
+        if child is not None and _takes_deletes_out(child):
+            found.append((snapshot, child))
+        child = snapshot
+    return found
+
+
+def _takes_deletes_out(snapshot: Snapshot) -> bool:
+    replaces = snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
+    told = snapshot_summary(snapshot)
+    return replaces and is_icebridge_commit(told) and told.get(_REMOVED_DELETES, "0") != "0"
 
 
 def read_history(table: Table, checked: int | None, connector: str) -> UncheckedHistory:

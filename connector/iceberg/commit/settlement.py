@@ -9,7 +9,7 @@ deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -19,24 +19,39 @@ from py4j.protocol import Py4JJavaError
 
 from connector.errors import CommitUnknown, ConnectorError, RetriableError
 from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
 from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS
 from connector.iceberg.java import JavaTable, iterate, java_exception_name, jvm, map_java_errors, to_dict
 from connector.runtime.retry import call_with_retries
 
 JavaMetadata = Any
 """Java's `TableMetadata`."""
+_LOCATION_PROVIDER = "write.location-provider.impl"
+
+
+@attrs.frozen
+class SnapshotChange:
+    """What a snapshot says of itself."""
+
+    operation: str
+    summary: Mapping[str, str]
+
+
+Acceptance = Callable[[SnapshotChange, Sequence[SnapshotChange]], bool]
+"""Tells whether a new snapshot may land on those that came since the caller last read the table, newest first."""
 
 
 @contextmanager
 def settle_commits(
-    table: Table, doing: str, accepts: Callable[[Mapping[str, str]], bool] | None = None
+    table: Table, doing: str, accepts: Acceptance | None = None, data_path: str | None = None
 ) -> Iterator[JavaTable]:
     """Return Java's table with commits that are settled; `table` is up to date afterwards.
 
     Args:
         table: whose table it is.
         doing: what is done to it, for messages.
-        accepts: tells by a new snapshot's summary whether it may be committed; all may by default.
+        accepts: tells whether a new snapshot may be committed; all may by default.
+        data_path: where files are written below; the table's own by default.
 
     Raises:
         CommitUnknown: nobody could tell until `errors.retry.timeout`; nothing was deleted.
@@ -44,8 +59,9 @@ def settle_commits(
         FatalError: the catalog says that the commit is impossible.
     """
     table.accept_callbacks()
+    seen = table.snapshot_id
     table.refresh()
-    operations = _SettlingOperations(table, doing, accepts)
+    operations = _SettlingOperations(table, doing, accepts, seen, data_path)
     try:
         yield jvm(table.spark).org.apache.iceberg.BaseTable(operations, str(table.java.name()))
     except Exception as error:
@@ -53,6 +69,9 @@ def settle_commits(
             raise operations.failure from error
         raise
     table.refresh()
+    if (failure := operations.unknown or operations.failure) is not None:
+        # Iceberg goes on where it commits in parts.
+        raise failure
 
 
 @attrs.define
@@ -79,9 +98,13 @@ class _CommitAttempt:
 class _SettlingOperations:
     """Iceberg's `TableOperations`: the table's own, but for `commit`."""
 
-    def __init__(self, table: Table, doing: str, accepts: Callable[[Mapping[str, str]], bool] | None) -> None:
-        self._table, self._doing, self._own, self._accepts = table, doing, table.java.operations(), accepts
+    def __init__(
+        self, table: Table, doing: str, accepts: Acceptance | None, seen: int | None, data_path: str | None
+    ) -> None:
+        self._table, self._doing, self._own = table, doing, table.java.operations()
+        self._accepts, self._seen, self._data_path = accepts, seen, data_path
         self.failure: ConnectorError | None = None
+        self.unknown: ConnectorError | None = None
 
     def commit(self, base: JavaMetadata, metadata: JavaMetadata) -> None:
         """Commit; Java's exception says that it is refused for good, or that nobody knows."""
@@ -101,14 +124,25 @@ class _SettlingOperations:
         """Refuse, as Iceberg's own validation does, what is not to be committed: Iceberg then cleans up."""
         if self._accepts is None:
             return
+        later = list(self._iter_later(one.base))
         for snapshot in iterate(one.made.snapshots()):
-            if one.base.snapshot(snapshot.snapshotId()) is None and not self._accepts(to_dict(snapshot.summary())):
-                told = f"{self._doing}: it would take deletes along that came since it began"
+            if one.base.snapshot(snapshot.snapshotId()) is None and not self._accepts(_describe(snapshot), later):
+                told = f"{self._doing}: others changed meanwhile which deletes apply to the files"
                 self.failure = RetriableError(told)
                 java = jvm(self._table.spark)
                 raise Py4JJavaError(
                     told, java.org.apache.iceberg.exceptions.ValidationException(told, self._no_values())
                 )
+
+    def _iter_later(self, base: JavaMetadata) -> Iterator[SnapshotChange]:
+        """Yield what came since the table was last read before, newest first."""
+        at = _newest_snapshot_id(base, self._table.branch)
+        while at is not None and at != self._seen:
+            snapshot = base.snapshot(at)
+            if snapshot is None:
+                return
+            yield _describe(snapshot)
+            at = None if snapshot.parentId() is None else int(snapshot.parentId())
 
     def _no_values(self) -> Any:
         """Give Java's empty array of format arguments."""
@@ -152,6 +186,7 @@ class _SettlingOperations:
                 f"{error}; whether this commit is in table {self._table.name} could not be determined within "
                 "errors.retry.timeout"
             )
+        self.unknown = self.failure
         java = jvm(self._table.spark)
         cause = java.java.lang.RuntimeException(str(error))
         told = java.org.apache.iceberg.exceptions.CommitStateUnknownException(cause)
@@ -179,7 +214,13 @@ class _SettlingOperations:
 
     def locationProvider(self) -> Any:  # noqa: N802 - Java's name
         """Return what names data files."""
-        return self._own.locationProvider()
+        metadata = self._own.current()
+        if self._data_path is None or metadata.properties().get(_LOCATION_PROVIDER) is not None:
+            return self._own.locationProvider()
+        java = jvm(self._table.spark)
+        properties = java.java.util.HashMap(metadata.properties())
+        properties.put(DATA_PATH_PROPERTY, self._data_path)
+        return java.org.apache.iceberg.LocationProviders.locationsFor(metadata.location(), properties)
 
     def temp(self, metadata: JavaMetadata) -> Any:
         """Return operations on metadata that nobody commits."""
@@ -197,6 +238,10 @@ class _SettlingOperations:
         """Which Java interface this object stands for (Py4J's convention)."""
 
         implements = ("org.apache.iceberg.TableOperations",)
+
+
+def _describe(snapshot: Any) -> SnapshotChange:
+    return SnapshotChange(str(snapshot.operation()), to_dict(snapshot.summary()))
 
 
 def _snapshot_ids(metadata: JavaMetadata) -> set[int]:

@@ -20,8 +20,9 @@ from connector.iceberg.java import jvm, map_java_errors
 EXPIRE_SNAPSHOTS_PROPERTY = "icebridge.expire-snapshots"
 """Table property: whether the sink expires old snapshots of the table."""
 MAX_AGE_PROPERTY, MIN_SNAPSHOTS_PROPERTY = "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"
+METADATA_CLEANUP_PROPERTY = "write.metadata.delete-after-commit.enabled"
 METADATA_CLEANUP_PROPERTIES = {
-    "write.metadata.delete-after-commit.enabled": "true",
+    METADATA_CLEANUP_PROPERTY: "true",
     "write.metadata.previous-versions-max": "10",
 }
 """Properties of tables that get a commit with every batch: metadata files of before go by themselves."""
@@ -32,6 +33,9 @@ CREATED_TABLE_PROPERTIES = {
     MIN_SNAPSHOTS_PROPERTY: "500",
 }
 """What tables that the sink makes have, unless the settings say something else."""
+
+METADATA_FILES, SNAPSHOTS = "metadata files", "snapshots"
+"""What grows with every commit where nothing takes it away."""
 
 EXPIRY_SLACK = 1.1
 """Expiring begins when the oldest is older than it may be by so much: several go at once."""
@@ -65,9 +69,9 @@ class SnapshotRetention:
 
 def find_growth(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Name what of a table grows with every commit, by its properties, unless other maintenance takes it away."""
-    metadata = properties.get("write.metadata.delete-after-commit.enabled") == "true"
+    metadata = properties.get(METADATA_CLEANUP_PROPERTY) == "true"
     snapshots = SnapshotRetention.of(properties) is not None
-    return (*(() if metadata else ("metadata files",)), *(() if snapshots else ("snapshots",)))
+    return (*(() if metadata else (METADATA_FILES,)), *(() if snapshots else (SNAPSHOTS,)))
 
 
 def expire_snapshots(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -67,16 +67,23 @@ class ConversionResult:
 
 
 def convert_deletes(
-    spark: SparkSession, table: Table, name: str, *, layout: TableLayout | None = None, max_bytes: int | None = None
+    spark: SparkSession,
+    table: Table,
+    name: str,
+    *,
+    layout: TableLayout | None = None,
+    max_bytes: int | None = None,
+    holds: Callable[[], bool] = lambda: True,
 ) -> ConversionResult:
     """Convert the equality deletes of a table's branch; nothing happens where there are none.
 
     Args:
         spark: the session with the catalog.
-        table: up to date afterwards.
+        table: as it was last read, and looked at by the guard of deletes; up to date afterwards.
         name: who does it, for the snapshot's summary.
         layout: how delete files are written; the table's own by default.
         max_bytes: about how many bytes of delete files at most, the oldest first; all by default.
+        holds: tells right before a commit whether it may still be tried.
 
     Raises:
         CommitRefused: another writer changed the same data files; nothing is left behind, it may be done again.
@@ -84,12 +91,11 @@ def convert_deletes(
         FatalError: the table's metadata or files cannot be read.
     """
     started = time.monotonic()
-    table.refresh()
     made = write_conversion(spark, table, layout or table.layout(), max_bytes)
     if made is None or not made.equality_deletes:
         return ConversionResult(kept=() if made is None else made.kept)
     try:
-        commit_conversion(spark, table, made, name)
+        commit_conversion(spark, table, made, name, holds)
     except CommitRefused:
         discard_files(table, made.written)
         raise
@@ -214,7 +220,9 @@ def _write_positions(
     return tuple(task for task in touched if task.path in referenced), tuple(written)
 
 
-def commit_conversion(spark: SparkSession, table: Table, made: Conversion, name: str) -> None:
+def commit_conversion(
+    spark: SparkSession, table: Table, made: Conversion, name: str, holds: Callable[[], bool] = lambda: True
+) -> None:
     """Bring a conversion into the table: the equality deletes and the merged delete files leave, the new ones come.
 
     Raises:
@@ -247,7 +255,7 @@ def commit_conversion(spark: SparkSession, table: Table, made: Conversion, name:
 
     def rule(ancestors: Ancestors) -> bool:
         found = (_later_snapshot(spark, table, snapshot, commit_id) for snapshot in ancestors)
-        return find_conflict(found, made.base, referenced) is None
+        return find_conflict(found, made.base, referenced) is None and holds()
 
     commit_exactly_once(table, commit_id, update, rule)
 

@@ -1,7 +1,8 @@
 """Snapshots that came since a conversion was planned -> whether it may still be committed. Pure.
 
 Iceberg itself checks nothing where no data file is replaced. A conversion is right as long as each data file that it
-has positions of is live, and nobody else deleted rows of it by position: in format 3 a file has one vector.
+has positions of is live, and nobody else deleted rows of it by position: in format 3 a file has one vector. A rewrite
+of another engine may have lost deletes, which come back only as long as nothing of ours stands upon it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-_APPEND = "append"
+from connector.iceberg.commit.commit_summary import is_harmless_rewrite
+
+_APPEND, _REPLACE = "append", "replace"
 _HARMLESS_COUNTS = ("added-data-files", "added-equality-delete-files", "added-delete-files")
 _HARMFUL_COUNTS = (
     "deleted-data-files",
@@ -59,6 +62,8 @@ def find_conflict(later: Iterable[LaterSnapshot], base: int, referenced: frozens
             return "it is in the table already"
         if snapshot.snapshot_id == base:
             return None
+        if snapshot.operation == _REPLACE and not is_harmless_rewrite(snapshot.summary):
+            return f"snapshot {snapshot.snapshot_id} is a rewrite of another engine, whose deletes have to be looked at"
         if may_conflict(snapshot.operation, snapshot.summary) and not referenced.isdisjoint(snapshot.files()):
             return f"snapshot {snapshot.snapshot_id} changed data files that the conversion has positions of"
     return f"snapshot {base} is no ancestor of the newest one any more"

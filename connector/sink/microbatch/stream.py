@@ -80,6 +80,11 @@ class Stream:
         """Finish the batch at hand, then leave; safe to call from a signal handler."""
         self._stopping.set()
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopping.is_set()
+
     def _run_until_growth(self, *, once: bool) -> bool:
         """Run a query over the topic-partitions that are known; tell whether there are more of them now."""
         scratch = Path(tempfile.mkdtemp(prefix="icebridge-"))

@@ -236,6 +236,12 @@ class Destination(Protocol):
     def find_hold(self) -> str | None:
         """Say why the next batch has to wait, for people; None where it may begin. Asked often: it costs little."""
 
+    def rest(self) -> None:
+        """Do what is due by time, batches or none; called some times a second, and returns at once."""
+
+    def finish(self) -> None:
+        """Do what is due, and wait for it: a run up to the offsets of its start is over."""
+
     def clean_up(self) -> None:
         """Remove what is not needed any more, once a batch's offsets are stored.
 

@@ -126,6 +126,12 @@ class MemoryDestination:
         """Hold nothing up."""
         return None
 
+    def rest(self) -> None:
+        """Nothing is due by time."""
+
+    def finish(self) -> None:
+        """Nothing goes on beside the batches."""
+
     def clean_up(self) -> None:
         pass
 

@@ -9,9 +9,10 @@ import structlog
 
 from connector.iceberg.commit.delete_guard import DeleteGuard
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.commit.snapshot_expiry import find_growth
+from connector.iceberg.commit.snapshot_expiry import METADATA_CLEANUP_PROPERTY, METADATA_FILES, find_growth
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer
+from connector.settings.iceberg.maintenance import MaintenanceSettings
 from connector.sink.destinations.context import DestinationContext, open_deleted_keys
 from connector.sink.destinations.iceberg.back_pressure import BackPressure
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
@@ -68,6 +69,16 @@ class IcebergDestination:
             self.maintenance.begin()
         return reason
 
+    def rest(self) -> None:
+        """Begin with the maintenance that is due by time, also where no batches come."""
+        if self.maintenance is not None:
+            self.maintenance.rest()
+
+    def finish(self) -> None:
+        """Do the maintenance that is due before the session ends: a run that is started now and then has no other."""
+        if self.maintenance is not None:
+            self.maintenance.finish()
+
     def clean_up(self) -> None:
         """Begin with the maintenance that is due; remove old rows from the table of deleted keys."""
         if self.maintenance is not None:
@@ -76,16 +87,25 @@ class IcebergDestination:
             self.tables.deleted_keys.clean_up()
 
 
-def _warn_of_growth(targets: Sequence[TargetTable]) -> None:
+def _warn_of_growth(targets: Sequence[TargetTable], maintenance: MaintenanceSettings) -> None:
     """Say once which tables nothing here maintains: those that others made are left as they are."""
-    growing = {target.table.name: grows for target in targets if (grows := find_growth(target.layout.properties))}
+    growing = {target.table.name: grows for target in targets if (grows := _find_growth(target, maintenance))}
     if growing:
         structlog.get_logger().warning(
             "the sink does not maintain these tables: without other maintenance they grow with every commit, which "
-            "gets slower; docs/how-to/batches.md has the properties that keep them small",
+            "gets slower; set iceberg.maintenance.enabled, or the properties in docs/how-to/batches.md",
             tables={name: ", ".join(growing[name]) for name in sorted(growing)[:_MOST_NAMED]},
             count=len(growing),
         )
+
+
+def _find_growth(target: TargetTable, maintenance: MaintenanceSettings) -> tuple[str, ...]:
+    """Name what of a table grows though the sink may maintain it: nothing where it expires snapshots."""
+    properties, name = target.layout.properties, target.table.name
+    policy, grows = maintenance.of(name.rpartition(".")[2], name), find_growth(properties)
+    if policy.enabled and policy.expire.enabled and properties.get("gc.enabled") != "false":
+        return tuple(what for what in grows if what == METADATA_FILES and METADATA_CLEANUP_PROPERTY in properties)
+    return grows
 
 
 def open_destination(context: DestinationContext) -> IcebergDestination:
@@ -101,7 +121,7 @@ def open_destination(context: DestinationContext) -> IcebergDestination:
     tables = IcebergTables(settings, context.catalog, context.offsets.tables, open_deleted_keys(context), guard)
     loaded = [tables[name] for name in tables.find_existing(context.topics)]
     offsets = {target.table.name: target.stored.position for target in loaded}
-    _warn_of_growth(loaded)
+    _warn_of_growth(loaded, settings.table.maintenance)
     committer = IcebergCommitter(context.spark, tables, settings.name)
     limits = BackPressure(tables, settings.table.back_pressure)
     return IcebergDestination(tables, committer, offsets, limits, _open_maintenance(context, tables))

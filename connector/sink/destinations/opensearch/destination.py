@@ -48,6 +48,12 @@ class OpenSearchDestination:
         """Hold nothing up."""
         return None
 
+    def rest(self) -> None:
+        """Nothing is due by time."""
+
+    def finish(self) -> None:
+        """Nothing goes on beside the batches."""
+
     def clean_up(self) -> None:
         """Remove old rows from the table of deleted keys."""
         if self.tables.deleted_keys is not None:
