@@ -1,0 +1,223 @@
+"""Three brokers in trouble under a running sink -> the same tables as without, or a stop that says what was lost."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from connector.settings.kafka.reading import ReaderKind
+from tests.cluster import Cluster, send
+from tests.conftest import OpenLake
+from tests.model.events import COLUMNS, Database, row
+from tests.model.life import Life
+from tests.model.recordings import Record
+from tests.running import COMMITTED, Sink, Workspace, seeded, workspace
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(840)]
+KINDS: tuple[ReaderKind, ...] = ("native",)
+KEYS, STEP_S = 300, 0.1
+SLOW = 40_000.0
+"""Bytes a second that the quota lets through, where about twice as many come."""
+
+THROTTLED_S = 20.0
+MORE_PARTITIONS = 5
+
+
+Start = Callable[[Workspace], Sink]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """start(space) runs a sink; what is left of it at the end is killed."""
+    running: list[Sink] = []
+
+    def run(space: Workspace) -> Sink:
+        running.append(space.start())
+        return running[-1]
+
+    yield run
+    for sink in running:
+        sink.kill()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+class Load:
+    """A source that lives and writes without a pause: a keyed table, and one that is only appended to."""
+
+    def __init__(self, cluster: Cluster, prefix: str, seed: int) -> None:
+        self.keyed = Database(f"{prefix}.public.keyed", 3)
+        self.plain = Database(f"{prefix}.public.log", 2, keyed=False)
+        self._rng, self._life = random.Random(seed), Life(KEYS)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.servers,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": 300_000,
+                "log_level": 0,
+            }
+        )
+        self._stop, self._lock, self._failed = threading.Event(), threading.Lock(), list[str]()
+        self._thread = threading.Thread(target=self._live, daemon=True)
+        self._sent = Counter[str]()
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """Partitions by topic."""
+        return {table.topic: table.partitions for table in (self.keyed, self.plain)}
+
+    def is_read(self, sink: Sink) -> bool:
+        """Whether the sink has committed all that was written."""
+        last = next((line for line in reversed(sink.lines()) if line.get("event") == COMMITTED), {})
+        ends = Counter((record.topic, str(record.partition)) for db in (self.keyed, self.plain) for record in db.log)
+        offsets = {(topic, part): end for topic, parts in last.get("offsets", {}).items() for part, end in parts.items()}
+        return all(offsets.get(at) == end for at, end in ends.items())
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(120) == 0
+        assert not self._failed
+
+    def grow(self, partitions: int) -> None:
+        """Write to more partitions of the keyed topic from now on: keys move."""
+        with self._lock:
+            self.keyed.grow(partitions)
+
+    def _live(self) -> None:
+        try:
+            while not self._stop.wait(STEP_S):
+                self._step()
+            self._send_new()
+        except BaseException as error:
+            self._failed.append(repr(error))
+            raise
+
+    def _step(self) -> None:
+            with self._lock:
+                self._life.live(self._rng, self.keyed, self._rng.randint(1, 8))
+                at = len(self.plain.rows)
+                self.plain.transaction(*(("c", row(at + i, "logged", i)) for i in range(self._rng.randint(1, 3))))
+            self._send_new()
+
+    def _send_new(self) -> None:
+        for table in (self.keyed, self.plain):
+            for record in table.log[self._sent[table.topic] :]:
+                self._send(record)
+            self._sent[table.topic] = len(table.log)
+        self._producer.poll(0)
+
+    def _send(self, record: Record) -> None:
+        send(self._producer, (record.topic, record.partition), record.value, record.key, self._note)
+
+    def _note(self, error: object, _: object) -> None:
+        if error is not None:
+            self._failed.append(str(error))
+
+
+def kill_a_leader(cluster: Cluster, load: Load) -> None:
+    """SIGKILL to a broker that leads a part of the keyed topic, and back again."""
+    leaders = [cluster.leader(load.keyed.topic, partition) for partition in range(3)]
+    node = cluster.nodes[next(number for number in leaders if number > 1)]
+    node.kill()
+    node.start()
+
+
+def move_leaders(cluster: Cluster, load: Load) -> None:
+    """Give the broker that was killed its partitions back."""
+    cluster.move_leaders_home(load.topics)
+
+
+def restart_all(cluster: Cluster, load: Load) -> None:
+    """A rolling restart, the controller last, and the leaders moved home."""
+    for number in (2, 3, 1):
+        cluster.nodes[number].stop()
+        cluster.nodes[number].start()
+    cluster.move_leaders_home(load.topics)
+
+
+def add_partitions(cluster: Cluster, load: Load) -> None:
+    """The keyed topic grows, and keys move to the new partitions."""
+    cluster.add_partitions(load.keyed.topic, MORE_PARTITIONS)
+    load.grow(MORE_PARTITIONS)
+
+
+def throttle(cluster: Cluster, load: Load) -> None:
+    """A quota for so long that what comes cannot all be read."""
+    cluster.limit_fetches(SLOW)
+    time.sleep(THROTTLED_S)
+    cluster.limit_fetches(None)
+
+
+STEPS: list[Callable[[Cluster, Load], None]] = [kill_a_leader, move_leaders, restart_all, add_partitions, throttle]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_brokers_do_tables_are_those_of_the_source(
+    cluster: Cluster, tmp_path: Path, quick: dict[str, str], lake: OpenLake, start: Start, kind: ReaderKind
+) -> None:
+    """A leader killed, leaders moved, all brokers restarted, a quota, partitions added, under load: all is there."""
+    load = Load(cluster, f"cluster{kind}", seeded())
+    for topic, partitions in load.topics.items():
+        cluster.create(topic, partitions)
+    space = make_space(cluster, tmp_path, f"cluster{kind}", quick, kind)
+    sink = start(space)
+    with load:
+        wait_for_batch(sink)
+        for step in STEPS:
+            step(cluster, load)
+            sys.stdout.write(f"{step.__name__} after {sink.commits()} batches\n")
+            wait_for_batch(sink)
+    assert sink.wait_until(lambda: load.is_read(sink), 240), sink.text()[-6000:]
+    ended = sink.terminate()
+    assert ended.code == 0, ended.text[-6000:]
+    for table in (load.keyed, load.plain):
+        assert_same(space, table, lake)
+
+
+def make_space(cluster: Cluster, home: Path, name: str, quick: dict[str, str], kind: ReaderKind) -> Workspace:
+    """A sink of the topics of one prefix."""
+    extra = {
+        "topics.regex": rf"{name}\..*",
+        "consumer.reader": kind,
+        "errors.retry.timeout": "300000",
+        "debezium.sink.iceberg.upsert-keep-deletes": "false",
+        "debezium.sink.batch.interval-ms": "500",
+    }
+    return workspace(home, name, cluster.servers, {**quick, **extra})
+
+
+def wait_for_batch(sink: Sink) -> None:
+    """Wait until the sink has committed another batch."""
+    before = sink.commits()
+    assert sink.wait_until(lambda: sink.commits() > before, 180), f"the sink ended by itself:\n{sink.text()[-6000:]}"
+
+
+def assert_same(space: Workspace, table: Database, lake: OpenLake) -> None:
+    """A table holds exactly the source's rows, each once."""
+    found = Counter(map(plain_row, lake(space).many(table.topic.replace(".", "_"))))
+    assert found == Counter(map(plain_row, table.rows.values())), table.topic
+
+
+def plain_row(found: dict[str, Any]) -> tuple[Any, ...]:
+    """A row's own columns."""
+    return tuple(found.get(name) for name in COLUMNS)
