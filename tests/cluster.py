@@ -116,9 +116,13 @@ class Cluster:
         for future in admin.create_partitions([NewPartitions(topic, count)]).values():
             future.result(30)
         deadline = time.monotonic() + 60
-        while sum(one.leader >= 0 for one in admin.list_topics(topic, timeout=15).topics[topic].partitions.values()) < count:
+        while self._count_led(topic) < count:
             assert time.monotonic() < deadline
             time.sleep(0.1)
+
+    def _count_led(self, topic: str) -> int:
+        partitions = self.admin.list_topics(topic, timeout=15).topics[topic].partitions
+        return sum(one.leader >= 0 for one in partitions.values())
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Which node leads; -1 while none does."""

@@ -85,7 +85,8 @@ class Load:
         """Whether the sink has committed all that was written."""
         last = next((line for line in reversed(sink.lines()) if line.get("event") == COMMITTED), {})
         ends = Counter((record.topic, str(record.partition)) for db in (self.keyed, self.plain) for record in db.log)
-        offsets = {(topic, part): end for topic, parts in last.get("offsets", {}).items() for part, end in parts.items()}
+        told = last.get("offsets", {}).items()
+        offsets = {(topic, partition): end for topic, parts in told for partition, end in parts.items()}
         return all(offsets.get(at) == end for at, end in ends.items())
 
     def __enter__(self) -> Load:
@@ -113,11 +114,11 @@ class Load:
             raise
 
     def _step(self) -> None:
-            with self._lock:
-                self._life.live(self._rng, self.keyed, self._rng.randint(1, 8))
-                at = len(self.plain.rows)
-                self.plain.transaction(*(("c", row(at + i, "logged", i)) for i in range(self._rng.randint(1, 3))))
-            self._send_new()
+        with self._lock:
+            self._life.live(self._rng, self.keyed, self._rng.randint(1, 8))
+            at = len(self.plain.rows)
+            self.plain.transaction(*(("c", row(at + i, "logged", i)) for i in range(self._rng.randint(1, 3))))
+        self._send_new()
 
     def _send_new(self) -> None:
         for table in (self.keyed, self.plain):
