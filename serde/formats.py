@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from serde.avro.format import AVRO
-from serde.json.format import AUTO, JSON, JSON_SCHEMA
+from serde.json.format import AUTO, JSON, JSON_SCHEMA, REGISTERED_JSON
 from serde.plain import BYTES, STRING
+from serde.protobuf.format import PROTOBUF
 from serde.wire_format import Deserializer, FetchSchema, ReadOptions, WireFormat
 
 FORMATS: Mapping[str, WireFormat] = {
-    wire_format.name: wire_format for wire_format in (JSON_SCHEMA, AVRO, STRING, BYTES, JSON, AUTO)
+    wire_format.name: wire_format
+    for wire_format in (JSON_SCHEMA, AVRO, PROTOBUF, REGISTERED_JSON, STRING, BYTES, JSON, AUTO)
 }
 
 

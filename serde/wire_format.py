@@ -15,6 +15,7 @@ from attrs import frozen
 from serde.arrays import Ints
 from serde.emit.connect_schema import Document
 from serde.faults import Stage
+from serde.frames import ConfluentFrame, Frame
 from serde.messages import DecodedMessages
 
 SchemaTexts: TypeAlias = tuple[str, ...]
@@ -61,14 +62,14 @@ class ReadOptions:
     the others are not read, which saves about a fifth of the time.
     fetch: writer schemas by id; formats that need a registry raise ValueError without it.
     text_columns: columns, or types by their schema name, whose dates and times become text (`connect.text_columns`);
-    number_columns: columns whose decimals do; id_bytes: of the schema id behind a frame's first byte.
+    number_columns: columns whose decimals do; frame: what a registry's serializers put in front of messages.
     """
 
     wanted: frozenset[str] | None = None
     fetch: FetchSchema | None = None
     text_columns: frozenset[str] = frozenset()
     number_columns: frozenset[str] = frozenset()
-    id_bytes: int = 4
+    frame: Frame = ConfluentFrame()
 
 
 class EnvelopeSerializer(Protocol):

@@ -16,12 +16,13 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import map_java_errors
 from connector.kafka.admin import KafkaAdmin, missing_rights
 from connector.kafka.brokers.check import check_brokers
-from connector.kafka.schema_registry import schema_registry_for
+from connector.kafka.registries import open_registry
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home, inspect_java
 from connector.runtime.spark.session_builder import store_jars
-from connector.settings import RegistrySettings, SinkSettings, SourceSettings
+from connector.settings import SinkSettings, SourceSettings
+from connector.settings.converters.event_format import AnyRegistry
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.source.snapshots.discovery import find_tables
 
@@ -101,11 +102,11 @@ def check_registries(settings: _Settings) -> Iterator[Finding]:
     if not found:
         yield Finding("registry", "skipped", "no converter needs one")
     for registry in found:
-        schema_registry_for(registry).ping()
+        open_registry(registry).ping()
         yield Finding("registry", "ok", "it answers")
 
 
-def _registries(settings: _Settings) -> list[RegistrySettings]:
+def _registries(settings: _Settings) -> list[AnyRegistry]:
     if isinstance(settings, SinkSettings):
         given = [settings.events.key_registry, settings.events.value_registry]
     else:

@@ -37,7 +37,7 @@ class ApicurioRegistry:
         self._known: dict[int, SchemaTexts] = {}
         self._unknown: dict[int, float] = {}
 
-    def fetch_schema(self, number: int) -> SchemaTexts:
+    def fetch_schema(self, number: int, schema_type: str) -> SchemaTexts:  # noqa: ARG002 - its answer tells no type
         """Return the texts of a schema: those it refers to, in order, then its own.
 
         Raises:
@@ -61,6 +61,18 @@ class ApicurioRegistry:
             raise
         self._known[number] = found
         return found
+
+    def ping(self) -> None:
+        """Ask the registry for what it is.
+
+        Raises:
+            RetriableError: it is away or busy.
+            FatalError: it does not let us in, or is no registry.
+        """
+        try:
+            self._ask("system/info")
+        except UnknownSchema as unknown:
+            raise FatalError(f"registry {self._settings.url}: nothing is there; check its URL") from unknown
 
     def _iter_references(self, path: str, depth: int) -> Iterator[str]:
         """Texts of the schemas that one refers to, each after those that it refers to itself."""

@@ -23,6 +23,7 @@ from connector.kafka.dlq.writer import BATCH_STAGE
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.sink.convert.decoder import DecodedRecords, decode
+from connector.sink.convert.header_ids import find_wanted_headers
 from connector.sink.microbatch.processor import MAX_ROUNDS, BatchProcessor
 from connector.sink.model.change_rows import ChangeBatch, compute_key_codes
 from connector.sink.model.destination import Destination
@@ -184,15 +185,16 @@ class Replayer:
                 "it is unknown whether they changed the same key; write the row by other means"
             )
         consumed = assign_ranges(self._settings.kafka, {at: start}, {at: end}, 1).all_records() if start < end else ()
-        for run in consumed:
-            if _is_known_dead(run, known):
+        headers = find_wanted_headers(at[0], plan.events)
+        for fetched in consumed:
+            if _is_known_dead(fetched, known):
                 continue
-            run.check_readable()
+            run = fetched.check_readable().with_named_headers(headers)
             dead = np.isin(run.offset, [letter.offset for letter in known])
             yield decode(run.only(np.flatnonzero(~dead)) if dead.any() else run, plan)
-        again = [(letter.offset, letter.key, letter.value) for letter in known if letter.replayed]
+        again = [letter for letter in known if letter.replayed]
         if again:
-            yield decode(ConsumerRecords.of_records(at, again), plan)
+            yield decode(_to_records(at, again), plan)
 
 
 _BATCH_REASON = "a record batch that cannot be read holds no record to put through; its value is the batch's bytes"
@@ -209,10 +211,12 @@ def _group_by_partition(letters: Iterable[DeadLetterRecord]) -> dict[TopicPartit
     by_at: dict[TopicPartition, list[DeadLetterRecord]] = {}
     for letter in sorted(letters, key=lambda letter: letter.place):
         by_at.setdefault((letter.topic, letter.partition), []).append(letter)
-    return {
-        at: (own, ConsumerRecords.of_records(at, [(x.offset, x.key, x.value) for x in own]))
-        for at, own in by_at.items()
-    }
+    return {at: (own, _to_records(at, own)) for at, own in by_at.items()}
+
+
+def _to_records(at: TopicPartition, letters: Sequence[DeadLetterRecord]) -> ConsumerRecords:
+    records = [(letter.offset, letter.key, letter.value) for letter in letters]
+    return ConsumerRecords.of_records(at, records, [letter.headers for letter in letters])
 
 
 def _forget_truncates(plan: BatchPlan) -> BatchPlan:

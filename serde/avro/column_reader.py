@@ -28,8 +28,8 @@ from serde.avro.codec import (
     Scalar,
     Union,
 )
-from serde.avro.cursor import NEEDS_ROW_READER, NOT_UTF8, OUTSIDE_SCHEMA, TOO_SHORT, Cursor
-from serde.byte_windows import window_array
+from serde.cursor import NEEDS_ROW_READER, OUTSIDE_SCHEMA, TOO_SHORT, Cursor
+from serde.pieces import window_column
 
 _FEW_DATUMS, _MANY_ITEMS = 32, 16
 """So few datums with more items than so many are read one by one."""
@@ -135,27 +135,7 @@ def _read_float(codec: Float, at: Cursor) -> pa.Array:
 
 def _read_sized(at: Cursor, sizes: Ints, *, text: bool) -> pa.Array:
     starts, sizes = at.windows(sizes)
-    made = window_array(pa.py_buffer(at.piece.view), starts, starts + sizes)
-    if not text:
-        return made
-    try:
-        return made.cast(pa.string())
-    except pa.ArrowInvalid:
-        return _decode_texts(made, at)
-
-
-def _decode_texts(data: pa.BinaryArray, at: Cursor) -> pa.Array:
-    """The texts of a column in which some are no UTF-8."""
-    wrong = np.zeros(len(data), np.bool_)
-    for index, value in enumerate(data):
-        try:
-            value.as_py().decode()
-        except UnicodeDecodeError:
-            wrong[index] = True
-    at.fail(wrong, NOT_UTF8)
-    return pa.array([None if bad else value.as_py() for bad, value in zip(wrong, data, strict=True)], pa.binary()).cast(
-        pa.string()
-    )
+    return window_column(at, starts, sizes, text=text)
 
 
 def _check_index(at: Cursor, index: Ints, count: int) -> Ints:

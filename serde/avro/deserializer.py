@@ -1,11 +1,6 @@
-"""Avro bytes -> blocks: Confluent's frame (0, four bytes of schema id, datum), one block per schema id.
-
-Apicurio's own frame has eight bytes of id.
-"""
+"""Avro bytes behind a registry's frame -> blocks, one per schema id."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -20,21 +15,20 @@ from serde.connect.logical_columns import to_logical_rows
 from serde.connect.primitive_keys import key_field_name, may_be_primitive
 from serde.connect.text_columns import with_text_columns
 from serde.faults import RecordError, Stage
+from serde.frames import ConfluentFrame, Frame, FramedGroup
 from serde.messages import DecodedMessages, MessageBlock, Rows
 from serde.wire_format import FetchSchema, UnknownSchema
-
-_WORDS = {5: "five", 9: "nine"}
 
 
 @define(eq=False)
 class AvroDeserializer:
-    """Decodes Confluent Avro; `fetch` gives writer schemas by id and does its own caching."""
+    """Decodes framed Avro; `fetch` gives writer schemas by id and does its own caching."""
 
     fetch: FetchSchema
     wanted: frozenset[str] | None = None
     words: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
-    id_bytes: int = 4
+    frame: Frame = ConfluentFrame()
 
     def decode(
         self,
@@ -69,32 +63,17 @@ class _Decoding:
 
     def run(self, nulls: Mask) -> None:
         rows = np.flatnonzero(~nulls)
-        framed = self._is_framed(rows)
-        for number, same in _group_by_id(self.texts, rows[framed], self.converter.id_bytes):
-            self._decode_block(number, same)
+        for group in self.converter.frame.split(self.texts, rows, "Avro", self._add_fault):
+            self._decode_block(group)
 
-    def _is_framed(self, rows: Rows) -> Mask:
-        """True where a message has a frame; the others are faults."""
-        texts = self.texts.pick(rows)
-        magic = (texts.sizes > 0) & (texts.first() == 0)
-        framed: Mask = magic & (texts.sizes > self.converter.id_bytes)
-        if not framed.all():
-            for index in np.flatnonzero(~framed).tolist():
-                self._add_fault(
-                    int(rows[index]),
-                    _describe_frame_error(
-                        int(texts.sizes[index]), self.converter.id_bytes + 1, magic=bool(magic[index])
-                    ),
-                )
-        return framed
-
-    def _decode_block(self, number: int, rows: Rows) -> None:
-        writer = self._writer_schema(number, rows)
+    def _decode_block(self, group: FramedGroup) -> None:
+        rows = group.rows
+        writer = self._writer_schema(group)
         if writer is None:
             return
-        where, wire, faults = read_datums(self.texts.pick(rows).cut(self.converter.id_bytes + 1, 0), writer.codec)
+        where, wire, faults = read_datums(group.payload, writer.codec)
         for index, reason in faults.items():
-            self._add_fault(int(rows[index]), f"Avro datum of schema id {number} {reason}")
+            self._add_fault(int(rows[index]), f"Avro datum of schema id {group.name} {reason}")
         rows = rows[where]
         if isinstance(writer.codec, Optional) and wire.null_count:
             there = valid_mask(wire)
@@ -107,41 +86,18 @@ class _Decoding:
         schema = writer.schema
         self.blocks.append(MessageBlock(rows, fields, schema.id, schema.name, schema.optional, schema.documents))
 
-    def _writer_schema(self, number: int, rows: Rows) -> WriterSchema | None:
+    def _writer_schema(self, group: FramedGroup) -> WriterSchema | None:
         """The writer schema of these rows; None when they are all faults."""
         try:
-            writer = parse_writer_schema(self.converter.fetch(number), self.converter.wanted, self.alone)
+            writer = parse_writer_schema(self.converter.fetch(group.number), self.converter.wanted, self.alone)
             reason = writer.schema.fault
         except UnknownSchema as unknown:
             writer, reason = None, str(unknown)
         if reason is None:
             return writer
-        for row in rows.tolist():
-            self._add_fault(row, f"schema id {number}: {reason}")
+        for row in group.rows.tolist():
+            self._add_fault(row, f"schema id {group.name}: {reason}")
         return None
 
     def _add_fault(self, row: int, reason: str) -> None:
         self.faults.append(RecordError(row, self.stage, reason))
-
-
-def _describe_frame_error(size: int, frame_bytes: int, *, magic: bool) -> str:
-    if not size:
-        return "empty message"
-    if not magic:
-        return "no Avro of a schema registry: its first byte is not 0"
-    return f"shorter than the {_WORDS[frame_bytes]} bytes in front of an Avro datum"
-
-
-def _group_by_id(texts: ByteWindows, rows: Rows, id_bytes: int) -> Iterator[tuple[int, Rows]]:
-    """Schema ids and the rows that have them, ascending."""
-    if not len(rows):
-        return
-    starts, view = texts.starts[rows], texts.view
-    ids = np.zeros(len(rows), np.int64)
-    for index in range(1, id_bytes + 1):
-        ids = ids << 8 | view[starts + index]
-    if (ids == ids[0]).all():
-        yield int(ids[0]), rows
-        return
-    for number in np.unique(ids).tolist():
-        yield number, rows[ids == number]

@@ -36,12 +36,16 @@ def _make_deserializer(options: ReadOptions) -> Deserializer:
     if options.fetch is None:
         raise ValueError("Avro needs a registry")
     texts = (options.text_columns, options.number_columns)
-    return AvroDeserializer(options.fetch, options.wanted, *texts, options.id_bytes)
+    return AvroDeserializer(options.fetch, options.wanted, *texts, options.frame)
 
 
 AVRO = WireFormat(
     "avro",
-    ("io.confluent.connect.avro.AvroConverter", "io.apicurio.registry.utils.converter.AvroConverter"),
+    (
+        "io.confluent.connect.avro.AvroConverter",
+        "io.apicurio.registry.utils.converter.AvroConverter",
+        "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter",
+    ),
     _make_deserializer,
     AvroSerializers(),
     registry_type="AVRO",

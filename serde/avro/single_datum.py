@@ -24,11 +24,8 @@ from serde.avro.codec import (
     Union,
 )
 from serde.faults import Unfit
+from serde.pieces import ENDS_EARLY, INVALID_UTF8, TRAILING_BYTES, VALUE_OUTSIDE_SCHEMA
 
-ENDS_EARLY = "ends before its schema does"
-TRAILING_BYTES = "has bytes behind its last field"
-VALUE_OUTSIDE_SCHEMA = "holds a value that its schema has not"
-INVALID_UTF8 = "holds text that is no UTF-8"
 _MAX_VARINT_BYTES = 10
 _LONG_BITS = 64
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, TypeAlias
 
-import numpy as np
 import orjson
-import pyarrow as pa
 from attrs import define, evolve, field, frozen
 
-from serde.arrays import Mask, valid_mask
 from serde.avro.codec import (
     Array,
     Boolean,
@@ -36,12 +33,11 @@ from serde.avro.codec import (
     min_bytes,
 )
 from serde.avro.type_names import NamedTypes, resolve_names
-from serde.connect import type_table
+from serde.connect.binary_leaves import find_leaf, find_struct_leaf
 from serde.connect.connect_schema import ConnectSchema, LeafTypes, narrow_schema, parse_document, unusable_schema
-from serde.connect.number_text import bytes_to_number_text
 from serde.connect.primitive_keys import is_primitive, wrap_schema
-from serde.connect.schema_node import Convert, Leaf, Node, Struct, chain
-from serde.connect.type_table import CONNECT_PREFIX, DATA_PREFIX, TIME_PREFIX, Parameters, TypeMapping
+from serde.connect.schema_node import Node, Struct
+from serde.connect.type_table import CONNECT_PREFIX, DATA_PREFIX, TIME_PREFIX
 from serde.wire_format import SchemaTexts
 
 Document: TypeAlias = dict[str, Any]
@@ -274,43 +270,4 @@ def _branch_names(documents: list[Document]) -> list[str]:
     return [name if short.count(name) == 1 else whole for name, whole in zip(short, full, strict=True)]
 
 
-def _identity(value: object) -> object:
-    return value
-
-
-def _narrow_to(kind: pa.DataType) -> Convert:
-    """int32 -> a smaller integer: Avro has none, Connect says what it was."""
-    bound = 1 << kind.bit_width - 1
-
-    def step(array: pa.Array) -> tuple[pa.Array, Mask | None]:
-        numbers = array.fill_null(0).to_numpy(zero_copy_only=False)
-        bad = valid_mask(array) & ((numbers < -bound) | (numbers >= bound))
-        made = pa.array(np.where(bad, 0, numbers).astype(kind.to_pandas_dtype()), mask=bad | ~valid_mask(array))
-        return made, bad if bad.any() else None
-
-    return step
-
-
-def _find_leaf(kind: str, name: str | None, parameters: Parameters) -> Leaf | None:
-    """The leaf of a Connect type, its schema name and parameters; None for an unknown type.
-
-    ValueError where Arrow and Iceberg have no such type.
-    """
-    row = type_table.find_type(kind, name, parameters)
-    return None if row is None else _make_leaf(row)
-
-
-def _make_leaf(row: TypeMapping) -> Leaf:
-    if pa.types.is_int8(row.plain) or pa.types.is_int16(row.plain):
-        return Leaf(pa.int32(), row.logical, row.name, _identity, chain(_narrow_to(row.plain), row.step))
-    words = None if row.scale is None else partial(bytes_to_number_text, scale=row.scale)
-    return Leaf(row.plain, row.logical, row.name, _identity, row.step, text=words)
-
-
-def _find_struct_leaf(name: str | None) -> Node | None:
-    """The leaf of a struct that stands for one value, None for any other struct."""
-    row = type_table.STRUCT_TYPES.get(name or "")
-    return None if row is None else _make_leaf(row)
-
-
-_LEAVES = LeafTypes(_find_leaf, _find_struct_leaf)
+_LEAVES = LeafTypes(find_leaf, find_struct_leaf)

@@ -51,6 +51,8 @@ class Leaf:
     """Numbers of this leaf must reach `read` as Decimal, not as float."""
     text: Convert | None = None
     """The step to text with every digit, of decimals: instead of `convert`."""
+    words: Convert | None = None
+    """The step to ISO text, of dates and times that are not read as the number of their type."""
 
 
 @frozen(eq=False)

@@ -23,7 +23,9 @@ from serde.connect.type_table import CONNECT_PREFIX, TEXT, TIME_PREFIX
 ALL_COLUMNS = "*"
 """Stands for all columns."""
 
-DURATION_TYPES = frozenset({TIME_PREFIX + "MicroTime", TIME_PREFIX + "Time", CONNECT_PREFIX + "Time"})
+DURATION_TYPES = frozenset(
+    {TIME_PREFIX + "MicroTime", TIME_PREFIX + "NanoTime", TIME_PREFIX + "Time", CONNECT_PREFIX + "Time"}
+)
 """Types of MySQL's and MariaDB's TIME in the modes of `time.precision.mode`."""
 
 DURATION_CONNECTORS = frozenset({"mysql", "mariadb"})
@@ -39,7 +41,7 @@ def to_text_node(node: Node, types: frozenset[str] = frozenset({ALL_COLUMNS})) -
         case Leaf():
             if node.label not in TEXT_CONVERSIONS or not types & {ALL_COLUMNS, node.label}:
                 return node
-            return Leaf(node.wire, TEXT, node.label, node.read, TEXT_CONVERSIONS[node.label])
+            return Leaf(node.wire, TEXT, node.label, node.read, node.words or TEXT_CONVERSIONS[node.label])
         case Struct():
             if node.value is not None:
                 return _as_text_value(node, types)

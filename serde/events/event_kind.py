@@ -34,7 +34,8 @@ TRANSACTION_METADATA_TYPE = pa.struct(
 _BEGIN, _END = (b'{"status":"%s","id":"' % status for status in (b"BEGIN", b"END"))
 _TRANSACTION_WORDS = (b'"event_count"', b'"data_collections"')
 _TRANSACTION = frozenset({"status", "id", "event_count", "data_collections", "ts_ms"})
-_SCHEMA_CHANGE = frozenset({"source", "ddl", "tableChanges"})
+_SCHEMA_CHANGE = frozenset({"source", "ts_ms", "databaseName", "schemaName", "ddl", "tableChanges"})
+_NOTIFICATION = frozenset({"id", "aggregate_type", "type", "additional_data", "timestamp"})
 _ENVELOPE = frozenset({"op", "source"})
 _IMAGES = frozenset({"before", "after"})
 
@@ -58,8 +59,34 @@ def is_other_event(block: MessageBlock) -> bool:
     """
     if block.name is not None:
         return block.name.rsplit(".", 1)[-1] in _OTHER_NAMES
-    names = field_names(block.fields.type)
-    return names == {"ts_ms"} or names >= _SCHEMA_CHANGE or _is_message(block.fields.type)
+    kind = block.fields.type
+    if field_names(kind) == {"ts_ms"} or _is_schema_change(kind) or _is_notification(kind):
+        return True
+    return _is_message(kind)
+
+
+def _is_schema_change(kind: pa.StructType) -> bool:
+    """True for what a connector tells of its tables. Fields that are null or empty in all events are not there: a
+    SET has no tables, a change in SQL Server no DDL.
+    """
+    names = field_names(kind)
+    if names >= {"source", "ddl", "tableChanges"}:
+        return True
+    if not {"source"} < names <= _SCHEMA_CHANGE or not names & {"ddl", "tableChanges"}:
+        return False
+    source = kind.field("source").type
+    return pa.types.is_struct(source) and "connector" in field_names(source)
+
+
+def _is_notification(kind: pa.StructType) -> bool:
+    names = field_names(kind)
+    told = ("id", "aggregate_type", "type")
+    return (
+        names.issuperset(told)
+        and names <= _NOTIFICATION
+        and bool(names & {"timestamp", "additional_data"})
+        and all(pa.types.is_string(kind.field(name).type) for name in told)
+    )
 
 
 def _is_message(kind: pa.StructType) -> bool:

@@ -76,7 +76,7 @@ class JsonDeserializer:
         if group.schema is None:
             return self._decode_without_schema(frames, group, expected)
         schema = narrow_schema(group.schema, self.wanted)
-        return _decode_with_schema(frames, group, with_text_columns(schema, words, self.numbers), self._trailers)
+        return decode_with_schema(frames, group, with_text_columns(schema, words, self.numbers), self._trailers)
 
     def _decode_without_schema(
         self, frames: MessageFramer, group: SchemaGroup, expected: pa.StructType | None
@@ -118,10 +118,10 @@ def _pick(part: FramePart, mask: Mask) -> FramePart:
     return FramePart(part.rows[mask], part.texts.pick(mask))
 
 
-def _decode_with_schema(
+def decode_with_schema(
     frames: MessageFramer, group: SchemaGroup, schema: ConnectSchema, trailers: TrailerReader
 ) -> list[MessageBlock]:
-    """Messages with a schema block: it alone says what there is."""
+    """Read messages whose schema is known: it alone says what there is."""
     part = group.columnar()
     if schema.fault is not None:
         frames.faults.extend(

@@ -1,4 +1,5 @@
-"""JSON as a wire format: with schema blocks (`json-schema`), without (`json`), or told per message (`auto`)."""
+"""JSON as a wire format: with schema blocks (`json-schema`), without (`json`), told per message (`auto`),
+or by a registry (`json-registry`)."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from attrs import frozen
 
 from serde.emit.connect_schema import Document
 from serde.json.deserializer import JsonDeserializer
+from serde.json.registered import RegisteredJsonDeserializer
 from serde.json.schema_framing import JsonMode
 from serde.wire_format import Deserializer, ReadOptions, WireFormat
 
@@ -56,5 +58,23 @@ JSON_SCHEMA = WireFormat(
     without_schemas="json",
 )
 JSON = WireFormat("json", (), partial(_make_deserializer, "json"), JsonSerializers(schemas=False))
+
+
+def _make_registered(options: ReadOptions) -> Deserializer:
+    if options.fetch is None:
+        raise ValueError("JSON by registry needs a registry")
+    texts = (options.text_columns, options.number_columns)
+    return RegisteredJsonDeserializer(options.fetch, options.wanted, *texts, options.frame)
+
+
+REGISTERED_JSON = WireFormat(
+    "json-registry",
+    (
+        "io.confluent.connect.json.JsonSchemaConverter",
+        "com.amazonaws.services.schemaregistry.kafkaconnect.jsonschema.JsonSchemaConverter",
+    ),
+    _make_registered,
+    registry_type="JSON",
+)
 AUTO = WireFormat("auto", ("io.debezium.converters.CloudEventsConverter",), partial(_make_deserializer, "auto"))
 """Either of both, seen in each message; CloudEvents are JSON too, which the sink tells by their attributes."""

@@ -108,9 +108,18 @@ _UNWRAP = {
     "transforms.unwrap.delete.tombstone.handling.mode": "rewrite",
     "transforms.unwrap.add.fields": "op,table,source.ts_ns,db,source.gtid,source.file,source.pos,source.server_id",
 }
+SIDE_TOPICS: Mapping[str, tuple[str, ...]] = {"plain": ("plain", "plain.transaction")}
+"""Topics of variants that hold no rows: DDL, and transactions."""
+
 VARIANTS: Mapping[str, Mapping[str, str]] = {
     "schema": {"bigint.unsigned.handling.mode": "precise"},
     "unwrap": {**_UNWRAP, "bigint.unsigned.handling.mode": "precise"},
+    "plain": {
+        "key.converter.schemas.enable": "false",
+        "value.converter.schemas.enable": "false",
+        "include.schema.changes": "true",
+        "provide.transaction.metadata": "true",
+    },
 }
 
 

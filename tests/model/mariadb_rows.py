@@ -18,6 +18,9 @@ EXPRESSIONS = {
     "po": "CONCAT(ST_X(po), ' ', ST_Y(po))",
     "b1": "b1 + 0",
 }
+# What nothing tells from numbers and texts where events come without schemas.
+_UNTOLD = "bu de dw fl do bo b1 bn bi bl po js da d0 d6 s0 s6 t0 t3 t6 ye"
+UNTOLD = frozenset(_UNTOLD.split(" "))
 MOMENTS = {"d0", "d6", "s0", "s6"}
 FLOATS = {"fl": np.float32, "do": np.float64}
 

@@ -103,7 +103,9 @@ NOTHING_INSIDE = Drawn(
 def _settled(spark: SparkSession) -> Iterator[None]:
     json_values.configure_session(spark)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("connector.sink.convert.decoder._schema_fetcher", lambda *_: lambda number: (REGISTERED[number],))
+        patch.setattr(
+            "connector.sink.convert.converters._schema_fetcher", lambda *_: lambda number: (REGISTERED[number],)
+        )
         yield
 
 

@@ -75,31 +75,31 @@ def settings(url: str, **more: Any) -> ApicurioSettings:
 def test_schemas_come_with_their_references_and_once(registry: str) -> None:
     """What a schema refers to stands before it; an id is asked for once, a missing one not again at once."""
     one = ApicurioRegistry(settings(registry))
-    assert [json.loads(text)["name"] for text in one.fetch_schema(ID)] == ["Inner", "Value"]
+    assert [json.loads(text)["name"] for text in one.fetch_schema(ID, "AVRO")] == ["Inner", "Value"]
     asked = len(_Pages.asked)
-    one.fetch_schema(ID)
+    one.fetch_schema(ID, "AVRO")
     for _ in range(2):
         with pytest.raises(UnknownSchema):
-            one.fetch_schema(404)
+            one.fetch_schema(404, "AVRO")
     assert len(_Pages.asked) == asked + 1
-    assert json.loads(*ApicurioRegistry(settings(registry, use_id="contentId")).fetch_schema(7)) == INNER
+    assert json.loads(*ApicurioRegistry(settings(registry, use_id="contentId")).fetch_schema(7, "AVRO")) == INNER
 
 
 def test_a_registry_that_is_away_or_closed_is_told_apart(registry: str) -> None:
     """Busy and away are tried again, refusals are not; no password is shown."""
     one = ApicurioRegistry(settings(registry, user="u", password="s3cret"))
     with pytest.raises(RetriableError):
-        one.fetch_schema(1)
+        one.fetch_schema(1, "AVRO")
     with pytest.raises(FatalError) as refused:
-        one.fetch_schema(2)
+        one.fetch_schema(2, "AVRO")
     assert "s3cret" not in str(refused.value) + repr(settings(registry, password="s3cret"))
     with pytest.raises(RetriableError):
-        ApicurioRegistry(settings("http://127.0.0.1:9/apis/registry/v2")).fetch_schema(1)
+        ApicurioRegistry(settings("http://127.0.0.1:9/apis/registry/v2")).fetch_schema(1, "AVRO")
 
 
 def _plan(made: ApicurioSettings) -> Any:
     table = sink_plans.append(0, {"id": pa.int64(), "inner": pa.struct([("x", pa.int32())])})
-    return sink_plans.plan(table, events=EventSettings("string", "avro", (), "__", value_apicurio=made))
+    return sink_plans.plan(table, events=EventSettings("string", "avro", (), "__", value_registry=made))
 
 
 _WHOLE = {**ROW, "fields": [ROW["fields"][0], {"name": "inner", "type": ["null", INNER]}]}

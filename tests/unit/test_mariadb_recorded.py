@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from connector.iceberg.types.schema_evolution import union_shapes
-from connector.kafka.consumer.consumer_records import CONNECTOR_HEADER, ConsumerRecords
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.fold.fold import fold, select_rows_to_keep
@@ -47,9 +47,8 @@ def _runs(records: Sequence[Record]) -> list[ConsumerRecords]:
     runs = []
     for number in sorted({record.partition for record in records}):
         own = [record for record in records if record.partition == number]
-        told = dict(own[0].headers).get(CONNECTOR_HEADER)
         rows = [(record.offset, record.key, record.value) for record in own]
-        runs.append(ConsumerRecords.of_records(("t", number), rows, None if told is None else told.decode()))
+        runs.append(ConsumerRecords.of_records(("t", number), rows, [record.headers for record in own]))
     return runs
 
 

@@ -218,8 +218,8 @@ def test_near_miss_among_debezium_keys() -> None:
         ),
         (
             "value.converter",
-            "io.confluent.connect.protobuf.ProtobufConverter",
-            "ProtobufConverter is not supported yet; use org.apache.",
+            "io.confluent.connect.json.JsonSchemaConverter",
+            "value.converter.schema.registry.url: is missing, and the JsonSchemaConverter needs it",
         ),
         ("value.converter", "a.B", "names an unknown converter; use org.apache.kafka.connect.json.JsonConverter or io"),
         (

@@ -45,6 +45,25 @@ def test_an_envelope_tells_by_its_source(connector: str) -> None:
     assert sink_plans.rows(decode(run, sink_plans.plan(table)))[0]["t"] == "-838:59:59.000000"
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "number", "text"),
+    [
+        ("int64", "io.debezium.time.MicroTime", SPAN_US, "-838:59:59.000000"),
+        ("int64", "io.debezium.time.NanoTime", SPAN_US * 1000, "-838:59:59.000000000"),
+        ("int32", "io.debezium.time.Time", 86_400_001, "24:00:00.001"),
+        ("int32", "org.apache.kafka.connect.data.Time", 1, "00:00:00.001"),
+    ],
+)
+def test_times_of_every_precision_mode(kind: str, name: str, number: int, text: str) -> None:
+    """Whatever `time.precision.mode` makes numbers of TIME, they are text."""
+    fields = [ROW[0], {"type": kind, "name": name, "optional": True, "field": "t"}]
+    run = attrs.evolve(sink_plans.run(framed(fields, {"id": 1, "t": number})), connector="mysql")
+    (need,) = decode(run, sink_plans.plan()).needs
+    assert need.row.field("t").type == pa.string()
+    table = sink_plans.append(0, {"id": pa.int64(), "t": pa.string()})
+    assert sink_plans.rows(decode(run, sink_plans.plan(table))) == [{"id": 1, "t": text}]
+
+
 def test_other_connectors_have_times_of_day() -> None:
     """A value that is no time of day stays a dead letter there."""
     assert sink_plans.dead(decode(sink_plans.run(envelope("postgresql")), sink_plans.plan())) == {

@@ -99,7 +99,7 @@ def test_avro_values_are_read_by_their_schema(monkeypatch: pytest.MonkeyPatch) -
     """A payload that is one text, and an expanded one, both by Avro."""
     record = {"type": "record", "name": "P", "fields": [{"name": "id", "type": "int"}]}
     schemas = {1: ('"string"',), 2: (orjson.dumps(record).decode(),)}
-    monkeypatch.setattr("connector.sink.convert.decoder._schema_fetcher", lambda *_: schemas.__getitem__)
+    monkeypatch.setattr("connector.sink.convert.converters._schema_fetcher", lambda *_: schemas.__getitem__)
     made = plan(table(), value="avro", key="string")
     text = avro.written("string", ORDER.decode())
     (row,) = sink_plans.rows(decode(run(b"\0\0\0\0\x01" + text), made))

@@ -11,13 +11,17 @@ import pyarrow as pa
 import pytest
 
 from connector.iceberg.commit.kafka_offsets import LastTruncate
+from connector.kafka.consumer.consumer_records import CONNECTOR_HEADER
+from connector.kafka.dlq.reader import DeadLetterRecord, _decode_headers, _parse_dead_letter
+from connector.kafka.dlq.writer import HEADER_PREFIX
 from connector.runtime.topic_partitions import TopicPartition
+from connector.settings import EventSettings
 from connector.sink.convert.decoder import DecodedRecords, decode
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan
-from connector.sink.replay import Replayer, mark_superseded, select_rows
-from tests.unit.sink_plans import DATED, plan, run, upsert
+from connector.sink.replay import Replayer, _group_by_partition, mark_superseded, select_rows
+from tests.unit.sink_plans import DATED, append, plan, run, upsert
 
 COLUMNS = {"id": pa.int64(), "v": pa.int64()}
 
@@ -130,3 +134,32 @@ def test_a_truncate_in_another_partition_overtakes_what_is_older() -> None:
     assert _kept(letters, [], "srv.public.x", truncates=cuts) == [2]
     assert _kept([*letters, _event("y", 2)], [], truncates=cuts) == [2, 3]
     assert _kept([*letters, _event("y", 2)], [], truncates={**cuts, "srv.db.public.y": LastTruncate(2_002)}) == [2]
+
+
+def test_letters_keep_the_headers_of_their_records() -> None:
+    """A letter has the headers that its record came with, and not those that tell why it is dead."""
+    given = [("id", b"e-1"), (CONNECTOR_HEADER, b"mariadb"), ("id", b"second"), ("empty", None)]
+    reasons = [(f"{HEADER_PREFIX}{name}", text) for name, text in _PLACE.items()]
+    message = SimpleNamespace(
+        headers=lambda: [*given, *reasons], key=lambda: b"1", value=lambda: b"{}", partition=lambda: 0, offset=lambda: 5
+    )
+    letter = _parse_dead_letter(cast("Any", message), _decode_headers(cast("Any", message)))
+    assert letter is not None and letter.headers == tuple(given)
+    (((own, records),),) = (_group_by_partition([letter]).values(),)
+    assert own == [letter] and records.connector == "mariadb"
+    found = {name: column.to_pylist() for name, column in records.with_named_headers(("id",)).headers.items()}
+    assert found == {"id": [b"e-1"], CONNECTOR_HEADER: [b"mariadb"], "empty": [None]}
+
+
+_PLACE = {"topic": b"outbox.event.order", "partition": b"0", "offset": b"100", "exception.message": b"why"}
+
+
+def test_a_replayed_outbox_event_has_its_id() -> None:
+    """The id of an outbox event is in a header, which a replay has too."""
+    texts = dict.fromkeys(("id", "aggregatetype", "aggregateid", "type", "payload"), pa.string())
+    letter = DeadLetterRecord("0-5", "t", 0, 100, "", "", b"7", b'{"a":1}', headers=(("id", b"e-1"),))
+    (((_, records),),) = (_group_by_partition([letter]).values(),)
+    events = EventSettings("auto", "auto", (), "__", outbox_topics="(t)")
+    outcome = decode(records, plan(append(0, texts), events=events))
+    (row,) = (row for part in outcome.parts for row in part.rows.to_pylist())
+    assert (row["id"], row["aggregateid"]) == ("e-1", "7")

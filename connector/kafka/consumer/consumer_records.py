@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -17,6 +18,9 @@ from serde.arrays import Ints
 CONNECTOR_HEADER = "__debezium.context.connectorName"
 """Debezium 3.5 and newer say in each event's headers which connector made it."""
 
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+"""Headers of a record, in its order; a name may come again."""
+
 
 @attrs.frozen(eq=False)
 class ConsumerRecords:
@@ -26,7 +30,7 @@ class ConsumerRecords:
     read them, and `broken` the places of records whose headers cannot be read then. `fetched` has the bytes of all
     headers, None for records that were not fetched. `connector` is what Debezium's header says of the first record,
     "mysql" for example: the records of one fetch are of one connector but where another has taken over a topic.
-    `headers` are others by name, where `with_named_headers` has read them.
+    `headers` are others by name, where `with_named_headers` has read them, or all where the records were not fetched.
     `unreadable` says that these, no records, stand for a record batch that cannot be read.
     """
 
@@ -92,8 +96,11 @@ class ConsumerRecords:
     def with_headers(self, old_key: str | None, new_key: str | None) -> ConsumerRecords:
         """Read the headers of these names; None for one that is not asked for."""
         names = [name for name in (old_key, new_key) if name is not None]
-        if not names or self.fetched is None:
+        if not names:
             return self
+        if self.fetched is None:
+            old, new = self.headers.get(old_key or ""), self.headers.get(new_key or "")
+            return attrs.evolve(self, old_key=old, new_key=new)
         headers = read_headers(self.fetched, names)
         return attrs.evolve(
             self,
@@ -103,7 +110,7 @@ class ConsumerRecords:
         )
 
     def with_named_headers(self, names: Sequence[str]) -> ConsumerRecords:
-        """Read headers into `headers`; those of records that were not fetched are not known."""
+        """Read headers into `headers`; of records that were not fetched those are known that they were made with."""
         if self.fetched is None:
             return self
         found = read_headers(self.fetched, names)
@@ -115,9 +122,14 @@ class ConsumerRecords:
         cls,
         at: tuple[str, int],
         records: Iterable[tuple[int, bytes | None, bytes | None]],
-        connector: str | None = None,
+        headers: Sequence[Headers] = (),
     ) -> ConsumerRecords:
-        """Take a few records, each as (offset, key, value)."""
+        """Take a few records, each as (offset, key, value), and their headers, where these are known."""
         offsets, keys, values = zip(*records, strict=True)
         key, value = (pa.array(column, pa.binary()) for column in (keys, values))
-        return cls(*at, np.array(offsets, np.int64), key, value, connector=connector)
+        # Of headers of one name the first counts, as where they are fetched.
+        first = [dict(reversed(list(own))) for own in headers]
+        named = {name: pa.array([own.get(name) for own in first], pa.binary()) for own in first for name in own}
+        told = first[0].get(CONNECTOR_HEADER) if first else None
+        connector = None if told is None else told.decode(errors="replace")
+        return cls(*at, np.array(offsets, np.int64), key, value, connector=connector, headers=named)

@@ -40,6 +40,8 @@ class DeadLetterRecord:
     key: bytes | None = attrs.field(repr=False)
     value: bytes | None = attrs.field(repr=False)
     replayed: bool = False
+    headers: tuple[tuple[str, bytes | None], ...] = attrs.field(default=(), repr=False)
+    """Those that the record came with."""
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -125,6 +127,7 @@ def _parse_dead_letter(message: FoundRecord, headers: Mapping[str, str]) -> Dead
         reason=headers.get(f"{HEADER_PREFIX}exception.message", ""),
         key=_to_bytes(message.key()),
         value=_to_bytes(message.value()),
+        headers=tuple(pair for pair in message.headers() or () if not pair[0].startswith(HEADER_PREFIX)),
     )
 
 

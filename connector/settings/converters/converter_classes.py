@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from connector.settings.configdef import unknown_keys
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
+from connector.settings.converters import glue
 from serde.formats import FORMATS
 from serde.wire_format import WireFormat
 
@@ -16,14 +18,13 @@ FORMATS_BY_CLASS: dict[str, WireFormat] = {
 WRITING_CONVERTERS = tuple(
     name
     for name, wire_format in FORMATS_BY_CLASS.items()
-    if wire_format.serializer and not name.startswith("io.apicurio.")
+    if wire_format.serializer and not name.startswith(("io.apicurio.", glue.PACKAGE))
 )
 """Messages are written in Confluent's frame only."""
 DEFAULT_CONVERTER = WRITING_CONVERTERS[0]
 _BY_SHORT_NAME = {name.rpartition(".")[2]: name for name in reversed(FORMATS_BY_CLASS)}
 """Of several classes of one name the first."""
 _APICURIO = ("io.apicurio.registry.utils.converter.", "io.debezium.converters.")
-_UNSUPPORTED = frozenset({"JsonSchemaConverter", "ProtobufConverter"})
 
 
 def short_names(classes: Iterable[str]) -> list[str]:
@@ -40,6 +41,14 @@ def format_of(reader: ConfigReader, entry: Entry, name: str) -> WireFormat | Non
     return None
 
 
+def registry_of(name: str) -> Literal["confluent", "apicurio", "glue"]:
+    """Return whose registry, and whose frame, a converter's class means, full or short name."""
+    full = name if name in FORMATS_BY_CLASS else _BY_SHORT_NAME.get(name, name)
+    if full.startswith(glue.PACKAGE):
+        return "glue"
+    return "apicurio" if full.startswith("io.apicurio.") else "confluent"
+
+
 def choose_schemas(wire_format: WireFormat, *, enabled: bool) -> WireFormat:
     """Return what `schemas.enable` makes of a format."""
     return wire_format if enabled or wire_format.without_schemas is None else FORMATS[wire_format.without_schemas]
@@ -51,8 +60,6 @@ def _describe_unknown(name: str) -> tuple[str, str]:
     if name.startswith(_APICURIO) and confluent is not None and confluent.needs_registry:
         todo = f"use {_BY_SHORT_NAME[short]} with the registry's Confluent API (.../apis/ccompat/v7)"
         return "is Apicurio's own converter", f"{todo} as its schema.registry.url"
-    if short in _UNSUPPORTED:
-        return f"{short} is not supported yet", f"use {' or '.join(FORMATS_BY_CLASS)}"
     meant = _BY_SHORT_NAME.get(unknown_keys.find_nearest(short, _BY_SHORT_NAME, ()) or "") or unknown_keys.find_nearest(
         name, FORMATS_BY_CLASS, ()
     )

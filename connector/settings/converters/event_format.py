@@ -24,15 +24,17 @@ from connector.settings.configdef.value_types import (
     ValueType,
     one_of,
 )
-from connector.settings.converters import apicurio, schema_registry
+from connector.settings.converters import apicurio, glue, schema_registry
 from connector.settings.converters.apicurio import ApicurioSettings
 from connector.settings.converters.converter_classes import (
     DEFAULT_CONVERTER,
     FORMATS_BY_CLASS,
     choose_schemas,
     format_of,
+    registry_of,
     short_names,
 )
+from connector.settings.converters.glue import GlueSettings
 from connector.settings.converters.schema_registry import RegistrySettings
 from serde.events.unavailable_value import PLACEHOLDER, parse_placeholder
 from serde.formats import FORMATS
@@ -41,7 +43,7 @@ from serde.wire_format import WireFormat
 _UNWRAP = re.compile(r"((?:debezium\.)?transforms)\.([^.]+)\.type")
 
 _FIRST_NAMES = [name.removesuffix("Converter") for name in short_names(FORMATS_BY_CLASS)]
-_CONVERTERS = f"{'-, '.join(_FIRST_NAMES[:-1])}- or {_FIRST_NAMES[-1]}Converter"
+_CONVERTERS = f"{', '.join(name for name in _FIRST_NAMES if not name.startswith('AWS'))}"
 
 
 def _parse_placeholder(text: str) -> str:
@@ -60,7 +62,7 @@ def _converter_option(side: str) -> Option[str | None]:
         kind=TEXT,
         default=None,
         importance="medium",
-        doc=f"Class for the {side}s: {_CONVERTERS}; not given: JSON, found per message.",
+        doc=f"Converter of {side}s ({_CONVERTERS}); else JSON, found per message.",
     )
 
 
@@ -99,6 +101,7 @@ def _format_schemas_option(side: str) -> Option[bool]:
 KEY_CONVERTER, VALUE_CONVERTER = _converter_option("key"), _converter_option("value")
 KEY_SCHEMAS, VALUE_SCHEMAS = _converter_schemas_option("key"), _converter_schemas_option("value")
 KEY_APICURIO, VALUE_APICURIO = apicurio.declare_options("key"), apicurio.declare_options("value")
+KEY_GLUE, VALUE_GLUE = glue.declare_options("key"), glue.declare_options("value")
 KEY_REGISTRY, VALUE_REGISTRY = schema_registry.declare_options("key"), schema_registry.declare_options("value")
 KEY_FORMAT, VALUE_FORMAT = _format_option("key"), _format_option("value")
 KEY_FORMAT_SCHEMAS, VALUE_FORMAT_SCHEMAS = _format_schemas_option("key"), _format_schemas_option("value")
@@ -166,15 +169,18 @@ TYPE_CHANGES = Option(
     importance="medium",
     doc="If a source column gets another type: dead-letter values that do not fit, stop, or fill column a__<type>.",
 )
+_REGISTRIES = {"key": (KEY_REGISTRY, KEY_APICURIO, KEY_GLUE), "value": (VALUE_REGISTRY, VALUE_APICURIO, VALUE_GLUE)}
 OPTIONS: tuple[Option[object], ...] = (
     KEY_CONVERTER,
     KEY_SCHEMAS,
     *KEY_REGISTRY.all,
     *KEY_APICURIO.all,
+    *KEY_GLUE.all,
     VALUE_CONVERTER,
     VALUE_SCHEMAS,
     *VALUE_REGISTRY.all,
     *VALUE_APICURIO.all,
+    *VALUE_GLUE.all,
     KEY_FORMAT,
     KEY_FORMAT_SCHEMAS,
     VALUE_FORMAT,
@@ -190,6 +196,10 @@ OPTIONS: tuple[Option[object], ...] = (
 )
 
 
+AnyRegistry = RegistrySettings | ApicurioSettings | GlueSettings
+"""Where schemas are: a registry with Confluent's API, Apicurio's own, or AWS Glue's."""
+
+
 @attrs.frozen
 class EventSettings:
     """Formats of key and value (names in `serde.formats`) with the registries that they need, and what an envelope adds
@@ -201,39 +211,48 @@ class EventSettings:
     value_format: str
     add_fields: tuple[str, ...]
     add_fields_prefix: str
-    key_registry: RegistrySettings | None = None
-    value_registry: RegistrySettings | None = None
+    key_registry: AnyRegistry | None = None
+    value_registry: AnyRegistry | None = None
     temporal_as_text: frozenset[str] = frozenset()
     decimal_as_text: frozenset[str] = frozenset()
     documents_as: DocumentMode = "columns"
     outbox_topics: str | None = None
     placeholder: str = PLACEHOLDER
     type_changes: TypeChangeMode = "dead-letter"
-    key_apicurio: ApicurioSettings | None = None
-    value_apicurio: ApicurioSettings | None = None
 
 
 def build(reader: ConfigReader) -> EventSettings:
     """Read the events' part; faults go to the reader."""
     key = _read_format(reader, KEY_CONVERTER, KEY_SCHEMAS, KEY_FORMAT, KEY_FORMAT_SCHEMAS)
     value = _read_format(reader, VALUE_CONVERTER, VALUE_SCHEMAS, VALUE_FORMAT, VALUE_FORMAT_SCHEMAS)
-    own = [reader.get(option) == apicurio.AVRO_CONVERTER for option in (KEY_CONVERTER, VALUE_CONVERTER)]
     return EventSettings(
         key.name,
         value.name,
         reader.get(ADD_FIELDS),
         reader.get(ADD_FIELDS_PREFIX),
-        schema_registry.build(reader, KEY_REGISTRY, wire_format=None if own[0] else key),
-        schema_registry.build(reader, VALUE_REGISTRY, wire_format=None if own[1] else value),
+        _build_registry(reader, "key", KEY_CONVERTER, key),
+        _build_registry(reader, "value", VALUE_CONVERTER, value),
         frozenset(reader.get(TEMPORAL_AS_TEXT)),
         frozenset(reader.get(DECIMAL_AS_TEXT)),
         "text" if reader.get(DOCUMENTS_AS) == "text" else "columns",
         reader.get(OUTBOX_TOPICS) or None,
         reader.get(UNAVAILABLE_PLACEHOLDER),
         next(mode for mode in get_args(TypeChangeMode) if mode == reader.get(TYPE_CHANGES)),
-        apicurio.build(reader, "key", KEY_APICURIO, wanted=own[0]),
-        apicurio.build(reader, "value", VALUE_APICURIO, wanted=own[1]),
     )
+
+
+def _build_registry(
+    reader: ConfigReader, side: str, converter: Option[str | None], wire_format: WireFormat
+) -> AnyRegistry | None:
+    """Read the registry that a side's converter means; the options of the others are read, and mean nothing."""
+    confluent, own, aws = _REGISTRIES[side]
+    kind = registry_of(reader.get(converter) or "")
+    found: tuple[AnyRegistry | None, ...] = (
+        schema_registry.build(reader, confluent, wire_format=wire_format if kind == "confluent" else None),
+        apicurio.build(reader, side, own, wanted=kind == "apicurio"),
+        glue.build(reader, aws, wanted=kind == "glue"),
+    )
+    return next((one for one in found if one is not None), None)
 
 
 def rename_unwrap(entries: Mapping[str, Entry]) -> dict[str, Entry]:

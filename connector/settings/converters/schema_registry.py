@@ -13,7 +13,7 @@ import attrs
 from connector.settings.configdef.option import Option, format_names
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import TEXT, InvalidValue, ValueType, one_of, split_list
-from connector.settings.converters.converter_classes import FORMATS_BY_CLASS, short_names
+from connector.settings.converters.converter_classes import short_names
 from connector.settings.kafka import security
 from connector.settings.kafka import stores as key_stores
 from serde.wire_format import WireFormat
@@ -61,9 +61,6 @@ class RegistryOptions:
         return (self.url, self.source, self.user, *self.tls.values())
 
 
-_CONVERTERS = " or ".join(short_names(name for name, found in FORMATS_BY_CLASS.items() if found.needs_registry))
-
-
 def declare_options(side: str) -> RegistryOptions:
     """Declare the options of a side."""
     prefix = f"{side}.converter."
@@ -85,7 +82,7 @@ def declare_options(side: str) -> RegistryOptions:
             kind=ValueType("list", _parse_urls),
             default=None,
             importance="high",
-            doc=f"With the {_CONVERTERS}: URLs of the schema registry (Confluent's API) for the {side}s.",
+            doc=f"With converters that need a registry (Confluent's API): its URLs for the {side}s.",
         ),
         source=Option(
             name=f"{prefix}basic.auth.credentials.source",

@@ -13,13 +13,13 @@ from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, TEXT, InvalidValue, ValueType
 from connector.settings.converters import schema_registry
-from connector.settings.converters.apicurio import AVRO_CONVERTER
 from connector.settings.converters.converter_classes import (
     DEFAULT_CONVERTER,
     FORMATS_BY_CLASS,
     WRITING_CONVERTERS,
     choose_schemas,
     format_of,
+    registry_of,
 )
 from connector.settings.converters.schema_registry import RegistryOptions, RegistrySettings
 
@@ -118,9 +118,13 @@ def build(reader: ConfigReader, side: SerializerOptions) -> SerializerSettings:
     entry, name = reader.entry(side.converter), reader.get(side.converter)
     default = FORMATS_BY_CLASS[DEFAULT_CONVERTER]
     wire_format = default if entry is None else format_of(reader, entry, name)
-    if entry is not None and name == AVRO_CONVERTER:
+    if entry is not None and registry_of(name) == "apicurio":
         todo = f"use {WRITING_CONVERTERS[1]} with the registry's Confluent API (.../apis/ccompat/v7)"
         reader.add_fault(entry, "is Apicurio's own converter", f"{todo} as its schema.registry.url")
+        wire_format = None
+    if entry is not None and registry_of(name) == "glue":
+        todo = f"use {' or '.join(WRITING_CONVERTERS)}"
+        reader.add_fault(entry, "writes to AWS Glue's registry, which is only read here", todo)
         wire_format = None
     if entry is not None and wire_format is not None and wire_format.serializer is None:
         reader.add_fault(entry, f"{name} cannot write events", f"use {' or '.join(WRITING_CONVERTERS)}")

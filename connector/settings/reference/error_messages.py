@@ -84,6 +84,7 @@ WORDS_OF_OTHERS = {
     "connector.iceberg.commit.settlement": "what was being done, and that deletes came since it began",
     "connector.iceberg.java": "Iceberg's: what was being done, then each exception and its cause",
     "connector.kafka.admin": "librdkafka's",
+    "connector.kafka.glue_registry": "the answer's code of AWS Glue",
     "connector.kafka.consumer.record_batches": "that a record batch is not as it was written",
     "connector.opensearch.bulk.bulk_processor": "OpenSearch's reason to reject items for now",
     "connector.opensearch.bulk.item_results": "what the caller says",
@@ -96,6 +97,9 @@ WORDS_OF_OTHERS = {
     "connector.settings.kafka.security": "why a key of the Java client has no counterpart",
     "connector.source.changes.read_errors": "Spark's or the store's, about a file",
     "connector.source.changes.record_key": "that a key column is null",
+    "serde.avro.single_datum": "that a datum ends too early or late, holds a value outside its schema, or no UTF-8",
+    "serde.json.registered": "why a JSON document or its schema cannot be read",
+    "serde.protobuf.single_message": "that a message ends too early, holds a value outside its schema, or no UTF-8",
 }
 """Module -> whose words some messages in it are made of: nothing in these can be searched for here."""
 _INTRO = """\

@@ -6,114 +6,51 @@ A record that cannot be used leaves as a fault with its place and reason; the ot
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.types.conversion import schemaless_type
-from connector.iceberg.types.schema_evolution import contains, evolve
-from connector.kafka.apicurio_registry import apicurio_registry_for
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.kafka.schema_registry import schema_registry_for
 from connector.runtime.monitoring.metrics import TaskMetrics
-from connector.settings import EventSettings, RegistrySettings
-from connector.settings.converters.apicurio import ApicurioSettings
 from connector.sink.convert import icebergevents
+from connector.sink.convert.converters import Converters, find_converters, transaction_converter, unwrap_settings
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.documents import expand_documents, name_document_keys
 from connector.sink.convert.event_fields import DEFAULT_OP_FIELD, read_operations
-from connector.sink.convert.event_shapes import drop_absent_fields, drop_excluded, narrow_to_table, set_variant_types
 from connector.sink.convert.failing_records import isolate_failures
 from connector.sink.convert.field_matching import find_case_renames, match_case
 from connector.sink.convert.header_ids import frame_by_headers
 from connector.sink.convert.outbox import Decode, build_outbox_rows, find_aggregate_type
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.routing import route_changes
-from connector.sink.convert.row_builder import build_rows, build_tombstones, drop_committed, read_dedup_values, to_int64
+from connector.sink.convert.row_builder import build_rows, build_tombstones, drop_committed
+from connector.sink.convert.schema_needs import find_schema_change, find_unknown_fields
 from connector.sink.convert.transaction_metadata import check_transaction_metadata
+from connector.sink.convert.truncate_events import drop_truncated, read_truncates, refuse_truncates
 from connector.sink.convert.type_changes import follow_type_changes
 from connector.sink.convert.type_mismatch import decode_mismatches
 from connector.sink.convert.variant_documents import VariantColumns, encode_documents, mark_documents
 from connector.sink.model.change_rows import ChangeBatch
-from connector.sink.model.plan import VALID_FROM, BatchPlan, FieldRoutes, SchemaChange, TablePlan
+from connector.sink.model.plan import BatchPlan, FieldRoutes, SchemaChange, TablePlan
 from connector.sink.model.result import SourceProgress
-from connector.sink.model.truncate_scope import REFUSED_REASON, TruncateScope
-from connector.sink.model.truncates import OP_TRUNCATE, ChangeTimes, Truncate, is_repeated
+from connector.sink.model.truncates import Truncate
 from serde.arrays import children
 from serde.connect.text_columns import DURATION_CONNECTORS, DURATION_TYPES
-from serde.events.changes import DELETED_COLUMN, Changes, UnwrapSettings, extract_changes, filter_changes, split_images
+from serde.events.changes import Changes, extract_changes, split_images
 from serde.events.documents import ID_COLUMN, holds_documents
 from serde.events.event_kind import TRANSACTION_METADATA_TYPE, is_envelope
-from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 from serde.events.unavailable_value import PLACEHOLDER, use_known_placeholder
 from serde.faults import RecordError
-from serde.formats import FORMATS
 from serde.messages import DecodedMessages, MessageBlock
-from serde.wire_format import Deserializer, FetchSchema, ReadOptions, WireFormat
+from serde.wire_format import Deserializer
 
-__all__ = ["ConsumerRecords", "DecodedRecords", "converters", "decode", "transaction_converter"]
+__all__ = ["ConsumerRecords", "DecodedRecords", "decode"]
 
 PLAIN_FORMATS = frozenset({"string", "bytes"})
 """Formats whose messages are the values themselves."""
-
-_TRANSACTION_FIELDS = frozenset({"op", "transaction.id", "source.db", "source.schema", "source.table"})
-
-
-@attrs.frozen(eq=False)
-class Converters:
-    """How this connector reads keys and values."""
-
-    key: Deserializer
-    value: Deserializer
-
-
-@lru_cache(maxsize=8)
-def _build_converters(events: EventSettings, wanted: frozenset[str]) -> Converters:
-    key, value = FORMATS[events.key_format], FORMATS[events.value_format]
-    texts = (events.temporal_as_text, events.decimal_as_text)
-    return Converters(
-        key.deserializer(ReadOptions(None, _key_fetcher(events), *texts, _id_bytes(events.key_apicurio))),
-        value.deserializer(ReadOptions(wanted, _value_fetcher(events), *texts, _id_bytes(events.value_apicurio))),
-    )
-
-
-def _key_fetcher(events: EventSettings) -> FetchSchema | None:
-    return _schema_fetcher(FORMATS[events.key_format], events.key_registry, events.key_apicurio)
-
-
-def _value_fetcher(events: EventSettings) -> FetchSchema | None:
-    return _schema_fetcher(FORMATS[events.value_format], events.value_registry, events.value_apicurio)
-
-
-def _id_bytes(settings: ApicurioSettings | None) -> int:
-    return ReadOptions().id_bytes if settings is None else settings.id_bytes
-
-
-def _schema_fetcher(
-    wire_format: WireFormat, settings: RegistrySettings | None, apicurio: ApicurioSettings | None
-) -> FetchSchema | None:
-    if apicurio is not None:
-        return apicurio_registry_for(apicurio).fetch_schema
-    if settings is None or wire_format.registry_type is None:
-        return None
-    return partial(schema_registry_for(settings).fetch_schema, schema_type=wire_format.registry_type)
-
-
-def converters(plan: BatchPlan) -> Converters:
-    """Return the converters of a connector; they, and what they know of schemas, live as long as the process."""
-    paths = plan.routing.rule.paths if plan.routing is not None else frozenset[str]()
-    return _build_converters(plan.events, _unwrap_settings(plan, keep_before=True).wanted | paths)
-
-
-def transaction_converter(plan: BatchPlan) -> Deserializer:
-    """Return the converter of values for who wants to know the transactions of events, and nothing else."""
-    return _build_converters(plan.events, _TRANSACTION_FIELDS).value
-
-
-def _unwrap_settings(plan: BatchPlan, *, keep_before: bool) -> UnwrapSettings:
-    return UnwrapSettings(plan.events.add_fields, plan.events.add_fields_prefix, plan.op_field, keep_before)
 
 
 def decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
@@ -141,7 +78,7 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     known = None if table is None else _expected_types(table, plan)
     if plan.raw_ms is not None:
         return _decode_as_text(run, table, plan)
-    reading, run = converters(plan), frame_by_headers(run, plan.events)
+    reading, run = find_converters(plan), frame_by_headers(run, plan.events)
     aggregate = find_aggregate_type(run.topic, plan.events.outbox_topics)
     if aggregate is not None and plan.routing is None and (table is None or not table.upsert):
         return _decode_outbox(run, aggregate, table, plan)
@@ -192,7 +129,7 @@ def _decode_as_text(run: ConsumerRecords, table: TablePlan | None, plan: BatchPl
 
 
 def _decode_outbox(run: ConsumerRecords, aggregate: str, table: TablePlan | None, plan: BatchPlan) -> DecodedRecords:
-    reading, events = converters(plan), plan.events
+    reading, events = find_converters(plan), plan.events
     key = None if events.key_format in PLAIN_FORMATS else reading.key.decode
     value = None if events.value_format in PLAIN_FORMATS else _decode_single(reading.value)
     made = build_outbox_rows(run, aggregate, table, plan, key, value)
@@ -250,7 +187,7 @@ def _convert_values(work: _Decoding, table: TablePlan | None, values: DecodedMes
     plan, run = work.plan, work.run
     work.faults.extend(values.faults)
     for block, documents in _split_blocks(work, table, values):
-        made, wrong, other = extract_changes(block, _unwrap_settings(plan, keep_before=_needs_before_image(table)))
+        made, wrong, other = extract_changes(block, unwrap_settings(plan, keep_before=_needs_before_image(table)))
         if made is not None and plan.events.placeholder != PLACEHOLDER:
             made = attrs.evolve(made, row=_use_known_placeholder(made.row, plan.events.placeholder))
         work.faults.extend(wrong)
@@ -334,9 +271,9 @@ def _convert_changes(
 ) -> None:
     """Take changes of one table: as rows, as a need, or as faults."""
     plan, run = work.plan, work.run
-    work.truncates.extend(_read_truncates(run, made, table))
-    work.faults.extend(_refuse_truncates(made, table))
-    change, untold = _drop_truncated(run, made, table)
+    work.truncates.extend(read_truncates(run, made, table))
+    work.faults.extend(refuse_truncates(made, table))
+    change, untold = drop_truncated(run, made, table)
     work.metrics += TaskMetrics(untold=untold)
     if change is None:
         return
@@ -348,7 +285,7 @@ def _convert_changes(
     if plan.case_insensitive and table is not None and keys is not None:
         wanted = find_case_renames(keys.columns, (*table.layout.keys, *table.layout.key_columns))
         keys = attrs.evolve(keys, columns={wanted.get(name, name): column for name, column in keys.columns.items()})
-    need = _find_schema_change(run.topic, change, keys, table, plan)
+    need = find_schema_change(run.topic, change, keys, table, plan)
     if table is None and keys is not None and keys.has_only_faults(change.rows):
         # Nothing here could become a row, so it is no reason for a table.
         work.faults.extend(keys.faults_of(change.rows))
@@ -362,65 +299,12 @@ def _convert_changes(
         if ready.seen.marks or ready.seen.after_delete >= 0:
             work.seen.append(ready.seen)
         if not plan.evolve:
-            unknown = frozenset((table.index, field) for field in _find_unknown_fields(change, table, plan))
+            unknown = frozenset((table.index, field) for field in find_unknown_fields(change, table, plan))
             work.metrics += TaskMetrics(drift=unknown)
-
-
-def _find_unknown_fields(change: Changes, table: TablePlan, plan: BatchPlan) -> Iterator[str]:
-    """Return the fields of events that the table does not have; what unwrapping added is not theirs."""
-    known, prefix = set(table.layout.columns.names), plan.events.add_fields_prefix
-    for field in change.row.type:
-        ours = field.name == DELETED_COLUMN or (bool(prefix) and field.name.startswith(prefix))
-        if field.name not in known and not ours and field.name not in plan.excluded_columns:
-            yield field.name
 
 
 def _needs_before_image(table: TablePlan | None) -> bool:
     return table is None or not table.upsert or table.keep_deletes or table.keys_from == "value"
-
-
-def _read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> Iterator[Truncate]:
-    """Return the truncates among changes, but those that a replay or their source brings again."""
-    for index in np.flatnonzero(change.op == OP_TRUNCATE).tolist():
-        offset = int(run.offset[change.rows[index]])
-        if table is None or offset >= table.committed.get((run.topic, run.partition), 0):
-            ts_ns, place = int(to_int64(change.ts_ns)[index]), change.place[index]
-            known = () if place[FIRST_NUMBER] == NO_VALUE else tuple(place.tolist())
-            total_order = int(to_int64(change.total_order)[index])
-            source, number = strip_log_name(change.origin[index].as_py()), -1 if table is None else table.index
-            found = Truncate(run.topic, run.partition, offset, ts_ns, known, total_order, source, number)
-            if table is not None and source in table.cuts.refused:
-                continue
-            if table is None or not is_repeated(found, table.find_last_truncate(source)):
-                yield found
-
-
-def _refuse_truncates(change: Changes, table: TablePlan | None) -> Iterator[RecordError]:
-    """Return the truncates that empty nothing, as nothing tells what."""
-    if table is None or not table.cuts.refused:
-        return
-    for index in np.flatnonzero(change.op == OP_TRUNCATE).tolist():
-        if strip_log_name(change.origin[index].as_py()) in table.cuts.refused:
-            yield RecordError(int(change.rows[index]), "TASK_PUT", REFUSED_REASON.format(table=table.layout.name))
-
-
-def _drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> tuple[Changes | None, int]:
-    """Leave out truncates themselves, and what came before those that emptied the table; count what is not known."""
-    keep, untold = change.op != OP_TRUNCATE, 0
-    if table is not None and table.cuts != TruncateScope():
-        moments = ChangeTimes(to_int64(change.ts_ns), change.op, change.deleted, change.place)
-        names = [strip_log_name(name) for name in change.origin.dictionary.to_pylist()]
-        cuts = [] if table.cut is None else [(table.cut, np.ones(len(names), np.bool_))]
-        for source, (cut, _) in table.cuts.of_sources.items():
-            cuts.append((cut, np.array([name == source for name in names], np.bool_)))
-        for cut, named in cuts:
-            own = named[np.asarray(change.origin.indices)]
-            later, unknown = cut.after((run.topic, run.partition), run.offset[change.rows], moments)
-            untold += int((keep & own & unknown).sum())
-            keep &= later | ~own
-    if keep.all():
-        return change, untold
-    return (filter_changes(change, keep) if keep.any() else None), untold
 
 
 def _keep_first_per_row(faults: Iterable[RecordError]) -> Iterator[RecordError]:
@@ -429,45 +313,3 @@ def _keep_first_per_row(faults: Iterable[RecordError]) -> Iterator[RecordError]:
         if fault.row not in seen:
             seen.add(fault.row)
             yield fault
-
-
-def _find_schema_change(
-    topic: str, change: Changes, keys: RecordKeys | None, table: TablePlan | None, plan: BatchPlan
-) -> SchemaChange | None:
-    shape = drop_excluded(change.row.type, plan.excluded_columns)
-    loose = frozenset[str]() if table is None else _find_relaxed_columns(change, table, plan)
-    if table is not None and not loose and contains(table.layout.columns, shape):
-        return None
-    if plan.routing is not None:
-        shape = drop_absent_fields(shape, change)
-    if plan.variants:
-        shape = set_variant_types(shape, change.documents, table)
-    if table is not None:
-        columns = table.layout.columns
-        if not change.optional:
-            shape = narrow_to_table(change.row, shape, columns)
-        if not loose and evolve(columns, shape, add=plan.evolve).equals(columns):
-            return None
-    key = keys.type if keys is not None and len(keys.columns) else None
-    dated = read_dedup_values(change, plan.dedup_column).null_count == 0
-    return SchemaChange(topic, shape, key, change.optional, dated=dated, relaxed=loose)
-
-
-def _find_relaxed_columns(change: Changes, table: TablePlan, plan: BatchPlan) -> frozenset[str]:
-    """Return columns that the table requires and that the source, by its schema, does not any more: rows lack them.
-
-    Identifier fields stay required, as Iceberg wants it; so do keys. Without a schema a lacking value proves nothing.
-    """
-    required = table.layout.required if plan.evolve and change.optional else ()
-    written = np.asarray(change.row.is_valid()) & ~change.deleted
-    if not required or not written.any():
-        return frozenset()
-    columns = dict(zip(change.row.type.names, children(change.row), strict=True))
-    absent = {name for name in required if name not in columns and name not in (VALID_FROM, DELETED_COLUMN)}
-    nulls = {
-        name
-        for name in required
-        if name in columns and change.optional.get(name) and columns[name].null_count
-        if (np.asarray(columns[name].is_null()) & written).any()
-    }
-    return frozenset(absent | nulls)

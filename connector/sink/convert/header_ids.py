@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
 from connector.settings.converters.apicurio import ApicurioSettings
+from connector.settings.converters.event_format import AnyRegistry
 from connector.sink.convert.outbox import HEADERS as OUTBOX_HEADERS
 from connector.sink.convert.outbox import find_aggregate_type
 
@@ -19,8 +20,12 @@ _NOTHING = pa.scalar(b"", pa.binary())
 def find_wanted_headers(topic: str, events: EventSettings) -> tuple[str, ...]:
     """Return the headers that decoding the records of a topic needs; few topics need any."""
     outbox = OUTBOX_HEADERS if find_aggregate_type(topic, events.outbox_topics) is not None else ()
-    sides = (events.key_apicurio, events.value_apicurio)
-    return (*outbox, *(one.header for one in sides if one is not None and one.header is not None))
+    headers = (_id_header(events.key_registry), _id_header(events.value_registry))
+    return (*outbox, *(name for name in headers if name is not None))
+
+
+def _id_header(registry: AnyRegistry | None) -> str | None:
+    return registry.header if isinstance(registry, ApicurioSettings) else None
 
 
 def frame_by_headers(run: ConsumerRecords, events: EventSettings) -> ConsumerRecords:
@@ -28,16 +33,16 @@ def frame_by_headers(run: ConsumerRecords, events: EventSettings) -> ConsumerRec
 
     Cost: a copy of the bytes, where ids are in headers.
     """
-    key = _frame(run.key, run, events.key_apicurio)
-    value = _frame(run.value, run, events.value_apicurio)
+    key = _frame(run.key, run, events.key_registry)
+    value = _frame(run.value, run, events.value_registry)
     return run if key is run.key and value is run.value else attrs.evolve(run, key=key, value=value)
 
 
-def _frame(data: pa.Array, run: ConsumerRecords, settings: ApicurioSettings | None) -> pa.Array:
-    header = None if settings is None or settings.header is None else run.headers.get(settings.header)
-    if header is None:
+def _frame(data: pa.Array, run: ConsumerRecords, registry: AnyRegistry | None) -> pa.Array:
+    header = run.headers.get(_id_header(registry) or "")
+    if header is None or not isinstance(registry, ApicurioSettings):
         return data
-    usable = pc.equal(pc.binary_length(header), settings.id_bytes if settings is not None else 0).fill_null(False)
+    usable = pc.equal(pc.binary_length(header), registry.id_bytes).fill_null(False)
     framed = pc.binary_join_element_wise(
         _MAGIC, pc.if_else(usable, header, _NOTHING).cast(pa.binary()), data.cast(pa.binary()), _NOTHING
     )

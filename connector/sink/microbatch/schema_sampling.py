@@ -10,7 +10,7 @@ import structlog
 
 from connector.errors import ConnectorError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.kafka.consumer.consumer_records import CONNECTOR_HEADER, ConsumerRecords
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.record_lookup import FoundRecord, RecordReader
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import KafkaSettings
@@ -49,5 +49,4 @@ def _is_long(at: TopicPartition, position: KafkaOffsets, ends: KafkaOffsets) -> 
 
 def _to_records(at: TopicPartition, messages: list[FoundRecord]) -> ConsumerRecords:
     records = [(message.offset() or 0, message.key(), message.value()) for message in messages]
-    told = dict(messages[0].headers() or ()).get(CONNECTOR_HEADER)
-    return ConsumerRecords.of_records(at, records, told.decode(errors="replace") if isinstance(told, bytes) else None)
+    return ConsumerRecords.of_records(at, records, [message.headers() or () for message in messages])

@@ -28,7 +28,7 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings.kafka.transactions import TransactionSettings
-from connector.sink.convert.decoder import transaction_converter
+from connector.sink.convert.converters import transaction_converter
 from connector.sink.convert.failing_records import readable
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan

@@ -112,7 +112,21 @@ class Cursor:
         else:
             raw, size = self._long(self.pos)
             self.pos += size
-            value = ((raw >> _ONE) ^ (~(raw & _ONE) + _ONE)).view(np.int64)
+            value = unfold_zigzag(raw)
+        over = self.check()
+        if over is not None:
+            value[over] = 0
+        return value
+
+    def unsigned(self) -> Words:
+        """A varint of each, its 64 bits as they are; longer ones are bad."""
+        first = self.piece.view[self.pos]
+        if not len(first) or first.max() < _CONTINUATION:
+            self.pos += 1
+            value = first.astype(np.uint64)
+        else:
+            value, size = self._long(self.pos)
+            self.pos += size
         over = self.check()
         if over is not None:
             value[over] = 0
@@ -175,6 +189,12 @@ class Cursor:
             starts = np.where(failed, self.piece.home[self.rows], starts)
             sizes = np.where(failed, 0, sizes)
         return starts, sizes
+
+
+def unfold_zigzag(raw: Words) -> Ints:
+    """0, 1, 2, 3 -> 0, -1, 1, -2."""
+    value: Ints = ((raw >> _ONE) ^ (~(raw & _ONE) + _ONE)).view(np.int64)
+    return value
 
 
 def _mask_below(stop: Words) -> Words:

@@ -1,0 +1,60 @@
+"""changes -> truncates among them, and the changes that came after those: truncates themselves are no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.sink.convert.row_builder import to_int64
+from connector.sink.model.plan import TablePlan
+from connector.sink.model.truncate_scope import REFUSED_REASON, TruncateScope
+from connector.sink.model.truncates import OP_TRUNCATE, ChangeTimes, Truncate, is_repeated
+from serde.events.changes import Changes, filter_changes
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
+from serde.faults import RecordError
+
+
+def read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> Iterator[Truncate]:
+    """Return the truncates among changes, but those that a replay or their source brings again."""
+    for index in np.flatnonzero(change.op == OP_TRUNCATE).tolist():
+        offset = int(run.offset[change.rows[index]])
+        if table is None or offset >= table.committed.get((run.topic, run.partition), 0):
+            ts_ns, place = int(to_int64(change.ts_ns)[index]), change.place[index]
+            known = () if place[FIRST_NUMBER] == NO_VALUE else tuple(place.tolist())
+            total_order = int(to_int64(change.total_order)[index])
+            source, number = strip_log_name(change.origin[index].as_py()), -1 if table is None else table.index
+            found = Truncate(run.topic, run.partition, offset, ts_ns, known, total_order, source, number)
+            if table is not None and source in table.cuts.refused:
+                continue
+            if table is None or not is_repeated(found, table.find_last_truncate(source)):
+                yield found
+
+
+def refuse_truncates(change: Changes, table: TablePlan | None) -> Iterator[RecordError]:
+    """Return the truncates that empty nothing, as nothing tells what."""
+    if table is None or not table.cuts.refused:
+        return
+    for index in np.flatnonzero(change.op == OP_TRUNCATE).tolist():
+        if strip_log_name(change.origin[index].as_py()) in table.cuts.refused:
+            yield RecordError(int(change.rows[index]), "TASK_PUT", REFUSED_REASON.format(table=table.layout.name))
+
+
+def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> tuple[Changes | None, int]:
+    """Leave out truncates themselves, and what came before those that emptied the table; count what is not known."""
+    keep, untold = change.op != OP_TRUNCATE, 0
+    if table is not None and table.cuts != TruncateScope():
+        moments = ChangeTimes(to_int64(change.ts_ns), change.op, change.deleted, change.place)
+        names = [strip_log_name(name) for name in change.origin.dictionary.to_pylist()]
+        cuts = [] if table.cut is None else [(table.cut, np.ones(len(names), np.bool_))]
+        for source, (cut, _) in table.cuts.of_sources.items():
+            cuts.append((cut, np.array([name == source for name in names], np.bool_)))
+        for cut, named in cuts:
+            own = named[np.asarray(change.origin.indices)]
+            later, unknown = cut.after((run.topic, run.partition), run.offset[change.rows], moments)
+            untold += int((keep & own & unknown).sum())
+            keep &= later | ~own
+    if keep.all():
+        return change, untold
+    return (filter_changes(change, keep) if keep.any() else None), untold

@@ -1,0 +1,1 @@
+"""Protobuf by registry: schema texts -> definitions -> codec and Connect schema -> columns."""

@@ -1,0 +1,125 @@
+"""messages that stand for one value -> that value: Google's timestamps, dates and times of day, Confluent's decimals.
+
+As Connect's converter reads them, with the digits that it cuts off: a timestamp's microseconds. What a column cannot
+hold is reported, never rounded.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from serde.arrays import Ints, Mask, valid_mask
+from serde.connect import temporal
+from serde.connect.iso_text import TEXT_CONVERSIONS
+from serde.connect.number_text import bytes_to_number_text
+from serde.connect.schema_node import Convert, Leaf, chain
+from serde.connect.type_table import CONNECT_PREFIX, TIME_PREFIX, Parameters, find_type
+from serde.connect.variable_scale_decimal import to_text
+from serde.protobuf.known_types import DATE, DECIMAL, TIME_OF_DAY, TIMESTAMP
+
+_CLOCK = pa.struct([("hours", pa.int32()), ("minutes", pa.int32()), ("seconds", pa.int32()), ("nanos", pa.int32())])
+_CALENDAR = pa.struct([("year", pa.int32()), ("month", pa.int32()), ("day", pa.int32())])
+_INSTANT = pa.struct([("seconds", pa.int64()), ("nanos", pa.int32())])
+_NUMBER = pa.struct([("value", pa.binary()), ("precision", pa.int64()), ("scale", pa.int32())])
+_MAX_SECONDS = 253_402_300_800
+_NANOS, _MICRO = 1_000_000_000, 1000
+_MONTHS, _YEARS = 12, 9999
+
+
+def _identity(value: object) -> object:
+    return value
+
+
+def find_known(name: str, parameters: Parameters) -> Leaf | None:
+    """Return the leaf of a message that stands for one value, by its full name; None for any other message."""
+    match name:
+        case _ if name == TIMESTAMP:
+            label = CONNECT_PREFIX + "Timestamp"
+            return _leaf(_INSTANT, label, _to_micros, temporal.timestamp_from_us, TIME_PREFIX + "MicroTimestamp")
+        case _ if name == TIME_OF_DAY:
+            return _leaf(
+                _CLOCK, CONNECT_PREFIX + "Time", _to_day_micros, temporal.time_from_us, TIME_PREFIX + "MicroTime"
+            )
+        case _ if name == DATE:
+            return _leaf(_CALENDAR, CONNECT_PREFIX + "Date", _to_days, temporal.date_from_days, CONNECT_PREFIX + "Date")
+        case _ if name == DECIMAL:
+            return _decimal_leaf(parameters)
+    return None
+
+
+def _leaf(wire: pa.StructType, label: str, number: Convert, step: Convert, like: str) -> Leaf:
+    made = chain(number, step)
+    kind = step(pa.array([], pa.int32() if like.endswith(".Date") else pa.int64()))[0].type
+    return Leaf(wire, kind, label, _identity, made, words=chain(number, TEXT_CONVERSIONS[like]))
+
+
+def _numbers(array: pa.StructArray) -> list[Ints]:
+    """The parts, null ones as zero."""
+    return [column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) for column in array.flatten()]
+
+
+def _give(array: pa.StructArray, numbers: Ints, bad: Mask, kind: pa.DataType) -> tuple[pa.Array, Mask | None]:
+    valid = valid_mask(array)
+    bad &= valid
+    made = pa.array(np.where(bad, 0, numbers), pa.int64(), mask=bad | ~valid).cast(kind)
+    return made, bad if bad.any() else None
+
+
+def _to_micros(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
+    seconds, nanos = _numbers(array)
+    bad = (np.abs(seconds) > _MAX_SECONDS) | (nanos < 0) | (nanos >= _NANOS) | (nanos % _MICRO != 0)
+    return _give(array, np.where(bad, 0, seconds) * 1_000_000 + nanos // _MICRO, bad, pa.int64())
+
+
+def _to_day_micros(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
+    hours, minutes, seconds, nanos = _numbers(array)
+    bad = (nanos < 0) | (nanos >= _NANOS) | (nanos % _MICRO != 0)
+    for part, limit in ((hours, 24), (minutes, 59), (seconds, 59)):
+        bad |= (part < 0) | (part > limit)
+    return _give(array, ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + nanos // _MICRO, bad, pa.int64())
+
+
+def _to_days(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
+    year, month, day = _numbers(array)
+    bad = (year < 1) | (year > _YEARS) | (month < 1) | (month > _MONTHS) | (day < 1)
+    months = np.where(bad, 0, (year - 1970) * _MONTHS + month - 1)
+    first = months.astype("datetime64[M]")
+    days = first.astype("datetime64[D]").astype(np.int64)
+    bad |= day > (first + 1).astype("datetime64[D]").astype(np.int64) - days
+    return _give(array, days + day - 1, bad, pa.int32())
+
+
+def _decimal_leaf(parameters: Parameters) -> Leaf:
+    """A decimal of the digits that its schema names; else text: every value has a scale of its own."""
+    label = CONNECT_PREFIX + "Decimal"
+    if "scale" not in parameters:
+        return Leaf(_NUMBER, pa.string(), label, _identity, _to_number_text)
+    scale = int(parameters["scale"])
+    told = {"scale": str(scale)}
+    if parameters.get("precision"):
+        told["connect.decimal.precision"] = parameters["precision"]
+    row = find_type("bytes", label, told)
+    assert row is not None
+    unscaled = partial(_to_unscaled, scale=scale)
+    words = partial(bytes_to_number_text, scale=scale)
+    return Leaf(_NUMBER, row.logical, label, _identity, chain(unscaled, row.step), text=chain(unscaled, words))
+
+
+def _to_number_text(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
+    value, _, scale = array.flatten()
+    mask = pa.array(~valid_mask(array)) if array.null_count else None
+    return to_text(pa.StructArray.from_arrays([scale, value], ["scale", "value"], mask=mask))
+
+
+def _to_unscaled(array: pa.StructArray, scale: int) -> tuple[pa.Array, Mask | None]:
+    """The bytes of each number; one that has another scale than its schema cannot be told by them."""
+    value, _, scales = array.flatten()
+    valid = valid_mask(array)
+    bad = valid & (scales.fill_null(0).to_numpy(zero_copy_only=False) != scale)
+    if not bad.any():
+        return value, None
+    return pc.if_else(pa.array(bad), pa.scalar(None, pa.binary()), value), bad

@@ -1,0 +1,71 @@
+"""Records of Debezium's side topics are no rows: told by their fields without a schema, whatever of them is empty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from connector.settings import EventSettings
+from connector.sink.convert.decoder import decode
+from tests.unit import sink_plans
+
+SOURCE = {"version": "3.5.0.Final", "connector": "mysql", "name": "s", "ts_ms": 1, "db": "d", "table": "t"}
+TABLES = [{"type": "CREATE", "id": '"d"."t"', "table": {"primaryKeyColumnNames": ["id"], "columns": []}}]
+SCHEMA_CHANGE = {
+    "source": SOURCE,
+    "ts_ms": 1,
+    "databaseName": "d",
+    "schemaName": None,
+    "ddl": "x",
+    "tableChanges": TABLES,
+}
+NOTIFICATION = {
+    "id": "c485",
+    "aggregate_type": "Incremental Snapshot",
+    "type": "STARTED",
+    "additional_data": {"connector_name": "s"},
+    "timestamp": 1_700_000_000_000,
+}
+SIDE: dict[str, tuple[Any, Any]] = {
+    "DDL with tables": ({"databaseName": "d"}, SCHEMA_CHANGE),
+    "DDL without tables, as SET": ({"databaseName": ""}, {**SCHEMA_CHANGE, "databaseName": "", "tableChanges": []}),
+    "tables without DDL, as of SQL Server": ({"databaseName": "d"}, {**SCHEMA_CHANGE, "schemaName": "s", "ddl": None}),
+    "notification": ({"id": "c485"}, NOTIFICATION),
+    "notification without more": (None, {**NOTIFICATION, "additional_data": {}}),
+    "notification of older versions": (None, {k: v for k, v in NOTIFICATION.items() if k != "timestamp"}),
+    "heartbeat": ({"serverName": "s"}, {"ts_ms": 1}),
+    "begin": (
+        {"id": "5:1"},
+        {"status": "BEGIN", "id": "5:1", "ts_ms": 1, "event_count": None, "data_collections": None},
+    ),
+    "end": ({"id": "5:1"}, {"status": "END", "id": "5:1", "ts_ms": 1, "event_count": 0, "data_collections": []}),
+    "message": (
+        {"prefix": "p"},
+        {"op": "m", "ts_ms": 1, "source": SOURCE, "message": {"prefix": "p", "content": "eA=="}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIDE)
+def test_records_of_side_topics_make_no_table(name: str) -> None:
+    """A topic of such records makes no table, and nothing of it is a dead letter."""
+    key, value = SIDE[name]
+    outcome = decode(sink_plans.run(value, value, keys=[key, key]), sink_plans.plan())
+    assert (outcome.needs, outcome.faults, outcome.metrics.ignored) == ((), (), 2)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"id": 1, "source": "shop", "ddl": "x"},
+        {"id": "1", "aggregate_type": "order", "type": "created", "payload": "{}"},
+        {"source": {"a": 1}, "ddl": "x"},
+    ],
+    ids=["ddl", "outbox", "source"],
+)
+def test_rows_of_like_names_are_rows(row: Any) -> None:
+    """A table may have columns of the same names."""
+    events = EventSettings("auto", "auto", (), "__")
+    outcome = decode(sink_plans.run(row), sink_plans.plan(events=events))
+    assert [need.row.names for need in outcome.needs] == [list(row)] and not outcome.metrics.ignored
