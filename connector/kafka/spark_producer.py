@@ -58,7 +58,7 @@ def publish_records(
     Rows of one task leave in their order. Memory: the producer's `buffer.memory` per executor, whatever the size.
 
     Args:
-        records: the records, and what they are counted by (`op`), which is not published; without it none is counted.
+        records: the records, and what they are counted by (`op`), which is not published.
         topic: where to.
         settings: of the cluster.
         operations: the values of `op` that are counted.
@@ -71,17 +71,14 @@ def publish_records(
         FatalError: the cluster refused a record.
         PySparkException, Py4JJavaError: the rows could not be computed.
     """
-    counts = ValueCounts(operations) if "op" in records.columns else None
-    if counts is not None:
-        records.sparkSession.conf.set(*_NEWER_WRITER)
-        records = counts.observe(records, "op")
-    writer = records.write.format("kafka").option("topic", topic)
-    writer = writer if counts is None else writer.mode("append")
+    records.sparkSession.conf.set(*_NEWER_WRITER)
+    counts = ValueCounts(operations)
+    writer = counts.observe(records, "op").write.format("kafka").mode("append").option("topic", topic)
     for key, value in producer_options(settings).items():
         writer = writer.option(f"kafka.{key}", value)
     with map_publish_errors(f"publishing to {topic}"):
         writer.save()
-    return {} if counts is None else counts.read()
+    return counts.read()
 
 
 def producer_options(settings: KafkaSettings) -> dict[str, str]:

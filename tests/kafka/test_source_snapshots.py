@@ -248,6 +248,32 @@ def test_a_blocking_snapshot_asked_for_by_a_row(
     assert ids[1001] == 1
 
 
+def test_an_initial_read_that_fails_is_told(
+    spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its notification is ABORTED, once; the next run goes on where it was, and completes it."""
+    source = spring(
+        spark, topics, tmp_path_factory.mktemp("aborted"), "aborted", {**PROPERTIES, "max.batch.size": "40"}
+    )
+    make_table(source, "t", 2, files=3)
+    publish, parts = KafkaPublisher.publish, []
+
+    def refuse(self: KafkaPublisher, changes: Any, table: Any) -> dict[str, int]:
+        parts.append(table.marker)
+        if len(parts) == 2:
+            raise FatalError("the cluster refuses a record")
+        return publish(self, changes, table)
+
+    monkeypatch.setattr(KafkaPublisher, "publish", refuse)
+    failed, again = Turns(), Turns()
+    with pytest.raises(FatalError, match="refuses a record"):
+        run(source, failed)
+    assert failed.stages("Initial Snapshot") == ["STARTED", "IN_PROGRESS", "ABORTED"]
+    run(source, again)
+    assert again.stages("Initial Snapshot")[-2:] == ["TABLE_SCAN_COMPLETED", "COMPLETED"]
+    assert sum((Counter(step.operations) for step in (*failed.steps, *again.steps)), Counter()) == {"r": 3 * ROWS}
+
+
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
 def test_a_million_rows_while_updates_go_on(

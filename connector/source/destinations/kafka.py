@@ -164,7 +164,7 @@ def open_kafka_publisher(settings: SourceSettings) -> KafkaPublisher:
 def to_kafka_records(changes: DataFrame, wire: EventFormat, serializers: EventSerializers, *, reads: bool) -> DataFrame:
     """Return the Kafka records: columns `key`, `value` (text, bytes or null) and, where keys change, `headers`.
 
-    Where Spark writes both, `op` beside them is the operation of the event, null for a tombstone.
+    `op` beside them is the operation of the event, null for a tombstone.
 
     Args:
         changes: `op`, `before`, `after`, `row_id`, and `total_order` if the wire is `ordered`.
@@ -177,7 +177,7 @@ def to_kafka_records(changes: DataFrame, wire: EventFormat, serializers: EventSe
         return column_records.to_column_records(changes, wire, serializers.value, key, reads=reads)
     if key is None:
         return to_json_records(changes, wire, partial(record_key, wire), reads=reads)
-    records = to_json_records(changes, wire, partial(key_struct, wire), reads=reads).drop("op")
+    records = to_json_records(changes, wire, partial(key_struct, wire), reads=reads)
     return column_records.with_serialized_keys(records, key)
 
 

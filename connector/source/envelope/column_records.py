@@ -57,6 +57,8 @@ JSON_SERIALIZERS = EventSerializers()
 class ColumnPlan:
     """What a worker makes of its columns: the kind of row, then `total_order` and `headers` if there are any, the key's
     columns (one of text where `key` is None; `key_names` are None where there is no key), the image's.
+
+    `operations` has, by the kind of row, the operation of the record that it ends.
     """
 
     key: ColumnSerializer | None
@@ -65,6 +67,7 @@ class ColumnPlan:
     envelopes: EnvelopeSerializer
     ordered: bool
     headers: bool
+    operations: tuple[str | None, ...]
 
 
 def with_serialized_keys(records: DataFrame, serializer: ColumnSerializer) -> DataFrame:
@@ -103,13 +106,20 @@ def to_column_records(
         value.envelopes(reads=reads, transaction=wire.transaction),
         order is not None,
         headers is not None,
+        _operations(reads=reads),
     )
     chosen = [kind, *(column for column in (order, headers) if column is not None), *keys, *images]
     shape = [StructField("key", BinaryType() if plan.key else StringType()), StructField("value", BinaryType())]
     named = rows.select(*(column.alias(f"c{place}") for place, column in enumerate(chosen)))
     if headers is not None:
         shape.append(StructField("headers", named.schema[f"c{1 + plan.ordered}"].dataType))
+    shape.append(StructField("op", StringType()))
     return named.mapInArrow(partial(_encode_batches, plan=plan), StructType(shape))
+
+
+def _operations(*, reads: bool) -> tuple[str | None, ...]:
+    found = {AFTER: "r" if reads else "c", BEFORE: "d", SECOND_OF_TWO: "u"}
+    return tuple(found.get(kind) for kind in range(TOMBSTONE + 1))
 
 
 def _to_image_rows(changes: DataFrame, wire: EventFormat) -> DataFrame:
@@ -189,4 +199,5 @@ def _encode_batch(columns: list[pa.Array], kinds: Ints, plan: ColumnPlan) -> pa.
     made = {"key": keys[0] if plan.key is None else plan.key.messages(keys, len(ends)), "value": value}
     if plan.headers:
         made["headers"] = of_records(columns[int(plan.ordered)])
+    made["op"] = pa.array(plan.operations, pa.string()).take(pa.array(kinds[ends]))
     return pa.RecordBatch.from_pydict(made)
