@@ -17,7 +17,9 @@ from connector.runtime.jvm.gateway import launch_jvm
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home
 from connector.runtime.jvm.user_jars import missing_components
+from connector.runtime.spark.cluster_security import OPEN_NOTE, is_open, secure_cluster
 from connector.runtime.spark.packages import packages_root, packages_zip
+from connector.runtime.spark.submitted import check_jars, check_stores, is_submitted, settle_submitted, submitted_conf
 from connector.settings.iceberg.required_jars import complete_properties, guess_components, required_components
 
 if TYPE_CHECKING:
@@ -110,6 +112,8 @@ def session_conf(
         if not {"site-packages", "dist-packages"} & set(root.parts):
             given = conf.get("spark.executorEnv.PYTHONPATH") or os.environ.get("PYTHONPATH", "")
             conf["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), given]))
+    else:
+        conf |= secure_cluster(conf)
     return conf
 
 
@@ -118,21 +122,26 @@ def store_jars(catalog: CatalogProperties, spark: Mapping[str, str]) -> tuple[Pa
 
     FatalError: a jar is not to be had. One that may not be needed is then left out, with a warning.
     """
+    required, guessed = _missing_stores(catalog, spark)
+    found = [jar for name in required for jar in _fetch_component(name)]
+    for name in guessed:
+        try:
+            found += _fetch_component(name)
+        except FatalError as error:
+            structlog.get_logger().warning("continuing without a store's jar", store=name, reason=str(error))
+    return tuple(found)
+
+
+def _missing_stores(catalog: CatalogProperties, spark: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the components that the catalog needs and the user does not give, and those it may need."""
     from pyspark.find_spark_home import _find_spark_home
 
     base = f"spark.sql.catalog.{catalog.name}."
     over = {key.removeprefix(base): value for key, value in spark.items() if key.startswith(base)}
     known = {**catalog.properties, **getattr(catalog, "table_properties", {}), **over}
     shipped = Path(_find_spark_home()) / "jars"
-    found = [
-        jar for name in missing_components(required_components(known), spark, shipped) for jar in _fetch_component(name)
-    ]
-    for name in missing_components(guess_components(known), spark, shipped):
-        try:
-            found += _fetch_component(name)
-        except FatalError as error:
-            structlog.get_logger().warning("continuing without a store's jar", store=name, reason=str(error))
-    return tuple(found)
+    required = missing_components(required_components(known), spark, shipped)
+    return required, missing_components(guess_components(known), spark, shipped)
 
 
 def _fetch_component(component: str) -> tuple[Path, ...]:
@@ -149,25 +158,51 @@ def _join_list(*parts: str) -> str:
 def build_session(app: str, catalog: CatalogProperties, spark: Mapping[str, str]) -> SparkSession:
     """Start Spark (about 5 s; more when jars are fetched) with Iceberg, Kafka and the catalog; return the session.
 
-    Sets JAVA_HOME and, when unset, PYSPARK_PYTHON in this process's environment. Executors in other processes get our
-    packages as a zip. Level and format of the JVM's log are those of `log4j2-spark.properties`.
-    FatalError: no Java, jars not to be had.
+    Where spark-submit started this process, its JVM is taken, and what it was told wins over `spark`. Else sets
+    JAVA_HOME, and PYSPARK_PYTHON, in this process's environment. Executors in other processes get our packages as a
+    zip. Level and format of the JVM's log are those of `log4j2-spark.properties`.
+    FatalError: no Java, jars not to be had, or a JVM of spark-submit's that was not given them.
     """
-    os.environ["JAVA_HOME"] = str(find_java_home())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = session_conf(app, catalog, spark, (*fetch_jars("spark"), *store_jars(catalog, spark)), packages_root())
-    from pyspark import SparkConf, SparkContext
+    conf = _take_jvm(app, catalog, spark) if is_submitted() else _start_jvm(app, catalog, spark)
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    if SparkContext._gateway is None:  # noqa: SLF001 - PySpark tells by nothing else whether its JVM is up
-        SparkContext._ensure_initialized(gateway=launch_jvm(conf))  # noqa: SLF001
+    is_cluster = not is_local(conf["spark.master"])
+    if is_cluster and is_open(conf):
+        structlog.get_logger().warning(OPEN_NOTE, master=conf["spark.master"])
     pairs = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     session = SparkSession.builder.config(conf=pairs).getOrCreate()
     disable_checksum_files(session)
     _ignore_sigterm(session)
-    if not is_local(conf["spark.master"]):
+    if is_cluster:
         _ship_packages(session)
     return session
+
+
+def _start_jvm(app: str, catalog: CatalogProperties, spark: Mapping[str, str]) -> dict[str, str]:
+    """Start a JVM unless one runs; return the settings of the session."""
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    python = spark.get("spark.pyspark.python")
+    if python and not is_local(spark.get("spark.master", DEFAULTS["spark.master"])):
+        # PySpark itself reads the setting only under spark-submit.
+        os.environ["PYSPARK_PYTHON"] = python
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = session_conf(app, catalog, spark, (*fetch_jars("spark"), *store_jars(catalog, spark)), packages_root())
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is None:  # noqa: SLF001 - PySpark tells by nothing else whether its JVM is up
+        SparkContext._ensure_initialized(gateway=launch_jvm(conf))  # noqa: SLF001
+    return conf
+
+
+def _take_jvm(app: str, catalog: CatalogProperties, spark: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a session in the JVM that spark-submit started."""
+    submitted = submitted_conf()
+    check_jars()
+    given = {**spark, **submitted}
+    check_stores(*_missing_stores(catalog, given))
+    conf = session_conf(app, catalog, given, (), packages_root())
+    return settle_submitted(conf, submitted)
 
 
 def disable_checksum_files(session: SparkSession) -> None:
