@@ -120,7 +120,7 @@ class Subject:
     def keys(self, table: Table, snapshot_id: int, configured: Sequence[str] = ()) -> RowKey:
         """What identifies rows at a snapshot."""
         schema = load_snapshot_schema(self.spark, table, snapshot_id)
-        key = choose_row_key(schema, schema, table.format_version, configured, self.name)
+        key = choose_row_key(schema, schema, configured, self.name, has_row_ids=table.has_row_ids)
         return RowKey(key.kind, key.columns)
 
     def events(self, snapshot_id: int, keys: RowKey | None = None) -> list[Event]:

@@ -188,9 +188,9 @@ class TableCapture:
         key = choose_row_key(
             schema,
             load_current_schema(self.spark, self.table),
-            self.table.format_version,
             capture.key_columns(self.name),
             self.name,
+            has_row_ids=self.table.has_row_ids,
         )
         if not self._warned:
             self._warned = True

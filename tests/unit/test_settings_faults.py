@@ -31,7 +31,7 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
     first = tmp_path / "a.properties"
     second = tmp_path / "b.properties"
     first.write_text("topcs=x\n\ndebezium.sink.iceberg.upsert=yes\nerrors.deadletterqueue.limit.ratio=7\n")
-    second.write_text("debezium.sink.type=kinesis\ndebezium.sink.iceberg.write.format.default=orc\n")
+    second.write_text("debezium.sink.type=kinesis\ndebezium.sink.iceberg.write.format.default=csv\n")
     with pytest.raises(ConfigError) as caught:
         load([first, second], {"debezium.sink.batch.max-events": "0", "errors.tolerence": "none"})
     assert caught.value.faults == (
@@ -40,7 +40,7 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
         f"{first}:4: errors.deadletterqueue.limit.ratio: '7' is not a ratio; write a number from 0 to 1, such as 0.1",
         f"{second}:1: debezium.sink.type: 'kinesis' is not a sink of this program; "
         "write iceberg, icebergevents or opensearch",
-        f"{second}:2: debezium.sink.iceberg.write.format.default: 'orc' is not known; write parquet or avro",
+        f"{second}:2: debezium.sink.iceberg.write.format.default: 'csv' is not known; write parquet or avro or orc",
         "-X: debezium.sink.batch.max-events: '0' is outside 1 to 9223372036854775807; write a number in that range",
         "-X: errors.tolerence: is not a known key; did you mean errors.tolerance?",
         f"{second}: bootstrap.servers: is missing; add it as host:port of a Kafka broker",
@@ -172,8 +172,9 @@ def test_near_miss_among_debezium_keys() -> None:
             "write -1 for the broker's default or a number from 1",
         ),
         ("debezium.sink.type", "kafka", "'kafka' is not a sink of this program; write iceberg"),
-        ("iceberg.tables.auto-create-props.write.format.default", "orc", "'orc' is not written; write parquet or avro"),
-        ("iceberg.tables.write-props.write.format.default", "ORC", "'ORC' is not written; write parquet or avro"),
+        ("iceberg.tables.auto-create-props.write.format.default", "csv", "'csv' is not written; write parquet or avro"),
+        ("iceberg.tables.write-props.write.format.default", "CSV", "'CSV' is not written; write parquet or avro"),
+        ("iceberg.tables.write-props.write.orc.compression-codec", "gzip", "'gzip' is not written; write zlib or zstd"),
         ("iceberg.tables.write-props.write.delete.format.default", "avro", "'avro' is not written; write parquet"),
         ("debezium.sink.iceberg.write.delete.format.default", "orc", "'orc' is not written; write parquet"),
         (
@@ -261,11 +262,11 @@ def test_contradictions() -> None:
         "iceberg.tables.write-props.write.format.default",
     ],
 )
-def test_avro_files_hold_no_variants(key: str) -> None:
-    """Variants together with Avro data files are refused, wherever the format is set; each alone is all right."""
+def test_other_files_hold_no_variants(key: str) -> None:
+    """Variants beside Avro or ORC data files are refused, wherever the format is set; each alone is all right."""
     variants = "debezium.sink.iceberg.nested-as-variant"
     assert faults_of({variants: "true", key: "avro"}) == (
-        f"-X: {variants}: variants are not written to Avro files; set {key} to parquet, or this to false",
+        f"-X: {variants}: variants are written to Parquet files only; set {key} to parquet, or this to false",
     )
     assert load([], GOOD | {key: "Avro" if "props" in key else "avro"}, {}).notes == ()
     wins = {"iceberg.tables.write-props.write.format.default": "parquet"}

@@ -126,13 +126,13 @@ def test_identifier_columns_of_now_key_older_snapshots_too() -> None:
     """Identifier columns set after the rows were written count for them, by field id; what is gone falls back."""
     old = schema(field("ident", "long"), field("v", "int"))
     renamed = schema(field("id", "long", required=True), field("v", "int"), identifiers=(1,))
-    assert choose_row_key(old, renamed, 2, (), "t") == RowKey(KeyKind.IDENTIFIERS, ("ident",))
-    assert choose_row_key(old, renamed, 2, ("v",), "t") == RowKey(
+    assert choose_row_key(old, renamed, (), "t", has_row_ids=False) == RowKey(KeyKind.IDENTIFIERS, ("ident",))
+    assert choose_row_key(old, renamed, ("v",), "t", has_row_ids=False) == RowKey(
         KeyKind.CONFIGURED, ("v",), RowIdentity.IDENTIFIERS, ("ident",)
     )
     later = schema(field("id", "long"), field("v", "int"), field("n", "int", required=True), identifiers=(3,))
-    assert choose_row_key(old, later, 2, (), "t") == RowKey()
-    assert choose_row_key(old, old, 3, (), "t") == RowKey(KeyKind.ROW_ID)
+    assert choose_row_key(old, later, (), "t", has_row_ids=False) == RowKey()
+    assert choose_row_key(old, old, (), "t", has_row_ids=True) == RowKey(KeyKind.ROW_ID)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_row_is_known_under_another_key(
     fields = (field("a", "long", required=True), field("b", "long", required=True))
     both = schema(*fields, identifiers=tuple("ab".index(name) + 1 for name in identifiers))
     configured = columns if kind == KeyKind.CONFIGURED else ()
-    assert choose_row_key(both, both, version, configured, "t") == RowKey(
+    assert choose_row_key(both, both, configured, "t", has_row_ids=version == 3) == RowKey(
         kind, columns, same, identifiers if same == RowIdentity.IDENTIFIERS else ()
     )
 

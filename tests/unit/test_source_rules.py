@@ -54,19 +54,21 @@ def test_key_of_a_table() -> None:
     """Configured columns win over identifier columns, these over the row id, which only v3 tables have."""
     keyed = _schema(("a", "long"), ("b", "string"), identifiers=(2,))
     bare = _schema(("a", "long"))
-    assert choose_row_key(keyed, keyed, 2, ("a",), "t") == RowKey(
+    assert choose_row_key(keyed, keyed, ("a",), "t", has_row_ids=False) == RowKey(
         KeyKind.CONFIGURED, ("a",), RowIdentity.IDENTIFIERS, ("b",)
     )
-    assert choose_row_key(keyed, keyed, 3, (), "t") == RowKey(KeyKind.IDENTIFIERS, ("b",), RowIdentity.ROW_ID)
-    assert choose_row_key(bare, bare, 3, (), "t") == RowKey(KeyKind.ROW_ID)
-    assert choose_row_key(bare, bare, 2, (), "t") == RowKey()
+    assert choose_row_key(keyed, keyed, (), "t", has_row_ids=True) == RowKey(
+        KeyKind.IDENTIFIERS, ("b",), RowIdentity.ROW_ID
+    )
+    assert choose_row_key(bare, bare, (), "t", has_row_ids=True) == RowKey(KeyKind.ROW_ID)
+    assert choose_row_key(bare, bare, (), "t", has_row_ids=False) == RowKey()
 
 
 def test_configured_key_that_is_not_there() -> None:
     """A configured column that the table lacks is an error with both names."""
     schema = _schema(("a", "long"), ("b", "string"))
     with pytest.raises(ConfigError, match=r"message\.key\.columns names x, which table db\.t does not have.*a, b"):
-        choose_row_key(schema, schema, 2, ("x",), "db.t")
+        choose_row_key(schema, schema, ("x",), "db.t", has_row_ids=False)
 
 
 def test_nested_identifiers_have_dotted_names() -> None:

@@ -24,7 +24,7 @@ from connector.errors import CommitUnknown, FatalError, RetriableError
 from connector.iceberg.catalog.credentials import renewal_time_ms
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.file_io import file_io_for, map_read_errors
-from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
 from connector.iceberg.java import (
     JavaTable,
     iterate,
@@ -39,6 +39,9 @@ from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
 from connector.settings.kafka.error_handling import NO_RETRIES
+
+LINEAGE_VERSION = 3
+"""The format version from which on rows have ids."""
 
 
 @attrs.frozen
@@ -107,6 +110,12 @@ class Table:
     def uuid(self) -> str:
         """The table's own id, which a dropped and recreated table does not keep."""
         return str(self.java.uuid())
+
+    @property
+    def has_row_ids(self) -> bool:
+        """Whether rows have ids that can be read: from version 3 on; Iceberg reads none of ORC files."""
+        data_format = to_dict(self.java.properties()).get(DEFAULT_FORMAT_PROPERTY, "parquet")
+        return self.format_version >= LINEAGE_VERSION and data_format.lower() != "orc"
 
     @property
     def format_version(self) -> int:

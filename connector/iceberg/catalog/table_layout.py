@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import attrs
+import pyarrow as pa
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table.sorting import SortOrder
 
 from connector.errors import FatalError
+from connector.iceberg.types.orc_values import EARLY_FRACTIONS, find_early_fractions
 from connector.iceberg.types.row_layout import RowLayout
+from serde.arrays import Mask
 from serde.avro import object_file
 from serde.avro.object_file import Compression
 
@@ -22,8 +25,13 @@ PARQUET_CODEC_LEVEL_PROPERTY = "write.parquet.compression-level"
 AVRO_CODEC_PROPERTY = "write.avro.compression-codec"
 AVRO_CODEC_LEVEL_PROPERTY = "write.avro.compression-level"
 DATA_PATH_PROPERTY = "write.data.path"
+ORC_CODEC_PROPERTY = "write.orc.compression-codec"
+ORC_STRATEGY_PROPERTY = "write.orc.compression-strategy"
+ORC_STRIPE_PROPERTY = "write.orc.stripe-size-bytes"
 DEFAULT_FORMAT_PROPERTY = "write.format.default"
-DataFormat = Literal["parquet", "avro"]
+DataFormat = Literal["parquet", "avro", "orc"]
+DATA_FORMATS = get_args(DataFormat)
+_ORC_CODECS = {"zlib": "zlib", "zstd": "zstd", "snappy": "snappy", "lz4": "lz4", "none": "uncompressed"}
 _DEFLATE_LEVEL, _ZSTANDARD_LEVEL = 1, 1
 _UNSORTED_ORDER_JSON = '{"order-id":0,"fields":[]}'
 
@@ -105,6 +113,29 @@ class TableLayout(RowLayout):
                     "or uncompressed"
                 )
 
+    def orc_options(self) -> dict[str, Any]:
+        """Arguments for the ORC writer from `write.orc.*` (Iceberg's defaults: zlib, stripes of 64 MiB).
+
+        Raises:
+            FatalError: the codec is not written.
+        """
+        codec = self.properties.get(ORC_CODEC_PROPERTY, "zlib").lower()
+        if codec not in _ORC_CODECS:
+            raise FatalError(
+                f"table {self.name}: {ORC_CODEC_PROPERTY} is {codec}, which is not written; set it to "
+                f"{' or '.join(_ORC_CODECS)}"
+            )
+        return {
+            "compression": _ORC_CODECS[codec],
+            "compression_strategy": self.properties.get(ORC_STRATEGY_PROPERTY, "speed").lower(),
+            "stripe_size": int(self.properties.get(ORC_STRIPE_PROPERTY, 64 * 1024**2)),
+        }
+
+    def find_unwritable_values(self, column: pa.Array) -> tuple[Mask, str] | None:
+        """Mark the rows whose value of a column data files of the table's format cannot hold; None where all can."""
+        marks = find_early_fractions(column) if self.data_format == "orc" else None
+        return None if marks is None else (marks, EARLY_FRACTIONS)
+
     def _level(self, name: str) -> int | None:
         text = self.properties.get(name)
         return int(text) if text and text != "null" else None
@@ -117,11 +148,11 @@ class TableLayout(RowLayout):
             FatalError: it is a format that is not written here.
         """
         named = self.properties.get(DEFAULT_FORMAT_PROPERTY, "parquet").lower()
-        if named not in ("parquet", "avro"):
+        if named not in DATA_FORMATS:
             raise FatalError(
-                f"table {self.name}: {DEFAULT_FORMAT_PROPERTY} is {named}, which is not written; set "
-                "the table's property to parquet or "
-                f"avro, or iceberg.tables.write-props.{DEFAULT_FORMAT_PROPERTY}, which wins over it"
+                f"table {self.name}: {DEFAULT_FORMAT_PROPERTY} is {named}, which is not written; set the table's "
+                f"property to {' or '.join(DATA_FORMATS)}, or iceberg.tables.write-props.{DEFAULT_FORMAT_PROPERTY}, "
+                "which wins over it"
             )
         return cast("DataFormat", named)
 

@@ -24,7 +24,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import iterate, jvm, map_java_errors, to_dict
 from connector.iceberg.read.scan_planning import FileScanTask
 from connector.iceberg.types.schema_json import Json, field_ids
-from connector.iceberg.write.formats.avro_limits import find_unreadable
+from connector.iceberg.write.formats.format_limits import find_unreadable
 
 FILE_COLUMN, POSITION_COLUMN, ROW_ID_COLUMN, SEQUENCE_COLUMN, DELETED_COLUMN = (
     "file",
@@ -69,8 +69,8 @@ class TableReader:
         return tuple(column_name(place) for place in range(len(self.schema.names)))
 
     def is_vectorized(self, tasks: Sequence[FileScanTask]) -> bool:
-        """Tell whether files are read a column at a time: primitive columns, in a format that has columns."""
-        return self.schema.flat and not any(_is_avro(task) for task in tasks)
+        """Tell whether files are read a column at a time: primitive columns, in Parquet."""
+        return self.schema.flat and all(task.path.endswith(".parquet") for task in tasks)
 
     def read_live_rows(self, tasks: Sequence[FileScanTask], *, lineage: bool = False) -> DataFrame:
         """Return the rows of files that no delete of their tasks hits; with `lineage` also the column `sequence`."""
@@ -93,13 +93,18 @@ class TableReader:
 
     def _lineage(self, tasks: Sequence[FileScanTask], *, deleted: bool = False) -> DataFrame:
         """Read with reserved columns under names of our own; `deleted` only works in the vectorised reader."""
+        if any(task.path.endswith(".orc") for task in tasks):
+            raise FatalError(
+                f"table {self.table.name}: Iceberg reads no row ids from ORC files; write its files anew as Parquet, "
+                "or set write.format.default to orc and give the table identifier fields or message.key.columns"
+            )
         wanted = {**_RESERVED_COLUMNS, **_LINEAGE_COLUMNS}
         if not deleted:
             del wanted[DELETED_COLUMN]
         return self._stage(tasks, wanted).select(*self.columns, *wanted)
 
     def _stage(self, tasks: Sequence[FileScanTask], extra: dict[str, tuple[int, str]]) -> DataFrame:
-        self._refuse_avro(tasks)
+        self._check_formats(tasks)
         java = jvm(self.spark)
         key = f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
         with map_java_errors(f"preparing a read of {self.table.name}"):
@@ -111,16 +116,19 @@ class TableReader:
             reader = self.spark.read.format("iceberg").option("split-size", str(self._split_bytes(tasks)))
             return reader.load(key)
 
-    def _refuse_avro(self, tasks: Sequence[FileScanTask]) -> None:
-        """Files with such columns are refused as a whole, so the table's own schema counts, not the reader's."""
-        if not any(_is_avro(task) for task in tasks):
+    def _check_formats(self, tasks: Sequence[FileScanTask]) -> None:
+        """Refuse files that Spark refuses as a whole, so the table's own schema counts, not the reader's."""
+        formats = {task.path.rpartition(".")[2] for task in tasks} - {"parquet"}
+        if not formats:
             return
-        unread = find_unreadable(jvm(self.spark).org.apache.iceberg.SchemaParser.toJson(self.table.java.schema()))
-        if unread:
-            raise FatalError(
-                f"table {self.table.name}: Iceberg's Spark reader reads no Avro file with times or nanoseconds "
-                f"({', '.join(unread)}); set write.format.default to parquet and write its files anew, or leave it out"
-            )
+        schema = jvm(self.spark).org.apache.iceberg.SchemaParser.toJson(self.table.java.schema())
+        for data_format in sorted(formats):
+            if unread := find_unreadable(schema, data_format):
+                raise FatalError(
+                    f"table {self.table.name}: Iceberg's Spark reader does not read {data_format} files with these "
+                    f"columns: {', '.join(unread)}; set write.format.default to parquet and write its files anew, or "
+                    "leave it out"
+                )
 
     def _split_bytes(self, tasks: Sequence[FileScanTask]) -> int:
         """Cut the work so that every core gets some, and no task much."""
@@ -200,10 +208,6 @@ class TableReader:
             StructField(ROW_ID_COLUMN, LongType()),
         ]
         return self.spark.createDataFrame([], StructType([*types.fields, *extra]))
-
-
-def _is_avro(task: FileScanTask) -> bool:
-    return task.path.endswith(".avro")
 
 
 def release_reads(spark: SparkSession, table: Table) -> None:

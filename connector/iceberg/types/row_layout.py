@@ -15,6 +15,7 @@ from pyiceberg.types import NestedField, StructType
 from connector.iceberg.types.arrow_types import make_nullable, to_arrow_schema
 from connector.iceberg.types.nested_columns import Path, find_field, find_path, required_paths
 from connector.iceberg.types.schema_json import VARIANT_TYPE, iter_fields, to_pyiceberg
+from serde.arrays import Mask
 
 FieldFilter = Callable[[str, NestedField], bool]
 
@@ -96,6 +97,10 @@ class RowLayout:
     def required_nested_fields(self) -> tuple[Path, ...]:
         """The fields of structs that are required, by the names from the top on; those within lists and maps apart."""
         return tuple(required_paths(self.columns))
+
+    def find_unwritable_values(self, column: pa.Array) -> tuple[Mask, str] | None:  # noqa: ARG002 - no files, no limits
+        """Mark the rows whose value of a column cannot be written, and say why; None where all can."""
+        return None
 
     @property
     def nested_keys(self) -> tuple[str, ...]:

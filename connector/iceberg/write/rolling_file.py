@@ -21,6 +21,7 @@ from connector.iceberg.catalog.file_io import file_io_for
 from connector.iceberg.catalog.table_layout import DataFormat, TableLayout
 from connector.iceberg.types.row_layout import parse_schema
 from connector.iceberg.write.formats.avro import AvroFile
+from connector.iceberg.write.formats.orc import OrcFile
 from connector.iceberg.write.formats.parquet import ParquetFile
 from connector.iceberg.write.partitioning import Partition
 from connector.iceberg.write.sorting import is_sortable, sort_rows
@@ -89,7 +90,7 @@ class RollingFile:
         self._sorts = not kind.equality_ids and is_sortable(layout.order, kind.schema)
         self._waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
-        self._file: ParquetFile | AvroFile | None = None
+        self._file: ParquetFile | AvroFile | OrcFile | None = None
         self._stream: OutputStream | None = None
         self._path, self._pieces = "", 0
         self._done: list[FileDescription] = []
@@ -129,10 +130,13 @@ class RollingFile:
         name = f"{self._label}-{uuid.uuid4().hex}{'' if kind.content == 'data' else '-deletes'}.{kind.format}"
         self._path = "/".join(part for part in (self._layout.data_path, self._partition.path, name) if part)
         self._stream, self._pieces = self._io.new_output(self._path).create(), 0
-        if kind.format == "avro":
-            self._file = AvroFile(self._stream, kind.schema, self._layout)
-        else:
-            self._file = ParquetFile(self._stream, kind.schema, self._layout, kind.columns, kind.variants)
+        match kind.format:
+            case "avro":
+                self._file = AvroFile(self._stream, kind.schema, self._layout)
+            case "orc":
+                self._file = OrcFile(self._stream, kind.schema, self._layout, kind.columns)
+            case "parquet":
+                self._file = ParquetFile(self._stream, kind.schema, self._layout, kind.columns, kind.variants)
 
     def _finish(self) -> None:
         if self._file is None or self._stream is None:

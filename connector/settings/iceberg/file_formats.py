@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.reader import ConfigReader
 
-FORMATS = ("parquet", "avro")
+FORMATS = ("parquet", "avro", "orc")
 _KEY = "write.format.default"
 _CHOICES = {
     _KEY: FORMATS,
     # Iceberg's own default is the data files' format; a manifest says of each file what it is, so readers mind neither.
     "write.delete.format.default": ("parquet",),
     "write.avro.compression-codec": ("gzip", "zstd", "snappy", "uncompressed"),
+    "write.orc.compression-codec": ("zlib", "zstd", "snappy", "lz4", "none"),
+    "write.orc.compression-strategy": ("speed", "compression"),
 }
 
 
@@ -31,7 +33,7 @@ def check(
         families: those with properties of tables.
         created: the option and the family that say the format of new tables.
         written: the family that wins over a table's own properties.
-        variants: the option that makes variants, which are not written to Avro files.
+        variants: the option that makes variants, which are written to Parquet files only.
     """
     for family in families:
         for key, choices in _CHOICES.items():
@@ -44,5 +46,5 @@ def check(
     chosen = {f.name + _KEY: text for f in (written, create_props) if (text := reader.under(f).get(_KEY))}
     key, text = next(iter(chosen.items()), (option.name, reader.get(option)))
     entry = reader.entry(variants)
-    if entry and reader.get(variants) and text.lower() == "avro":
-        reader.add_fault(entry, "variants are not written to Avro files", f"set {key} to parquet, or this to false")
+    if entry and reader.get(variants) and text.lower() != "parquet":
+        reader.add_fault(entry, "variants are written to Parquet files only", f"set {key} to parquet, or this to false")

@@ -146,7 +146,7 @@ WRITE_FORMAT = Option(
     kind=one_of(*file_formats.FORMATS),
     default="parquet",
     importance="low",
-    doc="Data file format of new tables: parquet or avro (orc is not supported). Delete files are Parquet.",
+    doc="Data file format of new tables: parquet, avro or orc. Delete files are Parquet.",
 )
 FORMAT_VERSION = Option(
     name="debezium.sink.iceberg.format-version",

@@ -213,6 +213,9 @@ def _convert_columns(
         if faults is not None:
             reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
             bad.update((int(i), reason) for i in np.flatnonzero(faults))
+        unwritable = table.layout.find_unwritable_values(result[field.name])
+        if unwritable is not None:
+            bad.update((int(i), f"column {field.name}: {unwritable[1]}") for i in np.flatnonzero(unwritable[0]))
     return result, bad, nulled
 
 

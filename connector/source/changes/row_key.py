@@ -10,9 +10,6 @@ import attrs
 from connector.errors import ConfigError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 
-LINEAGE_VERSION = 3
-"""The format version from which on rows have ids."""
-
 
 class KeyKind(StrEnum):
     """Where the identity of a row comes from."""
@@ -45,12 +42,12 @@ class RowKey:
 
 
 def choose_row_key(
-    schema: SnapshotSchema, current: SnapshotSchema, format_version: int, configured: Sequence[str], table: str
+    schema: SnapshotSchema, current: SnapshotSchema, configured: Sequence[str], table: str, *, has_row_ids: bool
 ) -> RowKey:
     """Choose the key of a snapshot's rows, and how a row is known whose key changed.
 
     The key is the configured columns, else the table's current identifier columns, else those in the snapshot's schema,
-    else the row id of a v3 table, else none. Identifier columns are usually set on a table that holds rows already:
+    else the row id where rows have one, else none. Identifier columns are usually set on a table that has rows already:
     that makes no snapshot, and the schema of its snapshots does not have them. The current ones, found by field id,
     give one topic one kind of key.
 
@@ -61,9 +58,9 @@ def choose_row_key(
     Args:
         schema: of the snapshot.
         current: the table's schema now.
-        format_version: of the table.
         configured: `message.key.columns` of the table.
         table: its name, for messages.
+        has_row_ids: whether the table's rows have ids.
 
     Raises:
         ConfigError: a configured column is not in the schema.
@@ -75,10 +72,10 @@ def choose_row_key(
     elif identifiers:
         key = RowKey(KeyKind.IDENTIFIERS, identifiers)
     else:
-        return RowKey(KeyKind.ROW_ID) if format_version >= LINEAGE_VERSION else RowKey()
+        return RowKey(KeyKind.ROW_ID) if has_row_ids else RowKey()
     if configured and identifiers and set(identifiers) != set(configured):
         return attrs.evolve(key, same=RowIdentity.IDENTIFIERS, identifiers=identifiers)
-    return attrs.evolve(key, same=RowIdentity.ROW_ID) if format_version >= LINEAGE_VERSION else key
+    return attrs.evolve(key, same=RowIdentity.ROW_ID) if has_row_ids else key
 
 
 def _check_configured(schema: SnapshotSchema, configured: Sequence[str], table: str) -> None:

@@ -15,10 +15,14 @@ from connector.source.changes.rewrites.row_digests import keep_wanted
 
 
 def has_lineage(files: FileChanges) -> bool:
-    """Return whether every row of the files that changed has lineage; rows from before an upgrade to v3 have none."""
+    """Return whether every row of the files that changed has lineage that can be read.
+
+    Rows from before an upgrade to v3 have none, and none is read from ORC files.
+    """
     older = [task for pair in files.touched for task in (pair.struck, pair.before)]
     return files.first_row_id is not None and all(
-        task.first_row_id is not None for task in (*files.removed, *files.added, *older)
+        task.first_row_id is not None and not task.path.endswith(".orc")
+        for task in (*files.removed, *files.added, *older)
     )
 
 

@@ -13,11 +13,12 @@ from connector.errors import DataFault, FatalError
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.schema_evolution import evolve
-from connector.iceberg.write.formats.avro_limits import find_unreadable, find_unwritable
+from connector.iceberg.write.formats.format_limits import find_unreadable, find_unwritable
 from connector.settings.iceberg.partition_spec import PartitionTerm
 
 _NANOSECONDS_VERSION = 3
 _DELETE_FORMAT = "write.delete.format.default"
+_FILES = {"avro": "Avro", "orc": "ORC"}
 
 
 def check_types(declared: pa.Schema, layout: TableLayout) -> list[str]:
@@ -56,7 +57,7 @@ def _describe(fields: list[tuple[str, str]]) -> str:
 
 def complete_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return a new table's properties; other writers' delete files are Parquet by them, as positions are read back."""
-    more = {_DELETE_FORMAT: "parquet"} if properties[DEFAULT_FORMAT_PROPERTY].lower() == "avro" else {}
+    more = {} if properties[DEFAULT_FORMAT_PROPERTY].lower() == "parquet" else {_DELETE_FORMAT: "parquet"}
     return {**more, **properties}
 
 
@@ -66,10 +67,14 @@ def check_layout(layout: TableLayout, *, upsert: bool) -> None:
     Raises:
         FatalError: they cannot; says what to set.
     """
-    if layout.data_format != "avro":
-        return
-    layout.avro_compression()
-    fault = _find_fault(layout.schema_json, upsert=upsert)
+    match layout.data_format:
+        case "parquet":
+            return
+        case "avro":
+            layout.avro_compression()
+        case "orc":
+            layout.orc_options()
+    fault = _find_fault(layout.schema_json, layout.data_format, upsert=upsert)
     if fault is not None:
         raise FatalError(
             f"table {layout.name}: {fault}; iceberg.tables.write-props.{DEFAULT_FORMAT_PROPERTY} wins "
@@ -83,21 +88,21 @@ def check_new_table(name: str, columns: pa.Schema, data_format: str, *, version:
     Raises:
         DataFault: its rows cannot be written.
     """
-    if data_format.lower() != "avro":
+    if data_format.lower() == "parquet":
         return
     schema = build_table_schema(columns, (), frozenset(), nanoseconds=version >= _NANOSECONDS_VERSION)
-    fault = _find_fault(schema.model_dump_json(), upsert=upsert)
+    fault = _find_fault(schema.model_dump_json(), data_format.lower(), upsert=upsert)
     if fault is not None:
         raise DataFault(f"table {name}: {fault}")
 
 
-def _find_fault(schema_json: str, *, upsert: bool) -> str | None:
-    todo = f"set {DEFAULT_FORMAT_PROPERTY} to parquet"
+def _find_fault(schema_json: str, data_format: str, *, upsert: bool) -> str | None:
+    todo, files = f"set {DEFAULT_FORMAT_PROPERTY} to parquet", _FILES.get(data_format, data_format)
     never = find_unwritable(schema_json)
     if never:
-        return f"columns of their type are not written to Avro files ({', '.join(never)}): {todo}"
-    unread = find_unreadable(schema_json) if upsert else []
+        return f"columns of their type are not written to {files} files ({', '.join(never)}): {todo}"
+    unread = find_unreadable(schema_json, data_format) if upsert else []
     if unread:
-        told = f"Spark, which looks rows up, reads no Avro file with times or nanoseconds ({', '.join(unread)})"
+        told = f"Spark, which looks rows up, does not read {files} files with columns like {', '.join(unread)}"
         return f"{told}: {todo}, or make them text by debezium.sink.iceberg.temporal-as-text"
     return None

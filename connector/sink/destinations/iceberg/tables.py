@@ -261,7 +261,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         if other is not None:
             told = "the table keeps its partition spec; partition-by applies to new tables only"
             self._log.warning(told, table=target.table.name, partitioned_by=other)
-        if self._creator.properties()[DEFAULT_FORMAT_PROPERTY].lower() == "avro" != target.layout.data_format:
+        if self._creator.properties()[DEFAULT_FORMAT_PROPERTY].lower() not in ("parquet", target.layout.data_format):
             told = f"the table keeps its data file format; {DEFAULT_FORMAT_PROPERTY} applies to new tables only"
             self._log.warning(told, table=target.table.name, format=target.layout.data_format)
 

@@ -32,7 +32,6 @@ from connector.sink.destinations.iceberg.write_modes.base import WriteMode
 from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
 from connector.sink.destinations.iceberg.write_modes.row_lookup import (
     FILE_LABEL,
-    V3_FORMAT_VERSION,
     LookupScan,
     emit_files,
     emit_keys,
@@ -83,7 +82,8 @@ def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescriptio
     if not affected:
         return RowsToReplace((), scan.conflict_filter), []
     schema = readable_schema(plan.layout.schema_json)
-    lineage = table.format_version >= V3_FORMAT_VERSION
+    # None is read from ORC files: rows that are written anew from them get new ids.
+    lineage = table.has_row_ids and not any(task.path.endswith(".orc") for task in affected)
     rows = TableReader(scan.spark, table, schema).read_live_rows(affected, lineage=lineage)
     names = {name: column_name(place) for place, name in enumerate(schema.names)}
     condition = key_condition(names, plan.layout, column_aliases("key", len(plan.layout.keys)))

@@ -1,9 +1,10 @@
-"""Tables of Avro data files: upserted in every write mode, and appended to; read by Spark and by Iceberg itself."""
+"""Tables of Avro and ORC data files: upserted in every mode, and appended to; read by Spark and by Iceberg itself."""
 
 from __future__ import annotations
 
 import base64
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -72,22 +73,24 @@ def _records(topic: str, first: int, *rows: dict[str, Any] | int) -> list[Record
     return made
 
 
-@pytest.mark.parametrize("version", tiered([2, 3], [3]))
-def test_rows_end_the_same_in_avro_files(
-    version: int, topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+@pytest.mark.parametrize(
+    ("version", "data_format"), tiered(product([2, 3], ["avro", "orc"]), [(3, "avro"), (2, "orc")])
+)
+def test_rows_end_the_same_in_other_files(
+    version: int, data_format: str, topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:
     """In each mode updates, deletes, a moved row and a value that was not sent end as the source has them."""
-    names = {mode: f"avrofiles{version}_{mode.replace('-', '_')}" for mode in MODES}
+    names = {mode: f"{data_format}files{version}_{mode.replace('-', '_')}" for mode in MODES}
     first = [_row(key, "north", f"note {key}", 100 * key + 5) for key in range(6)]
     then = [_row(1, "north", PLACEHOLDER, -1), 2, _row(3, "south", None, None), _row(7, "south", "new", 1)]
     space = plain_workspace(
-        f"avrofiles{version}",
+        f"{data_format}files{version}",
         {
             "topics": ",".join(names.values()),
             "debezium.sink.iceberg.format-version": str(version),
             "debezium.sink.iceberg.upsert-keep-deletes": "false",
             "debezium.sink.iceberg.partition-by": "region",
-            f"debezium.sink.iceberg.{FORMAT}": "avro",
+            f"debezium.sink.iceberg.{FORMAT}": data_format,
             "iceberg.tables.auto-create-props.write.avro.compression-codec": "zstd" if version == 3 else "gzip",
             **{f"iceberg.table.{name}.write-mode": mode for mode, name in names.items()},
         },
@@ -108,7 +111,7 @@ def test_rows_end_the_same_in_avro_files(
     for mode, name in names.items():
         assert _texts(spark, f"{space.name}.default.{name}") == (events if mode == "append" else expected), mode
         files = inside.lake.files(name)
-        assert {file["file_format"] for file in files if not file["content"]} == {"AVRO"}
+        assert {file["file_format"] for file in files if not file["content"]} == {data_format.upper()}
         deletes = {file["file_format"] for file in files if file["content"]}
         asked = {"equality-delete": {"PARQUET"}, "position-delete": {"PUFFIN"} if version == 3 else {"PARQUET"}}
         assert deletes == asked.get(mode, set())
@@ -117,21 +120,28 @@ def test_rows_end_the_same_in_avro_files(
             assert sorted(row["id"] for row in inside.lake.rows(name)) == [0, 1, 3, 4, 5, 7]
 
 
-def test_a_table_that_asks_for_orc_is_refused(
+def test_a_table_that_asks_for_another_format_is_refused(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:
-    """Set on a table by someone else, ORC stops the sink with the property that wins over it; that one then does."""
-    topics.replay(_records("avrofiles.orc", 0, _row(1, "north", "a", 5)))
-    space = plain_workspace("avroorc", {"topics": "avrofiles.orc"})
+    """A format that is none, set on a table by someone else, stops the sink; a property that wins over it is named.
+
+    Rows of two formats are read together then; a value that ORC does not hold is a dead letter.
+    """
+    topics.replay(_records("otherfiles.t", 0, _row(1, "north", "a", 5)))
+    space = plain_workspace("otherfiles", {"topics": "otherfiles.t"})
     inside = Inside(spark, space)
     inside.run()
-    inside.lake.java("avrofiles_orc").updateProperties().set(FORMAT, "orc").commit()
-    topics.replay(_records("avrofiles.orc", 1, _row(2, "north", "b", 5)), create=False)
-    with pytest.raises(FatalError, match=r"write\.format\.default is orc"):
+    inside.lake.java("otherfiles_t").updateProperties().set(FORMAT, "lance").commit()
+    topics.replay(_records("otherfiles.t", 1, _row(2, "north", "b", 5)), create=False)
+    with pytest.raises(FatalError, match=r"write\.format\.default is lance"):
         inside.run()
     inside.run({f"iceberg.tables.write-props.{FORMAT}": "avro"})
-    assert _formats(inside.lake, "avrofiles_orc") == {"PARQUET", "AVRO"}
-    assert len(_texts(spark, f"{space.name}.default.avrofiles_orc")) == 2
+    early = {**_row(3, "north", "c", 5), "at": -1_500_000}
+    topics.replay(_records("otherfiles.t", 2, early, _row(1, "north", "d", 5)), create=False)
+    reports = inside.run({f"iceberg.tables.write-props.{FORMAT}": "orc"})
+    assert sum(report.dead_letters for report in reports) == 1
+    assert _formats(inside.lake, "otherfiles_t") == {"PARQUET", "AVRO", "ORC"}
+    assert len(_texts(spark, f"{space.name}.default.otherfiles_t")) == 2
 
 
 def _formats(lake: Lake, name: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Changes of tables whose data files are Avro, written by our own sink's writer and by Spark."""
+"""Changes of tables whose data files are Avro or ORC, written by our own sink's writer and by Spark."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
 
 
 @pytest.mark.parametrize("kind", tiered(KINDS, KINDS[2:], str))
-def test_changes_of_avro_files(session: SparkSession, kind: Kind) -> None:
+@pytest.mark.parametrize("data_format", ["avro", "orc"])
+def test_changes_of_files(session: SparkSession, kind: Kind, data_format: str) -> None:
     """Inserts, updates, deletes and deletes over deletes give the events that lead from one snapshot to the next."""
     nested = ", s struct<a: int, l: array<string>>" if kind.nested else ""
-    subject = Subject(session, kind, COLUMNS + nested, ", 'write.format.default'='avro'")
+    subject = Subject(session, kind, COLUMNS + nested, f", 'write.format.default'='{data_format}'")
     more = ", named_struct('a', 1, 'l', array('x', NULL))" if kind.nested else ""
     rows = ", ".join(f"({key}, '{'ab'[key % 2]}', 'v{key}'{more})" for key in range(8))
     subject.sql(f"INSERT INTO {{t}} VALUES {rows}")
@@ -45,7 +46,7 @@ def test_changes_of_avro_files(session: SparkSession, kind: Kind) -> None:
     assert counts[0] == 8
     assert counts[2:4] == [2, 1]
     formats = session.sql(f"SELECT DISTINCT file_format FROM {subject.name}.data_files").collect()
-    assert [row[0] for row in formats] == ["AVRO"]
+    assert [row[0] for row in formats] == [data_format.upper()]
 
 
 def test_times_in_avro_files_are_refused(session: SparkSession) -> None:
@@ -55,5 +56,5 @@ def test_times_in_avro_files_are_refused(session: SparkSession) -> None:
     types = session._jvm.org.apache.iceberg.types.Types  # type: ignore[union-attr]
     subject.table().java.updateSchema().addColumn("t", types.TimeType.get()).commit()
     subject.upsert([{"id": 1, "p": "a", "v": "x", "t": None}])
-    with pytest.raises(FatalError, match=r"\(t\); set write\.format\.default to parquet"):
+    with pytest.raises(FatalError, match=r"columns: t; set write\.format\.default to parquet"):
         subject.events(subject.table().snapshot_id or 0)
