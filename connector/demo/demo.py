@@ -11,13 +11,15 @@ from pathlib import Path
 from rich.console import Console
 
 from connector.demo.opensearch_demo import search_documents
-from connector.demo.printing import show_commits, show_rows
+from connector.demo.printing import show_commits, show_rows, show_summary
 from connector.demo.recorded_events import replay
 from connector.demo.servers.kafka_broker import KafkaBroker
 from connector.demo.source_demo import play_steps
 from connector.errors import ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.kafka.admin import KafkaAdmin
+from connector.runtime.jvm.jars import show_progress
+from connector.runtime.monitoring.logs import configure_logging
 from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings, load
@@ -25,6 +27,8 @@ from connector.sink.factory import build_sink, inspect_cluster
 from connector.sink.runner import warm_up_beside
 
 HOME = Path("icebridge-demo")
+JARS = ("spark", "broker", "search")
+"""Components that the demo starts."""
 PROPERTIES = """\
 # The demo's sink: Debezium envelopes of topics js.* into Iceberg tables, by upsert, deletes kept as marked rows.
 name=icebridge-demo
@@ -41,8 +45,14 @@ def play(home: Path | None, *, fresh: bool) -> None:
     home = (home or HOME).absolute()
     if fresh:
         _delete_earlier_runs(home)
-    console = Console()
-    console.print(f"[bold]icebridge demo[/] in {home}")
+    console, terminal = Console(), sys.stderr.isatty()
+    console.print(f"[bold]icebridge demo[/] in {home}", highlight=False)
+    if terminal:
+        # A person reads tables here: lines of the log would stand between them.
+        configure_logging(terminal=True, level="WARNING")
+        console.print("[dim]Java and jars are fetched once (some 170 MB); the whole demo takes about two minutes[/]")
+        size = show_progress(JARS)
+        console.print(f"[dim]{size // 1_000_000} MB of jars are here; a broker and Spark are started[/]")
     began = time.monotonic()
     with ThreadPoolExecutor(1) as beside, KafkaBroker(home / "broker") as broker:
         replayed = beside.submit(replay, broker.bootstrap_servers)
@@ -50,7 +60,7 @@ def play(home: Path | None, *, fresh: bool) -> None:
         with open_session(settings) as spark:
             count = replayed.result()
             console.print(f"broker on {broker.bootstrap_servers}, {count} recorded Debezium events replayed")
-            progress = SinkStatusLine(terminal=sys.stderr.isatty())
+            progress = SinkStatusLine(terminal=terminal)
             seen = inspect_cluster(KafkaAdmin(settings.kafka))
             with warm_up_beside(spark, settings, seen):
                 sink = build_sink(spark, settings, (progress,), seen)
@@ -72,7 +82,7 @@ def play(home: Path | None, *, fresh: bool) -> None:
     )
     if not progress.events:
         console.print("nothing new since the last run: the tables are as they were (--fresh begins anew)")
-    console.print(f"the sink's settings: {home / 'sink.properties'}; the tables: {home / 'warehouse'}")
+    show_summary(console, home)
 
 
 def _settings(home: Path, servers: str) -> SinkSettings:

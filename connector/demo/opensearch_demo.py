@@ -7,8 +7,8 @@ from pathlib import Path
 import orjson
 from pyspark.sql import Row, SparkSession
 from rich.console import Console
-from rich.table import Table as Grid
 
+from connector.demo.printing import make_grid
 from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.demo.source_demo import TABLES
 from connector.errors import FatalError
@@ -71,8 +71,7 @@ def _show(console: Console, node: OpenSearchNode, indexes: str) -> None:
     with map_opensearch_errors("searching"):
         answer = opensearch_client(ConnectionSettings((node.url,))).search(index=indexes, size=HITS, body=query)
     hits = answer["hits"]
-    title = f"{orjson.dumps(query).decode()}: {hits['total']['value']} hits"
-    grid = Grid("index", "_id", "score", "document", title=title)
+    grid = make_grid("index", "_id", "score", "document", title=f"things from 10 on: {hits['total']['value']} hits")
     for hit in hits["hits"]:
         grid.add_row(hit["_index"], hit["_id"], f"{hit['_score']:.2f}", orjson.dumps(hit["_source"]).decode())
     console.print(grid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -17,14 +18,17 @@ ROWS = 5
 COLUMNS = 8
 WIDTH = 22
 COMMITS = 3
+_NARROW = 100
+"""Below so many characters a table shows fewer columns."""
 
 
 def show_rows(console: Console, spark: SparkSession, table: Table) -> None:
     """Print the first rows and columns, read by Iceberg's own reader (Spark's has no type for `time` columns)."""
     names = [field.name() for field in table.java.schema().columns()]
-    shown = [*[name for name in names if not name.startswith("__")][: COLUMNS - 2], "__op", "__deleted"]
+    data = [name for name in names if not name.startswith("__")]
+    shown = [*data[: COLUMNS - 2 if console.width >= _NARROW else COLUMNS // 2 - 1], "__op", "__deleted"]
     shown = [name for name in shown if name in names]
-    grid = Grid(*shown, title=f"{table.name} ({len(names)} columns)")
+    grid = make_grid(*shown, title=f"{table.name} ({len(names)} columns)")
     with_rows = jvm(spark).org.apache.iceberg.data.IcebergGenerics.read(table.java).build()
     for record in islice(iterate(with_rows), ROWS):
         grid.add_row(*(_text(record.getField(name)) for name in shown))
@@ -34,7 +38,7 @@ def show_rows(console: Console, spark: SparkSession, table: Table) -> None:
 
 def show_commits(console: Console, tables: list[Table], name: str) -> None:
     """Print the newest commits of each table, each with the Kafka offsets that it reaches."""
-    grid = Grid("table", "snapshot", "operation", "rows added", "delete files", OFFSETS, title="commits")
+    grid = make_grid("table", "operation", "rows added", "delete files", OFFSETS, title="commits, newest first")
     for table in tables:
         for snapshot in islice(table.ancestors(), COMMITS):
             summary = snapshot.summary.additional_properties if snapshot.summary else {}
@@ -44,8 +48,51 @@ def show_commits(console: Console, tables: list[Table], name: str) -> None:
             offsets = ", ".join(f"{partition}: {offset}" for (_, partition), offset in sorted(position.offsets.items()))
             added, deletes = summary.get("added-records", "0"), summary.get("added-delete-files", "0")
             operation = snapshot.summary.operation.value
-            grid.add_row(table.name, str(snapshot.snapshot_id), operation, added, deletes, offsets)
+            grid.add_row(table.name, operation, added, deletes, offsets)
     console.print(grid)
+
+
+def make_grid(*columns: str, title: str) -> Grid:
+    """Return a table whose cells fold where the terminal is narrow."""
+    grid = Grid(title=title, title_justify="left", title_style="bold")
+    for column in columns:
+        grid.add_column(column, overflow="fold")
+    return grid
+
+
+def show_summary(console: Console, home: Path) -> None:
+    """Say what was done, and what to try next."""
+    console.rule("what happened")
+    for line in (
+        "1. Events that Debezium recorded went through a Kafka broker into Iceberg tables:",
+        "   a row per key, deleted ones kept and marked.",
+        "2. Iceberg tables were changed by SQL; the changes went out as Debezium events,",
+        "   and into replicas that are equal.",
+        "3. The same events became documents of OpenSearch indexes.",
+    ):
+        console.print(line, highlight=False)
+    console.rule("what next")
+    sink = _shorten(home / "sink.properties")
+    for command, what in (
+        ("icebridge demo", "again: what was read is not read twice"),
+        (f"icebridge validate {sink}", "the first sink's settings"),
+        (f"icebridge maintain {sink}", "its tables' files"),
+        ("config/iceberg-sink.properties", "every option, for a sink of your own"),
+        ("docs/tutorial.md", "PostgreSQL, Debezium, Iceberg and Grafana in ten minutes"),
+    ):
+        console.print(f"  {command}\n      [dim]{what}[/]", highlight=False)
+    console.print(f"Everything is below {home} and may be deleted: {size_mb(home)} MB", highlight=False)
+
+
+def size_mb(folder: Path) -> int:
+    """Return the size of a folder's files in MB."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) // 1_000_000
+
+
+def _shorten(path: Path) -> str:
+    """Return a path as one would write it here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _text(value: object) -> str:

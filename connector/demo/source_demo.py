@@ -107,7 +107,9 @@ def play_steps(console: Console, spark: SparkSession, home: Path, servers: str) 
             count, new = _compare_tables(spark, table), _count_new(table, before, after)
             console.print(f"{step.name:<12}{table:<8}{new:>5} records, {count:>4} rows: replica and source are equal")
         for sample in _sample_event(source, before, after):
-            console.print(sample, highlight=False, soft_wrap=True)
+            # A terminal shows how the event begins; a file has all of it.
+            fold = {"no_wrap": True, "overflow": "ellipsis"} if console.is_terminal else {"soft_wrap": True}
+            console.print(sample, highlight=False, style="dim", **fold)
 
 
 def _tables(spark: SparkSession) -> int:

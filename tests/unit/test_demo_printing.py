@@ -1,0 +1,37 @@
+"""What the demo prints fits a narrow terminal."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from connector.demo.printing import make_grid, show_summary, size_mb
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_tables_fold(width: int) -> None:
+    """No line is wider than the terminal, and nothing of a cell is lost."""
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=False)
+    grid = make_grid("table", "offsets", title="commits")
+    grid.add_row("demo.js_public_kinds", ", ".join(f"{number}: {number * 1000}" for number in range(20)))
+    console.print(grid)
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    assert "19:" in text and "19000" in text.replace("\n", "")
+
+
+def test_the_summary_says_what_next(tmp_path: Path) -> None:
+    """It fits 80 columns, names commands and files that exist, and says where everything is."""
+    out = io.StringIO()
+    (tmp_path / "x").write_bytes(b"x" * 3_000_000)
+    show_summary(Console(file=out, width=80), tmp_path)
+    text = out.getvalue()
+    assert all(len(line) <= 80 or str(tmp_path) in line for line in text.splitlines())
+    assert "icebridge demo" in text and "3 MB" in text.replace("\n", " ")
+    assert size_mb(tmp_path) == 3
+    root = Path(__file__).parents[2]
+    assert (root / "config" / "iceberg-sink.properties").exists()
