@@ -78,7 +78,7 @@ def show_summary(console: Console, home: Path) -> None:
         (f"icebridge validate {sink}", "the first sink's settings"),
         (f"icebridge maintain {sink}", "its tables' files"),
         ("config/iceberg-sink.properties", "every option, for a sink of your own"),
-        ("docs/tutorial.md", "PostgreSQL, Debezium, Iceberg and Grafana in ten minutes"),
+        ("docs/how-to/README.md", "what else it does, task by task"),
     ):
         console.print(f"  {command}\n      [dim]{what}[/]", highlight=False)
     console.print(f"Everything is below {home} and may be deleted: {size_mb(home)} MB", highlight=False)
