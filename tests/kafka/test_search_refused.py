@@ -261,7 +261,8 @@ def test_a_truncate_of_one_of_several_sources(
 
 def _of(topic: str, offset: int, table: str, number: int, op: str = "c") -> Record:
     """An event of a table of one database."""
-    source = {"name": "srv", "db": "db", "schema": "public", "table": table, "ts_ns": START_NS + (offset + 1) * 1_000_000}
+    at_ns = START_NS + (offset + 1) * 1_000_000
+    source = {"name": "srv", "db": "db", "schema": "public", "table": table, "ts_ns": at_ns}
     after = {"id": number} if op == "c" else None
     value = json.dumps({"before": None, "after": after, "source": source, "op": op}).encode()
     return Record(topic, 0, offset, None if op == "t" else json.dumps({"id": number}).encode(), value)
