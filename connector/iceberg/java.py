@@ -149,6 +149,11 @@ class _JavaPackage:
         return JavaClass(full, self._client) if name[:1].isupper() else _JavaPackage(self._client, full)
 
 
+def load_class(spark: SparkSession, name: str) -> Any:
+    """Return Java's class of that name; `Class.forName` does not know the jars of `spark.jars`."""
+    return jvm(spark).java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+
+
 def start_callback_server(spark: SparkSession) -> None:
     """Have Java call back: validators and callbacks of commits are Python's; Java's own exceptions come through."""
     gateway = spark.sparkContext._gateway  # noqa: SLF001 - as `foreachBatch` does

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import attrs
 from py4j.protocol import Py4JJavaError
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import SnapshotChange, settle_commits
-from connector.iceberg.java import JavaTable, activate_session, iterate, jvm, map_java_errors, to_dict
+from connector.iceberg.java import JavaTable, activate_session, iterate, jvm, load_class, map_java_errors, to_dict
 from connector.maintenance.rewrite_rules import may_land, rewrite_options
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
@@ -116,7 +117,9 @@ def delete_orphan_files(spark: SparkSession, table: Table, policy: OrphanPolicy,
     activate_session(spark)
     table.refresh()
     with map_java_errors(doing):
-        action = _orphan_action(spark, table.java, policy).location(str(table.java.location()))
+        location = str(table.java.location())
+        action = _orphan_action(spark, table.java, policy).location(location)
+        action = action.usePrefixListing(not _is_known_to_hadoop(spark, location))
         if not execute:
             action = action.deleteWith(_Nothing())
         done = action.execute()
@@ -146,8 +149,20 @@ def delete_unfinished_files(spark: SparkSession, table: Table, policy: OrphanPol
         return int(action.usePrefixListing(True).execute().orphanFilesCount())
 
 
+def _is_known_to_hadoop(spark: SparkSession, location: str) -> bool:
+    """Tell whether Hadoop lists such a place, on executors; what only Iceberg's FileIO knows the driver lists."""
+    scheme = urlsplit(location).scheme
+    if scheme in ("", "file"):
+        return True
+    try:
+        jvm(spark).org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, spark._jsc.hadoopConfiguration())  # noqa: SLF001
+    except Py4JJavaError:
+        return False
+    return True
+
+
 def _has_files(table: Table, folder: str) -> bool:
-    lists = jvm(table.spark).java.lang.Class.forName("org.apache.iceberg.io.SupportsPrefixOperations")
+    lists = load_class(table.spark, "org.apache.iceberg.io.SupportsPrefixOperations")
     if not lists.isInstance(table.java.io()):
         return False
     try:
@@ -159,7 +174,7 @@ def _has_files(table: Table, folder: str) -> bool:
 
 
 def _orphan_action(spark: SparkSession, java: JavaTable, policy: OrphanPolicy) -> Any:
-    modes = jvm(spark).java.lang.Class.forName("org.apache.iceberg.actions.DeleteOrphanFiles$PrefixMismatchMode")
+    modes = load_class(spark, "org.apache.iceberg.actions.DeleteOrphanFiles$PrefixMismatchMode")
     mode = next(one for one in modes.getEnumConstants() if str(one) == policy.prefix_mismatch_mode)
     before_ms = time.time_ns() // 1_000_000 - policy.min_age_s * 1000
     action = _actions(spark).deleteOrphanFiles(java).olderThan(before_ms)

@@ -90,6 +90,24 @@ def test_sink_and_source_work_on_s3(
 
 
 @pytest.mark.thorough
+def test_maintenance_works_on_s3(topics: Topics, plain_workspace: MakeWorkspace, store: Store) -> None:
+    """Every task of `icebridge maintain`, where Hadoop knows nothing of the store."""
+    warehouse = store.make_bucket("maintained") + "/warehouse"
+    space = plain_workspace("kept", {"topics": "stored.t", **_on(store, warehouse, "debezium.sink.iceberg.")})
+    for turn in range(3):
+        topics.replay(_events(dict.fromkeys(range(turn, 60, turn + 1), f"turn {turn}"), turn * 100), create=not turn)
+        assert space.start({}, "--once").wait(240).code == 0
+    tasks = "convert,rewrite,manifests,expire,orphans"
+    done = space.start({}, "--json", "--execute", "--task", tasks, command="maintain").wait(240)
+    assert done.code == 0, done.text[-6000:]
+    said = next(json.loads(line) for line in done.text.splitlines() if line.startswith('{"executed"'))
+    (report,) = said["tables"].values()
+    assert [one["failure"] for one in report["done"].values()] == [None] * len(report["done"])
+    assert {"convert", "orphans"} <= report["done"].keys()
+    assert report["state"]["equality_deletes"] == 0
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("change", "told"),
     [

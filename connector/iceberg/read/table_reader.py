@@ -21,7 +21,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from connector.errors import FatalError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, to_carrier_types
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.java import iterate, jvm, map_java_errors, to_dict
+from connector.iceberg.java import iterate, jvm, load_class, map_java_errors, to_dict
 from connector.iceberg.read.scan_planning import FileScanTask
 from connector.iceberg.types.schema_json import Json, field_ids
 from connector.iceberg.write.formats.format_limits import find_unreadable
@@ -223,7 +223,6 @@ def _spark_table_cache(spark: SparkSession) -> Any:
     """Get Iceberg's table cache by reflection: Py4J cannot call a static method that shares its name."""
     gateway = spark.sparkContext._gateway  # noqa: SLF001 - arrays are made by the gateway
     assert gateway is not None
-    java = jvm(spark).java.lang
-    found = java.Thread.currentThread().getContextClassLoader().loadClass("org.apache.iceberg.spark.SparkTableCache")
+    java, found = jvm(spark).java.lang, load_class(spark, "org.apache.iceberg.spark.SparkTableCache")
     method = found.getMethod("get", gateway.new_array(java.Class, 0))
     return method.invoke(None, gateway.new_array(java.Object, 0))
