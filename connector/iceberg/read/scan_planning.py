@@ -27,19 +27,25 @@ JavaFile = Any
 class FileScanTask:
     """A data file to read and the delete files that apply to it.
 
-    `deletes` holds a name per delete file (see `_format_delete_name`), `equality_ids` the fields that equality
-    deletes go by; `first_row_id` is None where rows have no lineage. `place` is what a further delete of its rows has
-    to know.
+    `data_format` is its manifest's word, as a path need not tell. `deletes` holds a name per delete file (see
+    `_format_delete_name`), `equality_ids` the fields that equality deletes go by; `first_row_id` is None where rows
+    have no lineage. `place` is what a further delete of its rows has to know.
     """
 
     java: Callable[[], JavaTask]
     path: str
+    data_format: str
     size_bytes: int
     records: int
     first_row_id: int | None
     deletes: frozenset[str]
     equality_ids: frozenset[int]
     place: DataFileDeletes
+
+    @property
+    def row_ids_readable(self) -> bool:
+        """Whether the ids that its rows may have can be read: Iceberg reads none of ORC files."""
+        return self.data_format != "orc"
 
 
 @attrs.frozen(eq=False)
@@ -163,6 +169,7 @@ def _build_task(tasks: Any, place: int, file: dict[str, Any], deletes: Sequence[
     return FileScanTask(
         java=partial(tasks.get, place),
         path=file["file-path"],
+        data_format=file["file-format"].lower(),
         size_bytes=file["file-size-in-bytes"],
         records=file["record-count"],
         first_row_id=file.get("first-row-id"),

@@ -70,7 +70,7 @@ class TableReader:
 
     def is_vectorized(self, tasks: Sequence[FileScanTask]) -> bool:
         """Tell whether files are read a column at a time: primitive columns, in Parquet."""
-        return self.schema.flat and all(task.path.endswith(".parquet") for task in tasks)
+        return self.schema.flat and all(task.data_format == "parquet" for task in tasks)
 
     def read_live_rows(self, tasks: Sequence[FileScanTask], *, lineage: bool = False) -> DataFrame:
         """Return the rows of files that no delete of their tasks hits; with `lineage` also the column `sequence`."""
@@ -93,7 +93,7 @@ class TableReader:
 
     def _lineage(self, tasks: Sequence[FileScanTask], *, deleted: bool = False) -> DataFrame:
         """Read with reserved columns under names of our own; `deleted` only works in the vectorised reader."""
-        if any(task.path.endswith(".orc") for task in tasks):
+        if not all(task.row_ids_readable for task in tasks):
             raise FatalError(
                 f"table {self.table.name}: Iceberg reads no row ids from ORC files; write its files anew as Parquet, "
                 "or set write.format.default to orc and give the table identifier fields or message.key.columns"
@@ -118,7 +118,7 @@ class TableReader:
 
     def _check_formats(self, tasks: Sequence[FileScanTask]) -> None:
         """Refuse files that Spark refuses as a whole, so the table's own schema counts, not the reader's."""
-        formats = {task.path.rpartition(".")[2] for task in tasks} - {"parquet"}
+        formats = {task.data_format for task in tasks} - {"parquet"}
         if not formats:
             return
         schema = jvm(self.spark).org.apache.iceberg.SchemaParser.toJson(self.table.java.schema())

@@ -21,8 +21,7 @@ def has_lineage(files: FileChanges) -> bool:
     """
     older = [task for pair in files.touched for task in (pair.struck, pair.before)]
     return files.first_row_id is not None and all(
-        task.first_row_id is not None and not task.path.endswith(".orc")
-        for task in (*files.removed, *files.added, *older)
+        task.first_row_id is not None and task.row_ids_readable for task in (*files.removed, *files.added, *older)
     )
 
 

@@ -133,7 +133,7 @@ def _plan_files(reader: TableReader, files: FileChanges, keys: RowKey) -> Rewrit
     tasks = (*files.removed, *files.added)
     if not reader.schema.flat or sum(task.records for task in tasks) < MIN_REWRITTEN_ROWS:
         return None
-    if any(task.deletes or not task.path.endswith(".parquet") for task in tasks):
+    if any(task.deletes or task.data_format != "parquet" for task in tasks):
         return None
     with_ids = keys.same == RowIdentity.ROW_ID
     names = reader.schema.names

@@ -83,7 +83,7 @@ def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescriptio
         return RowsToReplace((), scan.conflict_filter), []
     schema = readable_schema(plan.layout.schema_json)
     # None is read from ORC files: rows that are written anew from them get new ids.
-    lineage = table.has_row_ids and not any(task.path.endswith(".orc") for task in affected)
+    lineage = table.has_row_ids and all(task.row_ids_readable for task in affected)
     rows = TableReader(scan.spark, table, schema).read_live_rows(affected, lineage=lineage)
     names = {name: column_name(place) for place, name in enumerate(schema.names)}
     condition = key_condition(names, plan.layout, column_aliases("key", len(plan.layout.keys)))
