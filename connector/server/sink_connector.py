@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import SparkSession
-
-from connector.errors import FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.kafka.admin import KafkaAdmin
-from connector.runtime.lifecycle import Lifecycle, start_thread
+from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.maintenance_metrics import MaintenanceMetrics
 from connector.runtime.monitoring.series import MetricSource
 from connector.runtime.monitoring.sink_metrics import SinkMetrics
 from connector.runtime.topic_partitions import TopicPartition
 from connector.server.errors import RestError
+from connector.server.live_connector import LiveConnector, OpenSession
 from connector.server.port import Check, ConnectorOffset, Kind
-from connector.server.probe import TIMEOUT_S, Probe
+from connector.server.probe import TIMEOUT_S
 from connector.server.recent import RecentActivity
 from connector.settings import SinkSettings
-from connector.settings.kafka.error_handling import NO_RETRIES
 from connector.sink.factory import inspect_cluster
 from connector.sink.offset_reset import open_state, replace_offsets
 from connector.sink.runner import SinkMonitor, live_sink
 
-OpenSession = Callable[[], SparkSession]
 _TOPIC, _PARTITION, _OFFSET = "kafka_topic", "kafka_partition", "kafka_offset"
 
 
-class SinkConnector:
+class SinkConnector(LiveConnector):
     """A `Connector` that is a sink."""
 
     kind: Kind = "sink"
@@ -52,19 +47,14 @@ class SinkConnector:
             lifecycle: what is asked of it.
             open_session: gives a Spark session with its catalog; None where somebody else runs the sink.
         """
-        self.name, self.config, self.lifecycle = settings.name, config, lifecycle
-        self._settings, self._open_session = settings, open_session
+        super().__init__(settings.name, lifecycle, settings.catalog, settings.table.offsets_table, open_session)
+        self.config, self._settings = config, settings
         batch = settings.batch
         server = config.get("debezium.source.topic.prefix") or settings.name
         self._metrics = SinkMetrics(settings.name, server, max_events=batch.max_events, max_bytes=batch.max_bytes)
         self._maintenance = MaintenanceMetrics(settings.name)
         self._recent = RecentActivity()
-        self._broker, self._catalog_probe = Probe(f"{self.name}-broker"), Probe(f"{self.name}-catalog")
         self._admin: KafkaAdmin | None = None
-        self._spark: SparkSession | None = None
-        self._catalog: Catalog | None = None
-        self._thread: threading.Thread | None = None
-        self.cluster_id: str | None = None
 
     @property
     def metrics(self) -> Sequence[MetricSource]:
@@ -77,17 +67,6 @@ class SinkConnector:
         return SinkMonitor(
             self.lifecycle, (self._metrics, self._recent), self._keep_session, self._metrics.begin, (self._maintenance,)
         )
-
-    def start(self) -> None:
-        """Begin to live, in a thread of its own."""
-        self._thread = start_thread(self._live, f"sink-{self.name}")
-
-    def close(self, timeout_s: float | None) -> bool:
-        """Stop for good, and wait for the end of the batch at hand."""
-        self.lifecycle.stop()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-        return self._thread is None or not self._thread.is_alive()
 
     def checks(self) -> list[Check]:
         """Return what readiness depends on."""
@@ -152,16 +131,6 @@ class SinkConnector:
     def _live(self) -> None:
         live_sink(self._session, self._settings, self.monitor, survives=True)
 
-    def _keep_session(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def _session(self) -> SparkSession:
-        if self._spark is None and self._open_session is not None:
-            self._spark = self._open_session()
-        if self._spark is None:
-            raise FatalError(f"connector {self.name} is still starting; try again")
-        return self._spark
-
     def _open_catalog(self) -> Catalog:
         return Catalog(self._session(), self._settings.catalog, self._settings.errors)
 
@@ -171,11 +140,6 @@ class SinkConnector:
         if self.cluster_id is None:
             self.cluster_id = self._admin.id()
         return self._admin.fetch_end_offsets(self._metrics.read or self._admin.select_partitions())
-
-    def _read_catalog(self) -> None:
-        if self._catalog is None:
-            self._catalog = Catalog(self._session(), self._settings.catalog, NO_RETRIES)
-        self._catalog.load(self._settings.table.offsets_table)
 
 
 def parse_offset(given: ConnectorOffset) -> tuple[TopicPartition, int | None]:

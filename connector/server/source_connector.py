@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from pyspark.sql import SparkSession
 
-from connector.errors import FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.kafka.admin import KafkaAdmin
-from connector.runtime.lifecycle import Lifecycle, start_thread
+from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.series import MetricSource
 from connector.runtime.monitoring.source_metrics import SourceMetrics
 from connector.server.errors import RestError
+from connector.server.live_connector import LiveConnector, OpenSession
 from connector.server.port import Check, ConnectorOffset, Kind
-from connector.server.probe import TIMEOUT_S, Probe
+from connector.server.probe import TIMEOUT_S
 from connector.server.recent import RecentActivity
 from connector.settings import SourceSettings
-from connector.settings.kafka.error_handling import NO_RETRIES
 from connector.source.runner import SourceMonitor, live_source
 from connector.source.signals.queue_channel import SignalQueue
 from connector.source.snapshots.table_offset import TableOffset
@@ -29,7 +26,7 @@ from connector.source.snapshots.table_offset import TableOffset
 _SERVER, _TABLE = "server", "table"
 
 
-class SourceConnector:
+class SourceConnector(LiveConnector):
     """A `Connector` that is a source."""
 
     kind: Kind = "source"
@@ -39,20 +36,15 @@ class SourceConnector:
         settings: SourceSettings,
         config: Mapping[str, str],
         lifecycle: Lifecycle,
-        open_session: Callable[[], SparkSession] | None = None,
+        open_session: OpenSession | None = None,
     ) -> None:
         """Prepare; nothing runs yet. Arguments as of `SinkConnector`."""
-        self.name, self.config, self.lifecycle = settings.name, config, lifecycle
-        self._settings, self._open_session = settings, open_session
+        super().__init__(settings.name, lifecycle, settings.catalog, settings.capture.offsets_table, open_session)
+        self.config, self._settings = config, settings
         self._metrics = SourceMetrics(settings.name, settings.outgoing.prefix)
         self._recent = RecentActivity()
         self.signals = SignalQueue()
-        self._broker, self._catalog_probe = Probe(f"{self.name}-broker"), Probe(f"{self.name}-catalog")
         self._admin: KafkaAdmin | None = None
-        self._spark: SparkSession | None = None
-        self._catalog: Catalog | None = None
-        self._thread: threading.Thread | None = None
-        self.cluster_id: str | None = None
 
     @property
     def metrics(self) -> Sequence[MetricSource]:
@@ -71,17 +63,6 @@ class SourceConnector:
             polled=self._metrics.on_round,
             looked=self._metrics.on_look,
         )
-
-    def start(self) -> None:
-        """Begin to live, in a thread of its own."""
-        self._thread = start_thread(self._live, f"source-{self.name}")
-
-    def close(self, timeout_s: float | None) -> bool:
-        """Stop for good, and wait for the end of the step at hand."""
-        self.lifecycle.stop()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-        return self._thread is None or not self._thread.is_alive()
 
     def checks(self) -> list[Check]:
         """Return what readiness depends on."""
@@ -161,16 +142,6 @@ class SourceConnector:
     def _live(self) -> None:
         live_source(self._session, self._settings, self.monitor, survives=True)
 
-    def _keep_session(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def _session(self) -> SparkSession:
-        if self._spark is None and self._open_session is not None:
-            self._spark = self._open_session()
-        if self._spark is None:
-            raise FatalError(f"connector {self.name} is still starting; try again")
-        return self._spark
-
     def _rows(self) -> OffsetRows:
         settings = self._settings
         catalog = Catalog(self._session(), settings.catalog, settings.errors)
@@ -181,8 +152,3 @@ class SourceConnector:
             self._admin = KafkaAdmin(self._settings.kafka, TIMEOUT_S)
         self.cluster_id = self._admin.id()
         return self.cluster_id
-
-    def _read_catalog(self) -> None:
-        if self._catalog is None:
-            self._catalog = Catalog(self._session(), self._settings.catalog, NO_RETRIES)
-        self._catalog.load(self._settings.capture.offsets_table)
