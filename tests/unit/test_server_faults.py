@@ -226,7 +226,12 @@ def test_others_do_not_wait_for_a_connector_that_stops(server: TestServer, rest:
     waiting.start()
     assert rest.call("PUT", "/connectors/other/pause").status == 202
     assert rest.call("PUT", "/connectors/s/resume").status == 202
-    stubborn.lifecycle.state = "STOPPED"
+
+    def is_answered() -> bool:
+        stubborn.lifecycle.state = "STOPPED"  # Again and again: its own thread tells how it is too.
+        return bool(answers)
+
+    _await(is_answered)
     waiting.join(20)
     assert _error(answers[0])[0] == 400  # It was asked to run meanwhile.
     assert stubborn.stored == {("t", 0): 5}
