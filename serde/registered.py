@@ -38,8 +38,8 @@ class FramedDecoding:
     blocks: list[MessageBlock] = field(factory=list)
     faults: list[RecordError] = field(factory=list)
 
-    def add_fault(self, row: int, reason: str) -> None:
-        """Note a record that cannot be read."""
+    def reject(self, row: int, reason: str) -> None:
+        """Note a row that cannot be read, and why."""
         self.faults.append(RecordError(row, self.stage, reason))
 
     def find_schema(
@@ -54,7 +54,7 @@ class FramedDecoding:
         if reason is None:
             return schema
         for row in rows.tolist():
-            self.add_fault(row, f"schema id {group.name}: {reason}")
+            self.reject(row, f"schema id {group.name}: {reason}")
         return None
 
     def to_text_columns(self, schema: ConnectSchema) -> ConnectSchema:
@@ -65,7 +65,7 @@ class FramedDecoding:
         """Take in wire columns of these rows; values that are none of their type are faults."""
         rows, fields, unfit = to_logical_rows(rows, wire, self.to_text_columns(schema).node)
         for row, reason in unfit:
-            self.add_fault(row, reason)
+            self.reject(row, reason)
         self.blocks.append(MessageBlock(rows, fields, schema.id, schema.name, schema.optional, schema.documents))
 
     def finish(self) -> DecodedMessages:
@@ -100,7 +100,7 @@ class RegisteredDeserializer(ABC):
         alone = key_field_name(expected) if stage == "KEY_CONVERTER" and may_be_primitive(expected) else None
         texts, nulls = byte_windows(data)
         work = FramedDecoding(stage, alone, self.words | text_columns, self.numbers, [np.flatnonzero(nulls)])
-        for group in self.frame.split(texts, np.flatnonzero(~nulls), self.form, work.add_fault):
+        for group in self.frame.split(texts, np.flatnonzero(~nulls), self.form, work.reject):
             self._decode_group(work, group)
         return work.finish()
 

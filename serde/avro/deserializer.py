@@ -30,7 +30,7 @@ class AvroDeserializer(RegisteredDeserializer):
             return
         where, wire, faults = read_datums(group.payload, writer.codec)
         for index, reason in faults.items():
-            work.add_fault(int(group.rows[index]), f"Avro datum of schema id {group.name} {reason}")
+            work.reject(int(group.rows[index]), f"Avro datum of schema id {group.name} {reason}")
         rows = group.rows[where]
         if isinstance(writer.codec, Optional) and wire.null_count:
             there = valid_mask(wire)

@@ -47,4 +47,4 @@ class RegisteredJsonDeserializer(RegisteredDeserializer):
                 work.blocks.append(evolve(block, rows=group.rows[block.rows]))
         work.tombstones.extend(group.rows[rows] for rows in framer.tombstones)
         for fault in framer.faults:
-            work.add_fault(int(group.rows[fault.row]), fault.reason)
+            work.reject(int(group.rows[fault.row]), fault.reason)

@@ -26,7 +26,7 @@ class ProtobufDeserializer(RegisteredDeserializer):
     def _decode_group(self, work: FramedDecoding, group: FramedGroup) -> None:
         parts, nameless = split_messages(group.payload)
         for row in group.rows[nameless].tolist():
-            work.add_fault(row, "the indexes behind its schema id name no message")
+            work.reject(row, "the indexes behind its schema id name no message")
         for indexes, at, payload in parts:
             self._decode_messages(work, group, indexes, group.rows[at], payload)
 
@@ -46,5 +46,5 @@ class ProtobufDeserializer(RegisteredDeserializer):
         )
         where, wire, faults = read_pieces(payload, reader)
         for index, reason in faults.items():
-            work.add_fault(int(rows[index]), f"Protobuf message of schema id {group.name} {reason}")
+            work.reject(int(rows[index]), f"Protobuf message of schema id {group.name} {reason}")
         work.add_block(rows[where], wire, writer.schema)

@@ -98,7 +98,6 @@ WORDS_OF_OTHERS = {
     "connector.source.changes.read_errors": "Spark's or the store's, about a file",
     "connector.source.changes.record_key": "that a key column is null",
     "serde.avro.single_datum": "that a datum ends too early or late, holds a value outside its schema, or no UTF-8",
-    "serde.json.registered": "why a JSON document or its schema cannot be read",
     "serde.protobuf.single_message": "that a message ends too early, holds a value outside its schema, or no UTF-8",
 }
 """Module -> whose words some messages in it are made of: nothing in these can be searched for here."""
