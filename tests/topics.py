@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 
 from attrs import frozen
@@ -13,6 +14,11 @@ from tests.model.recordings import Record, partitions
 
 TIMEOUT_S = 60.0
 LARGEST = 64_000_000
+NO_LEADER = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 
 
 @frozen
@@ -77,7 +83,7 @@ def _produce(producer: Producer, record: Record) -> None:
 
 
 def _drain(client: Consumer, topic: str, partition: int) -> list[Record]:
-    first, end = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
+    first, end = _find_bounds(client, TopicPartition(topic, partition))
     client.assign([TopicPartition(topic, partition, first)])
     records: list[Record] = []
     while len(records) < end - first:
@@ -86,6 +92,18 @@ def _drain(client: Consumer, topic: str, partition: int) -> list[Record]:
             raise TimeoutError(f"{topic}-{partition} gave {len(records)} of {end - first} records")
         records.append(_record(message))
     return records
+
+
+def _find_bounds(client: Consumer, at: TopicPartition) -> tuple[int, int]:
+    """Return the first offset and the end; a topic-partition that is being made has no leader for a moment."""
+    until = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return client.get_watermark_offsets(at, timeout=TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in NO_LEADER or time.monotonic() > until:
+                raise
+            time.sleep(0.1)
 
 
 def _record(message: Message) -> Record:
