@@ -17,6 +17,9 @@ TWO := -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # All examples of laws, by a seed of the clock's unless ICEBRIDGE_SEED names one; it is printed.
 THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
 
+# What mypy knows of unchanged files is kept beside the other caches: a fresh checkout has none of its own.
+TYPES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/icebridge/mypy
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all unit durations lint soak simulate interop bench jars lock docs site clean
 
@@ -61,7 +64,7 @@ durations: $(DEVELOPMENT) ## Renew tests/durations.json, by which the tests are 
 lint: $(DEVELOPMENT) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check connector serde tests benchmarks
 	$(BIN)/ruff format --check connector serde tests benchmarks
-	$(BIN)/mypy
+	$(BIN)/mypy --cache-dir $(TYPES)
 	$(BIN)/lint-imports
 
 soak: $(DEVELOPMENT) ## What takes long: minutes of other writers and of maintenance beside the sink in each write mode, 21 kills

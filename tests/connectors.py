@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,13 +22,29 @@ from connector.server.config_store import InMemoryConfigStore
 from connector.server.http_server import Address, HttpServer
 from connector.server.port import Check, ConnectorOffset, Kind
 from connector.server.rest.connect_api import ConnectApi
-from connector.server.rest.plugins import load_config
+from connector.server.rest.plugins import SINK_CLASS, load_config
 from connector.server.rest.security import AccessRules
 from connector.server.sink_connector import parse_offset
 from connector.server.worker import Worker
 from connector.server.worker_metrics import WorkerMetrics
 from connector.settings import SourceSettings
+from connector.settings.source.settings import SOURCE_CLASS
 from connector.source.signals.queue_channel import SignalQueue
+
+SINK = {
+    "connector.class": SINK_CLASS,
+    "bootstrap.servers": "h:1",
+    "topics": "t",
+    "debezium.sink.iceberg.warehouse": "/w",
+    "consumer.override.sasl.password": "a-secret-word",
+}
+SOURCE = {
+    "connector.class": SOURCE_CLASS,
+    "bootstrap.servers": "h:1",
+    "topic.prefix": "p",
+    "iceberg.catalog.warehouse": "/w",
+}
+"""Properties of a sink and of a source that can be read."""
 
 
 @define(eq=False)
@@ -232,3 +249,24 @@ def serving(
         health = running.enter_context(HttpServer(build_health_app(worker, metrics), Address("127.0.0.1", 0)))
         running.callback(worker.close)
         yield TestServer(worker, store, metrics, Client(rest.url), Client(health.url))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until it holds, 20 s at most."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def run_one_sink(server: TestServer) -> Client:
+    """Create the sink `s`, and wait until it runs; return the client of REST."""
+    assert server.rest.call("POST", "/connectors", {"name": "s", "config": SINK}).status == 201
+    wait_for(lambda: server.connector("s").lifecycle.state == "RUNNING")
+    return server.rest
+
+
+def error_of(answer: Answer) -> tuple[int, str]:
+    """Status and message of a refusal, whose body repeats the status."""
+    assert answer.body["error_code"] == answer.status
+    return answer.status, answer.body["message"]

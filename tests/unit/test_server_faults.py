@@ -8,8 +8,6 @@ import json
 import socket
 import ssl
 import threading
-import time
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -27,58 +25,12 @@ from connector.runtime.lifecycle import describe_error
 from connector.server import http_protocol, http_server
 from connector.server.config_store import InMemoryConfigStore, StoredConnector, parse_connector
 from connector.server.http_server import Address, HttpServer
-from connector.server.rest.plugins import SINK_CLASS, all_plugins
+from connector.server.rest.plugins import all_plugins
 from connector.server.rest.security import AccessRules
 from connector.server.unreadable import UnreadableConnector
 from connector.settings.source.settings import SOURCE_CLASS
 from connector.source.snapshots.table_offset import TableOffset
-from tests.connectors import Answer, Client, TestServer, serving
-
-SINK = {
-    "connector.class": SINK_CLASS,
-    "bootstrap.servers": "h:1",
-    "topics": "t",
-    "debezium.sink.iceberg.warehouse": "/w",
-}
-SOURCE = {
-    "connector.class": SOURCE_CLASS,
-    "bootstrap.servers": "h:1",
-    "topic.prefix": "p",
-    "iceberg.catalog.warehouse": "/w",
-}
-
-
-@pytest.fixture
-def server() -> Iterator[TestServer]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def empty() -> Iterator[TestServer]:
-    """A server for tests that create nothing."""
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture
-def rest(server: TestServer) -> Client:
-    """A client of a server with one sink that runs."""
-    assert server.rest.call("POST", "/connectors", {"name": "s", "config": SINK}).status == 201
-    _await(lambda: server.connector("s").lifecycle.state == "RUNNING")
-    return server.rest
-
-
-def _await(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def _error(answer: Answer) -> tuple[int, str]:
-    assert answer.body["error_code"] == answer.status
-    return answer.status, answer.body["message"]
+from tests.connectors import SINK, SOURCE, Answer, Client, TestServer, error_of, serving, wait_for
 
 
 @pytest.mark.parametrize(
@@ -103,27 +55,27 @@ def _error(answer: Answer) -> tuple[int, str]:
 )
 def test_bodies_of_another_shape_create_nothing(empty: TestServer, body: object) -> None:
     """400 with Connect's JSON."""
-    assert _error(empty.rest.call("POST", "/connectors", body))[0] == 400
+    assert error_of(empty.rest.call("POST", "/connectors", body))[0] == 400
     assert empty.worker.names == []
 
 
 @pytest.mark.parametrize("name", ["a%2Fb", "%0A", "%20", "x" * 201], ids=["slash", "newline", "blank", "long"])
 def test_names_that_no_path_can_have_are_refused_in_paths_too(empty: TestServer, name: str) -> None:
     """4xx, and nothing is created."""
-    assert 400 <= _error(empty.rest.call("PUT", f"/connectors/{name}/config", SINK))[0] < 500
+    assert 400 <= error_of(empty.rest.call("PUT", f"/connectors/{name}/config", SINK))[0] < 500
     assert empty.worker.names == []
 
 
 @pytest.mark.parametrize("body", [None, 5, "text", [], {"level": 5}, {"level": None}, {"level": ["INFO"]}], ids=str)
 def test_levels_of_another_shape_change_nothing(empty: TestServer, body: object) -> None:
     """400, whatever the body is."""
-    assert _error(empty.rest.call("PUT", "/admin/loggers/a", body, raw=json.dumps(body).encode()))[0] == 400
+    assert error_of(empty.rest.call("PUT", "/admin/loggers/a", body, raw=json.dumps(body).encode()))[0] == 400
 
 
 @pytest.mark.parametrize("name", ["py4j", "py4j.java_gateway", "opensearch"])
 def test_loggers_that_would_show_rows_stay_quiet(empty: TestServer, name: str) -> None:
     """Their lines have the content of rows in them."""
-    assert _error(empty.rest.call("PUT", f"/admin/loggers/{name}", {"level": "DEBUG"}))[0] == 400
+    assert error_of(empty.rest.call("PUT", f"/admin/loggers/{name}", {"level": "DEBUG"}))[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -131,7 +83,7 @@ def test_loggers_that_would_show_rows_stay_quiet(empty: TestServer, name: str) -
 )
 def test_a_host_or_origin_that_is_none_is_refused(empty: TestServer, headers: dict[str, str]) -> None:
     """403, as any foreign one."""
-    assert _error(empty.rest.call("GET", "/connectors", headers=headers))[0] == 403
+    assert error_of(empty.rest.call("GET", "/connectors", headers=headers))[0] == 403
 
 
 def test_what_is_no_http_is_told_so(empty: TestServer) -> None:
@@ -211,7 +163,7 @@ def test_a_connector_is_deleted_while_it_commits(server: TestServer, rest: Clien
     third = server.connector("s")
     assert not third.began.is_set()
     old.committed.set()
-    _await(lambda: third.lifecycle.state == "RUNNING")
+    wait_for(lambda: third.lifecycle.state == "RUNNING")
     assert not new.lifecycle.starts
 
 
@@ -231,17 +183,17 @@ def test_others_do_not_wait_for_a_connector_that_stops(server: TestServer, rest:
         stubborn.lifecycle.state = "STOPPED"  # Again and again: its own thread tells how it is too.
         return bool(answers)
 
-    _await(is_answered)
+    wait_for(is_answered)
     waiting.join(20)
-    assert _error(answers[0])[0] == 400  # It was asked to run meanwhile.
+    assert error_of(answers[0])[0] == 400  # It was asked to run meanwhile.
     assert stubborn.stored == {("t", 0): 5}
 
 
 def test_an_invalid_configuration_of_a_running_connector_changes_nothing(server: TestServer, rest: Client) -> None:
     """It goes on with the one that it has, by PUT and by PATCH."""
     connector = server.connector("s")
-    assert _error(rest.call("PUT", "/connectors/s/config", {**SINK, "errors.tolerance": "some"}))[0] == 400
-    assert _error(rest.call("PATCH", "/connectors/s/config", {"topicz": "x"}))[0] == 400
+    assert error_of(rest.call("PUT", "/connectors/s/config", {**SINK, "errors.tolerance": "some"}))[0] == 400
+    assert error_of(rest.call("PATCH", "/connectors/s/config", {"topicz": "x"}))[0] == 400
     assert server.connector("s") is connector
     assert (connector.lifecycle.state, server.store.load()["s"].config) == ("RUNNING", {**SINK, "name": "s"})
 
@@ -251,7 +203,7 @@ def test_restarts_while_it_starts(server: TestServer, rest: Client) -> None:
     for _ in range(10):
         assert rest.call("POST", "/connectors/s/restart").status == 204
         assert rest.call("POST", "/connectors/s/restart?includeTasks=true").status == 202
-    _await(lambda: server.connector("s").lifecycle.state == "RUNNING")
+    wait_for(lambda: server.connector("s").lifecycle.state == "RUNNING")
 
 
 def test_pause_and_resume_at_once(server: TestServer, rest: Client) -> None:
@@ -265,7 +217,7 @@ def test_pause_and_resume_at_once(server: TestServer, rest: Client) -> None:
     lifecycle = server.connector("s").lifecycle
     assert lifecycle.target == server.store.load()["s"].target
     shown = {"STARTED": "RUNNING", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
-    _await(lambda: lifecycle.state == shown[lifecycle.target])
+    wait_for(lambda: lifecycle.state == shown[lifecycle.target])
 
 
 def test_a_stored_connector_that_cannot_be_read_any_more() -> None:
@@ -283,11 +235,11 @@ def test_a_stored_connector_that_cannot_be_read_any_more() -> None:
         assert rest.call("GET", "/connectors?expand=status&expand=info").status == 200
         assert rest.call("GET", "/api/overview").status == 200
         assert server.health.call("GET", "/metrics").status == 200
-        assert _error(rest.call("GET", "/connectors/bad/offsets"))[0] == 500
+        assert error_of(rest.call("GET", "/connectors/bad/offsets"))[0] == 500
         assert rest.call("POST", "/connectors/bad/restart").status == 204
         assert isinstance(server.worker.get("bad"), UnreadableConnector)
         assert rest.call("PATCH", "/connectors/bad/config", {"errors.tolerance": "all"}).status == 200
-        _await(lambda: server.connector("bad").lifecycle.state == "RUNNING")
+        wait_for(lambda: server.connector("bad").lifecycle.state == "RUNNING")
         assert rest.call("DELETE", "/connectors/gone").status == 204
         assert sorted(store.load()) == ["bad", "good"]
 
@@ -356,7 +308,7 @@ def test_masked_values_are_put_back_as_they_were(server: TestServer) -> None:
     assert rest.call("PUT", "/connectors/s/config", shown).status == 200
     assert rest.call("PATCH", "/connectors/s/config", {**shown, "errors.tolerance": "none"}).status == 200
     assert dict(server.connector("s").config) == {**config, "name": "s", "errors.tolerance": "none"}
-    assert _error(rest.call("PATCH", "/connectors/s/config", {"iceberg.catalog.token": "***"}))[0] == 400
+    assert error_of(rest.call("PATCH", "/connectors/s/config", {"iceberg.catalog.token": "***"}))[0] == 400
 
 
 MARK = "Hunter2-in-the-clear"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,54 +16,7 @@ from connector.server.rest.plugins import SINK_CLASS, find_class, load_config
 from connector.server.rest.security import AccessRules
 from connector.settings import load
 from connector.settings.source.settings import SOURCE_CLASS
-from tests.connectors import Answer, Client, InMemorySource, TestServer, serving
-
-SINK = {
-    "connector.class": SINK_CLASS,
-    "bootstrap.servers": "h:1",
-    "topics": "t",
-    "debezium.sink.iceberg.warehouse": "/w",
-    "consumer.override.sasl.password": "a-secret-word",
-}
-SOURCE = {
-    "connector.class": SOURCE_CLASS,
-    "bootstrap.servers": "h:1",
-    "topic.prefix": "p",
-    "iceberg.catalog.warehouse": "/w",
-}
-
-
-@pytest.fixture
-def server() -> Iterator[TestServer]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def empty() -> Iterator[TestServer]:
-    """A server without connectors, for tests that create none."""
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture
-def rest(server: TestServer) -> Client:
-    """A client of a server with one sink that runs."""
-    assert server.rest.call("POST", "/connectors", {"name": "s", "config": SINK}).status == 201
-    _await(lambda: server.connector("s").lifecycle.state == "RUNNING")
-    return server.rest
-
-
-def _await(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def _error(answer: Answer) -> tuple[int, str]:
-    assert answer.body["error_code"] == answer.status
-    return answer.status, answer.body["message"]
+from tests.connectors import SINK, SOURCE, Client, InMemorySource, TestServer, error_of, serving, wait_for
 
 
 def _status(connection: socket.socket) -> int:
@@ -110,22 +61,22 @@ def test_status_pause_resume_stop_restart(server: TestServer, rest: Client) -> N
     assert rest.call("GET", "/connectors/s/tasks/0/status").body == {"id": 0, **running}
     for action, code, state in (("pause", 202, "PAUSED"), ("stop", 204, "STOPPED"), ("resume", 202, "RUNNING")):
         assert rest.call("PUT", f"/connectors/s/{action}").status == code
-        _await(lambda state=state: lifecycle.state == state)  # type: ignore[misc]
+        wait_for(lambda state=state: lifecycle.state == state)  # type: ignore[misc]
         shown = rest.call("GET", "/connectors/s/status").body
         assert shown["connector"]["state"] == state
         assert [task["state"] for task in shown["tasks"]] == ([] if state == "STOPPED" else [state])
     starts = lifecycle.starts
     assert rest.call("POST", "/connectors/s/restart").status == 204
-    _await(lambda: lifecycle.starts == starts + 1)
+    wait_for(lambda: lifecycle.starts == starts + 1)
     server.connector("s").fails = FatalError("no such table")
     assert rest.call("POST", "/connectors/s/tasks/0/restart").status == 204
-    _await(lambda: lifecycle.state == "FAILED")
+    wait_for(lambda: lifecycle.state == "FAILED")
     failed = rest.call("GET", "/connectors/s/status").body
     assert (failed["connector"]["state"], failed["tasks"][0]["state"]) == ("RUNNING", "FAILED")
     assert failed["tasks"][0]["trace"] == "FatalError: no such table"
     server.connector("s").fails = None
     assert rest.call("POST", "/connectors/s/restart?includeTasks=true&onlyFailed=true").status == 202
-    _await(lambda: lifecycle.state == "RUNNING")
+    wait_for(lambda: lifecycle.state == "RUNNING")
 
 
 def test_what_was_asked_outlives_the_process(server: TestServer, rest: Client) -> None:
@@ -155,7 +106,7 @@ def test_offsets_are_shown_changed_and_forgotten(server: TestServer, rest: Clien
     other = {"partition": {"kafka_topic": "u", "kafka_partition": "1"}, "offset": {"kafka_offset": "3"}}
     change = {"offsets": [{**one, "offset": {"kafka_offset": 7}}, other]}
     refused = rest.call("PATCH", "/connectors/s/offsets", change)
-    assert _error(refused) == (
+    assert error_of(refused) == (
         400,
         "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
         "specified connector by issuing a 'PUT' request to the '/connectors/s/stop' endpoint",
@@ -190,8 +141,8 @@ def test_offsets_are_shown_changed_and_forgotten(server: TestServer, rest: Clien
 def test_offsets_of_another_shape_change_nothing(server: TestServer, rest: Client, given: object, message: str) -> None:
     """400 with Connect's words."""
     rest.call("PUT", "/connectors/s/stop")
-    _await(lambda: server.connector("s").lifecycle.state == "STOPPED")
-    assert _error(rest.call("PATCH", "/connectors/s/offsets", given)) == (400, message)
+    wait_for(lambda: server.connector("s").lifecycle.state == "STOPPED")
+    assert error_of(rest.call("PATCH", "/connectors/s/offsets", given)) == (400, message)
     assert server.connector("s").stored == {("t", 0): 5}
 
 
@@ -217,7 +168,7 @@ def test_offsets_of_another_shape_change_nothing(server: TestServer, rest: Clien
 )
 def test_what_there_is_not(empty: TestServer, method: str, path: str, message: str) -> None:
     """404 in the words of a Connect worker."""
-    assert _error(empty.rest.call(method, path)) == (404, message)
+    assert error_of(empty.rest.call(method, path)) == (404, message)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +191,7 @@ def test_what_there_is_not(empty: TestServer, method: str, path: str, message: s
 def test_malformed_requests_create_nothing(empty: TestServer, body: bytes, status: int, words: str) -> None:
     """4xx with Connect's JSON."""
     answer = empty.rest.call("POST", "/connectors", raw=body)
-    assert _error(answer)[0] == status
+    assert error_of(answer)[0] == status
     assert words in answer.body["message"]
     assert empty.worker.names == []
 
@@ -248,7 +199,7 @@ def test_malformed_requests_create_nothing(empty: TestServer, body: bytes, statu
 def test_an_invalid_configuration_is_refused_with_every_fault(empty: TestServer) -> None:
     """Connect's sentence, then a line for each fault."""
     config = {"connector.class": SINK_CLASS, "errors.tolerance": "some", "topics": "t", "topicz": "x"}
-    status, message = _error(empty.rest.call("POST", "/connectors", {"name": "s", "config": config}))
+    status, message = error_of(empty.rest.call("POST", "/connectors", {"name": "s", "config": config}))
     assert status == 400
     assert message.startswith("Connector configuration is invalid and contains the following ")
     assert "errors.tolerance: 'some' is not known; write all or none" in message
@@ -257,7 +208,7 @@ def test_an_invalid_configuration_is_refused_with_every_fault(empty: TestServer)
 
 def test_two_that_contradict(server: TestServer, rest: Client) -> None:
     """Of two creations at once one wins, the other is told 409; nothing is half done."""
-    assert _error(rest.call("POST", "/connectors", {"name": "s", "config": SINK})) == (
+    assert error_of(rest.call("POST", "/connectors", {"name": "s", "config": SINK})) == (
         409,
         "Connector s already exists",
     )
@@ -277,11 +228,11 @@ def test_two_that_contradict(server: TestServer, rest: Client) -> None:
 def test_large_slow_and_strange_requests(empty: TestServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """413, 408, 415, 405: and the server goes on answering others."""
     rest = empty.rest
-    assert _error(rest.call("POST", "/connectors", raw=b"x=1", headers={"Content-Type": "text/plain"})) == (
+    assert error_of(rest.call("POST", "/connectors", raw=b"x=1", headers={"Content-Type": "text/plain"})) == (
         415,
         "HTTP 415 Unsupported Media Type",
     )
-    assert _error(rest.call("PUT", "/connectors", {})) == (405, "HTTP 405 Method Not Allowed")
+    assert error_of(rest.call("PUT", "/connectors", {})) == (405, "HTTP 405 Method Not Allowed")
     monkeypatch.setattr(requests, "BODY_TIMEOUT_S", 0.2)
     place = urlsplit(rest.url)
     with socket.create_connection((place.hostname or "", place.port or 0), 20) as slow:
@@ -317,7 +268,7 @@ def test_origins_that_are_allowed() -> None:
 def test_a_login() -> None:
     """Without it 401, with it what was asked for; health on its own port needs none."""
     with serving(AccessRules(user_info="me:pass word")) as server:
-        assert _error(server.rest.call("GET", "/connectors")) == (401, "User cannot access the resource.")
+        assert error_of(server.rest.call("GET", "/connectors")) == (401, "User cannot access the resource.")
         for wrong in ("Basic bWU6bm8=", "Bearer x", "Basic ?", "Basic"):
             assert server.rest.call("GET", "/", headers={"Authorization": wrong}).status == 401
         right = {"Authorization": "Basic bWU6cGFzcyB3b3Jk"}
@@ -328,21 +279,21 @@ def test_a_login() -> None:
 def test_signals(server: TestServer, rest: Client) -> None:
     """They go to the source; without one, or to a sink, they are refused, and so is what is no signal."""
     signal = {"id": "1", "type": "log", "data": {"message": "hello"}}
-    assert "0 sources" in _error(rest.call("POST", "/api/signals", signal))[1]
-    assert "is no source" in _error(rest.call("POST", "/api/signals?connector=s", signal))[1]
+    assert "0 sources" in error_of(rest.call("POST", "/api/signals", signal))[1]
+    assert "is no source" in error_of(rest.call("POST", "/api/signals?connector=s", signal))[1]
     assert rest.call("POST", "/connectors", {"name": "o", "config": SOURCE}).status == 201
     assert rest.call("POST", "/api/signals", signal).status == 202
     assert rest.call("POST", "/api/signals?connector=o", signal).status == 202
     source = server.worker.get("o")
     assert isinstance(source, InMemorySource)
     assert [one.id for one in source.signals.read(None).signals] == ["1", "1"]
-    assert _error(rest.call("POST", "/api/signals", {"type": "no-such"}))[0] == 400
+    assert error_of(rest.call("POST", "/api/signals", {"type": "no-such"}))[0] == 400
 
 
 def test_signals_that_are_not_taken() -> None:
     """503, as Debezium Server's, whatever the body is."""
     with serving(takes_signals=False) as server:
-        assert _error(server.rest.call("POST", "/api/signals", {}))[0] == 503
+        assert error_of(server.rest.call("POST", "/api/signals", {}))[0] == 503
 
 
 def test_root_and_plugins(empty: TestServer) -> None:
@@ -374,8 +325,8 @@ def test_validation(empty: TestServer) -> None:
     }
     assert (bad["error_count"], empty.worker.names) == (2, [])
     other = empty.rest.call("PUT", path, SOURCE)
-    assert _error(other) == (400, f"Included connector type {SOURCE_CLASS} does not match request type IcebergSink")
-    assert _error(empty.rest.call("PUT", path, {})) == (400, "Connector config {} contains no connector type")
+    assert error_of(other) == (400, f"Included connector type {SOURCE_CLASS} does not match request type IcebergSink")
+    assert error_of(empty.rest.call("PUT", path, {})) == (400, "Connector config {} contains no connector type")
 
 
 def test_the_class_of_what_a_file_describes(tmp_path: Path) -> None:
@@ -399,11 +350,11 @@ def test_loggers(empty: TestServer) -> None:
     assert rest.call("GET", "/admin/loggers/root").body["level"] in {"WARN", "INFO", "ERROR"}
     assert rest.call("PUT", "/admin/loggers/pyiceberg", {"level": "error"}).body == ["pyiceberg"]
     assert rest.call("GET", "/admin/loggers/pyiceberg").body["level"] == "ERROR"
-    assert _error(rest.call("PUT", "/admin/loggers/a", {})) == (
+    assert error_of(rest.call("PUT", "/admin/loggers/a", {})) == (
         400,
         "Desired 'level' parameter was not specified in request.",
     )
-    assert _error(rest.call("PUT", "/admin/loggers/a", {"level": "LOUD"})) == (404, "invalid log level 'LOUD'.")
+    assert error_of(rest.call("PUT", "/admin/loggers/a", {"level": "LOUD"})) == (404, "invalid log level 'LOUD'.")
 
 
 def test_the_page(empty: TestServer) -> None:
