@@ -49,7 +49,7 @@ class KeyType:
             return self.name in ("int", "long", "string", "binary")
         if transform == "bucket":
             return not (types.is_boolean(kind) or types.is_floating(kind))
-        return not (self.nanoseconds or types.is_floating(kind))
+        return not self.nanoseconds
 
     def values(self, rng: Random, count: int) -> list[Any]:
         """The extreme values, and drawn ones up to so many; each once."""

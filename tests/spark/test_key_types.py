@@ -42,6 +42,7 @@ from connector.sink.model.plan import TablePlan
 from serde.events.source_positions import NO_VALUE, unknown_positions
 from tests.model.key_types import KEY_TYPES, KeyType
 from tests.reading import Lake
+from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -282,6 +283,32 @@ def test_rows_are_those_of_the_model_however_they_are_written(
     of them, and each where it is asked for."""
     for turn in range(1, ROUNDS + 1):
         assert differences(spark, tables, [evolve(case, seed=turn) for case in possible(kind)]) == {}
+
+
+NUMBERS = [(mode, version) for mode in MODES for version in (2, 3)]
+
+
+@pytest.mark.parametrize(("mode", "version"), tiered(NUMBERS, [("position-delete", 2)]))
+def test_partitions_of_numbers_without_digits(
+    spark: SparkSession, tables: tuple[Catalog, Lake], mode: str, version: int
+) -> None:
+    """Rows whose partition is NaN or infinite have that value, and are replaced and found by it, as others are."""
+    double = next(kind for kind in KEY_TYPES if kind.name == "double")
+    case = Case(double, mode, version, "parquet", PartitionTerm("k", "identity"), seed=7)
+    columns = pa.schema([("k", double.arrow), ("p", pa.int32()), ("v", pa.int64())])
+    schema = build_table_schema(columns, (), frozenset(), nanoseconds=False)
+    catalog, lake = tables
+    properties = {"format-version": str(version)}
+    written = Written(spark, case, catalog.create(case.name, schema, (PartitionTerm("k", "identity"),), properties), {})
+    nan, inf = double.extreme[3:5]
+    written.batch({nan: 1, inf: 2, -inf: 3, 1.5: 4}, Random(0))
+    if mode != "equality-delete":
+        written.batch({nan: 5, inf: None}, Random(1))
+    wanted = {(str(key), value) for key, value in written.model.items()}
+    found = spark.table(case.table).select("k", "v").collect()
+    assert sorted((str(row.k), row.v) for row in found) == sorted(wanted)
+    assert spark.table(case.table).filter("isnan(k)").count() == 1
+    assert sorted(values_by_iceberg(spark, lake, case)) == sorted(written.model.values())
 
 
 def _is_planned_by_pyiceberg(case: Case) -> bool:

@@ -22,7 +22,7 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.arrow_types import build_table_schema
-from connector.iceberg.types.single_values import encode_bytes, encode_json, to_stored_values
+from connector.iceberg.types.single_values import encode_bytes, encode_json, parse_non_finite, to_stored_values
 from connector.iceberg.write.formats.avro import AvroFile
 from connector.iceberg.write.formats.column_metrics import FileMetrics
 from connector.iceberg.write.formats.parquet import ParquetFile
@@ -202,3 +202,15 @@ def test_only_keys_are_known() -> None:
     known = widen_bounds(KeyBounds.nothing(), narrow, [file])
     assert known.bounds == {"b": (9, 9)}
     assert may_exist({"b": pa.array([8, 9])}, known).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("kind", [k for k in KEY_TYPES if k.name in ("float", "double")], ids=lambda kind: kind.name)
+def test_partitions_of_numbers_without_digits(kind: KeyType) -> None:
+    """NaN and the infinities are values of a partition like others, each once, and no null."""
+    spec = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform="identity", name="k"))
+    rows = pa.record_batch({"k": kind.array([float("nan"), float("inf"), float("nan"), -float("inf"), 1.5])})
+    found = {part.json: len(rows) for part, rows in split_by_partition(rows, spec, _layout(kind).schema)}
+    assert found == {("NaN",): 2, ("Infinity",): 1, ("-Infinity",): 1, (1.5,): 1}
+    named = [parse_non_finite("DOUBLE", name) for name in ("NaN", "Infinity", "-Infinity")]
+    assert list(map(str, named)) == ["nan", "inf", "-inf"]
+    assert (parse_non_finite("STRING", "NaN"), parse_non_finite("DOUBLE", 1.5)) == (None, None)

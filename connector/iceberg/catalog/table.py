@@ -35,6 +35,7 @@ from connector.iceberg.java import (
     vended_credentials,
 )
 from connector.iceberg.types.schema_json import to_pyiceberg
+from connector.iceberg.types.single_values import parse_non_finite
 from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
@@ -267,7 +268,19 @@ class Table:
         iceberg = jvm(self.spark).org.apache.iceberg
         parser, mapper, specs = iceberg.ContentFileParser, iceberg.util.JsonUtil.mapper(), self.java.specs()
         for description in descriptions:
-            yield parser.fromJson(mapper.readTree(description.json.decode()), specs)
+            document = mapper.readTree(description.json.decode())
+            if b'"NaN"' in description.json or b'Infinity"' in description.json:
+                self._set_non_finite(document, orjson.loads(description.json))
+            yield parser.fromJson(document, specs)
+
+    def _set_non_finite(self, document: Any, description: dict[str, Any]) -> None:
+        """Put numbers in the place of their names in a file's partition: Java reads them, but not from text."""
+        numbers = jvm(self.spark).org.apache.iceberg.util.JsonUtil.mapper().getNodeFactory()
+        fields = self.java.specs().get(description["spec-id"]).partitionType().fields()
+        for place, (field, value) in enumerate(zip(iterate(fields), description["partition"], strict=True)):
+            number = parse_non_finite(str(field.type().typeId()), value)
+            if number is not None:
+                document.get("partition").set(place, numbers.numberNode(number))
 
     def delete_file(self, path: str) -> None:
         """Delete a file that no snapshot refers to."""

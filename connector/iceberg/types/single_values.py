@@ -6,6 +6,7 @@ and times, since Python's own end with the year 9999 and have no nanoseconds, an
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,9 @@ from pyiceberg.types import (
     BinaryType,
     DateType,
     DecimalType,
+    DoubleType,
     FixedType,
+    FloatType,
     IcebergType,
     PrimitiveType,
     TimestampNanoType,
@@ -76,7 +79,21 @@ def _format_time(parts: int, digits: int) -> str:
     return f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{fraction:0{digits}d}"
 
 
-_TEXT_ENCODERS: dict[Any, Callable[[Any], str]] = {
+def _name_non_finite(value: float) -> float | str:
+    """JSON has no number for these; Java writes their names, and reads none of them (`parse_non_finite`)."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def parse_non_finite(kind: str, value: Any) -> float | None:
+    """Return the number that a JSON value of this Java type id names; None where it is none of those without digits."""
+    return float(value) if kind in ("FLOAT", "DOUBLE") and value in ("NaN", "Infinity", "-Infinity") else None
+
+
+_TEXT_ENCODERS: dict[Any, Callable[[Any], Any]] = {
+    FloatType: _name_non_finite,
+    DoubleType: _name_non_finite,
     DateType: format_date,
     TimeType: lambda micros: _format_time(micros, 6),
     UUIDType: lambda value: str(uuid.UUID(bytes=value)),
