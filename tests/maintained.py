@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit import LastCommit, PendingCommit, commit_files
+from connector.iceberg.commit.commit import PendingCommit, commit_files
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.last_commit import LastCommit
 from connector.iceberg.java import iterate, jvm, start_callback_server
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.write.table_writer import TableWriter

@@ -17,9 +17,9 @@ from rich.table import Table as Grid
 from connector.cli.cluster_view import view_cluster
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit import find_newest_snapshot, snapshot_summary
 from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.last_commit import find_newest_snapshot, snapshot_summary
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.runtime.spark.session import open_session
 from connector.runtime.topic_partitions import TopicPartition

@@ -11,7 +11,7 @@ import pytest
 from tests.running import SEED
 from tests.simulation.process import quiet
 from tests.simulation.shrinking import shrink, tell
-from tests.simulation.steps import Batch, Kill, SourceStep, Story, World, make_story
+from tests.simulation.steps import Batch, Kill, SourceStep, Story, TableStep, World, make_story
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(300)]
 
@@ -77,6 +77,20 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 83),
             SourceStep("restart", 620),
             Batch(0, 297),
+        ),
+    ),
+    # The snapshot that the sink stood on had expired, and the older one that was left was taken for its newest.
+    "a table is rolled back, and the sink's newest snapshot expires": (
+        World(),
+        (
+            SourceStep("commit", 922),
+            Batch(0, 1, whole=True),
+            SourceStep("commit", 392),
+            Batch(0, 1, whole=True),
+            SourceStep("restart", 216),
+            TableStep("roll back", 374),
+            TableStep("expire", 844),
+            Batch(0, 1, whole=True),
         ),
     ),
 }

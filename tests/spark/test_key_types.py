@@ -24,8 +24,9 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.commit import LastCommit, PendingCommit, commit_files
+from connector.iceberg.commit.commit import PendingCommit, commit_files
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.last_commit import LastCommit
 from connector.iceberg.java import jvm, to_string_array
 from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
 from connector.iceberg.types.arrow_types import build_table_schema

@@ -147,6 +147,15 @@ def test_a_nearer_replica_is_read(cluster: Brokers) -> None:
         assert read(client, 5, 10) == [5, 6, 7, 8, 9]
 
 
+def test_a_quota_of_no_time_is_no_quota(cluster: Brokers) -> None:
+    """A broker that says to wait for a negative time is asked again, as after any answer that makes no sense."""
+    cluster.throttle_ms = [-5]
+    meter = FetchMeter()
+    with cluster:
+        assert read(reader(cluster), 5, 7, meter=meter) == [5, 6]
+    assert (meter.metrics.throttle_ms, meter.metrics.retries) == (0, 1)
+
+
 def test_a_quota_is_waited_for(cluster: Brokers) -> None:
     """An answer that only throttles is no failure, and its time is counted."""
     cluster.throttle_ms = [1, 2]

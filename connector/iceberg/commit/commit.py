@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
-from pyiceberg.table.snapshots import Snapshot
 
-from connector.errors import CommitRefused, FatalError, GapError
+from connector.errors import CommitRefused, FatalError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
@@ -17,10 +16,10 @@ from connector.iceberg.commit.commit_summary import (
     COMMIT_ID,
     CONNECTOR_NAME,
     CREATED_BY,
-    LOST_COMMIT_REMEDY,
     MANIFEST_REWRITE,
 )
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, is_rolled_back
 from connector.iceberg.read.scan_planning import FileScanTask
 
 REPLACE = "replace"
@@ -30,14 +29,6 @@ _CONTENTION_HINT = (
     "another writer was faster: where many write to one table, raise errors.retry.timeout and the table's "
     "commit.retry.num-retries"
 )
-
-
-@attrs.frozen
-class LastCommit:
-    """What a table says of a connector: the position of its newest commit there, and that commit's id (None: none)."""
-
-    position: KafkaOffsets = KafkaOffsets()
-    commit_id: str | None = None
 
 
 @attrs.frozen(eq=False)
@@ -86,29 +77,6 @@ class CommittedSnapshot:
     stored: LastCommit
 
 
-def read_last_commit(table: Table, name: str) -> LastCommit:
-    """Return what the newest ancestor that this connector wrote says; empty when there is none."""
-    found = find_newest_snapshot(table, name)
-    return LastCommit() if found is None else parse_last_commit(found, name) or LastCommit()
-
-
-def parse_last_commit(snapshot: Snapshot, name: str) -> LastCommit | None:
-    """Return what a snapshot says, None when this connector did not write it."""
-    summary = snapshot_summary(snapshot)
-    position = KafkaOffsets.from_summary(summary, name)
-    return None if position is None else LastCommit(position, summary.get(COMMIT_ID))
-
-
-def find_newest_snapshot(table: Table, name: str) -> Snapshot | None:
-    """Return the newest ancestor that this connector wrote."""
-    return next((one for one in table.ancestors() if snapshot_summary(one).get(CONNECTOR_NAME) == name), None)
-
-
-def snapshot_summary(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return a snapshot's summary, the operation left out."""
-    return snapshot.summary.additional_properties if snapshot.summary else {}
-
-
 def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSnapshot:
     """Commit one batch's files to a table, exactly once.
 
@@ -125,7 +93,7 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
     """
     commit_id = uuid.uuid4().hex
     summary = {**pending.properties, **pending.position.summary(name, commit_id)}
-    rule = expect_last_commit(name, pending.expected.commit_id, pending.base)
+    rule = expect_last_commit(name, pending.expected, pending.base)
     try:
         commit_exactly_once(table, commit_id, lambda: _build_update(table, pending, summary), rule)
     except CommitRefused as error:
@@ -136,18 +104,14 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
         raise FatalError(f"table {table.name} has no snapshot after a commit")
     deletes = sum(not description.is_data for description in pending.files)
     place = snapshot_id, int(table.java.snapshot(snapshot_id).sequenceNumber())
-    return CommittedSnapshot(*place, len(pending.files) - deletes, deletes, LastCommit(pending.position, commit_id))
+    return CommittedSnapshot(
+        *place, len(pending.files) - deletes, deletes, LastCommit(pending.position, commit_id, place[1])
+    )
 
 
 def _check_sole_writer(table: Table, pending: PendingCommit, name: str) -> None:
-    found, expected = read_last_commit(table, name), pending.expected
-    if expected.commit_id and (found.commit_id is None or found.position.behind(expected.position)):
-        ancestors = list(table.ancestors())
-        if found.commit_id or not ancestors or ancestors[-1].parent_snapshot_id is None:
-            raise GapError(
-                f"table {table.name} was rolled back or replaced while connector {name} wrote to it: its newest commit "
-                f"there is gone; {LOST_COMMIT_REMEDY}"
-            )
+    expected = pending.expected
+    found = find_last_commit(table, name, expected)
     if found.commit_id not in (None, expected.commit_id):
         raise FatalError(
             f"table {table.name} has a commit of connector {name} that this process did not make: another sink with "
@@ -189,12 +153,11 @@ def _start_row_delta(table: Table, pending: PendingCommit) -> Any:
     return update
 
 
-def expect_last_commit(name: str, commit_id: str | None, checked: int | None) -> Callable[[Ancestors], bool]:
-    """Let a commit in where this connector's newest one is the expected one, or has expired.
+def expect_last_commit(name: str, expected: LastCommit, checked: int | None) -> Callable[[Ancestors], bool]:
+    """Let a commit in where this connector's newest one is the expected one, or has expired (`is_rolled_back`).
 
-    The oldest snapshot that is left then names a parent; a table that was rolled back or replaced ends with one that
-    has none. A rewrite of another engine since snapshot `checked` is looked at first (`commit.delete_guard`): so
-    nothing that a connector wrote stands upon one that was not.
+    A rewrite of another engine since snapshot `checked` is looked at first (`commit.delete_guard`): so nothing that a
+    connector wrote stands upon one that was not.
     """
 
     def is_expected(ancestors: Ancestors) -> bool:
@@ -203,10 +166,14 @@ def expect_last_commit(name: str, commit_id: str | None, checked: int | None) ->
             summary = snapshot.summary()
             unchecked = unchecked and int(snapshot.snapshotId()) != checked
             if summary.get(CONNECTOR_NAME) == name:
-                return bool(summary.get(COMMIT_ID) == commit_id)
+                return bool(summary.get(COMMIT_ID) == expected.commit_id)
             if unchecked and str(snapshot.operation()) == REPLACE and not _is_harmless(summary):
                 return False
-        return commit_id is None or (snapshot is not None and snapshot.parentId() is not None)
+        if expected.is_none:
+            return True
+        return snapshot is not None and not is_rolled_back(
+            snapshot.parentId(), int(snapshot.sequenceNumber()), expected.sequence_number
+        )
 
     return is_expected
 

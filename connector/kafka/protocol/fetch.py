@@ -86,7 +86,7 @@ class FetchRequest:
 
     def parse(self, version: int, answer: ResponseReader) -> FetchResponse:
         """Read the response."""
-        throttle_ms, error = answer.number("i"), 0
+        throttle_ms, error = max(answer.number("i"), 0), 0
         if version >= 7:
             error, _ = answer.numbers("hi")
         found = None

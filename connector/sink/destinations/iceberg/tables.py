@@ -17,10 +17,11 @@ from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
 from connector.iceberg.commit.ancestry import StoredCommit, check_ancestry
-from connector.iceberg.commit.commit import CommittedSnapshot, LastCommit, read_last_commit, snapshot_summary
+from connector.iceberg.commit.commit import CommittedSnapshot
 from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
 from connector.iceberg.commit.delete_guard import DeleteGuard
 from connector.iceberg.commit.kafka_offsets import find_sources_of_others
+from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, snapshot_summary
 from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
@@ -304,8 +305,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         before = self._known.get(name)
         if before is None:
             return check_ancestry(table, self._settings.name, self._noted.get(table.name))
-        found = read_last_commit(table, self._settings.name)
-        return found if found.commit_id is not None else attrs.evolve(before.stored, commit_id=None)
+        return find_last_commit(table, self._settings.name, before.stored)
 
     def _create(self, name: str, needs: list[SchemaChange]) -> TargetTable:
         # Events may name a table that is there and that no batch has met yet.
