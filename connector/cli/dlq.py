@@ -35,11 +35,17 @@ def show_dead_letter(settings: SinkSettings, *, letter: str, save: Path | None) 
     click.echo(f"{found.topic}-{found.partition} offset {found.offset}: {found.stage}: {found.reason}")
     for name, data in (("key", found.key), ("value", found.value)):
         if save is None:
-            click.echo(f"{name}: {'null' if data is None else data.decode('utf-8', 'backslashreplace')}")
+            click.echo(f"{name}: {_to_text(data, omitted=name == 'value' and found.omitted)}")
         elif data is not None:
             save.mkdir(parents=True, exist_ok=True)
             (save / f"{found.id}.{name}").write_bytes(data)
             click.echo(f"saved {save / f'{found.id}.{name}'}")
+
+
+def _to_text(data: bytes | None, *, omitted: bool) -> str:
+    if omitted:
+        return "left out, as it was too large for the dead letter topic; it is in the record"
+    return "null" if data is None else data.decode("utf-8", "backslashreplace")
 
 
 def replay_dead_letters(
@@ -96,6 +102,7 @@ def _with_repaired(letter: DeadLetterRecord, folder: Path | None) -> DeadLetterR
         letter,
         key=key.read_bytes() if key.exists() else letter.key,
         value=value.read_bytes() if value.exists() else letter.value,
+        omitted=letter.omitted and not value.exists(),
     )
 
 

@@ -76,6 +76,7 @@ class Replayer:
             if x.offset >= self._batches.position.offsets.get((x.topic, x.partition), 0)
         }
         dead |= {x.id: _BATCH_REASON for x in letters if x.stage == BATCH_STAGE}
+        dead |= {x.id: _OMITTED_REASON for x in letters if x.omitted}
         runs = _group_by_partition([letter for letter in letters if letter.id not in dead])
         plan, names, outcomes = self._decode(runs, execute=execute)
         for at, outcome in outcomes.items():
@@ -198,6 +199,9 @@ class Replayer:
 
 
 _BATCH_REASON = "a record batch that cannot be read holds no record to put through; its value is the batch's bytes"
+_OMITTED_REASON = (
+    "its value was too large for the dead letter topic and is not in it: give it by --from, from the record itself"
+)
 _NOT_COMMITTED_REASON = "the sink has not committed the batch of this record yet: run it first"
 
 

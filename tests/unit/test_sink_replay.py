@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,10 +11,11 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from connector.cli.dlq import _with_repaired
 from connector.iceberg.commit.kafka_offsets import LastTruncate
 from connector.kafka.consumer.consumer_records import CONNECTOR_HEADER
 from connector.kafka.dlq.reader import DeadLetterRecord, _decode_headers, _parse_dead_letter
-from connector.kafka.dlq.writer import HEADER_PREFIX
+from connector.kafka.dlq.writer import HEADER_PREFIX, OMITTED_HEADER
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import DecodedRecords, decode
@@ -149,6 +151,39 @@ def test_letters_keep_the_headers_of_their_records() -> None:
     assert own == [letter] and records.connector == "mariadb"
     found = {name: column.to_pylist() for name, column in records.with_named_headers(("id",)).headers.items()}
     assert found == {"id": [b"e-1"], CONNECTOR_HEADER: [b"mariadb"], "empty": [None]}
+
+
+@pytest.mark.parametrize(("value", "omitted"), [(None, True), (b"{}", False)])
+def test_a_value_that_was_left_out_is_no_null(value: bytes | None, omitted: bool) -> None:
+    """A letter without its value, which was too large, is known as such: it is no tombstone."""
+    reasons = [*((f"{HEADER_PREFIX}{name}", text) for name, text in _PLACE.items()), (OMITTED_HEADER, b"2000000")]
+    message = SimpleNamespace(
+        headers=lambda: reasons, key=lambda: b"1", value=lambda: value, partition=lambda: 0, offset=lambda: 5
+    )
+    letter = _parse_dead_letter(cast("Any", message), _decode_headers(cast("Any", message)))
+    assert letter is not None and letter.omitted is omitted
+
+
+def test_a_letter_without_its_value_is_not_replayed(tmp_path: Path) -> None:
+    """It deletes no row, and stays dead with what to do; a value of the user's is put through."""
+    letter = DeadLetterRecord("0-5", "t", 0, 100, "", "", b"7", None, omitted=True)
+    decoded = list[str]()
+
+    class Stopped(Replayer):
+        def _decode(self, runs: Any, *, execute: bool) -> Any:
+            decoded.extend(one.id for own, _ in runs.values() for one in own)
+            return plan(), [], {}
+
+    batches = SimpleNamespace(position=SimpleNamespace(offsets={("t", 0): 300}))
+    target = SimpleNamespace(replay_target=lambda: None)
+    replayer = Stopped(cast("Any", None), cast("Any", target), cast("Any", batches), cast("Any", None), [letter])
+    report = replayer.replay([letter], execute=True)
+    assert (report.done, decoded) == ((), []) and "too large" in report.dead["0-5"]
+    (tmp_path / "0-5.value").write_bytes(b"{}")
+    repaired = _with_repaired(letter, tmp_path)
+    assert (repaired.omitted, _with_repaired(letter, None).omitted) == (False, True)
+    replayer.replay([repaired], execute=True)
+    assert decoded == ["0-5"]
 
 
 _PLACE = {"topic": b"outbox.event.order", "partition": b"0", "offset": b"100", "exception.message": b"why"}

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from connector.errors import RetriableError
 from connector.kafka.admin import KafkaAdmin, client_config, map_kafka_errors
-from connector.kafka.dlq.writer import HEADER_PREFIX
+from connector.kafka.dlq.writer import HEADER_PREFIX, OMITTED_HEADER
 from connector.kafka.record_lookup import FoundRecord, RecordReader
 from connector.settings import KafkaSettings
 
@@ -28,7 +28,8 @@ _FLUSH_S = 60.0
 class DeadLetterRecord:
     """A letter: its id (`partition-offset` in the dead letter topic), the record, where it stood, and why it is dead.
 
-    `key` and `value` are as they came; of a letter that was `replayed`, as they were put through.
+    `key` and `value` are as they came; of a letter that was `replayed`, as they were put through. One whose value was
+    too large for the topic is `omitted`: its value is not null, it is not here.
     """
 
     id: str
@@ -42,6 +43,7 @@ class DeadLetterRecord:
     replayed: bool = False
     headers: tuple[tuple[str, bytes | None], ...] = attrs.field(default=(), repr=False)
     """Those that the record came with."""
+    omitted: bool = False
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -82,7 +84,8 @@ def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str) -> 
 def _apply_replay_marks(letter: DeadLetterRecord, marks: list[FoundRecord]) -> DeadLetterRecord:
     if not marks:
         return letter
-    return attrs.evolve(letter, replayed=True, key=_to_bytes(marks[-1].key()), value=_to_bytes(marks[-1].value()))
+    key, value = _to_bytes(marks[-1].key()), _to_bytes(marks[-1].value())
+    return attrs.evolve(letter, replayed=True, key=key, value=value, omitted=False)
 
 
 def read_range(records: RecordReader, at: tuple[str, int], start: int, end: int) -> Iterable[FoundRecord]:
@@ -128,6 +131,7 @@ def _parse_dead_letter(message: FoundRecord, headers: Mapping[str, str]) -> Dead
         key=_to_bytes(message.key()),
         value=_to_bytes(message.value()),
         headers=tuple(pair for pair in message.headers() or () if not pair[0].startswith(HEADER_PREFIX)),
+        omitted=OMITTED_HEADER in headers and message.value() is None,
     )
 
 

@@ -23,6 +23,7 @@ from connector.settings import ErrorSettings, KafkaSettings
 
 FLUSH_S = 60.0
 HEADER_PREFIX = "__connect.errors."
+OMITTED_HEADER = f"{HEADER_PREFIX}value.omitted"
 BATCH_STAGE = "KAFKA_CONSUME"
 """The stage of letters for a whole record batch that cannot be read: their value is the batch as it is in the log."""
 
@@ -64,7 +65,7 @@ class _DeadLetterMessage:
     def omit_value(self) -> _DeadLetterMessage:
         """Leave the value out, which the headers tell how to find, and say how large it was."""
         size = str(len(self.value or b"")).encode()
-        return _DeadLetterMessage(self.place, self.key, None, (*self.headers, (HEADER_PREFIX + "value.omitted", size)))
+        return _DeadLetterMessage(self.place, self.key, None, (*self.headers, (OMITTED_HEADER, size)))
 
 
 class DeadLetterWriter:
