@@ -170,12 +170,18 @@ def _read_binlog(column: FindColumn, order: Ints, count: int) -> PositionNumbers
 def _binlog_series(column: FindColumn, count: int) -> pa.StringArray:
     """The server and the name of its log files: what of another server, or another series, does not compare."""
     coded = column("file").dictionary_encode()  # type: ignore[union-attr]
-    stems = pa.array([found[1] if (found := _FILE.fullmatch(n)) else "" for n in coded.dictionary.to_pylist()])
-    stem = stems.take(coded.indices).fill_null("") if len(stems) else pa.array([""] * count)
+    stems = pa.array(
+        [found[1] if (found := _FILE.fullmatch(n)) else "" for n in coded.dictionary.to_pylist()], pa.string()
+    )
+    stem = stems.take(coded.indices).fill_null("") if len(stems) else _blank(count)
     server = column("server_id")
     number = server is not None and (pa.types.is_integer(server.type) or pa.types.is_string(server.type))
-    text = server.cast(pa.string()).fill_null("") if server is not None and number else pa.array([""] * count)
+    text = server.cast(pa.string()).fill_null("") if server is not None and number else _blank(count)
     return pc.binary_join_element_wise(LOG_SEPARATOR, text, "/", stem, "")
+
+
+def _blank(count: int) -> pa.StringArray:
+    return pa.array([""] * count, pa.string())  # of no rows Arrow would infer no text
 
 
 def _read_lsns(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all
@@ -254,7 +260,7 @@ def _read_vitess(column: FindColumn, order: Ints, count: int) -> PositionNumbers
     first, then = _to_int64(epoch, count), _to_int64(rank, count)
     known = (first >= 0) & (then >= 0)
     shard = column("shard")
-    text = shard.fill_null("") if shard is not None and pa.types.is_string(shard.type) else pa.array([""] * count)
+    text = shard.fill_null("") if shard is not None and pa.types.is_string(shard.type) else _blank(count)
     series = pc.binary_join_element_wise(LOG_SEPARATOR, text, "")
     return PositionNumbers((np.where(known, first, NO_VALUE), then, _or_zero(order)), known, series)
 

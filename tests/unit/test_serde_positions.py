@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from serde.events.changes import Changes, UnwrapSettings, extract_changes
+from serde.events.changes import Changes, UnwrapSettings, extract_changes, read_row_position
 from serde.events.source_positions import NO_VALUE
 from serde.formats import make_deserializer
 
@@ -94,6 +94,16 @@ def test_places_rise_with_the_log(connector: str, flattened: bool) -> None:
     places = [tuple(place) for place in made.place[:, 1:].tolist()]
     assert places == sorted(set(places)) and all(place[0] != NO_VALUE for place in places)
     assert len(set(made.place[:, 0].tolist())) == 1
+
+
+@pytest.mark.parametrize("connector", RISING)
+def test_no_event_has_no_place(connector: str) -> None:
+    """Rows of a table whose look-up found none are read as well."""
+    sources = RISING[connector]
+    rows = pa.Table.from_pylist([{f"__source_{n}": v for n, v in source.items()} for source in sources])
+    row = rows.to_struct_array().combine_chunks().slice(0, 0)
+    place, origin = read_row_position(row, "__")
+    assert len(place) == len(origin) == 0
 
 
 @pytest.mark.parametrize("server", [None, "x", 1.5, True, [1], {"a": 1}])
