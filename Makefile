@@ -76,7 +76,7 @@ simulate: $(DEVELOPMENT) ## Histories of the simulated world without end (Ctrl-C
 	$(BIN)/python -m tests.simulation $(SIMULATE)
 
 interop: $(DEVELOPMENT) ## Debezium's own transform and JDBC sink on a Kafka Connect worker, into PostgreSQL (minutes)
-	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink mariadb-source
+	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink mariadb-source mysql-source avro-converter
 	$(BIN)/python -m pytest -m interop -q
 
 bench: $(DEVELOPMENT) ## The benchmark of docs/benchmarks.md (about an hour, on a quiet machine)

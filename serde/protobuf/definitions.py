@@ -69,6 +69,17 @@ class Definitions:
                 return found
         raise Malformed(f"it has a field of a type that is not defined: {written}")
 
+    def numbered(self, number: int) -> MessageDefinition:
+        """Return a message by its place among all of the file, those inside of others too, in the order of their names.
+
+        Raises Malformed where there is none.
+        """
+        inner = tuple(f"{name}." for name in self.roots)
+        names = sorted(name for name in self.messages if name in self.roots or name.startswith(inner))
+        if not 0 <= number < len(names):
+            raise Malformed("it has no message of the number that the record names")
+        return self.messages[names[number]]
+
     def at(self, indexes: tuple[int, ...]) -> MessageDefinition:
         """Return the message at a path of indexes, outermost first. Raises Malformed where there is none."""
         names = self.roots

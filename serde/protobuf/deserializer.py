@@ -7,11 +7,11 @@ from functools import partial
 from attrs import define
 
 from serde.byte_windows import ByteWindows
-from serde.frames import FramedGroup
+from serde.frames import FramedGroup, GlueFrame
 from serde.messages import Rows
 from serde.pieces import DatumReader, read_pieces
 from serde.protobuf.column_reader import read_messages
-from serde.protobuf.message_indexes import Indexes, split_messages
+from serde.protobuf.message_indexes import Place, split_messages, split_numbered_messages
 from serde.protobuf.single_message import read_message
 from serde.protobuf.writer_schema import parse_writer_schema
 from serde.registered import FramedDecoding, RegisteredDeserializer
@@ -24,19 +24,22 @@ class ProtobufDeserializer(RegisteredDeserializer):
     form = "Protobuf"
 
     def _decode_group(self, work: FramedDecoding, group: FramedGroup) -> None:
-        parts, nameless = split_messages(group.payload)
+        if not len(group.rows):
+            return
+        split = split_numbered_messages if isinstance(self.frame, GlueFrame) else split_messages
+        parts, nameless = split(group.payload)
         for row in group.rows[nameless].tolist():
             work.reject(row, "the indexes behind its schema id name no message")
-        for indexes, at, payload in parts:
-            self._decode_messages(work, group, indexes, group.rows[at], payload)
+        for place, at, payload in parts:
+            self._decode_messages(work, group, place, group.rows[at], payload)
 
     def _decode_messages(
-        self, work: FramedDecoding, group: FramedGroup, indexes: Indexes, rows: Rows, payload: ByteWindows
+        self, work: FramedDecoding, group: FramedGroup, place: Place, rows: Rows, payload: ByteWindows
     ) -> None:
         writer = work.find_schema(
             group,
             rows,
-            lambda: parse_writer_schema(self.fetch(group.number), indexes, self.wanted, work.alone),
+            lambda: parse_writer_schema(self.fetch(group.number), place, self.wanted, work.alone),
             lambda found: found.schema,
         )
         if writer is None:

@@ -18,7 +18,10 @@ def _make_deserializer(options: ReadOptions) -> Deserializer:
 
 PROTOBUF = WireFormat(
     "protobuf",
-    ("io.confluent.connect.protobuf.ProtobufConverter",),
+    (
+        "io.confluent.connect.protobuf.ProtobufConverter",
+        "com.amazonaws.services.schemaregistry.kafkaconnect.protobuf.ProtobufSchemaConverter",
+    ),
     _make_deserializer,
     registry_type="PROTOBUF",
 )

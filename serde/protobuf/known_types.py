@@ -1,4 +1,4 @@
-"""Definitions that every schema may import without a registry having them: Google's and Confluent's own files."""
+"""Definitions that every schema may import without a registry having them: files of Google, Confluent, AWS Glue."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ package confluent.type;
 message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
 message Variant { bytes metadata = 1; bytes value = 2; }
 """
+_GLUE_TYPES = """
+syntax = "proto3";
+package additionalTypes;
+message Decimal { int64 units = 1; int32 fraction = 2; uint32 precision = 3; int32 scale = 4; }
+"""
 WRAPPERS = frozenset(f"google.protobuf.{name}Value" for name in _WRAPPED)
 """Messages that are one value which may be null."""
 
@@ -52,6 +57,6 @@ DATE, TIME_OF_DAY, DECIMAL = "google.type.Date", "google.type.TimeOfDay", "confl
 def known_definitions() -> Definitions:
     """Return the definitions, parsed once per process. Cost: a tenth of a second."""
     made = Definitions()
-    for text in (_GOOGLE, _GOOGLE_TYPES, _CONFLUENT_TYPES):
+    for text in (_GOOGLE, _GOOGLE_TYPES, _CONFLUENT_TYPES, _GLUE_TYPES):
         add_text(text, made)
     return made

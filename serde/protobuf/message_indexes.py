@@ -1,7 +1,8 @@
-"""what is behind a schema id -> the message of its schema: Confluent's path of indexes, and the bytes of the message.
+"""what is behind a schema id -> the message of its schema: a path of indexes or a number, and the bytes of the message.
 
-Source: Confluent "Wire format": a zigzag varint for how many indexes there are, then each; a single 0 stands for the
-first message, which nearly all are.
+Sources: Confluent "Wire format": a zigzag varint for how many indexes there are, then each; a single 0 stands for the
+first message, which nearly all are. The AWS Glue Schema Registry library's `ProtobufWireFormatEncoder`: a plain varint,
+the message's place among all of its file, in the order of their names.
 """
 
 from __future__ import annotations
@@ -16,12 +17,18 @@ from serde.cursor import Cursor, DatumBuffer
 from serde.messages import Rows
 
 Indexes: TypeAlias = tuple[int, ...]
+Place: TypeAlias = Indexes | int
+"""Which message of a schema: a path of indexes, or a number."""
 Paths: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 IndexedPart: TypeAlias = tuple[Indexes, Rows, ByteWindows]
 """A path, the positions of its messages, and their bytes."""
 
+NumberedPart: TypeAlias = tuple[int, Rows, ByteWindows]
+"""The same with a number."""
+
 _FIRST: Indexes = (0,)
 _MAX_DEPTH = 16
+_MAX_NUMBER = 2**31 - 1
 
 
 def split_messages(payload: ByteWindows) -> tuple[list[IndexedPart], Rows]:
@@ -35,6 +42,22 @@ def split_messages(payload: ByteWindows) -> tuple[list[IndexedPart], Rows]:
     where = rows[~simple]
     made.extend((path, where[at], windows) for path, at, windows in others)
     return made, where[bad]
+
+
+def split_numbered_messages(payload: ByteWindows) -> tuple[list[NumberedPart], Rows]:
+    """Return messages by their number, with their positions, and the positions of those that have none."""
+    base = int(payload.starts[0])
+    starts = payload.starts - base
+    piece = DatumBuffer.of(payload.view[base : int(payload.ends[-1])], starts)
+    at = Cursor(piece, np.arange(len(payload)), starts.copy(), payload.ends - base)
+    numbers = at.unsigned()
+    bad = (piece.bad != 0) | (numbers > _MAX_NUMBER)
+    good, places = np.flatnonzero(~bad), at.pos + base
+    made = []
+    for number in np.unique(numbers[good]).tolist():
+        rows = good[numbers[good] == number]
+        made.append((int(number), rows, ByteWindows(payload.data, places[rows], payload.ends[rows])))
+    return made, np.flatnonzero(bad)
 
 
 def _split_paths(payload: ByteWindows) -> tuple[list[IndexedPart], Rows]:

@@ -101,7 +101,7 @@ class _Builder:
         )
 
     def _map(self, one: ast.MapField, scope: str) -> FieldDefinition:
-        entry = f"{scope}.{one.name}.Entry"
+        entry = f"{scope}.{_name_entry(one.name)}"
         pair = (
             FieldDefinition("key", 1, one.key_type, repeated=False, presence=False),
             FieldDefinition("value", 2, one.value_type, repeated=False, presence=False),
@@ -124,6 +124,11 @@ def _join(scope: str, name: str) -> str:
 def _refuse_groups(elements: list[Any]) -> None:
     if any(isinstance(one, ast.Group) for one in elements):
         raise Malformed("it has a group, which is not supported")
+
+
+def _name_entry(field: str) -> str:
+    """The message that protoc makes of a map field: `price_list` has a PriceListEntry."""
+    return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
 
 
 def _read_presence(options: list[Any], default: str) -> str:

@@ -1,4 +1,4 @@
-"""schema texts, path of indexes -> codec and Connect schema: what Confluent's ProtobufData makes of a message.
+"""schema texts, which message -> codec and Connect schema: what Confluent's ProtobufData makes of it.
 
 Connect's own logical types survive, as messages of Google and Confluent; of others (Debezium's) the plain type does.
 Source: Confluent's schema registry 8, `ProtobufData`.
@@ -24,7 +24,7 @@ from serde.protobuf.definitions import Definitions, EnumDefinition, FieldDefinit
 from serde.protobuf.file_descriptor import add_descriptor, parse_descriptor
 from serde.protobuf.known_types import WRAPPERS, known_definitions
 from serde.protobuf.known_values import find_known
-from serde.protobuf.message_indexes import Indexes
+from serde.protobuf.message_indexes import Place
 from serde.protobuf.proto_text import add_text
 from serde.wire_format import SchemaTexts
 
@@ -58,17 +58,18 @@ class MessageSchema:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def parse_writer_schema(
-    texts: SchemaTexts, indexes: Indexes, wanted: frozenset[str] | None = None, alone: str | None = None
+    texts: SchemaTexts, place: Place, wanted: frozenset[str] | None = None, alone: str | None = None
 ) -> MessageSchema:
     """Parse a writer schema, after those it imports; never raises, a schema that cannot be used carries its fault.
 
     wanted: as for `serde.formats.make_deserializer`; other fields of an envelope are passed over.
     alone: the name of the only field that a message of one value (a wrapper) counts as.
     """
-    digest = hashlib.sha256("\n".join((*texts, str(indexes))).encode(errors="replace")).hexdigest()[:32]
+    digest = hashlib.sha256("\n".join((*texts, str(place))).encode(errors="replace")).hexdigest()[:32]
     try:
         definitions = _define(texts)
-        codec, document = _Builder(definitions).root(definitions.at(indexes), alone)
+        message = definitions.numbered(place) if isinstance(place, int) else definitions.at(place)
+        codec, document = _Builder(definitions).root(message, alone)
     except Malformed as malformed:
         return MessageSchema(MessageType(()), unusable_schema(digest, f"writer schema cannot be read: {malformed}"))
     except RecursionError:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from attrs import frozen
@@ -105,6 +106,21 @@ def column_types(table: str, name: str = "state_1_final") -> dict[str, str]:
     """PostgreSQL's type (udt name, as in int4, timestamptz, _text) of each column."""
     columns = json.loads((FIXTURES / name / "_columns.json").read_text(encoding="utf-8"))
     return {c["column"]: c["udt"] for c in columns if c["table"] == STATE_NAMES.get(table, table)}
+
+
+def in_batches(records: Iterable[Record], step: int, rng: Random) -> Iterator[list[Record]]:
+    """The records in batches of this many, partitions in any order, each partition's in its own."""
+    left: dict[int, list[Record]] = {}
+    for record in records:
+        left.setdefault(record.partition, []).append(record)
+    while left:
+        batch: list[Record] = []
+        while left and len(batch) < step:
+            number = rng.choice(sorted(left))
+            batch.append(left[number].pop(0))
+            if not left[number]:
+                del left[number]
+        yield batch
 
 
 def partitions(records: Iterable[Record]) -> int:

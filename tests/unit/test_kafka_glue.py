@@ -17,6 +17,7 @@ from connector.errors import ConfigError, FatalError, RetriableError
 from connector.kafka.glue_registry import GlueRegistry
 from connector.settings import EventSettings, SinkSettings, load
 from connector.settings.converters.glue import GlueSettings
+from connector.sink.convert.converters import find_converters
 from connector.sink.convert.decoder import decode
 from serde.frames import GlueFrame
 from serde.wire_format import UnknownSchema
@@ -71,6 +72,56 @@ def _plan(endpoint: str) -> Any:
     table = sink_plans.append(0, {"id": pa.int64(), "name": pa.string()})
     registry = GlueSettings("eu-west-1", endpoint)
     return sink_plans.plan(table, events=EventSettings("string", "avro", (), "__", value_registry=registry))
+
+
+ORDERS = """
+syntax = "proto3";
+package shop;
+import "additionalTypes/decimal.proto";
+import "metadata/metadata.proto";
+message Value {
+  message Inner { string text = 1; message Deep { int64 n = 1; } }
+  int64 id = 1;
+  optional string name = 2 [(metadata.metadata_key) = "connect.schema", (metadata.metadata_value) = "x"];
+  additionalTypes.Decimal amount = 3;
+  map<string, int32> counts = 4;
+}
+message Another { int64 id = 1; }
+"""
+# By name: shop.Another, shop.Value, shop.Value.CountsEntry, shop.Value.Inner, shop.Value.Inner.Deep.
+ANOTHER, VALUE, INNER = 0, 1, 3
+
+
+@pytest.mark.parametrize("packing", [0, 5])
+def test_protobuf_is_read_by_the_number_of_its_message(endpoint: str, packing: int) -> None:
+    """Messages of one file are told apart by their place among all names, a plain varint; an unknown one is dead."""
+    version = _register(endpoint, f"orders{packing}", "PROTOBUF", ORDERS)
+    amount = bytes([8, 12, 16, 128, 202, 181, 238, 1, 24, 4, 32, 2])
+    value = bytes([VALUE, 8, 7, 18, 1, 97, 26, len(amount)]) + amount
+    numbered = [value, bytes([ANOTHER, 8, 9]), bytes([INNER, 10, 1, 98]), bytes([200, 1, 8, 9]), b"\xff"]
+    registry = GlueSettings("eu-west-1", endpoint)
+    table = sink_plans.append(0, {"id": pa.int64(), "name": pa.string(), "text": pa.string()})
+    settings = EventSettings("string", "protobuf", (), "__", value_registry=registry)
+    deserializer = find_converters(sink_plans.plan(table, events=settings)).value
+    found = deserializer.decode(pa.array([framed(one, version, packing) for one in numbered]), "VALUE_CONVERTER")
+    pairs = [zip(block.rows.tolist(), block.fields.to_pylist(), strict=True) for block in found.blocks]
+    rows = {row: each for some in pairs for row, each in some}
+    decimal = {"units": 12, "fraction": 500000000, "precision": 4, "scale": 2}
+    assert rows == {
+        0: {"id": 7, "name": "a", "amount": decimal, "counts": []},
+        1: {"id": 9},
+        2: {"text": "b"},
+    }
+    assert [fault.row for fault in found.faults] == [3, 4]
+
+
+def test_the_class_of_glues_protobuf_means_its_frame() -> None:
+    """Its ProtobufSchemaConverter reads Protobuf with Glue's registry."""
+    name = "com.amazonaws.services.schemaregistry.kafkaconnect.protobuf.ProtobufSchemaConverter"
+    given = {"value.converter": name, "value.converter.region": "eu-west-1"}
+    events = load([], GOOD | given, {}).events
+    assert events.value_format == "protobuf"
+    assert events.value_registry == GlueSettings("eu-west-1")
 
 
 def test_frames_are_read(endpoint: str, version: uuid.UUID) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -11,13 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from connector.runtime.topic_partitions import TopicPartition
 from tests.model import recordings, truth
-from tests.model.recordings import Record
 from tests.tiers import tiered
 from tests.unit.local_sink import LocalSink, local_sink
 
-Event = tuple[TopicPartition, bytes | None, bytes | None]
 VARIANTS = tuple(v for v in recordings.ALL_VARIANTS if v not in (recordings.DUPLICATES, recordings.AVRO))
 """Avro needs a registry, and what is sent again a table that is looked at."""
 
@@ -28,20 +24,6 @@ CASES = tiered(
     kept=[(VARIANTS[0], "customers"), (VARIANTS[1], "evolve")],
 )
 HARD = "debezium.sink.iceberg.upsert-keep-deletes=false"
-
-
-def _batches(records: list[Record], step: int, rng: Random) -> Iterator[list[Event]]:
-    """The records in batches of this many, partitions in any order, each partition's in its own."""
-    left = {number: [r for r in records if r.partition == number] for number in {r.partition for r in records}}
-    while left:
-        batch: list[Event] = []
-        while left and len(batch) < step:
-            number = rng.choice(sorted(left))
-            record = left[number].pop(0)
-            batch.append(((record.topic, number), record.key, record.value))
-            if not left[number]:
-                del left[number]
-        yield batch
 
 
 def _sink(folder: Path, variant: str, table: str) -> LocalSink:
@@ -63,7 +45,7 @@ def test_deleted_rows_go(tmp_path: Path, variant: str, table: str, step: int) ->
     """In hard-delete mode the table ends as PostgreSQL's did, however the events were cut into batches."""
     records = list(recordings.load(variant, table))
     sink = _sink(tmp_path, variant, table)
-    for batch in _batches(records, step, Random(step)):
-        sink.process(*batch)
+    for batch in recordings.in_batches(records, step, Random(step)):
+        sink.process(*(((r.topic, r.partition), r.key, r.value) for r in batch))
     (name,) = sink.destination.rows
     assert truth.faults(variant, table, _read(sink, name)) == []

@@ -181,6 +181,32 @@ class Catalog:
 
         table.settle(f"evolving table {table.name}", change)
 
+    def rename_columns(self, table: Table, renames: Mapping[str, str], properties: Mapping[str, str]) -> None:
+        """Give columns other names, and set properties in the same commit; their field ids stay.
+
+        A column that is not there, or whose new name another one has, keeps its own: so done once more it changes
+        nothing.
+
+        Raises:
+            RetriableError: the catalog stayed away longer than `errors.retry.timeout`.
+        """
+
+        def change() -> None:
+            transaction = table.java.newTransaction()
+            names = {str(field.name()) for field in table.java.schema().columns()}
+            update = transaction.updateSchema()
+            for before, after in renames.items():
+                if before in names and after not in names:
+                    update.renameColumn(before, after)
+            update.commit()
+            written = transaction.updateProperties()
+            for key, value in properties.items():
+                written.set(key, value)
+            written.commit()
+            transaction.commitTransaction()
+
+        table.settle(f"renaming columns of table {table.name}", change)
+
     def ensure_delete_spec(self, table: Table) -> None:
         """Add an unpartitioned spec to a table that never had one: fields out, fields back in, metadata only."""
 

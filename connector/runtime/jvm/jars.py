@@ -36,7 +36,7 @@ _TRIES = 3
 _PAUSE_S = 2.0
 STORES = frozenset({"s3", "gcs", "adls", "postgresql", "mysql", "mariadb"})
 """Components that only some catalogs need."""
-ON_DEMAND = frozenset({"connect", "jdbc-sink", "mariadb-source", "registry"}) | STORES
+ON_DEMAND = frozenset({"connect", "jdbc-sink", "mariadb-source", "mysql-source", "avro-converter", "registry"}) | STORES
 """Components of the interop tests and of some catalogs: fetched when named or asked for by `fetch_jars`.
 """
 

@@ -51,6 +51,8 @@ ROOTS = {
     # 3.6.0 lacks a module here. With ExtractNewRecordState (debezium-connect-plugins) and PostgreSQL's driver.
     "jdbc-sink": ("io.debezium:debezium-connector-jdbc:3.5.0.Final",),
     "mariadb-source": ("io.debezium:debezium-connector-mariadb:3.5.0.Final",),
+    "mysql-source": ("io.debezium:debezium-connector-mysql:3.5.0.Final",),
+    "avro-converter": ("io.apicurio:apicurio-registry-utils-converter:2.6.13.Final",),
 }
 _ARCHIVE_COLONS = 4
 
@@ -70,6 +72,8 @@ PROVIDED_BY_WORKER = frozenset(
 )
 """Jars of a Connect plugin that the worker has itself. With a Jackson of its own the sink finds the worker's Jackson
 modules as services and dies of them ("Jdk8Module not a subtype")."""
+PROVIDED_BESIDE_CONVERTERS = frozenset({"connect-json", "jackson-datatype-jdk8", "jackson-module-afterburner"})
+"""What the worker has too, with modules of its own Jackson."""
 LEFT_OUT_OF_NODE = frozenset(
     {
         "aggs-matrix-stats-client",
@@ -154,6 +158,8 @@ def main() -> None:
         "search": LEFT_OUT_OF_NODE,
         "jdbc-sink": PROVIDED_BY_WORKER | OTHER_DRIVERS,
         "mariadb-source": PROVIDED_BY_WORKER,
+        "mysql-source": PROVIDED_BY_WORKER,
+        "avro-converter": PROVIDED_BY_WORKER | PROVIDED_BESIDE_CONVERTERS,
         "postgresql": LEFT_OUT_OF_DRIVERS,
         "mysql": LEFT_OUT_OF_DRIVERS,
     }

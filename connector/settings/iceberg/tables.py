@@ -99,6 +99,13 @@ KEEP_DELETED_DOCUMENTS = attrs.evolve(
     default=False,
     doc='Keep a deleted document with __deleted = "true" (soft delete); false removes it (hard delete).',
 )
+SCHEMA_CHANGE_TOPICS = Option(
+    name="debezium.sink.iceberg.schema-change-topics",
+    kind=LIST,
+    default=(),
+    importance="medium",
+    doc="Topics of the sources' schema changes: columns that DDL renames there are renamed, and keep their field ids.",
+)
 TRUNCATE = Option(
     name="truncate.enabled",
     kind=BOOLEAN,
@@ -225,6 +232,7 @@ OPTIONS: tuple[Option[object], ...] = (
     LOWERCASE,
     UPSERT,
     KEEP_DELETES,
+    SCHEMA_CHANGE_TOPICS,
     TRUNCATE,
     DEDUP_COLUMN,
     OP_FIELD,
@@ -321,6 +329,7 @@ class TableSettings:
     events_only: bool = False
     writes: WriteModeSettings = WriteModeSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
+    schema_change_topics: tuple[str, ...] = ()
 
 
 def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
@@ -369,6 +378,7 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
         back_pressure=back_pressure.build(reader),
         writes=written,
         maintenance=MaintenanceSettings() if indexes else maintenance.build(reader),
+        schema_change_topics=() if indexes else reader.get(SCHEMA_CHANGE_TOPICS),
     )
 
 

@@ -67,6 +67,12 @@ def transaction_converter(plan: BatchPlan) -> Deserializer:
     return _build_converters(plan.events, _TRANSACTION_FIELDS).value
 
 
+@lru_cache(maxsize=8)
+def schema_change_converter(events: EventSettings) -> Deserializer:
+    """Return the converter of values for who reads schema changes, all of their fields."""
+    return _build_deserializer(events.value_format, events.value_registry, None, events)
+
+
 def unwrap_settings(plan: BatchPlan, *, keep_before: bool) -> UnwrapSettings:
     """Return how envelopes become rows; `keep_before`: deletes keep their image."""
     return UnwrapSettings(plan.events.add_fields, plan.events.add_fields_prefix, plan.op_field, keep_before)

@@ -16,6 +16,7 @@ from connector.iceberg.types.conversion import schemaless_type
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert import icebergevents
+from connector.sink.convert.column_renames import follow_key_renames, follow_renames
 from connector.sink.convert.converters import Converters, find_converters, transaction_converter, unwrap_settings
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.documents import expand_documents, name_document_keys
@@ -173,8 +174,9 @@ class _Decoding:
             texts = _text_columns(self.run, table if place is not None else None)
             decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", reading, texts)
             self._keys[place] = align_record_keys(decoded, len(self.run.offset), kind)
+        keys = self._keys[place] if table is None else follow_key_renames(self._keys[place], table.renames)
         named = documents if table is None else table.layout.keys == (ID_COLUMN,)
-        return name_document_keys(self._keys[place]) if named else self._keys[place]
+        return name_document_keys(keys) if named else keys
 
     def part(self, part: ChangeBatch, table: TablePlan) -> None:
         """Take rows of a table."""
@@ -277,6 +279,8 @@ def _convert_changes(
     work.metrics += TaskMetrics(untold=untold)
     if change is None:
         return
+    if table is not None:
+        change = follow_renames(change, table.renames)
     if plan.case_insensitive and table is not None:
         change = match_case(change, table.layout.columns.names)
     if table is not None and plan.evolve:

@@ -46,6 +46,7 @@ class TablePlan:
     that their deleted keys are remembered with them (`destinations.deleted_keys`).
     `after_delete` holds offsets at which a tombstone only repeats the delete before it.
     `truncates` holds the last truncate of an earlier batch of each source that had one.
+    `renames` holds the earlier names of its columns, and those that they have now (`convert.column_renames`).
     """
 
     index: int
@@ -70,6 +71,7 @@ class TablePlan:
     needs_row_lookup: bool = False
     history: bool = False
     cuts: TruncateScope = TruncateScope()
+    renames: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
     def cut(self) -> TableTruncate | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 import pyarrow as pa
@@ -49,8 +50,10 @@ class TableCreator:
         self._settings, self._catalog = settings, catalog
         self._log = structlog.get_logger()
 
-    def create(self, name: str, needs: list[SchemaChange], options: TableOptions) -> Table:
-        """Create a table that takes in events of these shapes.
+    def create(
+        self, name: str, needs: list[SchemaChange], options: TableOptions, more: Mapping[str, str] | None = None
+    ) -> Table:
+        """Create a table that takes in events of these shapes; `more` are properties that it gets besides.
 
         Raises:
             DataFault: no table may be created, or none can have such events.
@@ -66,7 +69,7 @@ class TableCreator:
         fault = options.write_mode.find_key_fault(columns, keys)
         if fault is not None:
             raise (FatalError if options.key_columns else DataFault)(f"table {options.full_name}: {fault}")
-        upsert, properties = options.upserts(has_key=bool(keys)), self.properties()
+        upsert, properties = options.upserts(has_key=bool(keys)), {**self.properties(), **(more or {})}
         if upsert and options.keeps_history:
             columns, keys = with_validity(columns), (*keys, VALID_FROM)
         elif upsert and settings.keep_deletes and DELETED_COLUMN not in columns.names:

@@ -33,8 +33,16 @@ from connector.settings import SinkSettings
 from connector.settings.iceberg.partition_spec import parse_partition_term
 from connector.settings.iceberg.write_mode import DECLARED_MODES
 from connector.sink.convert import icebergevents
+from connector.sink.convert.column_renames import (
+    RENAMES_PROPERTY,
+    find_renamed_fields,
+    format_renames,
+    parse_renames,
+    rename_shape,
+)
 from connector.sink.destinations.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.iceberg import table_checks
+from connector.sink.destinations.iceberg.source_schemas import SourceSchemas
 from connector.sink.destinations.iceberg.table_creation import TOMBSTONES_PROPERTY, TableCreator
 from connector.sink.destinations.iceberg.table_options import TableOptions
 from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
@@ -46,6 +54,7 @@ from connector.sink.destinations.table_schema import (
     find_terms,
 )
 from connector.sink.model.plan import SchemaChange, TablePlan
+from serde.events.changes import DELETED_COLUMN
 
 VARIANTS_VERSION = 3
 
@@ -102,6 +111,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         self._needed: dict[str, tuple[float, int]] = {}
         self._changed: set[str] = set()
         history = settings.table.history_table
+        self._schemas = SourceSchemas(settings) if settings.table.schema_change_topics else None
         self._history = SchemaHistoryTable(catalog, history, settings.name) if history else None
 
     def __getitem__(self, table: str) -> TargetTable:
@@ -216,6 +226,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             write_mode=target.write_mode,
             needs_row_lookup=WRITE_MODES[target.write_mode].looks_up_rows,
             history=target.upsert and history,
+            renames=parse_renames(target.layout.properties),
         )
 
     def _is_dated(self, layout: TableLayout) -> bool:
@@ -318,12 +329,16 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
                 f"table {options.full_name} was dropped since connector {self._settings.name} wrote to it: rows that "
                 f"were in it are gone; {LOST_COMMIT_REMEDY}"
             )
-        table = self._creator.create(name, needs, options)
+        renames = self._find_renames(name, needs, frozenset())
+        properties = {RENAMES_PROPERTY: format_renames(renames)} if renames else {}
+        needs = [rename_shape(need, renames) for need in needs]
+        table = self._creator.create(name, needs, options, properties)
         if not self._settings.table.events_only:
             self._changed.add(name)
         return self._target(name, table)
 
     def _evolve(self, name: str, known: TargetTable, needs: list[SchemaChange]) -> TargetTable:
+        known, needs = self._follow_renames(name, known, needs)
         before = columns = known.layout.columns
         for need in needs:
             columns = make_optional(
@@ -342,6 +357,36 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         self._changed.add(name)
         self._log.info("table evolved", table=known.table.name, columns=len(columns))
         return attrs.evolve(known, layout=self._options(name).layout(known.table))
+
+    def _follow_renames(
+        self, name: str, known: TargetTable, needs: list[SchemaChange]
+    ) -> tuple[TargetTable, list[SchemaChange]]:
+        """Rename the columns that the source has renamed, and see the shapes of events by the names that are now."""
+        columns, before = known.layout.columns.names, parse_renames(known.layout.properties)
+        renames = {**before, **self._find_renames(name, needs, frozenset(columns))}
+        # Where the table has both names, somebody made two columns of them.
+        renames = {old: now for old, now in renames.items() if old in before or not {old, now} <= set(columns)}
+        if renames != before:
+            wanted = find_renamed_fields(columns, renames)
+            self._catalog.rename_columns(known.table, wanted, {RENAMES_PROPERTY: format_renames(renames)})
+            self._log.info("columns renamed", table=known.table.name, columns=wanted)
+            self._changed.add(name)
+            known = self._target(name, known.table)
+        return known, [rename_shape(need, renames) for need in needs]
+
+    def _find_renames(self, name: str, needs: list[SchemaChange], columns: frozenset[str]) -> dict[str, str]:
+        """Return the earlier names that the source's columns have had, where events have columns that are new.
+
+        Columns that settings name as the key keep their names.
+        """
+        prefix, found = self._settings.events.add_fields_prefix, dict[str, str]()
+        for topic in sorted({need.topic for need in needs}) if self._schemas is not None else ():
+            told = {field.name for need in needs if need.topic == topic for field in need.row} - columns
+            new = {one for one in told if one != DELETED_COLUMN and not (prefix and one.startswith(prefix))}
+            if new and self._schemas is not None:
+                found |= self._schemas.find_names(topic, new).current
+        kept = self._options(name).key_columns
+        return {old: now for old, now in found.items() if old not in kept}
 
     def _options(self, name: str) -> TableOptions:
         return TableOptions(self._settings.table, (name, self._catalog.full_name(name)))

@@ -1,0 +1,86 @@
+"""Topics of schema changes -> the names that the columns of each source table have had. On the driver.
+
+A connector sends a schema change before the first row that has the new schema, but to another topic. So who meets a
+column that is new to its table reads on here until the column is told of, which it is within moments.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection
+
+import pyarrow as pa
+import structlog
+
+from connector.kafka.admin import KafkaAdmin
+from connector.kafka.record_lookup import RecordReader
+from connector.settings import SinkSettings
+from connector.sink.convert.converters import schema_change_converter
+from serde.events.schema_changes import ColumnNames, read_table_changes
+
+_PARTITION = 0
+"""Debezium sends all schema changes of a connector to the first partition, as their order matters."""
+_MOST_READ = 500
+_WAIT_S, _PAUSE_S = 5.0, 0.2
+
+
+class SourceSchemas:
+    """What the topics of schema changes tell, read as far as they go whenever somebody asks."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        """Connect lazily."""
+        self._settings = settings
+        self._topics = settings.table.schema_change_topics
+        self._reader = RecordReader(settings.kafka)
+        self._value = schema_change_converter(settings.events)
+        self._next: dict[tuple[str, int], int] = {}
+        self._tables: dict[str, ColumnNames] = {}
+        self._turn = threading.Lock()
+        self._log = structlog.get_logger()
+
+    def find_names(self, topic: str, columns: Collection[str]) -> ColumnNames:
+        """Return the names of the columns of the source table behind a topic, once it tells of all of `columns`.
+
+        Columns that are told of by nobody (a transform adds them) are waited for in vain, for 5 s.
+
+        Raises:
+            RetriableError: the broker is away.
+            FatalError: it refuses to give the records.
+        """
+        limit = time.monotonic() + _WAIT_S
+        with self._turn:
+            while True:
+                self._read()
+                names = self._tables.get(topic, ColumnNames())
+                untold = sorted(set(columns) - names.seen)
+                if not untold:
+                    return names
+                if time.monotonic() > limit:
+                    told = "schema changes do not tell of columns; they are taken for new ones"
+                    self._log.warning(told, topic=topic, columns=untold, schema_changes=list(self._topics))
+                    return names
+                time.sleep(_PAUSE_S)
+
+    def _read(self) -> None:
+        """Take in what is new."""
+        for topic in self._topics:
+            at = (topic, _PARTITION)
+            if at not in self._next:
+                admin = KafkaAdmin(self._settings.kafka)
+                if topic not in admin.topics([topic]):
+                    continue
+                self._next[at] = admin.fetch_beginning_offsets([at])[at]
+            while found := self._reader.read_from({at: self._next[at]}, _MOST_READ)[at]:
+                for record in found:
+                    self._note(record.value())
+                self._next[at] = int(found[-1].offset()) + 1
+
+    def _note(self, value: bytes | None) -> None:
+        """Take one record in; what cannot be read says nothing."""
+        decoded = self._value.decode(pa.array([value], pa.binary()), "VALUE_CONVERTER")
+        for block in decoded.blocks:
+            for event in block.fields.to_pylist():
+                for change in read_table_changes(event):
+                    for topic in change.topics:
+                        self._tables.setdefault(topic, ColumnNames()).note(change)
