@@ -6,13 +6,15 @@ whenever they come. An event that has the new name too means another column by t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import attrs
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connector.iceberg.types.conversion import convert
 from connector.sink.convert.record_keys import RecordKeys
 from connector.sink.model.plan import SchemaChange
 from serde.arrays import children
@@ -42,13 +44,22 @@ def find_renamed_fields(names: Collection[str], renames: Mapping[str, str]) -> d
     return found
 
 
-def follow_renames(change: Changes, renames: Mapping[str, str]) -> Changes:
-    """Return the changes with fields under the names that their columns have now."""
-    wanted = find_renamed_fields(change.row.type.names, renames) if renames else {}
-    if not wanted:
+def follow_renames(change: Changes, renames: Mapping[str, str], columns: Collection[str]) -> Changes:
+    """Return the changes with fields under the names that their columns have now.
+
+    Events without schema share their fields, so that some of them have the earlier name and some the new one; the
+    earlier one is another column only where the table has it, or an event has values of both.
+    """
+    names = change.row.type.names
+    if not any(name in renames for name in names):
         return change
+    fields = dict(zip(names, children(change.row), strict=True))
+    if not change.optional:
+        fields = _merge_columns(fields, {old: now for old, now in renames.items() if old not in columns})
+    wanted = find_renamed_fields(list(fields), renames)
     gone = pc.is_null(change.row) if change.row.null_count else None
-    row = pa.StructArray.from_arrays(children(change.row), fields=_rename(change.row.type, wanted), mask=gone)
+    made = {wanted.get(name, name): column for name, column in fields.items()}
+    row = pa.StructArray.from_arrays(list(made.values()), names=list(made), mask=gone)
     optional = {wanted.get(name, name): flag for name, flag in change.optional.items()}
     documents = frozenset(wanted.get(name, name) for name in change.documents)
     return attrs.evolve(change, row=row, optional=optional, documents=documents)
@@ -56,24 +67,57 @@ def follow_renames(change: Changes, renames: Mapping[str, str]) -> Changes:
 
 def follow_key_renames(keys: RecordKeys, renames: Mapping[str, str]) -> RecordKeys:
     """Return the keys with fields under the names that their columns have now."""
-    wanted = find_renamed_fields(list(keys.columns), renames) if renames else {}
-    if not wanted:
+    if not any(name in renames for name in keys.columns):
         return keys
-    return attrs.evolve(keys, columns={wanted.get(name, name): column for name, column in keys.columns.items()})
+    fields = _merge_columns(keys.columns, renames)
+    wanted = find_renamed_fields(list(fields), renames)
+    return attrs.evolve(keys, columns={wanted.get(name, name): column for name, column in fields.items()})
 
 
-def rename_shape(need: SchemaChange, renames: Mapping[str, str]) -> SchemaChange:
-    """Return the shape of events under the names that their columns have now."""
-    wanted = find_renamed_fields(need.row.names, renames)
+def _merge_columns(fields: Mapping[str, pa.Array], renames: Mapping[str, str]) -> dict[str, pa.Array]:
+    """Return columns with those of earlier names moved into those of the new ones that are beside them."""
+    made = dict(fields)
+    for old, now in renames.items():
+        if old not in made or now not in made:
+            continue
+        earlier, later = made[old], made[now]
+        if pa.types.is_null(later.type):
+            made[now] = made.pop(old)
+            continue
+        column, bad = convert(earlier, later.type)
+        if bad is None and not pc.any(pc.and_(earlier.is_valid(), later.is_valid())).as_py():
+            made[now] = _fill(later, column)
+            del made[old]
+    return made
+
+
+def _fill(column: pa.Array, other: pa.Array) -> pa.Array:
+    """The other's values where a column, of any type, has none."""
+    place = np.arange(len(column)) + np.where(column.is_valid(), 0, len(column))
+    return pa.concat_arrays([column, other]).take(pa.array(place))
+
+
+def rename_shape(need: SchemaChange, renames: Mapping[str, str], known: Collection[str] = ()) -> SchemaChange:
+    """Return the shape of events under the names that their columns have now.
+
+    known: earlier names that the table knew already when the events were read. Where it did not, events without schema
+    have the earlier name beside the new one for one column.
+    """
+    fresh = set(renames) - set(known) if not need.optional else set[str]()
+    names = {field.name for field in need.row}
+    kept = [field for field in need.row if field.name not in fresh or renames[field.name] not in names]
+    wanted = find_renamed_fields([field.name for field in kept], renames)
+    # Of several earlier names of one column one is enough.
+    kept = [field for field in kept if field.name not in fresh or field.name in wanted]
     keys = {} if need.key is None else find_renamed_fields(need.key.names, renames)
     return attrs.evolve(
         need,
-        row=pa.struct(_rename(need.row, wanted)),
+        row=pa.struct(_rename(kept, wanted)),
         key=None if need.key is None else pa.struct(_rename(need.key, keys)),
         optional={wanted.get(name, name): flag for name, flag in need.optional.items()},
         relaxed=frozenset(wanted.get(name, name) for name in need.relaxed),
     )
 
 
-def _rename(kind: pa.StructType, wanted: Mapping[str, str]) -> list[pa.Field]:
-    return [field.with_name(wanted.get(field.name, field.name)) for field in kind]
+def _rename(fields: Iterable[pa.Field], wanted: Mapping[str, str]) -> list[pa.Field]:
+    return [field.with_name(wanted.get(field.name, field.name)) for field in fields]

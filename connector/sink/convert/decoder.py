@@ -280,7 +280,7 @@ def _convert_changes(
     if change is None:
         return
     if table is not None:
-        change = follow_renames(change, table.renames)
+        change = follow_renames(change, table.renames, table.layout.columns.names)
     if plan.case_insensitive and table is not None:
         change = match_case(change, table.layout.columns.names)
     if table is not None and plan.evolve:

@@ -372,7 +372,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             self._log.info("columns renamed", table=known.table.name, columns=wanted)
             self._changed.add(name)
             known = self._target(name, known.table)
-        return known, [rename_shape(need, renames) for need in needs]
+        return known, [rename_shape(need, renames, before) for need in needs]
 
     def _find_renames(self, name: str, needs: list[SchemaChange], columns: frozenset[str]) -> dict[str, str]:
         """Return the earlier names that the source's columns have had, where events have columns that are new.
