@@ -40,9 +40,9 @@ class SourceSchemas:
         self._log = structlog.get_logger()
 
     def find_names(self, topic: str, columns: Collection[str]) -> ColumnNames:
-        """Return the names of the columns of the source table behind a topic, once it tells of all of `columns`.
+        """Return the names of the columns of the source table behind a topic, once all of `columns` are told of.
 
-        Columns that are told of by nobody (a transform adds them) are waited for in vain, for 5 s.
+        A table that nobody tells of is not waited for, a column that nobody does (a transform adds it) for 5 s.
 
         Raises:
             RetriableError: the broker is away.
@@ -52,10 +52,10 @@ class SourceSchemas:
         with self._turn:
             while True:
                 self._read()
-                names = self._tables.get(topic, ColumnNames())
-                untold = sorted(set(columns) - names.seen)
-                if not untold:
-                    return names
+                names = self._tables.get(topic)
+                untold = sorted(set(columns) - names.seen) if names is not None else []
+                if names is None or not untold:
+                    return names or ColumnNames()
                 if time.monotonic() > limit:
                     told = "schema changes do not tell of columns; they are taken for new ones"
                     self._log.warning(told, topic=topic, columns=untold, schema_changes=list(self._topics))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from threading import RLock
 from typing import Literal
 
@@ -329,7 +329,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
                 f"table {options.full_name} was dropped since connector {self._settings.name} wrote to it: rows that "
                 f"were in it are gone; {LOST_COMMIT_REMEDY}"
             )
-        renames = self._find_renames(name, needs, frozenset())
+        renames = self._find_renames(name, needs, None)
         properties = {RENAMES_PROPERTY: format_renames(renames)} if renames else {}
         needs = [rename_shape(need, renames) for need in needs]
         table = self._creator.create(name, needs, options, properties)
@@ -363,7 +363,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
     ) -> tuple[TargetTable, list[SchemaChange]]:
         """Rename the columns that the source has renamed, and see the shapes of events by the names that are now."""
         columns, before = known.layout.columns.names, parse_renames(known.layout.properties)
-        renames = {**before, **self._find_renames(name, needs, frozenset(columns))}
+        renames = {**before, **self._find_renames(name, needs, columns)}
         # Where the table has both names, somebody made two columns of them.
         renames = {old: now for old, now in renames.items() if old in before or not {old, now} <= set(columns)}
         if renames != before:
@@ -374,16 +374,20 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             known = self._target(name, known.table)
         return known, [rename_shape(need, renames, before) for need in needs]
 
-    def _find_renames(self, name: str, needs: list[SchemaChange], columns: frozenset[str]) -> dict[str, str]:
+    def _find_renames(self, name: str, needs: list[SchemaChange], columns: Collection[str] | None) -> dict[str, str]:
         """Return the earlier names that the source's columns have had, where events have columns that are new.
 
-        Columns that settings name as the key keep their names.
+        A table that is made (`columns` None) takes what is told by now. Columns that settings name as the key keep
+        their names.
         """
+        if self._schemas is None:
+            return {}
         prefix, found = self._settings.events.add_fields_prefix, dict[str, str]()
-        for topic in sorted({need.topic for need in needs}) if self._schemas is not None else ():
-            told = {field.name for need in needs if need.topic == topic for field in need.row} - columns
-            new = {one for one in told if one != DELETED_COLUMN and not (prefix and one.startswith(prefix))}
-            if new and self._schemas is not None:
+        for topic in sorted({need.topic for need in needs}):
+            names = {field.name for need in needs if need.topic == topic for field in need.row}
+            ours = {one for one in names if one == DELETED_COLUMN or (prefix and one.startswith(prefix))}
+            new = set[str]() if columns is None else names - ours - set(columns)
+            if new or columns is None:
                 found |= self._schemas.find_names(topic, new).current
         kept = self._options(name).key_columns
         return {old: now for old, now in found.items() if old not in kept}
