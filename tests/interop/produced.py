@@ -167,6 +167,8 @@ TIMED_TYPES = {
     "wake": "time(6) without time zone",
     "at": "timestamp(6) without time zone",
     "zoned": "timestamp(6) with time zone",
+    "exact": "timestamp(6) without time zone",
+    "exact_zoned": "timestamp(6) with time zone",
     "born": "date",
     "amount": "numeric(9,2)",
 }
@@ -175,6 +177,9 @@ _TIMED_COLUMNS = {
     "wake": "time",
     "at": "timestamp",
     "zoned": "timestamptz",
+    # Whole microseconds, as PostgreSQL has no more.
+    "exact": "timestamp_ns",
+    "exact_zoned": "timestamptz_ns",
     "born": "date",
     "amount": "decimal(9, 2)",
 }
@@ -190,7 +195,8 @@ def create_timed(source: Spring) -> None:
     iceberg = jvm(source.spark).org.apache.iceberg
     catalog = iceberg.spark.Spark3Util.loadIcebergCatalog(source.spark._jsparkSession, source.name)
     name = iceberg.catalog.TableIdentifier.parse(f"db.{TIMED}")
-    catalog.createTable(name, iceberg.SchemaParser.fromJson(json.dumps(schema)))
+    spec, properties = iceberg.PartitionSpec.unpartitioned(), {"format-version": "3"}
+    catalog.createTable(name, iceberg.SchemaParser.fromJson(json.dumps(schema)), spec, properties)
 
 
 def change_timed(source: Spring, round_: int) -> None:
@@ -220,12 +226,14 @@ def _timed_rounds() -> Sequence[Sequence[tuple[list[Row], list[Row]]]]:
 def _timed(number: int, wake: time | None) -> Row:
     second = number % 60
     row: dict[str, Any] = {"id": UUID(int=number << 64 | 5).bytes, "wake": wake, "at": None, "zoned": None}
-    row |= {"born": None, "amount": None}
+    row |= {"born": None, "amount": None, "exact": None, "exact_zoned": None}
     if wake is None:
         return row
     return row | {
         "at": datetime(1969, 12, 31, 23, 59, second, 999999),
         "zoned": datetime(2024, 2, 29, 1, 2, second, 1, tzinfo=UTC),
+        "exact": datetime(2024, 2, 29, 23, 59, second, 123456),
+        "exact_zoned": datetime(1969, 12, 31, 23, 59, second, 999999, tzinfo=UTC),
         "born": date(1970 + number, 1, 1),
         "amount": Decimal(number * 100 - 250) / 100,
     }
