@@ -157,7 +157,9 @@ def test_a_broken_memory_is_forgotten(maven: Path, tmp_path: Path, text: str) ->
 @pytest.mark.usefixtures("maven")
 def test_unknown_component() -> None:
     """An unknown component is an error that lists the known ones."""
-    with pytest.raises(FatalError, match=r"adls, avro-converter, broker, connect, gcs, jdbc-sink, .*registry, s3, search, spark"):
+    with pytest.raises(
+        FatalError, match=r"adls, avro-converter, broker, connect, gcs, jdbc-sink, .*registry, s3, search, spark"
+    ):
         fetch_jars("nothing")
 
 

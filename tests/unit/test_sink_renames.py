@@ -38,6 +38,14 @@ def test_fields_and_keys_find_their_columns(apart: bool) -> None:
     assert [(row["id"], row["now"]) for row in rows] == [(1, "a"), (2, "b"), (3, "c"), (4, None)]
 
 
+def test_two_earlier_names_are_one_column() -> None:
+    """Events of one fetch may have several earlier names, and none the one that is now."""
+    run = sink_plans.run({"id": 1, "was": "a"}, {"id": 2, "first": "b"}, keys=[{"id": 1}, {"id": 2}])
+    outcome = decode(run, _plan(RENAMES, now=pa.string()))
+    assert not outcome.faults and not outcome.needs
+    assert sorted((row["id"], row["now"]) for row in sink_plans.rows(outcome)) == [(1, "a"), (2, "b")]
+
+
 def test_a_name_that_is_used_anew_is_another_column() -> None:
     """An event that has the new name too means another column by the old one."""
     one = sink_plans.run({"id": 1, "now": "a", "was": "new"}, keys=[{"id": 1}])

@@ -78,12 +78,12 @@ def _merge_columns(fields: Mapping[str, pa.Array], renames: Mapping[str, str]) -
     """Return columns with those of earlier names moved into those of the new ones that are beside them."""
     made = dict(fields)
     for old, now in renames.items():
-        if old not in made or now not in made:
+        if old not in made:
             continue
-        earlier, later = made[old], made[now]
-        if pa.types.is_null(later.type):
+        if now not in made or pa.types.is_null(made[now].type):
             made[now] = made.pop(old)
             continue
+        earlier, later = made[old], made[now]
         column, bad = convert(earlier, later.type)
         if bad is None and not pc.any(pc.and_(earlier.is_valid(), later.is_valid())).as_py():
             made[now] = _fill(later, column)
