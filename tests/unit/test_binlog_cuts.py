@@ -60,5 +60,6 @@ def test_the_rows_are_the_databases(
     truth = binlog_recordings.state(server, variant, table)
     names = [one for one in truth[0] if variant != "plain" or one not in UNTOLD]
     live = [row for row in sink.rows(name) if row.get("__deleted") != "true"]
-    found = [{one: row_text(one, row[one]) for one in names} for row in live]
+    # A row from before a column was added has none here, which a table reads as null.
+    found = [{one: row_text(one, row.get(one)) for one in names} for row in live]
     assert sorted(found, key=str) == sorted([{one: row[one] for one in names} for row in truth], key=str)
