@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from tests.conftest import MakeWorkspace, OpenLake
@@ -15,6 +16,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 TOPIC = binlog_recordings.topic("mariadb", "plain", "renames")
 DDL = binlog_recordings.side_topic("mariadb", "plain")
 TABLE = TOPIC.replace(".", "_")
+OPTIONS = {"topics": TOPIC, "debezium.sink.iceberg.schema-change-topics": DDL}
+# The source's name is how its topics begin.
+NAMES = (b'"name":"mariadb_plain"', b'"name":"at_once.mariadb_plain"')
 
 
 def _told() -> tuple[list[Record], list[Record]]:
@@ -34,32 +38,39 @@ def _ids(lake: Lake) -> dict[str, int]:
 
 
 def test_renamed_columns_keep_their_field_ids(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
-    """Renamed twice a column is one column with all rows, as rows come or all at once; events from before fit it."""
+    """Renamed twice a column is one column with all rows, those of events that still have an earlier name too."""
     early, later = _told()
-    options = {"topics": TOPIC, "debezium.sink.iceberg.schema-change-topics": DDL}
     topics.replay(early)
-    space = make_workspace("renames", options)
+    space = make_workspace("renames", OPTIONS)
     first = space.run()
     assert first.code == 0, first.text[-6000:]
     before = _ids(lake(space))
     topics.replay(later, create=False)
-    again = space.run()
-    assert again.code == 0, again.text[-6000:]
-    after, truth = _ids(lake(space)), {row["id"]: row["finally_is"] for row in _truth()}
-    assert after["finally_is"] == before["was"]
-    assert not {"was", "is_now"} & set(after)
-    assert _rows(lake(space)) == {int(key): value for key, value in truth.items()}
     # What comes again has the column's first name; a snapshot's rows would be newer by Kafka's order.
     topics.replay([r for r in early if b'"op":"u"' in (r.value or b"")], create=False)
-    late = space.run()
-    assert late.code == 0, late.text[-6000:]
-    assert _ids(lake(space)) == after
-    fresh = make_workspace("renames_at_once", options)
-    whole = fresh.run()
-    assert whole.code == 0, whole.text[-6000:]
-    assert not {"was", "is_now"} & set(_ids(lake(fresh)))
-    assert _rows(lake(fresh)) == _rows(lake(space)) == {int(key): value for key, value in truth.items()}
+    again = space.run()
+    assert again.code == 0, again.text[-6000:]
+    after = _ids(lake(space))
+    assert after["finally_is"] == before["was"]
+    assert not {"was", "is_now"} & set(after)
+    assert _rows(lake(space)) == _truth()
 
 
-def _truth() -> list[dict[str, str]]:
-    return binlog_recordings.state("mariadb", "plain", "renames")
+@pytest.mark.thorough
+def test_a_table_is_made_with_the_names_of_now(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
+    """Where all is there at once no earlier name becomes a column."""
+    records = [attrs.evolve(r, topic=f"at_once.{r.topic}") for part in _told() for r in part]
+    values = [r if r.value is None else attrs.evolve(r, value=r.value.replace(*NAMES)) for r in records]
+    topics.replay(values)
+    options = {name: f"at_once.{topic}" for name, topic in OPTIONS.items()}
+    space = make_workspace("renames_at_once", options)
+    run = space.run()
+    assert run.code == 0, run.text[-6000:]
+    table = f"at_once_{TABLE}"
+    assert not {"was", "is_now"} & {str(f.name()) for f in lake(space).java(table).schema().columns()}
+    assert {row["id"]: row["finally_is"] for row in lake(space).rows(table)} == _truth()
+
+
+def _truth() -> dict[int, str]:
+    rows = binlog_recordings.state("mariadb", "plain", "renames")
+    return {int(row["id"]): row["finally_is"] for row in rows}
