@@ -42,8 +42,8 @@ from serde.wire_format import WireFormat
 
 _UNWRAP = re.compile(r"((?:debezium\.)?transforms)\.([^.]+)\.type")
 
-_FIRST_NAMES = [name.removesuffix("Converter") for name in short_names(FORMATS_BY_CLASS)]
-_CONVERTERS = f"{', '.join(name for name in _FIRST_NAMES if not name.startswith('AWS'))}"
+_CLASSES = [name for name in FORMATS_BY_CLASS if not name.startswith(glue.PACKAGE)]
+_CONVERTERS = ", ".join(name.removesuffix("Converter") for name in short_names(_CLASSES))
 
 
 def _parse_placeholder(text: str) -> str:
