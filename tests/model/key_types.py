@@ -43,7 +43,7 @@ class KeyType:
     def partitions(self, transform: str) -> bool:
         """Whether tables are partitioned so by it, and readers of 1.12 read them: nanoseconds they do not."""
         types, kind = pa.types, self.arrow
-        if transform == "day":
+        if transform in ("day", "month", "year"):
             return types.is_date(kind) or (types.is_timestamp(kind) and not self.nanoseconds)
         if transform == "truncate":
             return self.name in ("int", "long", "string", "binary")

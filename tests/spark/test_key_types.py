@@ -60,6 +60,7 @@ PARTITIONS: tuple[PartitionTerm | None, ...] = (
     PartitionTerm("k", "identity"),
     PartitionTerm("k", "truncate", 2),
     PartitionTerm("k", "day"),
+    PartitionTerm("k", "month"),
 )
 _IN_PYICEBERG = ("int", "long", "string", "binary", "uuid", "decimal_38_10", "decimal_9_2")
 

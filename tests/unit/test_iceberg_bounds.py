@@ -16,6 +16,7 @@ from pyiceberg.expressions.visitors import _StrictMetricsEvaluator
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, VoidTransform
+from pyiceberg.types import TimestampType
 
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
@@ -26,7 +27,7 @@ from connector.iceberg.types.single_values import encode_bytes, encode_json, par
 from connector.iceberg.write.formats.avro import AvroFile
 from connector.iceberg.write.formats.column_metrics import FileMetrics
 from connector.iceberg.write.formats.parquet import ParquetFile
-from connector.iceberg.write.partitioning import split_by_partition
+from connector.iceberg.write.partitioning import _partition_values, split_by_partition
 from connector.sink.destinations.iceberg.write_modes.equality_delete import may_exist
 from tests.model.key_types import EXACT, KEY_TYPES, KeyType
 
@@ -214,3 +215,45 @@ def test_partitions_of_numbers_without_digits(kind: KeyType) -> None:
     named = [parse_non_finite("DOUBLE", name) for name in ("NaN", "Infinity", "-Infinity")]
     assert list(map(str, named)) == ["nan", "inf", "-inf"]
     assert (parse_non_finite("STRING", "NaN"), parse_non_finite("DOUBLE", 1.5)) == (None, None)
+
+
+def _partitions(kind: KeyType, values: list[Any], transform: Any) -> pa.Array:
+    field = PartitionField(source_id=1, field_id=1000, transform=transform, name="b")
+    return _partition_values(pa.record_batch({"k": kind.array(values)}), field, _layout(kind).schema)
+
+
+def _count(name: str, days: int, hours: int) -> int:
+    """Years, months, days or hours since 1970, by the calendar's own arithmetic (days from the era's March)."""
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    rest = day - (365 * year + year // 4 - year // 100)
+    month = (5 * rest + 2) // 153
+    month, year = (month + 3, year) if month < 10 else (month - 9, year + 1)
+    years = year + era * 400 - 1970
+    return {"year": years, "month": years * 12 + month - 1, "day": days, "hour": (hours + 2**31) % 2**32 - 2**31}[name]
+
+
+TIMES = [k for k in KEY_TYPES if k.name.startswith(("date", "timestamp"))]
+
+
+@pytest.mark.parametrize("transform", ["year", "month", "day", "hour"])
+@pytest.mark.parametrize("kind", TIMES, ids=lambda kind: kind.name)
+def test_partitions_of_times_of_any_year(kind: KeyType, transform: str) -> None:
+    """A time has the partition of its year, whichever that is: infinities are in none of null."""
+    if (kind.name, transform) == ("date", "hour"):
+        return
+    rng = Random(7)
+    values = [*kind.extreme, *(kind.draw(rng) for _ in range(500)), None]
+    unit = {"date": 1, "timestamp": 86_400 * 10**6}.get(kind.name.removesuffix("tz"), 86_400 * 10**9)
+    made = _partitions(kind, values, transform)
+    told = [None if v is None else _count(transform, v // unit, v * 24 // unit) for v in values]
+    assert made.to_pylist() == told
+
+
+@pytest.mark.parametrize("kind", [k for k in TIMES if k.nanoseconds], ids=lambda kind: kind.name)
+def test_buckets_of_nanoseconds(kind: KeyType) -> None:
+    """Nanoseconds are in the bucket of their microsecond, before 1970 too (Iceberg's spec, "Hash Functions")."""
+    values = [*kind.extreme, -1, -999, -1000, -1001, None]
+    micros = pa.array([None if v is None else v // 1000 for v in values]).cast(pa.timestamp("us"))
+    wanted = BucketTransform(97).pyarrow_transform(TimestampType())(micros)
+    assert _partitions(kind, values, BucketTransform(97)).to_pylist() == wanted.to_pylist()

@@ -12,7 +12,15 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import DayTransform, HourTransform, TimeTransform, VoidTransform
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    MonthTransform,
+    TimeTransform,
+    VoidTransform,
+    YearTransform,
+)
 from pyiceberg.types import (
     DateType,
     IcebergType,
@@ -44,6 +52,10 @@ _JSON_NAMED_TYPES = (
     UUIDType,
 )
 """Types whose values are named as Iceberg's JSON has them; Python's have an end."""
+
+
+_UNITS_PER_SECOND = {"us": 10**6, "ns": 10**9}
+_NANOSECONDS = (pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
 
 
 @attrs.frozen
@@ -89,7 +101,33 @@ def _partition_values(batch: pa.RecordBatch, field: PartitionField, schema: Sche
         return pa.nulls(batch.num_rows, pa.int32())
     source = schema.find_field(field.source_id)
     column = read_column(batch, str(schema.find_column_name(field.source_id)))
+    if isinstance(field.transform, TimeTransform):
+        return _count_times(field.transform, column)
+    if isinstance(field.transform, BucketTransform) and column.type in _NANOSECONDS:
+        # By the microseconds that they are in (spec, "Hash Functions"), those before 1970 too.
+        column = _divide(column, 1000).cast(pa.timestamp("us", column.type.tz))
+        return field.transform.pyarrow_transform(TimestampType())(column.cast(pa.timestamp("us")))
     return field.transform.pyarrow_transform(source.field_type)(column)
+
+
+def _count_times(transform: TimeTransform[Any], column: pa.Array) -> pa.Int32Array:
+    """Return years, months, days or hours since 1970, downwards; of any year, as PostgreSQL's infinities are told.
+
+    Hours have 32 bits in Iceberg, whatever the year.
+    """
+    seconds = 24 * 3600 if not isinstance(transform, HourTransform) else 3600
+    is_date = pa.types.is_date(column.type)
+    counted = np.asarray(_divide(column, 1 if is_date else seconds * _UNITS_PER_SECOND[column.type.unit]).fill_null(0))
+    if isinstance(transform, YearTransform | MonthTransform):
+        unit = "Y" if isinstance(transform, YearTransform) else "M"
+        counted = counted.astype("datetime64[D]").astype(f"datetime64[{unit}]")
+    return pa.array(counted.astype(np.int64).astype(np.int32), mask=np.asarray(column.is_null()))
+
+
+def _divide(column: pa.Array, by: int) -> pa.Int64Array:
+    """Divide what a column of times stores, downwards."""
+    stored = np.asarray(to_stored_values(column).fill_null(0), np.int64)
+    return pa.array(np.floor_divide(stored, by), mask=np.asarray(column.is_null()))
 
 
 def _build_partition(row: list[Any], spec: PartitionSpec, schema: Schema) -> Partition:
