@@ -129,6 +129,23 @@ def test_a_renamed_column_keeps_its_field_and_gets_an_alias(direct: Direct) -> N
     assert sorted(hit["_id"] for hit in hits) == ["1", "2"]
 
 
+@pytest.mark.thorough
+def test_columns_whose_names_no_field_may_have(direct: Direct) -> None:
+    """Columns with the names of OpenSearch's metadata, or that are paths through others, have fields of their own."""
+    columns = "id BIGINT NOT NULL, _id STRING, a BIGINT, `a.b` BIGINT, `.c` BIGINT, `d.e` BIGINT"
+    table = _table(direct, "refused_names", columns)
+    for key in (1, 2):
+        direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES ({key}, 'x', 1, 2, 3, 4)")
+        direct.run(table)
+    document = {"_id_2": "x", "a": 1, "a_b": 2, "_c": 3, "d.e": 4}
+    assert direct.search.documents(index_of(table)) == {str(key): {"id": key, **document} for key in (1, 2)}
+    direct.spark.sql(f"ALTER TABLE {CATALOG}.{table} RENAME COLUMN a TO _source")
+    direct.spark.sql(f"ALTER TABLE {CATALOG}.{table} ADD COLUMN `d` BIGINT")
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (3, 'x', 1, 2, 3, 4, 5)")
+    direct.run(table)
+    assert direct.search.documents(index_of(table))["3"] == {"id": 3, **document, "d_7": 5}
+
+
 def test_rows_without_identifiers_are_named_by_their_row_id(direct: Direct) -> None:
     """A v3 table without identifier columns has `_row_id` for document id."""
     table = _table(direct, "lineage", "v STRING", keys=False, version=3)

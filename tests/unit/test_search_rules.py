@@ -86,6 +86,34 @@ def test_no_two_columns_have_one_field() -> None:
     assert assign_field_names(schema, {2: "w"}).columns(schema) == ["w_3", "w_3_3"]
 
 
+NAMES = {
+    "metadata": (["_id", "_source", "_ids"], ["_id_1", "_source_2", "_ids"]),
+    "through a field": (["a", "a.b"], ["a", "a_b"]),
+    "above a field": (["a.b", "a.b.c", "a"], ["a.b", "a_b_c", "a_3"]),
+    "nowhere": (["a..b", ".a", ".", "", "a."], ["a__b", "_a", "_", "__4", "a."]),
+    "side by side": (["a.b", "a.c", "ab"], ["a.b", "a.c", "ab"]),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_names_that_no_field_may_have(case: str) -> None:
+    """A column has a field of its own where OpenSearch refuses its name: its own metadata's, or a path that is none."""
+    given, kept = NAMES[case]
+    schema = _columns(**{name: number for number, name in enumerate(given, 1)})
+    made = assign_field_names(schema, {})
+    assert made.columns(schema) == kept
+    assert made.aliases(schema) == {}
+
+
+def test_aliases_with_dots() -> None:
+    """An alias whose name is a path is found by it: no column gets its name; and a field there is not added again."""
+    known = {"v": {"type": "text"}, "w": {"properties": {"x": {"type": "alias", "path": "v"}}}}
+    assert find_aliases(known) == {"w.x"}
+    assert missing_properties(known, {"w.x": {"type": "alias", "path": "v"}, "w.y": {"type": "long"}}) == {
+        "w.y": {"type": "long"}
+    }
+
+
 def test_only_new_fields_are_added() -> None:
     """A field that an index has stays as it is, whatever its type; new ones are added, inside of objects too."""
     there = {"a": {"type": "keyword"}, "s": {"properties": {"x": {"type": "long"}}}}

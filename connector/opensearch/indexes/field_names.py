@@ -14,6 +14,24 @@ import attrs
 
 Json = dict[str, Any]
 
+METADATA_FIELDS = frozenset(
+    (
+        "_data_stream_timestamp",
+        "_doc_count",
+        "_field_names",
+        "_id",
+        "_ignored",
+        "_index",
+        "_nested_path",
+        "_primary_term",
+        "_routing",
+        "_seq_no",
+        "_source",
+        "_version",
+    )
+)
+"""What OpenSearch keeps of a document itself: a field of such a name is refused."""
+
 
 @attrs.frozen
 class FieldNames:
@@ -34,14 +52,16 @@ class FieldNames:
         return {
             column["name"]: {"type": "alias", "path": self.names[column["id"]]}
             for column in schema["fields"]
-            if column["name"] not in taken and isinstance(column["type"], str)
+            if isinstance(column["type"], str) and is_free(column["name"], taken)
         }
 
 
 def assign_field_names(schema: Mapping[str, Any], known: Mapping[int, str], taken: Collection[str] = ()) -> FieldNames:
     """Return the fields of a schema (Iceberg's JSON): known columns keep theirs, new ones get their own name.
 
-    A new column whose name another column's field has, or one of `taken`, gets its id behind it.
+    A new column whose name another column's field has, or one of `taken`, gets its id behind it; so does one with a
+    name that no field may have. Dots are parts of a path to OpenSearch: where those lead nowhere, or through another
+    field, they become `_`.
 
     Args:
         schema: the table's.
@@ -55,13 +75,27 @@ def assign_field_names(schema: Mapping[str, Any], known: Mapping[int, str], take
     return FieldNames(names)
 
 
-def find_aliases(properties: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of an index's fields that are aliases of others."""
-    return frozenset(name for name, field in properties.items() if field.get("type") == "alias")
+def find_aliases(properties: Mapping[str, Any], path: str = "") -> frozenset[str]:
+    """Return the names of an index's fields that are aliases of others; names with dots are paths there."""
+    found = frozenset(f"{path}{name}" for name, field in properties.items() if field.get("type") == "alias")
+    inner = (find_aliases(field.get("properties", {}), f"{path}{name}.") for name, field in properties.items())
+    return found.union(*inner)
+
+
+def is_free(name: str, taken: Collection[str]) -> bool:
+    """Tell whether a field may have a name beside others: none is another's, or a part of the path to another."""
+    parts = name.split(".")
+    # An empty part at the end is none.
+    if name in METADATA_FIELDS or not parts[0] or not all(parts[:-1]):
+        return False
+    above = {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
+    return not (above & set(taken)) and not any(other.startswith(f"{name}.") for other in taken)
 
 
 def _unused_name(name: str, number: int, taken: Collection[str]) -> str:
-    made = name
-    while made in taken:
+    if is_free(name, taken):
+        return name
+    made = name.replace(".", "_") or "_"
+    while not is_free(made, taken):
         made = f"{made}_{number}"
     return made

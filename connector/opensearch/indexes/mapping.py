@@ -59,7 +59,7 @@ def missing_properties(known: Mapping[str, Any], wanted: Mapping[str, FieldMappi
     """
     result: dict[str, FieldMapping] = {}
     for name, field in wanted.items():
-        there = known.get(name)
+        there = _find_field(known, name)
         if there is None:
             result[name] = field
         elif field.get("type") == there.get("type") == "alias":
@@ -70,3 +70,13 @@ def missing_properties(known: Mapping[str, Any], wanted: Mapping[str, FieldMappi
             if inner:
                 result[name] = {"properties": inner}
     return result
+
+
+def _find_field(known: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """Return the field of a name; one with dots is a path through objects."""
+    at: Mapping[str, Any] | None = known.get(name)
+    if at is None and "." in name:
+        first, _, rest = name.partition(".")
+        inner = known.get(first, {}).get("properties")
+        at = None if inner is None else _find_field(inner, rest)
+    return at
