@@ -21,7 +21,7 @@ THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
 TYPES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/icebridge/mypy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit durations lint soak simulate interop bench jars lock docs site clean
+.PHONY: help demo test test-all unit durations lint soak simulate interop bench jars lock docs site images image-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -81,6 +81,12 @@ interop: $(DEVELOPMENT) ## Debezium's own transform and JDBC sink on a Kafka Con
 
 bench: $(DEVELOPMENT) ## The benchmark of docs/benchmarks.md (about an hour, on a quiet machine)
 	$(BIN)/python -m benchmarks
+
+images: ## The container image icebridge:VERSION, by docker or buildah; prints its size in bytes
+	sh docker/build.sh
+
+image-test: $(READY) ## What the built image is, and does on its own (CONTAINER_TOOL=podman where there is no docker)
+	$(BIN)/python -m tests.compose.image
 
 jars: $(READY) ## Fetch the jars of jars.lock
 	$(BIN)/python -m connector.runtime.jvm.jars

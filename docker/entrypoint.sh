@@ -1,0 +1,84 @@
+#!/bin/sh
+# Properties files of the known places -> `icebridge run` (or another command) with them.
+#   (nothing)                  run with the files found
+#   run | serve | ...          a command alone: with the files found
+#   spark-master, spark-worker MASTER      Spark's standalone cluster, of the same packages as the connectors
+#   driver ..., executor ...   what Spark on Kubernetes starts in its pods
+#   anything else              `icebridge` with these arguments as they are
+set -eu
+own=/opt/icebridge/image.properties
+
+# Spark's own scripts look for Java there.
+find_java() {
+  JAVA_HOME=$(python -c 'from connector.runtime.jvm.java import find_java_home; print(find_java_home())')
+  export JAVA_HOME
+}
+
+# Settings of a daemon, in a file: on its command line everybody could read the secret.
+write_daemon_settings() {
+  defaults=/tmp/spark-daemon.properties
+  (umask 077 && : > "$defaults")
+  if [ -n "${SPARK_AUTH_SECRET:-}" ]; then
+    printf 'spark.authenticate true\nspark.network.crypto.enabled true\nspark.authenticate.secret %s\n' \
+      "$SPARK_AUTH_SECRET" > "$defaults"
+  fi
+}
+
+case ${1:-run} in
+  spark-master)
+    find_java
+    write_daemon_settings
+    exec spark-class org.apache.spark.deploy.master.Master --host "$(hostname)" --port 7077 --webui-port 8080 \
+      --properties-file "$defaults"
+    ;;
+  spark-worker)
+    find_java
+    write_daemon_settings
+    exec spark-class org.apache.spark.deploy.worker.Worker --webui-port 8081 --work-dir /tmp/work \
+      --properties-file "$defaults" "$2"
+    ;;
+  driver)
+    shift
+    find_java
+    exec spark-submit --conf "spark.driver.bindAddress=${SPARK_DRIVER_BIND_ADDRESS:-0.0.0.0}" --deploy-mode client "$@"
+    ;;
+  executor)
+    find_java
+    home=$(python -c 'import pyspark; print(pyspark.__path__[0])')
+    # Options of the executor's JVM: SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, ..., one word each.
+    set --
+    number=0
+    while option=$(printenv "SPARK_JAVA_OPT_$number"); do
+      set -- "$@" "$option"
+      number=$((number + 1))
+    done
+    exec "$JAVA_HOME/bin/java" "$@" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+      -cp "${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}$home/jars/*" \
+      org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+      --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \
+      --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \
+      --resourceProfileId "${SPARK_RESOURCE_PROFILE_ID:-0}" --podName "${SPARK_EXECUTOR_POD_NAME:-}"
+    ;;
+esac
+
+[ $# -gt 0 ] || set -- run
+if [ $# -eq 1 ]; then
+  case $1 in
+    run | serve | validate | status | doctor)
+      command=$1
+      set -- "$own"
+      # A later file wins. The places of Debezium's operator and of Debezium Server's image come last.
+      for file in /config/*.properties /debezium/external/*/*.properties \
+        /debezium/external-configuration/*/*.properties /debezium/conf/application.properties /debezium/config/application.properties; do
+        [ ! -f "$file" ] || set -- "$@" "$file"
+      done
+      if [ $# -eq 1 ]; then
+        echo "icebridge: no settings: mount properties files at /config, or application.properties at /debezium/config" >&2
+        exit 3
+      fi
+      # exec lets SIGTERM reach the connector.
+      exec icebridge "$command" "$@"
+      ;;
+  esac
+fi
+exec icebridge "$@"

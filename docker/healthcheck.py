@@ -1,0 +1,17 @@
+"""The health endpoint of this container -> exit code 0 (UP) or 1; ICEBRIDGE_HEALTH names another address."""
+
+import os
+import sys
+import urllib.error
+import urllib.request
+
+URL = os.environ.get("ICEBRIDGE_HEALTH", "http://127.0.0.1:8080/q/health")
+try:
+    with urllib.request.urlopen(URL, timeout=4) as answer:  # noqa: S310 - an address of this container
+        sys.stdout.write(answer.read().decode()[:2000])
+except urllib.error.HTTPError as error:
+    sys.stdout.write(error.read().decode()[:2000])
+    sys.exit(1)
+except OSError as error:
+    sys.stdout.write(f"{URL}: {error}")
+    sys.exit(1)

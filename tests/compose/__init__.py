@@ -1,0 +1,1 @@
+"""docker/compose.yaml, brought up and used: `make compose-test`."""

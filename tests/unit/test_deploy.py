@@ -1,0 +1,194 @@
+"""deploy/ and docker/: manifests name what exists, in one version."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import types
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+import yaml
+from lightkube.models import apps_v1, core_v1
+
+from connector.cli.arguments import load_settings
+from connector.runtime.jvm.lockfile import LOCK_FILE, parse_lockfile
+from connector.server.apps import HealthApi
+from connector.settings import load
+from tests.compose.env import read_env
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy" / "kubernetes"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def _documents(name: str) -> dict[str, Any]:
+    return {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / name).read_text("utf-8"))}
+
+
+def _unknown_fields(document: object, kind: Any, path: str) -> list[str]:
+    """Fields of a document that its kind does not have, at any depth."""
+    if get_origin(kind) in {Union, types.UnionType}:
+        kinds = [each for each in get_args(kind) if each is not type(None)]
+        return min((_unknown_fields(document, each, path) for each in kinds), key=len)
+    if isinstance(document, list) and get_origin(kind) is list:
+        return [one for item in document for one in _unknown_fields(item, get_args(kind)[0], path)]
+    if not isinstance(document, dict) or not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return []
+    names = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
+    hints = get_type_hints(kind)
+    known = {key: value for key, value in document.items() if key in names}
+    inner = [one for key, value in known.items() for one in _unknown_fields(value, hints[names[key]], f"{path}.{key}")]
+    return [*(f"{path}.{key}" for key in document.keys() - names.keys()), *inner]
+
+
+KINDS = {"ConfigMap": core_v1.ConfigMap, "Secret": core_v1.Secret, "Deployment": apps_v1.Deployment}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_manifest_is_of_its_kind(kind: str) -> None:
+    """Each document of sink.yaml has its kind's fields, those that must be there, and values of their types."""
+    document = _documents("sink.yaml")[kind]
+    assert msgspec.convert(document, KINDS[kind]).metadata.name == "icebridge-sink"
+    assert _unknown_fields(document, KINDS[kind], kind) == []
+
+
+class _Mounted(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    path: str
+
+
+class _MountedSecret(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    path: str
+    secretType: Literal["GCPServiceAccount", "HadoopDelegationToken", "Generic"]  # noqa: N815 - the kind's field
+
+
+class _RestartPolicy(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["Never", "Always", "OnFailure"]
+    onFailureRetryInterval: int | None = None  # noqa: N815
+
+
+class _SparkPod(msgspec.Struct, forbid_unknown_fields=True):
+    cores: int
+    memory: str
+    memoryOverhead: str | None = None  # noqa: N815
+    serviceAccount: str | None = None  # noqa: N815
+    securityContext: core_v1.SecurityContext | None = None  # noqa: N815
+    configMaps: list[_Mounted] = []  # noqa: N815
+    secrets: list[_MountedSecret] = []
+
+
+class _Executors(_SparkPod, forbid_unknown_fields=True):
+    instances: int = 1
+
+
+class _Application(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of kind SparkApplication (v1beta2) that our manifest may have."""
+
+    type: Literal["Java", "Python", "Scala", "R"]
+    mode: Literal["cluster", "client"]
+    pythonVersion: Literal["2", "3"]  # noqa: N815
+    sparkVersion: str  # noqa: N815
+    image: str
+    mainApplicationFile: str  # noqa: N815
+    arguments: list[str]
+    restartPolicy: _RestartPolicy  # noqa: N815
+    sparkConf: dict[str, str]  # noqa: N815
+    driver: _SparkPod
+    executor: _Executors
+
+
+def test_the_spark_application_is_of_its_kind() -> None:
+    """It has the operator's fields; its Spark is ours, its file in the image, its Secret and ConfigMap in sink.yaml."""
+    document = _documents("spark-application.yaml")["SparkApplication"]
+    assert document["apiVersion"] == "sparkoperator.k8s.io/v1beta2"
+    application = msgspec.convert(document["spec"], _Application)
+    assert f"pyspark=={application.sparkVersion}" in PROJECT["dependencies"]
+    python = read_env()["PYTHON_VERSION"]
+    packages = f"local:///opt/icebridge/lib/python{python}/site-packages/"
+    assert (ROOT / application.mainApplicationFile.removeprefix(packages)).is_file()
+    others = _documents("sink.yaml")
+    assert [one.name for one in application.driver.configMaps] == [others["ConfigMap"]["metadata"]["name"]]
+    assert [one.name for one in application.driver.secrets] == [others["Secret"]["metadata"]["name"]]
+    assert set(others["ConfigMap"]["data"]) == {Path(application.arguments[-1]).name}
+
+
+def test_a_field_that_no_kind_has_is_found() -> None:
+    """A field in the wrong place is named with its place; a value of another type is refused."""
+    wrong = _documents("sink.yaml")["Deployment"]
+    container = wrong["spec"]["template"]["spec"]["containers"][0]
+    container["livenessProbe"]["path"] = "/q/health/live"
+    assert _unknown_fields(wrong, apps_v1.Deployment, "") == [".spec.template.spec.containers.livenessProbe.path"]
+    container["livenessProbe"]["periodSeconds"] = "often"
+    with pytest.raises(msgspec.ValidationError, match="periodSeconds"):
+        msgspec.convert(wrong, apps_v1.Deployment)
+
+
+def test_the_parts_of_a_pod_fit() -> None:
+    """Each mount has a volume, each volume its ConfigMap or Secret, and the Deployment selects its own pods."""
+    documents = _documents("sink.yaml")
+    spec = documents["Deployment"]["spec"]
+    pod = spec["template"]["spec"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} == set(volumes)
+    assert volumes["config"]["configMap"]["name"] == documents["ConfigMap"]["metadata"]["name"]
+    assert volumes["secrets"]["secret"]["secretName"] == documents["Secret"]["metadata"]["name"]
+    assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+    user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "docker" / "Dockerfile").read_text("utf-8"), re.M)
+    assert user is not None
+    assert pod["securityContext"]["runAsUser"] == int(user[1])
+    assert pod["securityContext"]["fsGroup"] == int(user[2])
+
+
+def test_one_version_everywhere() -> None:
+    """The version of pyproject.toml is that of the stack's image and of the manifests, and CHANGELOG.md knows it."""
+    version = PROJECT["version"]
+    assert read_env()["ICEBRIDGE_VERSION"] == version
+    container = _documents("sink.yaml")["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    application = _documents("spark-application.yaml")["SparkApplication"]["spec"]
+    assert container["image"] == application["image"] == f"icebridge:{version}"
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def _settings_of_the_pod(folder: Path) -> Path:
+    """The ConfigMap's file, with the Secret's values beside it."""
+    documents = _documents("sink.yaml")
+    for key, text in documents["Secret"]["stringData"].items():
+        (folder / key).write_text(text)
+    file = folder / "sink.properties"
+    file.write_text(documents["ConfigMap"]["data"]["sink.properties"].replace("/secrets", str(folder)))
+    return file
+
+
+def test_a_pods_settings_are_good(tmp_path: Path) -> None:
+    """The ConfigMap's file is a configuration, with the Secret's values by the names that it has."""
+    file = _settings_of_the_pod(tmp_path)
+    assert load_settings((ROOT / "docker" / "image.properties", file), ()).name == "shop"
+
+
+def test_probes_ask_for_what_is_answered(tmp_path: Path) -> None:
+    """Each probe's path is a route of health, at the port that the image opens; the root may be read-only."""
+    documents = _documents("sink.yaml")
+    container = documents["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    paths = {route.path for route in HealthApi(None, None).routes()}  # type: ignore[arg-type]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["path"] in paths
+        assert container[probe]["httpGet"]["port"] == "http"
+    server = load([ROOT / "docker" / "image.properties", _settings_of_the_pod(tmp_path)]).server
+    assert container["ports"] == [{"name": "http", "containerPort": server.health_port}]
+    assert server.health_host == "0.0.0.0"
+    asked = documents["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+    assert asked["prometheus.io/path"] in paths and asked["prometheus.io/port"] == str(server.health_port)
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_the_spark_application_has_the_locked_jars() -> None:
+    """Driver and executors have the jars of jars.lock on their class path, for Spark and for S3."""
+    conf = _documents("spark-application.yaml")["SparkApplication"]["spec"]["sparkConf"]
+    locked = parse_lockfile(LOCK_FILE.read_text("utf-8"))
+    wanted = [f"/opt/icebridge/jars/{one.file_name}" for name in ("spark", "s3") for one in locked[name]]
+    assert conf["spark.driver.extraClassPath"].split(":") == wanted
+    assert conf["spark.executor.extraClassPath"].split(":") == wanted
