@@ -92,6 +92,11 @@ class PositionDeleteWriter:
                 self._path = path
             self._positions |= BitMap64(at[start:stop].astype(np.uint64))
 
+    def add(self, path: str, positions: BitMap64) -> Iterator[FileDescription]:
+        """Take all positions of a data file; gives the descriptions of files that are finished."""
+        yield from self._write_current()
+        self._path, self._positions = path, positions
+
     def close(self) -> Iterator[FileDescription]:
         """Write what is left and give the descriptions."""
         yield from self._write_current()

@@ -31,6 +31,7 @@ from connector.settings.iceberg import (
     maintenance,
     primary_key,
     routing,
+    row_lookup,
     write_mode,
 )
 from connector.settings.iceberg.back_pressure import BackPressureSettings
@@ -40,6 +41,7 @@ from connector.settings.iceberg.maintenance import MaintenanceSettings
 from connector.settings.iceberg.partition_spec import PARTITION_TERMS
 from connector.settings.iceberg.primary_key import KeySettings
 from connector.settings.iceberg.routing import RouteSettings
+from connector.settings.iceberg.row_lookup import RowLookupSettings
 from connector.settings.iceberg.sort_order import SORT_TERMS
 from connector.settings.iceberg.write_mode import WriteModeSettings
 from connector.settings.kafka import topics
@@ -254,6 +256,7 @@ OPTIONS: tuple[Option[object], ...] = (
     *deleted_keys.OPTIONS,
     *back_pressure.OPTIONS,
     *write_mode.OPTIONS,
+    *row_lookup.OPTIONS,
 )
 INDEX_OPTIONS: tuple[Option[object], ...] = (
     TABLE_PREFIX,
@@ -328,6 +331,7 @@ class TableSettings:
     back_pressure: BackPressureSettings = BackPressureSettings()
     events_only: bool = False
     writes: WriteModeSettings = WriteModeSettings()
+    row_lookup: RowLookupSettings = RowLookupSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
     schema_change_topics: tuple[str, ...] = ()
 
@@ -377,6 +381,7 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
         deleted_keys=deleted_keys.build(reader),
         back_pressure=back_pressure.build(reader),
         writes=written,
+        row_lookup=row_lookup.build(reader),
         maintenance=MaintenanceSettings() if indexes else maintenance.build(reader),
         schema_change_topics=() if indexes else reader.get(SCHEMA_CHANGE_TOPICS),
     )

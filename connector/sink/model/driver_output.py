@@ -139,3 +139,27 @@ class VersionsWritten:
     def add_to(self, result: JobResult) -> None:
         """Add them to the table's."""
         result.version_ranges.setdefault(self.table, []).append(self.ranges)
+
+
+@attrs.frozen(eq=False)
+class FilesFound:
+    """Data files of a table that have rows of the keys that were looked up."""
+
+    table: int
+    paths: tuple[str, ...]
+
+    def add_to(self, result: JobResult) -> None:
+        """Add them."""
+        result.files_found.extend(self.paths)
+
+
+@attrs.frozen(eq=False)
+class FilesUnindexed:
+    """Data files of a table whose keys have no index: they have to be looked into in another way."""
+
+    table: int
+    paths: tuple[str, ...]
+
+    def add_to(self, result: JobResult) -> None:
+        """Add them."""
+        result.files_unindexed.extend(self.paths)

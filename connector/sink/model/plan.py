@@ -16,6 +16,7 @@ from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import EventSettings
 from connector.settings.iceberg.primary_key import KeySource
 from connector.settings.iceberg.routing import RouteSettings
+from connector.settings.iceberg.row_lookup import RowLookupSettings
 from connector.settings.iceberg.write_mode import DEFAULT_MODE
 from connector.sink.model.truncate_scope import TruncateScope, to_legacy_name
 from connector.sink.model.truncates import TableTruncate
@@ -37,7 +38,8 @@ class TablePlan:
     out. `buckets` is how many parts its keys are split into: one for a table with few events, a multiple of the
     reducers for one with many.
     `upsert` keeps one row per key; else every change becomes a row. `write_mode` names how the rows that an upsert
-    replaces go (`destinations.iceberg.write_modes`); with `needs_row_lookup` they are looked for in the table.
+    replaces go (`destinations.iceberg.write_modes`); with `needs_row_lookup` they are looked for in the table,
+    as `row_lookup` says.
     `history` keeps every version of a row (`write_modes.scd2`).
     `committed` holds offsets below which this table already has everything; empty in the usual case.
     `dated` tells whether its rows tell how old they are; then `watermarks` tells how far each source has come
@@ -69,6 +71,7 @@ class TablePlan:
     truncates: Mapping[str, LastTruncate] = attrs.field(factory=dict)
     write_mode: str = DEFAULT_MODE
     needs_row_lookup: bool = False
+    row_lookup: RowLookupSettings = RowLookupSettings()
     history: bool = False
     cuts: TruncateScope = TruncateScope()
     renames: Mapping[str, str] = attrs.field(factory=dict)

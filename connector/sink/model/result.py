@@ -57,7 +57,8 @@ class JobResult:
     where keys lie whose rows have to be found in the table before the commit; `key_lookups`: these look-ups, whose
     frames live until `kept` is closed. `version_ranges`: where keys and times of new versions lie, in tables that keep
     history. `tables_read`: tables that the job read. `progress`: how far sources came. `late_ranges`: where keys of
-    late candidates lie. `deleted_key_files`: files of the table of deleted keys.
+    late candidates lie. `deleted_key_files`: files of the table of deleted keys. `files_found`, `files_unindexed`: data
+    files of the one table that a look-up was about, with rows of its keys, and those that it could not look into.
     """
 
     written: dict[int, list[Any]] = attrs.field(factory=dict)
@@ -74,6 +75,8 @@ class JobResult:
     progress: tuple[SourceProgress, ...] = ()
     late_ranges: dict[int, KeyRanges] = attrs.field(factory=dict)
     deleted_key_files: list[Any] = attrs.field(factory=list)
+    files_found: list[str] = attrs.field(factory=list)
+    files_unindexed: list[str] = attrs.field(factory=list)
 
     @property
     def ready(self) -> bool:

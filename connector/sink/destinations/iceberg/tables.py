@@ -225,6 +225,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             truncates=target.stored.position.truncates,
             write_mode=target.write_mode,
             needs_row_lookup=WRITE_MODES[target.write_mode].looks_up_rows,
+            row_lookup=self._settings.table.row_lookup,
             history=target.upsert and history,
             renames=parse_renames(target.layout.properties),
         )

@@ -27,20 +27,20 @@ from connector.iceberg.types.nested_columns import read_batch
 from connector.iceberg.types.spark_types import from_spark
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.file_layout import file_layout
+from connector.sink.destinations.iceberg.row_search.base import FileRows, FileRowsTask, LookupScan, read_keys
 from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns, readable_schema
 from connector.sink.destinations.iceberg.write_modes.base import WriteMode
 from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
 from connector.sink.destinations.iceberg.write_modes.row_lookup import (
     FILE_LABEL,
-    LookupScan,
     emit_files,
     emit_keys,
     find_rows,
-    match_rows,
+    search_rows,
 )
 from connector.sink.destinations.join_columns import column_aliases, key_condition
 from connector.sink.model import task_output
-from connector.sink.model.driver_output import KeysToReplace
+from connector.sink.model.driver_output import FilesFound, KeysToReplace
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.result import JobResult, KeyLookup
 from connector.sink.model.task_output import Task, TaskOutput, unpack_value
@@ -77,7 +77,7 @@ class CopyOnWrite:
 def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescription]]:
     """Rewrite the data files that have rows of the keys, under the present schema and spec."""
     plan, table = scan.plan, scan.table
-    hit = {row[0] for row in match_rows(scan).select(FILE_COLUMN).distinct().collect()}
+    hit = set(search_rows(scan, _tell_files(plan.index)).files_found)
     affected = [task for task in scan.files if task.path in hit]
     if not affected:
         return RowsToReplace((), scan.conflict_filter), []
@@ -88,7 +88,7 @@ def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescriptio
     names = {name: column_name(place) for place, name in enumerate(schema.names)}
     condition = key_condition(names, plan.layout, column_aliases("key", len(plan.layout.keys)))
     lineage_columns = (ROW_ID_COLUMN, SEQUENCE_COLUMN) if lineage else ()
-    staying = rows.join(scan.keys, condition, "left_anti").select(
+    staying = rows.join(read_keys(scan.outputs, plan.layout, scan.ranges), condition, "left_anti").select(
         *names.values(), FILE_COLUMN, POSITION_COLUMN, *lineage_columns
     )
     outputs = staying.mapInArrow(_rewrite_task(plan, names, lineage_columns), task_output.OUTPUT_SCHEMA).collect()
@@ -97,6 +97,17 @@ def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescriptio
     ranges = KeyRanges.join([scan.ranges, *result.key_ranges.get(plan.index, ())])
     # A delete of any row of a file that was rewritten must not be lost, whatever its key.
     return RowsToReplace(affected, ranges.filter(plan.layout.schema)), files
+
+
+def _tell_files(index: int) -> FileRowsTask:
+    """Return what a task does with rows that go: it tells their files."""
+
+    def task(files: Iterator[FileRows]) -> Iterator[pa.RecordBatch]:
+        paths = tuple(file.path for file in files)
+        if paths:
+            yield task_output.to_batch([TaskOutput.of(FilesFound(index, paths))])
+
+    return task
 
 
 def _rewrite_task(plan: TablePlan, names: dict[str, str], lineage_columns: Sequence[str]) -> Task:

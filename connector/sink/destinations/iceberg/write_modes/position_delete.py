@@ -11,25 +11,23 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import RowsToReplace
-from connector.iceberg.read.table_reader import FILE_COLUMN
 from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDeleteWriter
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.file_layout import file_layout
+from connector.sink.destinations.iceberg.row_search.base import FileRows, FileRowsTask, LookupScan
 from connector.sink.destinations.iceberg.write_modes.base import WriteMode
 from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
 from connector.sink.destinations.iceberg.write_modes.row_lookup import (
     FILE_LABEL,
     V3_FORMAT_VERSION,
-    LookupScan,
     emit_files,
     emit_keys,
     find_rows,
-    match_rows,
+    search_rows,
 )
-from connector.sink.model import task_output
 from connector.sink.model.plan import TablePlan
-from connector.sink.model.result import JobResult, KeyLookup
-from connector.sink.model.task_output import Task, TaskOutput, unpack_value
+from connector.sink.model.result import KeyLookup
+from connector.sink.model.task_output import TaskOutput
 
 
 class PositionDelete:
@@ -50,7 +48,7 @@ class PositionDelete:
     def find_rows(
         self, spark: SparkSession, table: Table, plan: TablePlan, lookup: KeyLookup
     ) -> tuple[RowsToReplace | None, list[FileDescription]]:
-        """Find the rows' positions by one join, and write delete files of them."""
+        """Find the rows' positions, and write delete files of them."""
         return find_rows(spark, table, plan, lookup, _delete_positions)
 
     def apply(self, update: Any, found: RowsToReplace) -> None:
@@ -70,26 +68,20 @@ class PositionDelete:
 def _delete_positions(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescription]]:
     places = {task.path: task.place for task in scan.files}
     task = _delete_task(scan.plan, places, as_vectors=scan.table.format_version >= V3_FORMAT_VERSION)
-    written = (
-        match_rows(scan)
-        .repartition(scan.tasks, FILE_COLUMN)
-        .sortWithinPartitions(FILE_COLUMN)
-        .mapInArrow(task, task_output.OUTPUT_SCHEMA)
-    )
-    result = JobResult().add(unpack_value(row.payload) for row in written.collect())
+    result = search_rows(scan, task)
     files: list[FileDescription] = result.written.get(scan.plan.index, [])
     affected = {file.referenced_data_file for file in files}
     return RowsToReplace([task for task in scan.files if task.path in affected], scan.conflict_filter), files
 
 
-def _delete_task(plan: TablePlan, places: dict[str, DataFileDeletes], *, as_vectors: bool) -> Task:
-    """Return the task that writes deletes: frames of positions, sorted by file -> FILE outputs."""
+def _delete_task(plan: TablePlan, places: dict[str, DataFileDeletes], *, as_vectors: bool) -> FileRowsTask:
+    """Return what a task does with rows that go: positions by file -> outputs of delete files."""
     layout, index = file_layout(plan), plan.index
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(files: Iterator[FileRows]) -> Iterator[pa.RecordBatch]:
         writer = PositionDeleteWriter(layout, FILE_LABEL, places, as_vectors=as_vectors)
-        for batch in batches:
-            yield from emit_files(writer.take(*batch.columns), index)
+        for file in files:
+            yield from emit_files(writer.add(file.path, file.positions), index)
         yield from emit_files(writer.close(), index)
 
     return task

@@ -23,9 +23,10 @@ from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, Ta
 from connector.iceberg.types.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.file_layout import file_layout
+from connector.sink.destinations.iceberg.row_search.base import read_keys
 from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns, readable_schema
 from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
-from connector.sink.destinations.iceberg.write_modes.row_lookup import emit_files, read_keys
+from connector.sink.destinations.iceberg.write_modes.row_lookup import emit_files
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import to_changes, update_versions
 from connector.sink.destinations.join_columns import column_aliases, key_condition
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
