@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -85,7 +86,7 @@ class PositionDeleteWriter:
         codes = files.dictionary_encode()
         which, at = np.asarray(codes.indices), np.asarray(positions)
         starts = np.flatnonzero(np.diff(which, prepend=-1))
-        for start, stop in zip(starts, [*starts[1:], len(which)], strict=True):
+        for start, stop in pairwise([*starts, len(which)]):
             path = codes.dictionary[int(which[start])].as_py()
             if path != self._path:
                 yield from self._write_current()

@@ -10,6 +10,7 @@ from connector.settings.iceberg import iceberg_kafka_connect
 from connector.settings.opensearch import documents
 
 _OWN_KEYS = ("debezium.sink.batch.interval-ms", "debezium.sink.batch.max-events")
+_OWN_FAMILIES = ("iceberg.backpressure.", "iceberg.row-lookup")
 _JDBC = ("primary.key.", "collection.name.format", "truncate.enabled")
 _CONNECT = (
     "topics",
@@ -60,7 +61,7 @@ def same_as(key: str) -> str:
     if theirs is not None:
         older = " (Tabular)" if theirs in _TABULAR else ""
         peers.append(f"Iceberg Kafka Connect: `{theirs}`{older}")
-    elif key.startswith("iceberg."):
+    elif key.startswith("iceberg.") and not key.startswith(_OWN_FAMILIES):
         peers.append("Iceberg Kafka Connect")
     if key.startswith(_JDBC):
         peers.append("Debezium JDBC sink")

@@ -7,6 +7,7 @@ that bounds do not leave out, in each batch.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import orjson
@@ -72,7 +73,7 @@ def _gather_files(batches: Iterator[pa.RecordBatch]) -> Iterator[FileRows]:
         codes = batch.column(0).dictionary_encode()
         which, at = np.asarray(codes.indices), np.asarray(batch.column(1))
         starts = np.flatnonzero(np.diff(which, prepend=-1))
-        for start, stop in zip(starts, [*starts[1:], len(which)], strict=True):
+        for start, stop in pairwise([*starts, len(which)]):
             file = codes.dictionary[int(which[start])].as_py()
             if path is not None and file != path:
                 yield FileRows(path, positions)
