@@ -149,10 +149,17 @@ def test_what_an_index_does_not_tell_is_joined(table: TablePlan, monkeypatch: py
     scan = LookupScan(Mock(), Mock(), table, files, Mock(), KeyRanges(count, 8 * count), 2, None)
     result = key_index.SEARCH.run(scan, Mock())
     if count == 10:
-        assert seen == {"indexed": ["plain", "odd"], "joined": ["avro", "equality", "odd", "deletes"]}
+        assert seen == {"indexed": ["odd", "plain"], "joined": ["avro", "equality", "odd", "deletes"]}
         assert (result.written, result.files_found) == ({0: ["one", "two"]}, ["plain", "avro"])
     else:
         assert seen == {"joined": [file.path for file in files]}
+
+
+def test_files_beyond_the_limit_are_joined() -> None:
+    """The largest files whose indexes an executor may keep are looked into; with a limit of nothing none is."""
+    files = [_task(str(records), records=records) for records in (5, 900, 1, 400)]
+    assert [file.path for file in key_index._choose_files(files, 12 * 906)] == ["900", "5", "1"]
+    assert key_index._choose_files(files, 0) == []
 
 
 def test_tasks_get_about_as_many_rows() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path as FilePath
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
@@ -30,11 +31,17 @@ from serde.arrays import Ints, Mask, child_at, valid_mask
 FOLDER = "icebridge-key-index"
 """The name of the folder of indexes, within a scratch folder of Spark's."""
 
+INDEX_ROW_BYTES = 12
+"""What an index takes for a row; the values of keys that are more than one number come on top."""
+
 _RUN_ROWS, _RUN_BYTES = 2**20, 64 * 1024**2
 """How much of a file is sorted at once: bounds a task's memory."""
 
 _READ_ROWS, _IDLE_S, _FORMAT = 2**16, 600.0, 1
 _TEMPORARY = ".part"
+
+Positions = npt.NDArray[np.uint32]
+_MOST_ROWS = 2**32
 
 
 class UnindexableFileError(Exception):
@@ -46,7 +53,7 @@ class IndexRun:
     """Some of a file's rows: keys in the order of their numbers, and where each is in the file."""
 
     keys: KeyHashes
-    positions: Ints
+    positions: Positions
 
     @staticmethod
     def of(batch: pa.RecordBatch) -> IndexRun:
@@ -60,7 +67,7 @@ class IndexRun:
         columns = [pa.array(self.keys.hashes), pa.array(self.positions), *self.keys.values]
         return pa.RecordBatch.from_arrays(columns, [str(place) for place in range(len(columns))])
 
-    def find(self, wanted: KeyHashes) -> Ints:
+    def find(self, wanted: KeyHashes) -> Positions:
         """Return the positions of rows that have one of these keys.
 
         Args:
@@ -98,15 +105,15 @@ def read_runs(layout: TableLayout, path: str) -> Iterator[IndexRun]:
         UnindexableFileError: Iceberg's readers have to read it.
         RetriableError, FatalError: it cannot be read.
     """
-    waiting: list[tuple[KeyHashes, Ints]] = []
+    waiting: list[tuple[KeyHashes, Positions]] = []
     start = 0
     for columns in _read_keys(layout, path):
-        if columns is None:
+        if columns is None or start + len(columns[0]) > _MOST_ROWS:
             raise UnindexableFileError(path)
         valid: Mask = np.logical_and.reduce([valid_mask(column) for column in columns])
         rows = np.flatnonzero(valid)
         kept = columns if len(rows) == len(valid) else [column.take(pa.array(rows)) for column in columns]
-        waiting.append((hash_keys(kept), rows + start))
+        waiting.append((hash_keys(kept), (rows + start).astype(np.uint32)))
         start += len(valid)
         size = sum(value.nbytes for keys, _ in waiting for value in keys.values)
         if sum(len(rows) for _, rows in waiting) >= _RUN_ROWS or size >= _RUN_BYTES:
@@ -116,7 +123,7 @@ def read_runs(layout: TableLayout, path: str) -> Iterator[IndexRun]:
         yield _sort_run(waiting)
 
 
-def _sort_run(parts: list[tuple[KeyHashes, Ints]]) -> IndexRun:
+def _sort_run(parts: list[tuple[KeyHashes, Positions]]) -> IndexRun:
     hashes = np.concatenate([keys.hashes for keys, _ in parts])
     values = tuple(pa.concat_arrays(list(columns)) for columns in zip(*(keys.values for keys, _ in parts), strict=True))
     order = np.argsort(hashes, kind="stable")

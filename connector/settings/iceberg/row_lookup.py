@@ -24,7 +24,7 @@ INDEX_BYTES = Option(
     kind=whole_number(0),
     default=8 * 1024**3,
     importance="low",
-    doc="Bytes of key indexes in the scratch folder of an executor; those beyond it are made anew in each batch.",
+    doc="Bytes of key indexes that an executor keeps in its scratch folder; data files beyond it are joined.",
 )
 OPTIONS: tuple[Option[object], ...] = (LOOKUP, INDEX_BYTES)
 

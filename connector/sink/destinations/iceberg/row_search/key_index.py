@@ -1,7 +1,8 @@
 """Row look-up key-index: keys + indexes of data files (`read.key_index`) -> positions, without the deleted ones.
 
 Each task gets all keys and some of the files. What these indexes do not tell is joined: files that are no Parquet, that
-equality deletes apply to, or whose keys only Iceberg's readers give; and more keys than may go to every task.
+equality deletes apply to, or whose keys only Iceberg's readers give; those for which an executor may keep no index; and
+more keys than may go to every task.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
+from connector.errors import FatalError
 from connector.iceberg.catalog.file_io import file_io_for, map_read_errors
 from connector.iceberg.keys.key_hashes import KeyHashes, hash_keys
-from connector.iceberg.read.key_index import KeyIndexStore, UnindexableFileError, sort_keys
+from connector.iceberg.read.key_index import INDEX_ROW_BYTES, KeyIndexStore, UnindexableFileError, sort_keys
 from connector.iceberg.read.scan_planning import FileScanTask
 from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.spark_types import from_spark
@@ -45,7 +47,7 @@ class KeyIndex:
 
     def run(self, scan: LookupScan, work: FileRowsTask) -> JobResult:
         """Look the keys up where there are indexes, and join the rest."""
-        indexed = [task for task in scan.files if _may_be_indexed(task)] if scan.has_few_keys else []
+        indexed = _choose_files(scan.files, scan.plan.row_lookup.index_bytes) if scan.has_few_keys else []
         result = JobResult()
         if indexed:
             result.add(_run_job(scan, indexed, work))
@@ -58,6 +60,16 @@ class KeyIndex:
             result.written.setdefault(table, []).extend(files)
         result.files_found += joined.files_found
         return result
+
+
+def _choose_files(files: Sequence[FileScanTask], index_bytes: int) -> list[FileScanTask]:
+    """Return the files to look into by their indexes: the largest ones, as many as an executor may keep."""
+    chosen: list[FileScanTask] = []
+    for task in sorted(filter(_may_be_indexed, files), key=lambda each: (-each.records, each.path)):
+        if task.records * INDEX_ROW_BYTES <= index_bytes:
+            chosen.append(task)
+            index_bytes -= task.records * INDEX_ROW_BYTES
+    return chosen
 
 
 def _may_be_indexed(task: FileScanTask) -> bool:
@@ -108,7 +120,8 @@ def _search_task(plan: TablePlan, shards: Sequence[Sequence[_IndexedFile]], work
                 for file in shards[shard]:
                     try:
                         rows = _find_rows(store, plan, file, wanted)
-                    except UnindexableFileError:
+                    except (UnindexableFileError, FatalError):
+                        # Iceberg's readers may have rights, or know formats, that Arrow has not; or they say why not.
                         unindexed.append(file.path)
                         continue
                     if rows:
