@@ -10,7 +10,8 @@ import attrs
 from benchmarks.figures import Run
 from benchmarks.latency import Latency
 
-APPEND_RATIO, EMPTY_RATIO, FULL_RATIO, MANY_RATIO, POSITIONS_RATIO, WATERMARKS = 1.8, 4.0, 8.0, 0.5, 3.0, 1.05
+APPEND_RATIO, EMPTY_RATIO, FULL_RATIO, MANY_RATIO, POSITIONS_RATIO, WATERMARKS = 1.8, 4.0, 8.0, 0.5, 6.0, 1.05
+POSITIONS_CPU = 1.3
 APPEND_CPU_S_PER_MILLION, FULL_TO_EMPTY, FIRST_TO_WARM = 11.0, 1.2, 2.0
 HEAP_MB, WORKER_MB, P95_MS, FIRST_COMMIT_S = 2_048, 600, 4_000, 25
 FLINK_APPEND, FLINK_UPSERT = 137_000, 58_000
@@ -52,8 +53,10 @@ def verdicts(runs: Mapping[str, Run], latency: Latency | None) -> list[Verdict]:
 def _speed(runs: Mapping[str, Run]) -> list[Verdict]:
     append, empty = runs.get("append-ours"), runs.get("upsert-empty-ours")
     forgetful, undated = (runs.get(f"upsert-empty-{name}-ours") for name in ("forgetful", "undated"))
-    positions = _over(rate(runs.get("upsert-full-positions-ours")), rate(runs.get("upsert-full-merge-mor")))
-    full_to_empty = _over(batch_s(runs.get("upsert-full-ours")), batch_s(empty))
+    by_positions, by_keys = runs.get("upsert-full-positions-ours"), runs.get("upsert-full-ours")
+    positions = _over(rate(by_positions), rate(runs.get("upsert-full-merge-mor")))
+    positions_cpu = _over(_cpu(by_positions), _cpu(by_keys))
+    full_to_empty = _over(batch_s(by_keys), batch_s(empty))
     return [
         Verdict("append / from_json + append", _times(runs, "append", "from-json"), APPEND_RATIO, "at least", "x"),
         Verdict("append / Flink 2.1 (other machine)", _over(rate(append), FLINK_APPEND), 1.0, "at least", "x"),
@@ -69,6 +72,7 @@ def _speed(runs: Mapping[str, Run]) -> list[Verdict]:
             "upsert, full / MERGE merge-on-read", _times(runs, "upsert-full", "merge-mor"), FULL_RATIO, "at least", "x"
         ),
         Verdict("upsert by position deletes, full / MERGE merge-on-read", positions, POSITIONS_RATIO, "at least", "x"),
+        Verdict("CPU of position deletes / of equality deletes, full", positions_cpu, POSITIONS_CPU, "at most", "x"),
         Verdict("upsert, empty / Flink 2.1 (other machine)", _over(rate(empty), FLINK_UPSERT), 1.0, "at least", "x"),
         Verdict("upsert batch time, full / empty", full_to_empty, FULL_TO_EMPTY, "at most", "x"),
         Verdict("CPU with watermarks / without", _over(_cpu(forgetful), _cpu(undated)), WATERMARKS, "at most", "x"),

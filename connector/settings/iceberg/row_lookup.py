@@ -16,8 +16,7 @@ LOOKUP = Option(
     kind=one_of(*DECLARED_LOOKUPS),
     default=DECLARED_LOOKUPS[0],
     importance="low",
-    doc="How position-delete and copy-on-write find rows: by an index of each data file's keys on the executors "
-    "(key-index), or by reading the table's key columns in each batch (join).",
+    doc="How replaced rows are found: key-index (of each data file, on executors) or join (with all keys of the table).",
 )
 INDEX_BYTES = Option(
     name="iceberg.row-lookup.index.max-bytes",
