@@ -16,7 +16,7 @@ LOOKUP = Option(
     kind=one_of(*DECLARED_LOOKUPS),
     default=DECLARED_LOOKUPS[0],
     importance="low",
-    doc="How replaced rows are found: key-index (of each data file, on executors) or join (with all keys of the table).",
+    doc="How replaced rows are found: key-index (of each data file, on executors) or join (with the table's keys).",
 )
 INDEX_BYTES = Option(
     name="iceberg.row-lookup.index.max-bytes",
