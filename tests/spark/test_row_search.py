@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
+from connector.iceberg.java import jvm
 from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import release_reads
 from connector.iceberg.types.arrow_types import build_table_schema
@@ -52,7 +53,7 @@ def _rows(spark: SparkSession, name: str, count: int, seed: int) -> None:
     spark.sql(f"INSERT INTO {name} SELECT CAST(k AS INT), s, v FROM (SELECT {row} FROM range({count}))")
 
 
-def _histories(spark: SparkSession, name: str, version: int) -> Iterator[str]:
+def _histories(spark: SparkSession, opened: Catalog, name: str, version: int) -> Iterator[str]:
     """Do to a table what others do; tells each step."""
     calls = f"CALL searched.system.{{}}(table => '{name.removeprefix('searched.')}'{{}})"
     for seed in range(3):
@@ -68,9 +69,11 @@ def _histories(spark: SparkSession, name: str, version: int) -> Iterator[str]:
     spark.sql(f"ALTER TABLE {name} RENAME COLUMN k TO number")
     spark.sql(f"ALTER TABLE {name} ADD COLUMN k INT FIRST")
     yield "widened, renamed, its name taken"
-    spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD bucket(3, number)")
+    table, terms = opened.load(name.rpartition(".")[2]), jvm(spark).org.apache.iceberg.expressions.Expressions
+    assert table is not None
+    table.java.updateSpec().addField(terms.bucket("number", 3)).commit()
+    table.java.replaceSortOrder().asc("v").commit()
     spark.sql(f"INSERT INTO {name} SELECT 1, number, s, v FROM {name} WHERE number % 4 = 0")
-    spark.sql(f"ALTER TABLE {name} WRITE ORDERED BY v")
     yield "partitioned anew"
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
     spark.sql(f"DELETE FROM {name} WHERE number % 9 = 5")
@@ -122,7 +125,7 @@ def test_every_look_up_finds_the_same_rows(spark: SparkSession, opened: Catalog,
         "write.update.mode": "merge-on-read",
     }
     opened.create(name, build_table_schema(COLUMNS, (), frozenset(), nanoseconds=False), (), properties)
-    for step in _histories(spark, f"searched.`default`.{name}", version):
+    for step in _histories(spark, opened, f"searched.`default`.{name}", version):
         table = opened.load(name)
         assert table is not None
         key = "number" if "number" in table.layout().columns.names else "k"
