@@ -142,7 +142,7 @@ def test_writers_compaction_and_the_sink_at_once(
     db.transaction(*(("c", row(key, "c", key)) for key in range(200)))
     topics.replay(db.log)
     inside.run()
-    full, over = f"{name}.`default`.`{name}`", threading.Event()
+    full, over = f"{inside.space.name}.`default`.`{name}`", threading.Event()
     theirs: dict[int, set[int]] = {1: set(), 2: set()}
     sink, failures = inside.sink(), list[BaseException]()
     helpers = [
