@@ -157,7 +157,7 @@ def test_what_an_index_does_not_tell_is_joined(table: TablePlan, monkeypatch: py
 
 def test_files_beyond_the_limit_are_joined() -> None:
     """The largest files whose indexes an executor may keep are looked into; with a limit of nothing none is."""
-    files = [_task(str(records), records=records) for records in (5, 900, 1, 400)]
+    files = [_task(str(records), records=records) for records in (5, 900, 1, 400, 5)]
     assert [file.path for file in key_index._choose_files(files, 12 * 906)] == ["900", "5", "1"]
     assert key_index._choose_files(files, 0) == []
 

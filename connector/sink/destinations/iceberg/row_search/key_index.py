@@ -63,9 +63,10 @@ class KeyIndex:
 
 
 def _choose_files(files: Sequence[FileScanTask], index_bytes: int) -> list[FileScanTask]:
-    """Return the files to look into by their indexes: the largest ones, as many as an executor may keep."""
+    """Return the files to look into by their indexes: the largest ones, as many as an executor may keep; each once."""
     chosen: list[FileScanTask] = []
-    for task in sorted(filter(_may_be_indexed, files), key=lambda each: (-each.records, each.path)):
+    once = {task.path: task for task in files if _may_be_indexed(task)}.values()
+    for task in sorted(once, key=lambda each: (-each.records, each.path)):
         if task.records * INDEX_ROW_BYTES <= index_bytes:
             chosen.append(task)
             index_bytes -= task.records * INDEX_ROW_BYTES
