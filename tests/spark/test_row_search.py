@@ -72,7 +72,6 @@ def _histories(spark: SparkSession, opened: Catalog, name: str, version: int) ->
     table, terms = opened.load(name.rpartition(".")[2]), jvm(spark).org.apache.iceberg.expressions.Expressions
     assert table is not None
     table.java.updateSpec().addField(terms.bucket("number", 3)).commit()
-    table.java.replaceSortOrder().asc("v").commit()
     spark.sql(f"INSERT INTO {name} SELECT 1, number, s, v FROM {name} WHERE number % 4 = 0")
     yield "partitioned anew"
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
