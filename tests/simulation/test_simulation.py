@@ -79,6 +79,17 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 297),
         ),
     ),
+    # The offsets of a run that crashed behind its commit were stored, but not that commit.
+    "a table is rolled back behind a commit that a crash kept from being stored": (
+        World(),
+        (
+            SourceStep("commit", 424),
+            Batch(0, 5),
+            Batch(0, 293, whole=True, during=((11, Batch(1, 913, whole=True)),)),
+            Batch(0, 463, whole=True, during=((6, TableStep("roll back", 893)),)),
+            SourceStep("commit", 652),
+        ),
+    ),
     # The snapshot that the sink stood on had expired, and the older one that was left was taken for its newest.
     "a table is rolled back, and the sink's newest snapshot expires": (
         World(),

@@ -74,7 +74,15 @@ class IcebergCommitter:
         if failed:
             raise next((e for _, e in failed if not isinstance(e, RetriableError)), failed[0][1])
         done, self._committed_before = self._committed_before, {}
-        return done
+        return {**self._take_unstored(names), **done}
+
+    def _take_unstored(self, names: Iterable[str]) -> dict[str, TableCommit]:
+        """Return the commits that a run made which crashed before it could store its offsets."""
+        tables = {name: self._targets[name].table for name in names}
+        return {
+            name: TableCommit(tables[name].name, one.position, {}, tables[name].uuid, None, one.sequence_number)
+            for name, one in self._targets.take_unstored(names).items()
+        }
 
     def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Do nothing yet: tables lose their rows with the batch's commit."""

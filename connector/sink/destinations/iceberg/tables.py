@@ -110,6 +110,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         self._turns: dict[str, RLock] = {}
         self._needed: dict[str, tuple[float, int]] = {}
         self._changed: set[str] = set()
+        self._unstored: set[str] = set()
         history = settings.table.history_table
         self._schemas = SourceSchemas(settings) if settings.table.schema_change_topics else None
         self._history = SchemaHistoryTable(catalog, history, settings.name) if history else None
@@ -250,6 +251,15 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         target.known_keys = keys if target.upsert else KeyBounds()
         target.stored, target.base = done.stored, done.snapshot_id
 
+    def take_unstored(self, names: Iterable[str]) -> dict[str, LastCommit]:
+        """Return, once, the commits of tables that an earlier run made, and of which the offsets table does not know.
+
+        Offsets beyond them are about to be stored: a table that were rolled back later would not be noticed.
+        """
+        found = {name: self._known[name].stored for name in names if name in self._unstored}
+        self._unstored -= found.keys()
+        return found
+
     def _load_existing(self, name: str) -> TargetTable | None:
         table = self._catalog.load(name)
         if table is None:
@@ -316,7 +326,11 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         """Return where the sink stands in a table, by its snapshots or, once those have expired, by what is known."""
         before = self._known.get(name)
         if before is None:
-            return check_ancestry(table, self._settings.name, self._noted.get(table.name))
+            noted = self._noted.get(table.name)
+            found = check_ancestry(table, self._settings.name, noted)
+            if found.sequence_number > (0 if noted is None else noted.sequence_number):
+                self._unstored.add(name)
+            return found
         return find_last_commit(table, self._settings.name, before.stored)
 
     def _create(self, name: str, needs: list[SchemaChange]) -> TargetTable:
