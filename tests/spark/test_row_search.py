@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
+from connector.iceberg.java import jvm
 from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import release_reads
 from connector.iceberg.types.arrow_types import build_table_schema
@@ -52,8 +53,9 @@ def _rows(spark: SparkSession, name: str, count: int, seed: int) -> None:
     spark.sql(f"INSERT INTO {name} SELECT CAST(k AS INT), s, v FROM (SELECT {row} FROM range({count}))")
 
 
-def _histories(spark: SparkSession, name: str) -> Iterator[str]:
+def _histories(spark: SparkSession, opened: Catalog, name: str, version: int) -> Iterator[str]:
     """Do to a table what others do; tells each step."""
+    calls = f"CALL searched.system.{{}}(table => '{name.removeprefix('searched.')}'{{}})"
     for seed in range(3):
         _rows(spark, name, 40, seed)
     yield "appended"
@@ -67,6 +69,21 @@ def _histories(spark: SparkSession, name: str) -> Iterator[str]:
     spark.sql(f"ALTER TABLE {name} RENAME COLUMN k TO number")
     spark.sql(f"ALTER TABLE {name} ADD COLUMN k INT FIRST")
     yield "widened, renamed, its name taken"
+    table, terms = opened.load(name.rpartition(".")[2]), jvm(spark).org.apache.iceberg.expressions.Expressions
+    assert table is not None
+    table.java.updateSpec().addField(terms.bucket("number", 3)).commit()
+    spark.sql(f"INSERT INTO {name} SELECT 1, number, s, v FROM {name} WHERE number % 4 = 0")
+    yield "partitioned anew"
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
+    spark.sql(f"DELETE FROM {name} WHERE number % 9 = 5")
+    if version == 2:
+        spark.sql(calls.format("rewrite_position_delete_files", ", options => map('rewrite-all', 'true')"))
+    spark.sql(calls.format("rewrite_data_files", ", options => map('rewrite-all', 'true')"))
+    spark.sql(f"DELETE FROM {name} WHERE number % 11 = 7")
+    yield "maintained"
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.format.default'='avro')")
+    spark.sql(f"INSERT INTO {name} SELECT 2, number, s, v FROM {name} WHERE number % 3 = 0")
+    yield "written in another format"
 
 
 def _keys_of(table: Table, keys: list[tuple[int, str]], ids: tuple[str, ...]) -> tuple[TablePlan, list[TaskOutput]]:
@@ -107,7 +124,7 @@ def test_every_look_up_finds_the_same_rows(spark: SparkSession, opened: Catalog,
         "write.update.mode": "merge-on-read",
     }
     opened.create(name, build_table_schema(COLUMNS, (), frozenset(), nanoseconds=False), (), properties)
-    for step in _histories(spark, f"searched.`default`.{name}"):
+    for step in _histories(spark, opened, f"searched.`default`.{name}", version):
         table = opened.load(name)
         assert table is not None
         key = "number" if "number" in table.layout().columns.names else "k"
