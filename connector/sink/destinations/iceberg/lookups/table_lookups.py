@@ -39,15 +39,28 @@ class LateEventLookup:
 
     def run(self, outputs: DataFrame, table: TablePlan, result: JobResult, until: ExitStack) -> Iterator[DataFrame]:
         """Return the changes that are not late, for the reduce task."""
-        spark, ranges, java = outputs.sparkSession, result.late_ranges[table.index], self.tables[table.index]
-        deleted = None
-        if self.deleted_keys is not None and not table.keep_deletes:
-            until.callback(self.deleted_keys.close)
-            deleted = self.deleted_keys.of(table.layout.name)
-        until.callback(release_reads, spark, java)
-        rows = read_table_rows(spark, java, table, ranges.filter(table.layout.schema))
         candidates = outputs.where(F.col("kind") == OutputKind.LATE_CANDIDATES)
-        yield drop_late_events(candidates, ranges.count, self.plan, table, rows, deleted)
+        java, ranges = self.tables[table.index], result.late_ranges[table.index]
+        yield drop_late_changes(candidates, ranges, self.plan, table, java, self.deleted_keys, until)
+
+
+def drop_late_changes(
+    candidates: DataFrame,
+    ranges: KeyRanges,
+    plan: BatchPlan,
+    table: TablePlan,
+    java: Table,
+    deleted_keys: DeletedKeysTable | None,
+    until: ExitStack,
+) -> DataFrame:
+    """Return what stands of late candidates, as outputs of kind CHANGES; `until` closes what they are read from."""
+    spark, deleted = candidates.sparkSession, None
+    if deleted_keys is not None and not table.keep_deletes:
+        until.callback(deleted_keys.close)
+        deleted = deleted_keys.of(table.layout.name)
+    until.callback(release_reads, spark, java)
+    rows = read_table_rows(spark, java, table, ranges.filter(table.layout.schema))
+    return drop_late_events(candidates, ranges.count, plan, table, rows, deleted)
 
 
 @attrs.frozen(eq=False)

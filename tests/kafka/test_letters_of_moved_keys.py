@@ -1,0 +1,73 @@
+"""Dead letters put through again after their topic got more partitions, and their keys moved there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import orjson
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+from pyspark.sql import SparkSession
+
+from connector.cli.dlq import _read_dead_letters
+from connector.kafka.admin import KafkaAdmin
+from connector.sink.replay import Replayer
+from tests.conftest import MakeWorkspace
+from tests.inside import Inside
+from tests.model.recordings import Record
+from tests.tiers import tiered
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
+
+NEWER, UNTOUCHED, DELETED, OLDER = 1, 2, 3, 4
+
+
+def _event(topic: str, partition: int, key: int, n: Any, ts_ns: int, op: str = "u") -> Record:
+    row = {"id": key, "n": n, "__op": op, "__deleted": str(op == "d").lower(), "__source_ts_ns": ts_ns}
+    return Record(topic, partition, 0, orjson.dumps({"id": key}), orjson.dumps(row))
+
+
+@pytest.mark.parametrize("keep", tiered([False, True], [False]))
+def test_a_letter_changes_no_key_that_changed_in_another_partition_since(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, keep: bool
+) -> None:
+    """What the key's row, or its remembered delete, is proven to be newer than stays out; the other letters go in."""
+    topic = f"moved_letters_{keep}".lower()
+    start = 1_700_000_000_000_000_000
+    extra = {"topics": topic, "debezium.sink.iceberg.upsert-keep-deletes": str(keep).lower()}
+    sink = Inside(spark, plain_workspace(topic, extra))
+    topics.create({topic: 1})
+    keys = (NEWER, UNTOUCHED, DELETED, OLDER)
+    topics.replay([_event(topic, 0, key, key, start + 1, "c") for key in keys], create=False)
+    sink.run()
+    topics.replay([_event(topic, 0, key, "no number", start + 20) for key in keys], create=False)
+    sink.run()
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
+        future.result(30)
+    since = [
+        _event(topic, 1, NEWER, 500, start + 30),
+        _event(topic, 1, DELETED, 500, start + 30, "d"),
+        _event(topic, 1, OLDER, 500, start + 10),
+    ]
+    topics.replay(since, create=False)
+    sink.run()
+    settings = sink.settings()
+    known = _read_dead_letters(settings)
+    assert [letter.offset for letter in known] == [4, 5, 6, 7]
+    repaired = [attrs.evolve(one, value=(one.value or b"").replace(b'"no number"', b"7")) for one in known]
+    running = sink.sink()
+    try:
+        replayer = Replayer(settings, running.destination, running.batches, KafkaAdmin(settings.kafka), known)
+        report = replayer.replay(repaired, execute=True)
+    finally:
+        running.close()
+    ids = {letter.offset - 3: letter.id for letter in known}
+    assert report.overtaken == tuple(sorted((ids[NEWER], ids[DELETED])))
+    assert (set(report.done), report.dead) == ({ids[UNTOUCHED], ids[OLDER]}, {})
+    rows = {row["id"]: (row["n"], row["__deleted"]) for row in sink.lake.many(topic)}
+    gone = {DELETED: (500, "true")} if keep else {}
+    assert rows == {NEWER: (500, "false"), UNTOUCHED: (7, "false"), OLDER: (7, "false"), **gone}
