@@ -24,6 +24,7 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.variants import VARIANT_STORAGE, encode_variants
 from connector.iceberg.write.formats.parquet_footer import read_statistics
 from connector.iceberg.write.formats.parquet_variants import VariantAnnotator
+from connector.iceberg.write.formats.required_fields import fill_below_nulls, has_required_fields
 from connector.iceberg.write.formats.value_bounds import UNORDERED_TYPES
 
 _NO_METRICS = MetricsMode(MetricModeTypes.NONE)
@@ -68,6 +69,7 @@ class ParquetFile:
             and wanted[field.field_id].mode.type != MetricModeTypes.NONE
         }
         self._nans = dict.fromkeys(self._floats.values(), 0)
+        self._required = [f.name for f in columns if f.name not in variants and has_required_fields(f.type)]
         self._writer = pq.ParquetWriter(
             self._annotated or stream,
             self._stored,
@@ -85,6 +87,10 @@ class ParquetFile:
             self._nulls[number] += rows.column(name).null_count
         for name, number in self._floats.items():
             self._nans[number] += pc.sum(pc.is_nan(rows.column(name))).as_py() or 0
+        for name in self._required:
+            rows = rows.set_column(
+                rows.column_names.index(name), self._stored.field(name), fill_below_nulls(rows[name])
+            )
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
     def close(self) -> tuple[int, dict[str, Any]]:
