@@ -92,14 +92,18 @@ def status(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal[
     """
     with report_errors():
         settings = load_settings(files, overrides)
-        if isinstance(settings, SourceSettings):
-            from connector.cli import source_status
+        from connector.runtime.spark.session import start_session
 
-            source_status.show(settings, output=output)
-        else:
-            from connector.cli.status import show
+        # What follows is imported beside the start of the JVM.
+        with start_session(settings) as starting:
+            if isinstance(settings, SourceSettings):
+                from connector.cli import source_status
 
-            show(settings, output=output)
+                source_status.show(settings, starting, output=output)
+            else:
+                from connector.cli.status import show
+
+                show(settings, starting, output=output)
 
 
 @main.command()

@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 
 from connector.cli.arguments import load_settings, load_sink_settings, parse_overrides
-from connector.server.process import monitor_sink, monitor_source, read_config
-from connector.server.serving import serve
-from connector.settings import SourceSettings
-from connector.sink.runner import run_sink
-from connector.source.runner import run as run_source
+from connector.runtime.spark.session import start_session
+from connector.runtime.spark.session_builder import StartingSession
+from connector.settings import SinkSettings, SourceSettings
+from connector.settings.configdef.property_files import read_properties
 
 
 def run_connector(files: tuple[Path, ...], overrides: tuple[str, ...], *, once: bool) -> None:
@@ -19,24 +18,62 @@ def run_connector(files: tuple[Path, ...], overrides: tuple[str, ...], *, once: 
     Raises:
         ConnectorError: the configuration cannot be used, or what ended the run.
     """
-    settings, terminal = load_settings(files, overrides), sys.stderr.isatty()
-    config = read_config(files, parse_overrides(overrides))
-    if isinstance(settings, SourceSettings):
-        if once:
-            run_source(settings, once=True, terminal=terminal)
-            return
-        with monitor_source(settings, config) as source_monitor:
-            run_source(settings, once=False, terminal=terminal, monitor=source_monitor)
-    elif once:
-        run_sink(settings, once=True, terminal=terminal)
-    else:
-        with monitor_sink(settings, config) as sink_monitor:
-            run_sink(settings, once=False, terminal=terminal, monitor=sink_monitor)
+    settings = load_settings(files, overrides)
+    # What follows is imported beside the start of the JVM: each takes more than a second.
+    with start_session(settings, lists_classes=True) as starting:
+        if isinstance(settings, SourceSettings):
+            _run_source(settings, starting, files, overrides, once=once)
+        else:
+            _run_sink(settings, starting, files, overrides, once=once)
+
+
+def _run_sink(
+    settings: SinkSettings,
+    starting: StartingSession,
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    *,
+    once: bool,
+) -> None:
+    from connector.sink.runner import run_sink
+
+    terminal = sys.stderr.isatty()
+    if once:
+        run_sink(settings, once=True, terminal=terminal, starting=starting)
+        return
+    from connector.server.process import monitor_sink
+
+    with monitor_sink(settings, read_properties(files, parse_overrides(overrides))) as monitor:
+        run_sink(settings, once=False, terminal=terminal, monitor=monitor, starting=starting)
+
+
+def _run_source(
+    settings: SourceSettings,
+    starting: StartingSession,
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    *,
+    once: bool,
+) -> None:
+    from connector.source.runner import run
+
+    terminal = sys.stderr.isatty()
+    if once:
+        run(settings, once=True, terminal=terminal, starting=starting)
+        return
+    from connector.server.process import monitor_source
+
+    with monitor_source(settings, read_properties(files, parse_overrides(overrides))) as monitor:
+        run(settings, once=False, terminal=terminal, monitor=monitor, starting=starting)
 
 
 def serve_connectors(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """Run the connectors that are created by REST, and those that were there; raises as `run_connector`."""
-    config = read_config(files, parse_overrides(overrides))
+    config = read_properties(files, parse_overrides(overrides))
     # What a sink must name, and a worker need not.
     named = {"topics", "topics.regex", "debezium.source.topic.prefix"} & config.keys()
-    serve(load_sink_settings(files, overrides if named else (*overrides, "topics=unused")), config)
+    settings = load_sink_settings(files, overrides if named else (*overrides, "topics=unused"))
+    with start_session(settings, lists_classes=True) as starting:
+        from connector.server.serving import serve
+
+        serve(settings, config, starting)

@@ -16,18 +16,21 @@ from connector.cli.source_offsets import SourceTable, read_tables, snapshots_beh
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.runtime.spark.session import open_session
+from connector.runtime.spark.session_builder import StartingSession
 from connector.settings import SourceSettings
 from connector.source.snapshots.snapshot_queue import QueuedSnapshot, SnapshotQueue
 
 
-def show(settings: SourceSettings, *, output: Literal["text", "json"]) -> None:
+def show(settings: SourceSettings, starting: StartingSession, *, output: Literal["text", "json"]) -> None:
     """Print a row per table, and one per snapshot on demand, or all of it as one JSON document.
+
+    `starting` is the session.
 
     Raises:
         RetriableError: the catalog is away; it is asked once.
     """
     once = attrs.evolve(settings, errors=attrs.evolve(settings.errors, retry_timeout_ms=0))
-    with open_session(settings) as spark:
+    with open_session(settings, starting) as spark:
         tables, queue = _read(spark, once)
     if output == "json":
         click.echo(orjson.dumps(_to_document(settings.name, tables, queue), option=orjson.OPT_INDENT_2).decode())

@@ -22,6 +22,7 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import find_newest_snapshot, snapshot_summary
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.runtime.spark.session import open_session
+from connector.runtime.spark.session_builder import StartingSession
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 
@@ -40,15 +41,15 @@ class TableStatus:
     iceberg_schema_drift_count: int
 
 
-def show(settings: SinkSettings, *, output: Literal["text", "json"]) -> None:
+def show(settings: SinkSettings, starting: StartingSession, *, output: Literal["text", "json"]) -> None:
     """Print a row per table that the sink has written, or all of it as one JSON document.
 
-    Without Kafka it is what the tables say, and a line that tells why there is no lag.
+    Without Kafka it is what the tables say, and a line that tells why there is no lag. `starting` is the session.
 
     Raises:
         RetriableError: the catalog is away; it is asked once.
     """
-    with view_cluster(settings) as asked, open_session(settings) as spark:
+    with view_cluster(settings) as asked, open_session(settings, starting) as spark:
         glance = asked.result()
         found = _read_statuses(spark, settings, None if glance.unanswered else glance.seen.ends)
     if output == "json":

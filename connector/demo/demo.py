@@ -62,8 +62,7 @@ def play(home: Path | None, *, fresh: bool) -> None:
             console.print(f"broker on {broker.bootstrap_servers}, {count} recorded Debezium events replayed")
             progress = SinkStatusLine(terminal=terminal)
             seen = inspect_cluster(KafkaAdmin(settings.kafka))
-            with warm_up_beside(spark, settings, seen):
-                sink = build_sink(spark, settings, (progress,), seen)
+            sink = build_sink(spark, settings, (progress,), seen, warmed=warm_up_beside(spark, settings, seen))
             with progress:
                 started = time.monotonic()
                 sink.stream.run(once=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import attrs
 import structlog
@@ -25,7 +24,6 @@ from connector.server.source_connector import SourceConnector
 from connector.server.worker import Worker
 from connector.server.worker_metrics import WorkerMetrics
 from connector.settings import SinkSettings, SourceSettings
-from connector.settings.configdef.property_files import merge_files
 from connector.settings.server import ServerSettings
 from connector.sink.runner import SinkMonitor
 from connector.source.runner import SourceMonitor
@@ -117,9 +115,3 @@ def _serve_one(settings: ServerSettings, connector: Connector) -> Iterator[Sampl
     worker.add(connector)
     with serve_worker(settings, worker, metrics) as sampler:
         yield sampler
-
-
-def read_config(files: Sequence[Path], overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of files as they are written: references are not looked up."""
-    entries, _ = merge_files(files, overrides)
-    return {key: entry.text for key, entry in entries.items()}

@@ -17,7 +17,7 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.runtime.lifecycle import Lifecycle, TargetState
 from connector.runtime.monitoring.exposition import MetricsRegistry
 from connector.runtime.spark.session import open_session
-from connector.runtime.spark.session_builder import catalog_conf
+from connector.runtime.spark.session_builder import StartingSession, catalog_conf
 from connector.runtime.stop_signals import stop_on_signals
 from connector.server.config_store import IcebergConfigStore
 from connector.server.port import Connector
@@ -48,12 +48,13 @@ class ConnectorDefaults:
         return {**{key: text for key, text in self.config.items() if key not in unfit}, **config}
 
 
-def serve(settings: SinkSettings, config: Mapping[str, str]) -> None:
+def serve(settings: SinkSettings, config: Mapping[str, str], starting: StartingSession | None = None) -> None:
     """Run the connectors of a worker until SIGTERM or SIGINT; each then ends after its batch at hand.
 
     Args:
         settings: of the worker's file, read as a sink's: its catalog keeps the connectors, its listeners answer.
         config: the same file, as it is written.
+        starting: its session, if that began to start already.
 
     Raises:
         ConnectorError: why it could not start.
@@ -61,7 +62,7 @@ def serve(settings: SinkSettings, config: Mapping[str, str]) -> None:
     defaults, metrics, stopping = ConnectorDefaults(config), MetricsRegistry(), _Stop()
     for note in settings.notes:
         structlog.get_logger().warning(note)
-    with open_session(settings) as spark:
+    with open_session(settings, starting) as spark:
         store = IcebergConfigStore(
             Catalog(spark, settings.catalog, settings.errors), settings.server.config_table, settings.errors
         )

@@ -101,6 +101,7 @@ def build_sink(
     *,
     prime: bool = True,
     beat: Callable[[], None] = lambda: None,
+    warmed: Callable[[], None] = lambda: None,
     maintenance_listeners: Sequence[MaintenanceListener] = (),
 ) -> Sink:
     """Put a sink together at the position where it has to read on.
@@ -112,6 +113,7 @@ def build_sink(
         seen: the cluster, if it was looked at already.
         prime: make the tables ready that the waiting events will need.
         beat: called some times a second while the stream runs, also during a batch.
+        warmed: returns when the first batch may begin.
         maintenance_listeners: they are told of the maintenance of tables, by another thread.
 
     Raises:
@@ -151,7 +153,16 @@ def build_sink(
 
     limit = ByteLimit(settings.batch.max_bytes, RecordSizeSampler(settings.kafka).at)
     stream = Stream(
-        spark, settings, at_start, process, cluster, limit, lambda: batches.overdue, destination.find_hold, rest
+        spark,
+        settings,
+        at_start,
+        process,
+        cluster,
+        limit,
+        lambda: batches.overdue,
+        destination.find_hold,
+        rest,
+        warmed,
     )
     return Sink(stream, batches, destination)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 
 import attrs
@@ -28,6 +28,7 @@ from connector.runtime.monitoring.listeners import MaintenanceListener, SinkList
 from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
+from connector.runtime.spark.session_builder import StartingSession
 from connector.runtime.stop_signals import stop_on_signals
 from connector.runtime.topic_partitions import TopicPartition, nest_by_topic
 from connector.settings import KafkaSettings, SinkSettings
@@ -51,17 +52,24 @@ class SinkMonitor:
     maintenance_listeners: Sequence[MaintenanceListener] = ()
 
 
-@contextmanager
-def warm_up_beside(spark: SparkSession, settings: SinkSettings, seen: ClusterState) -> Iterator[None]:
-    """Warm up beside what is done inside, and wait for it: the first batch should find everything ready."""
+def warm_up_beside(spark: SparkSession, settings: SinkSettings, seen: ClusterState) -> Callable[[], None]:
+    """Warm up beside what comes next; return what waits for it: the first batch should find everything ready."""
     workers = threading.Thread(target=warm_up, args=(spark, settings, seen), daemon=True)
     workers.start()
-    yield
-    workers.join()
+    return workers.join
 
 
-def run_sink(settings: SinkSettings, *, once: bool, terminal: bool, monitor: SinkMonitor | None = None) -> None:
+def run_sink(
+    settings: SinkSettings,
+    *,
+    once: bool,
+    terminal: bool,
+    monitor: SinkMonitor | None = None,
+    starting: StartingSession | None = None,
+) -> None:
     """Run the sink until it is stopped (SIGTERM, SIGINT), or to the offsets of now with `once`.
+
+    `starting` is its session, if that began to start already.
 
     Raises:
         ConnectorError: why it could not start or go on.
@@ -72,10 +80,10 @@ def run_sink(settings: SinkSettings, *, once: bool, terminal: bool, monitor: Sin
     with ThreadPoolExecutor(1) as beside:
         checked = beside.submit(lambda: call_with_retries(lambda: _check_reader(settings), settings.errors))
         looked = beside.submit(lambda: _look_with(checked.result(), settings))
-        # A wrong password is told before a JVM is started in vain; brokers that are slow to answer hold nothing up.
+        # A wrong password is told before the JVM is waited for; brokers that are slow to answer hold nothing up.
         if checked in wait([checked], REFUSAL_S).done:
             checked.result()
-        with open_session(settings) as spark, SinkStatusLine(terminal=terminal) as progress:
+        with open_session(settings, starting) as spark, SinkStatusLine(terminal=terminal) as progress:
             monitor = attrs.evolve(monitor, listeners=(progress, *monitor.listeners))
             monitor.opened(spark)
             live_sink(lambda: spark, settings, monitor, once=once, survives=False, looked=looked.result())
@@ -112,10 +120,17 @@ def live_sink(
             names = name_datasets(spark, own)
             exporters = kept.enter_context(open_exporters(own.lineage, names, own.name, "sink"))
             listeners = (*monitor.listeners, *exporters.listeners)
-            with warm_up_beside(spark, own, seen):
-                sink = build_sink(
-                    spark, own, listeners, seen, beat=beat, maintenance_listeners=monitor.maintenance_listeners
-                )
+            warmed = warm_up_beside(spark, own, seen)
+            sink = build_sink(
+                spark,
+                own,
+                listeners,
+                seen,
+                beat=beat,
+                warmed=warmed,
+                maintenance_listeners=monitor.maintenance_listeners,
+            )
+            kept.callback(warmed)
             monitor.began(sink.stream.position.offsets)
             return _SinkRun(sink, kept.pop_all(), once)
 

@@ -24,6 +24,7 @@ from connector.runtime.monitoring.lineage import (
 from connector.runtime.monitoring.listeners import SnapshotListener, SourceListener
 from connector.runtime.monitoring.source_progress import SourceStatusLine
 from connector.runtime.spark.session import open_session
+from connector.runtime.spark.session_builder import StartingSession
 from connector.runtime.stop_signals import stop_on_signals
 from connector.settings import SourceSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
@@ -50,8 +51,17 @@ class SourceMonitor:
     looked: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
 
 
-def run(settings: SourceSettings, *, once: bool, terminal: bool, monitor: SourceMonitor | None = None) -> None:
+def run(
+    settings: SourceSettings,
+    *,
+    once: bool,
+    terminal: bool,
+    monitor: SourceMonitor | None = None,
+    starting: StartingSession | None = None,
+) -> None:
     """Run the source until it is stopped (SIGTERM, SIGINT), or to the snapshots of now with `once`.
+
+    `starting` is its session, if that began to start already.
 
     Raises:
         ConnectorError: why it could not start, or which tables failed.
@@ -59,7 +69,7 @@ def run(settings: SourceSettings, *, once: bool, terminal: bool, monitor: Source
     for note in settings.notes:
         structlog.get_logger().warning(note)
     monitor = monitor or SourceMonitor()
-    with open_session(settings) as spark, SourceStatusLine(terminal=terminal) as progress:
+    with open_session(settings, starting) as spark, SourceStatusLine(terminal=terminal) as progress:
         monitor = attrs.evolve(monitor, listeners=(progress, *monitor.listeners))
         monitor.opened(spark)
         live_source(lambda: spark, settings, monitor, once=once, survives=False)

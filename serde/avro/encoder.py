@@ -36,7 +36,6 @@ ByteGrid = np.ndarray[tuple[int, int], np.dtype[np.uint8]]
 _VARINT_BITS = 7
 _DECIMAL_BYTES = 16
 _CONTINUATION, _PAYLOAD_BITS = np.uint8(0x80), np.uint64(0x7F)
-_NO_BYTES = pa.scalar(b"", pa.binary())
 
 
 def encode_datums(codec: Codec, array: pa.Array) -> pa.BinaryArray:
@@ -120,7 +119,7 @@ class DatumBuilder:
             self._done.append(_build_array(np.zeros(0, np.uint8), np.zeros(self.count, np.int64)))
         if len(self._done) == 1 and not self._done[0].null_count:
             return self._done[0]
-        return pc.binary_join_element_wise(*self._done, _NO_BYTES, null_handling="replace", null_replacement="")
+        return pc.binary_join_element_wise(*self._done, b"", null_handling="replace", null_replacement="")
 
     def _flush(self) -> None:
         """Cut the bytes out of the columns that wait."""

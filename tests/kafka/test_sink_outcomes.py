@@ -38,7 +38,7 @@ MODES = {
     "copied": {"write-mode": "copy-on-write"},
     "versions": {"scd-type": "2"},
 }
-FATES = tiered(Fate, [Fate.SILENT, Fate.REFUSED_BUT_LANDED], lambda fate: fate.name.lower())
+FATES = tiered(Fate, [Fate.SILENT], lambda fate: fate.name.lower())
 TRUNCATED = ("fate.emptied", "fate.sifted")
 """Topics with truncates: of one source table, so that whole files go, and of one of two, so that rows go."""
 OWN = ("_debezium_offset_storage", "_debezium_deleted_keys", "schemas")

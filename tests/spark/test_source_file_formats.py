@@ -7,10 +7,11 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from tests.source_tables import Kind, Subject, use_catalog
-from tests.tiers import tiered
+from tests.tiers import crossed
 
 pytestmark = pytest.mark.spark
 COLUMNS = "id bigint NOT NULL, p string, v string"
+FORMATS = ["avro", "orc"]
 KINDS = [
     Kind(2, "merge-on-read", partitioned=False, identifiers=True),
     Kind(3, "merge-on-read", partitioned=True, identifiers=False),
@@ -27,8 +28,7 @@ def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     return spark
 
 
-@pytest.mark.parametrize("kind", tiered(KINDS, KINDS[2:], str))
-@pytest.mark.parametrize("data_format", ["avro", "orc"])
+@pytest.mark.parametrize(("kind", "data_format"), crossed(KINDS, FORMATS, [(KINDS[2], "orc"), (KINDS[3], "avro")]))
 def test_changes_of_files(session: SparkSession, kind: Kind, data_format: str) -> None:
     """Inserts, updates, deletes and deletes over deletes give the events that lead from one snapshot to the next."""
     nested = ", s struct<a: int, l: array<string>>" if kind.nested else ""

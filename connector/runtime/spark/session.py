@@ -4,28 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import structlog
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError, FatalError
-from connector.runtime.spark.session_builder import build_session
+from connector.runtime.jvm.class_data import write_class_data
+from connector.runtime.spark import session_builder
+from connector.runtime.spark.session_builder import StartingSession
 from connector.runtime.stop_signals import keep_handlers
 from connector.settings import SinkSettings, SourceSettings
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def start_session(settings: SinkSettings | SourceSettings, *, lists_classes: bool = False) -> StartingSession:
+    """Begin to start Spark for these settings, beside what else a start does.
+
+    `lists_classes`: this is a run, and may leave an archive of Java's classes if it ends in good order.
+    """
+    app = f"icebridge {settings.name}"
+    return session_builder.begin_session(app, settings.catalog, settings.spark, lists_classes=lists_classes)
+
 
 @contextmanager
-def open_session(settings: SinkSettings | SourceSettings) -> Iterator[SparkSession]:
-    """Start Spark for these settings, and stop it in the end.
+def open_session(
+    settings: SinkSettings | SourceSettings, starting: StartingSession | None = None
+) -> Iterator[SparkSession]:
+    """Start Spark for these settings, or go on with what began to start, and stop it in the end.
 
     Raises:
         FatalError: Spark's JVM ended by itself meanwhile.
     """
-    with keep_handlers():
-        spark = build_session(f"icebridge {settings.name}", settings.catalog, settings.spark)
+    with keep_handlers(), starting or start_session(settings) as session:
+        spark = session.finish()
     try:
         yield spark
+        write_class_data(spark._jvm)  # noqa: SLF001 - PySpark has no other way to its JVM
     except Exception as error:
         if isinstance(error, ConnectorError) or not _is_jvm_gone(error):
             raise

@@ -7,18 +7,22 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
 
+import attrs
 import structlog
 
 from connector.errors import FatalError
 from connector.redaction import SPARK_REGEX
-from connector.runtime.jvm.gateway import launch_jvm
+from connector.runtime.jvm.gateway import JAVA_OPTIONS
 from connector.runtime.jvm.jars import fetch_jars
-from connector.runtime.jvm.java import find_java_home
+from connector.runtime.jvm.java import find_java
 from connector.runtime.jvm.user_jars import missing_components
 from connector.runtime.spark.cluster_security import OPEN_NOTE, is_open, secure_cluster
+from connector.runtime.spark.driver_jvm import DriverJvm, fits_class_path, start_driver_jvm
 from connector.runtime.spark.packages import packages_root, packages_zip
+from connector.runtime.spark.spark_home import find_spark_home
 from connector.runtime.spark.submitted import check_jars, check_stores, is_submitted, settle_submitted, submitted_conf
 from connector.settings.iceberg.required_jars import complete_properties, guess_components, required_components
 
@@ -43,6 +47,19 @@ DEFAULTS = {
     "spark.redaction.regex": SPARK_REGEX,
     "spark.sql.redaction.options.regex": f"{SPARK_REGEX}|url",
 }
+
+
+_AT_START = {
+    # The second, slow compiler takes what is called ten times as often as by default: a start is seconds of code that
+    # runs some thousand times, and what a batch is made of is called far more often soon.
+    "-XX:Tier4InvocationThreshold": "50000",
+    "-XX:Tier4MinInvocationThreshold": "20000",
+    "-XX:Tier4CompileThreshold": "150000",
+    "-XX:Tier4BackEdgeThreshold": "400000",
+    # Spark's classes fill the default of 21 MB three times, with a full collection each.
+    "-XX:MetaspaceSize": "256m",
+}
+"""Options of the JVM by which it starts in less time."""
 
 
 class CatalogProperties(Protocol):
@@ -73,10 +90,11 @@ def java_options(given: str) -> str:
     """Return the driver's JVM options: `given` and those of ours that it says nothing about.
 
     Two collectors at once stop the JVM, so ours (parallel: the cheapest per byte on few cores) yields to any other.
-    A thread stack of 4 MB, because long plans overflowed the default one on a stream's thread.
+    A thread stack of 4 MB, because long plans overflowed the default one on a stream's thread. Less is compiled and
+    collected while everything starts, see `_AT_START`.
     """
     words = given.split()
-    ours = []
+    ours = [f"{name}={value}" for name, value in _AT_START.items() if not any(word.startswith(name) for word in words)]
     if not any(word.startswith("-XX:+Use") and word.endswith("GC") for word in words):
         ours.append("-XX:+UseParallelGC")
     if not any(word.startswith("-Xss") for word in words):
@@ -103,8 +121,10 @@ def session_conf(
     }
     conf = {**DEFAULTS, "spark.app.name": app, **catalog_conf(catalog), **known, **spark}
     conf["spark.jars"] = _join_list(*map(str, jar_files), spark.get("spark.jars", ""))
+    if not conf["spark.jars"]:
+        del conf["spark.jars"]
     conf["spark.sql.extensions"] = _join_list(EXTENSIONS, spark.get("spark.sql.extensions", ""))
-    conf["spark.driver.extraJavaOptions"] = java_options(spark.get("spark.driver.extraJavaOptions", ""))
+    conf[JAVA_OPTIONS] = java_options(spark.get(JAVA_OPTIONS, ""))
     if is_local(conf["spark.master"]):
         conf.setdefault("spark.python.daemon.module", "connector.worker_daemon")
         conf.setdefault("spark.driver.host", "127.0.0.1")
@@ -134,12 +154,10 @@ def store_jars(catalog: CatalogProperties, spark: Mapping[str, str]) -> tuple[Pa
 
 def _missing_stores(catalog: CatalogProperties, spark: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the components that the catalog needs and the user does not give, and those it may need."""
-    from pyspark.find_spark_home import _find_spark_home
-
     base = f"spark.sql.catalog.{catalog.name}."
     over = {key.removeprefix(base): value for key, value in spark.items() if key.startswith(base)}
     known = {**catalog.properties, **getattr(catalog, "table_properties", {}), **over}
-    shipped = Path(_find_spark_home()) / "jars"
+    shipped = find_spark_home() / "jars"
     required = missing_components(required_components(known), spark, shipped)
     return required, missing_components(guess_components(known), spark, shipped)
 
@@ -156,43 +174,89 @@ def _join_list(*parts: str) -> str:
 
 
 def build_session(app: str, catalog: CatalogProperties, spark: Mapping[str, str]) -> SparkSession:
-    """Start Spark (about 5 s; more when jars are fetched) with Iceberg, Kafka and the catalog; return the session.
+    """Start Spark (3 to 5 s; more when jars are fetched) with Iceberg, Kafka and the catalog; return the session.
 
     Where spark-submit started this process, its JVM is taken, and what it was told wins over `spark`. Else sets
     JAVA_HOME, and PYSPARK_PYTHON, in this process's environment. Executors in other processes get our packages as a
     zip. Level and format of the JVM's log are those of `log4j2-spark.properties`.
     FatalError: no Java, jars not to be had, or a JVM of spark-submit's that was not given them.
     """
-    conf = _take_jvm(app, catalog, spark) if is_submitted() else _start_jvm(app, catalog, spark)
-    from pyspark import SparkConf
-    from pyspark.sql import SparkSession
-
-    is_cluster = not is_local(conf["spark.master"])
-    if is_cluster and is_open(conf):
-        structlog.get_logger().warning(OPEN_NOTE, master=conf["spark.master"])
-    pairs = SparkConf(loadDefaults=False).setAll(list(conf.items()))
-    session = SparkSession.builder.config(conf=pairs).getOrCreate()
-    disable_checksum_files(session)
-    _ignore_sigterm(session)
-    if is_cluster:
-        _ship_packages(session)
-    return session
+    with begin_session(app, catalog, spark) as starting:
+        return starting.finish()
 
 
-def _start_jvm(app: str, catalog: CatalogProperties, spark: Mapping[str, str]) -> dict[str, str]:
-    """Start a JVM unless one runs; return the settings of the session."""
-    os.environ["JAVA_HOME"] = str(find_java_home())
-    python = spark.get("spark.pyspark.python")
-    if python and not is_local(spark.get("spark.master", DEFAULTS["spark.master"])):
+@attrs.frozen
+class StartingSession:
+    """A session whose JVM starts beside what its caller does; left before `finish`, the JVM ends."""
+
+    conf: Mapping[str, str]
+    jvm: DriverJvm | None
+
+    def finish(self) -> SparkSession:
+        """Wait for the JVM; return the session. PySparkRuntimeError: the JVM ended."""
+        from pyspark import SparkConf, SparkContext
+        from pyspark.sql import SparkSession
+
+        if self.jvm is not None:
+            SparkContext._ensure_initialized(gateway=self.jvm.connect())  # noqa: SLF001 - PySpark's way to give it one
+        is_cluster = not is_local(self.conf["spark.master"])
+        if is_cluster and is_open(self.conf):
+            structlog.get_logger().warning(OPEN_NOTE, master=self.conf["spark.master"])
+        pairs = SparkConf(loadDefaults=False).setAll(list(self.conf.items()))
+        session = SparkSession.builder.config(conf=pairs).getOrCreate()
+        disable_checksum_files(session)
+        _ignore_sigterm(session)
+        if is_cluster:
+            _ship_packages(session)
+        return session
+
+    def __enter__(self) -> Self:
+        """It starts already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End a JVM that was not waited for."""
+        if self.jvm is not None:
+            self.jvm.starting.close()
+
+
+def begin_session(
+    app: str, catalog: CatalogProperties, spark: Mapping[str, str], *, lists_classes: bool = False
+) -> StartingSession:
+    """Begin to start Spark, as `build_session`; returns once its JVM is starting.
+
+    `lists_classes`: the JVM lists its classes where there is no archive of them, for `write_class_data`.
+    """
+    if is_submitted():
+        return StartingSession(_take_jvm(app, catalog, spark), None)
+    return _start_jvm(app, catalog, spark, lists_classes=lists_classes)
+
+
+def _start_jvm(
+    app: str, catalog: CatalogProperties, spark: Mapping[str, str], *, lists_classes: bool
+) -> StartingSession:
+    """Start a JVM unless one runs."""
+    choice, home = find_java(), find_spark_home()
+    os.environ["JAVA_HOME"] = str(choice.home())
+    python, runs_here = spark.get("spark.pyspark.python"), is_local(spark.get("spark.master", DEFAULTS["spark.master"]))
+    if python and not runs_here:
         # PySpark itself reads the setting only under spark-submit.
         os.environ["PYSPARK_PYTHON"] = python
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = session_conf(app, catalog, spark, (*fetch_jars("spark"), *store_jars(catalog, spark)), packages_root())
-    from pyspark import SparkContext
+    jars, is_up = (*fetch_jars("spark"), *store_jars(catalog, spark)), _is_jvm_up()
+    class_path = jars if runs_here and not is_up and fits_class_path(spark, home) else ()
+    conf = session_conf(app, catalog, spark, () if class_path else jars, packages_root())
+    if is_up:
+        return StartingSession(conf, None)
+    return StartingSession(conf, start_driver_jvm(choice.java, conf, class_path, home, lists_classes=lists_classes))
 
-    if SparkContext._gateway is None:  # noqa: SLF001 - PySpark tells by nothing else whether its JVM is up
-        SparkContext._ensure_initialized(gateway=launch_jvm(conf))  # noqa: SLF001
-    return conf
+
+def _is_jvm_up() -> bool:
+    """Tell whether PySpark has started a JVM; nothing else of it tells. What is not imported has not."""
+    pyspark = sys.modules.get("pyspark")
+    return pyspark is not None and pyspark.SparkContext._gateway is not None  # noqa: SLF001
 
 
 def _take_jvm(app: str, catalog: CatalogProperties, spark: Mapping[str, str]) -> dict[str, str]:

@@ -66,6 +66,12 @@ def merge_files(files: Sequence[Path], overrides: Mapping[str, str]) -> tuple[di
     return entries, faults
 
 
+def read_properties(files: Sequence[Path], overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of files as they are written: references are not looked up, faults are left out."""
+    entries, _ = merge_files(files, overrides)
+    return {key: entry.text for key, entry in entries.items()}
+
+
 class _Unreadable(Exception):
     def __init__(self, line: int, what: str, todo: str) -> None:
         super().__init__(what)

@@ -46,7 +46,10 @@ _DISCOVERY_S, _MAX_DISCOVERY_S, _DISCOVERY_SHARE = 1.0, 30.0, 0.05
 
 @attrs.define(eq=False)
 class Stream:
-    """One run of the sink's stream: `run` returns when it ends or `stop` is called; `beat` is called meanwhile."""
+    """One run of the sink's stream: `run` returns when it ends or `stop` is called; `beat` is called meanwhile.
+
+    `warmed` returns when the first batch may begin: what it finds warm is warmed up beside the start of the query.
+    """
 
     spark: SparkSession
     settings: SinkSettings
@@ -57,6 +60,7 @@ class Stream:
     overdue: Callable[[], bool] = lambda: False
     hold: Callable[[], str | None] = lambda: None
     beat: Callable[[], None] = lambda: None
+    warmed: Callable[[], None] = lambda: None
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
     _stopping: threading.Event = attrs.field(factory=threading.Event)
     _leaving: threading.Event = attrs.field(factory=threading.Event)
@@ -124,6 +128,7 @@ class Stream:
 
     def _range(self, number: int, scratch: Path, leaving: threading.Event) -> None:
         """Bring in what Spark's trigger spans: one batch, or several where its events are large."""
+        self.warmed()
         with self._busy:
             end = self._seen = _end_offsets(scratch, number)
             stuck = False
