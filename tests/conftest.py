@@ -8,19 +8,19 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import attrs
 import pytest
 from hypothesis import core as hypothesis_core
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home
 from connector.runtime.spark.session_builder import disable_checksum_files
 from tests.host import Host
 from tests.model import recordings
 from tests.order import Stopwatch, put_in_order
 from tests.reading import Lake
-from tests.running import INTERPRETED, SEED, THOROUGH, Workspace, draws, quick_settings, workspace
+from tests.running import INTERPRETED, SEED, THOROUGH, Workspace, draws, on_class_path, quick_settings, workspace
 from tests.searching import Search
 from tests.servers import Servers, SharedBroker, SharedRegistry
 from tests.store import Store
@@ -154,22 +154,17 @@ def spark(quick: dict[str, str]) -> Iterator[SparkSession]:
         "spark.log.level": "ERROR",
         **({} if THOROUGH else INTERPRETED),
     }
-    session = SparkSession.builder.master("local[2]").appName("tests").config(map=dict(settings)).getOrCreate()
+    with on_class_path(fetch_jars("spark")):
+        session = SparkSession.builder.master("local[2]").appName("tests").config(map=dict(settings)).getOrCreate()
     disable_checksum_files(session)
     yield session
     session.stop()
 
 
 @pytest.fixture(scope="session")
-def quick(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Spark settings for the many starts of Spark: a third less of it is spent on loading and compiling classes."""
-
-    def make() -> Workspace:
-        topics: Topics = request.getfixturevalue("topics")
-        topics.replay([attrs.evolve(r, topic="quick.t") for r in recordings.load("json_schema_envelope", "customers")])
-        return workspace(tmp_path_factory.mktemp("quick"), "quick", topics.bootstrap_servers, {"topics": "quick.t"})
-
-    return quick_settings(make)
+def quick() -> dict[str, str]:
+    """Spark settings for the many starts of Spark: half of what a start costs is loading and compiling classes."""
+    return quick_settings()
 
 
 @pytest.fixture(scope="session")

@@ -31,9 +31,10 @@ from tests.host import PROJECT
 FIRST_S = 60.0
 """How long a keeper waits for its first connection."""
 KINDS: dict[str, Callable[[Path], Server]] = {
-    "broker": KafkaBroker,
+    # What was compacted is looked for after fifteen seconds by default.
+    "broker": lambda home: KafkaBroker(home, properties={"log.cleaner.backoff.ms": "500"}, short_lived=True),
     "registry": SchemaRegistryServer,
-    "search": lambda home: OpenSearchNode(home, settings={"cluster.max_shards_per_node": "10000"}),
+    "search": lambda home: OpenSearchNode(home, settings={"cluster.max_shards_per_node": "10000"}, short_lived=True),
 }
 ADDRESSES: dict[str, Callable[[Any], str]] = {
     "broker": lambda broker: broker.bootstrap_servers,

@@ -12,7 +12,7 @@ from tests.conftest import MakeWorkspace
 from tests.model.events import COLUMNS, Database
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.running import Run, Workspace
+from tests.running import THOROUGH, Run, Workspace
 from tests.searching import Search
 from tests.topics import Topics
 
@@ -28,7 +28,7 @@ def _space(make: MakeWorkspace, search: Search, name: str, extra: dict[str, str]
 def _history(seed: int, topic: str) -> Database:
     """Random transactions over some keys: creates, updates, deletes, deletes with a new create, keys that change."""
     db = Database(topic, 3)
-    Life(KEYS, updated=0.6).live(random.Random(seed), db, 500)
+    Life(KEYS, updated=0.6).live(random.Random(seed), db, 500 if THOROUGH else 200)
     return db
 
 

@@ -156,6 +156,18 @@ def test_archives_are_written_aside_once(java: Java, jar: Path, cache: Path) -> 
     assert data.options(lists_classes=True)[-1].startswith("-XX:SharedArchiveFile")
 
 
+def test_one_run_of_several_writes_the_archive(java: Java, jar: Path) -> None:
+    """Where an archive is there, or is being written, a run only removes its list."""
+    data = found(java, jar)
+    listing = Path(data.options(lists_classes=True)[-1].partition("=")[2])
+    for other in (data.archive, data.archive.with_suffix(".1.listed")):
+        listing.write_bytes(b"java/lang/Object\n")
+        other.touch()
+        assert write_class_data(Jvm(java, listing)) is None
+        assert not listing.exists()
+        other.unlink()
+
+
 def test_a_java_that_writes_none_leaves_nothing(java: Java, jar: Path, cache: Path) -> None:
     """A dump that fails, or a list that is gone, changes nothing."""
     dumping(java, 'echo torn > "${3#*=}"; exit 1')

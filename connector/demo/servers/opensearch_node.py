@@ -49,9 +49,15 @@ class OpenSearchNode(Server):
     ready_s = 180.0
     starts = 3
 
-    def __init__(self, home: Path, heap_mb: int = 512, settings: Mapping[str, str] | None = None) -> None:
-        """Describe a node; nothing runs yet. `settings` win over those of `opensearch.yml` here."""
+    def __init__(
+        self, home: Path, heap_mb: int = 512, settings: Mapping[str, str] | None = None, *, short_lived: bool = False
+    ) -> None:
+        """Describe a node; nothing runs yet. `settings` win over those of `opensearch.yml` here.
+
+        One that is short-lived takes less to start, and more for each document.
+        """
         super().__init__(home)
+        self._short_lived = short_lived
         self.heap_mb = heap_mb
         self.settings = dict(settings or {})
 
@@ -106,8 +112,10 @@ class OpenSearchNode(Server):
             "jna.nosys": "true",
             "jna.noclasspath": "true",
         }
+        quick = ("-XX:TieredStopAtLevel=1",) if self._short_lived else ()
         return [
             *(str(java), f"-Xms{self.heap_mb // 2}m", f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", "-Xshare:auto"),
+            *quick,
             *(f"-D{name}={value}" for name, value in defined.items()),
             *("-cp", os.pathsep.join(map(str, class_path)), "org.opensearch.bootstrap.OpenSearch"),
         ]

@@ -106,7 +106,7 @@ def _read_head(archive: Path) -> bytes:
 def write_class_data(jvm: Any) -> subprocess.Popen[bytes] | None:
     """Begin to write the archive of a JVM that has listed its classes, once; return the process that does it.
 
-    It takes some ten seconds of CPU, with the least priority, and goes on when this process ends. What goes wrong is
+    It takes about a minute of CPU, with the least priority, and goes on when this process ends. What goes wrong is
     only told.
     """
     try:
@@ -117,6 +117,9 @@ def write_class_data(jvm: Any) -> subprocess.Popen[bytes] | None:
         system.clearProperty(TO_WRITE)
         classes, java = Path(told), Path(system.getProperty("java.home")) / "bin" / "java"
         archive = classes.parent / f"{classes.name.partition('.')[0]}.jsa"
+        if archive.exists() or any(classes.parent.glob(f"{archive.stem}.*.listed")):
+            classes.unlink()  # another run was faster, or is at it
+            return None
         _tidy(classes.parent)
         return _dump(java, system.getProperty("java.class.path"), classes, archive)
     except (Py4JError, OSError) as error:
