@@ -1,6 +1,6 @@
 """An installed environment -> the same one without what no sink or source uses (`python docker/slim.py SITE_PACKAGES`).
 
-Each line of GONE says why. The Dockerfile runs it; `make image-test` lets Spark run Python in the image that comes of it.
+Each line of GONE says why. The Dockerfile runs it; `make image-test` lets Spark run Python in what comes of it.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from connector.runtime.jvm.lockfile import LOCK_FILE, parse_lockfile
 from connector.server.apps import HealthApi
 from connector.settings import load
 from tests.compose.env import read_env
+from tests.compose.tutorial import STOP, TELLS, read_steps
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy" / "kubernetes"
@@ -192,3 +193,53 @@ def test_the_spark_application_has_the_locked_jars() -> None:
     wanted = [f"/opt/icebridge/jars/{one.file_name}" for name in ("spark", "s3") for one in locked[name]]
     assert conf["spark.driver.extraClassPath"].split(":") == wanted
     assert conf["spark.executor.extraClassPath"].split(":") == wanted
+
+
+def test_the_stack_is_one_file_that_can_be_read() -> None:
+    """Every service has an image or a build, a profile, a health check unless it ends, and ports on loopback alone."""
+    stack = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text("utf-8"))
+    profiles = set(read_env()["COMPOSE_PROFILES"].split(","))
+    assert profiles <= {each for service in stack["services"].values() for each in service["profiles"]}
+    for name, service in stack["services"].items():
+        assert service["image"], name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
+        if name not in {"connector", "trino"} and not service["image"].startswith("icebridge"):
+            assert service["healthcheck"]["test"], name
+        for needed in service.get("depends_on", {}):
+            assert needed in stack["services"], name
+
+
+@pytest.mark.parametrize("name", ["sink", "search-sink", "source"])
+def test_mounted_files_exist(name: str) -> None:
+    """Each file that a connector of the stack mounts is there."""
+    stack = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text("utf-8"))
+    for volume in stack["services"][name]["volumes"]:
+        assert (ROOT / "docker" / volume.split(":")[0]).is_file()
+
+
+COMPOSE_COMMAND = re.compile(r"docker compose --file (\S+)(?: --profile (\S+))? (\w+)(.*)")
+
+
+def test_the_tutorials_commands_name_what_is_there() -> None:
+    """Each docker compose command of the tutorial names the stack's file, its profiles and its services."""
+    stack = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text("utf-8"))
+    steps = read_steps()
+    for step in steps:
+        if not (found := COMPOSE_COMMAND.match(step.command)):
+            continue
+        file, profile, verb, rest = found.groups()
+        assert (ROOT / file).is_file()
+        assert profile is None or any(profile in service["profiles"] for service in stack["services"].values())
+        named = [word for word in rest.split() if not word.startswith("-")]
+        if verb in {"exec", "kill"} or (verb == "up" and named):
+            assert named[0] in stack["services"], step.command
+    assert all(any(part in step.command for step in steps) for part in TELLS)
+    assert any(step.command.startswith(STOP) for step in steps)
+
+
+def test_the_tutorial_speaks_of_the_ports_of_the_stack() -> None:
+    """Each address of this host in the tutorial is a port of .env."""
+    ports = {value for key, value in read_env().items() if key.endswith("_PORT")}
+    text = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+    asked = set(re.findall(r"http://localhost:(\d+)", text))
+    assert asked and asked <= ports

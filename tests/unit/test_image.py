@@ -14,6 +14,7 @@ from types import ModuleType
 
 import pytest
 
+from connector.cli.arguments import load_settings
 from connector.runtime.jvm.lockfile import LOCK_FILE, parse_lockfile
 from connector.settings import load
 
@@ -67,6 +68,20 @@ def test_the_bill_names_packages_and_jars() -> None:
     assert len(purls) == len(bill["components"])
     assert any(purl.startswith("pkg:pypi/pyspark@") for purl in purls)
     assert f"pkg:maven/{jars[0].group}/{jars[0].name}@{jars[0].version}" in purls
+
+
+@pytest.mark.parametrize("name", ["sink", "search-sink", "source"])
+def test_the_stacks_files_are_good(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each connector of compose.yaml has a configuration that can be used, with what .env gives."""
+    given = dict(line.split("=", 1) for line in (DOCKER / ".env").read_text("utf-8").splitlines() if line[:1].isupper())
+    for key, variable in {"AWS_ACCESS_KEY_ID": "S3_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY": "S3_SECRET_KEY"}.items():
+        monkeypatch.setenv(key, given[variable])
+    for key in ("SPARK_MASTER", "SPARK_AUTH_SECRET"):
+        monkeypatch.setenv(key, given[key])
+    files = tuple(
+        DOCKER / each for each in ("image.properties", "config/stack.properties", f"config/{name}.properties")
+    )
+    assert load_settings(files, ()).kafka.bootstrap_servers == "kafka:9092"
 
 
 def _entry(tmp_path: Path, *arguments: str, roots: tuple[str, ...] = ()) -> tuple[int, str]:
