@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from tests.compose.env import DOCKER
+from tests.compose.env import DOCKER, read_env
 from tests.compose.stack import ROOT, CommandError, Stack, by_docker, by_podman
 from tests.compose.tables import open_catalog, read_customers
 from tests.compose.tutorial import NO_STAND_IN, START, STOP, Step, read_steps
@@ -64,7 +64,11 @@ def follow_tutorial(stack: Stack) -> None:
 
 def follow(stack: Stack, step: Step) -> None:
     """Run a step until it tells what it should; see what a change does everywhere."""
-    wait_for(step.command[:100], lambda: step.tells in stack.run(step.command))
+    command = step.command
+    for key, port in read_env().items():
+        if key.endswith("_PORT"):
+            command = command.replace(f"http://localhost:{port}/", f"http://localhost:{stack.env[key]}/")
+    wait_for(command[:100], lambda: step.tells in stack.run(command))
     if "UPDATE" in step.command:
         see_the_change(stack)
 

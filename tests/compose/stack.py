@@ -16,7 +16,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.compose.env import DOCKER, read_env
+from tests.compose.env import DOCKER, choose_ports, read_env
 
 ROOT = DOCKER.parent
 COMPOSE = "docker compose --file docker/compose.yaml"
@@ -72,7 +72,7 @@ class Stack:
 @contextmanager
 def by_docker() -> Iterator[Stack]:
     """Yield the stack as docker runs it."""
-    yield Stack(dict(os.environ), stand_ins=False)
+    yield Stack({**choose_ports(), **os.environ}, stand_ins=False)
 
 
 @contextmanager
@@ -87,6 +87,7 @@ def by_podman(binary: str) -> Iterator[Stack]:
         address = f"unix://{scratch}/podman.sock"
         environ = {
             "CONTAINERS_CONF": str(home / "containers.conf"),
+            **choose_ports(),
             **os.environ,
             "DOCKER_HOST": address,
             "PATH": f"{scratch}{os.pathsep}{os.environ['PATH']}",
