@@ -123,6 +123,5 @@ def _reset_table(target: TargetTable, wanted: KafkaOffsets, name: str, topics: t
 
 
 def _stored_commit(target: TargetTable) -> StoredCommit:
-    newest = target.table.snapshot_id
-    place = 0 if newest is None else int(target.table.java.snapshot(newest).sequenceNumber())
-    return StoredCommit(target.stored.position, target.table.uuid, newest, place)
+    stored = target.stored
+    return StoredCommit(stored.position, target.table.uuid, None, stored.sequence_number)

@@ -90,6 +90,15 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             SourceStep("commit", 652),
         ),
     ),
+    # The sink took the rewrite's snapshot for its own, and missed its own afterwards as if it were gone.
+    "files are rewritten before the sink sees where its commit is": (
+        World(partitions=3, keep_deletes=True),
+        (
+            SourceStep("commits", 338),
+            Batch(0, 1, whole=True, during=((20, "crash"),)),
+            Batch(0, 242, during=((19, TableStep("rewrite files", 30)),)),
+        ),
+    ),
     # The snapshot that the sink stood on had expired, and the older one that was left was taken for its newest.
     "a table is rolled back, and the sink's newest snapshot expires": (
         World(),

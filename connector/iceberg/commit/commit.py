@@ -19,7 +19,7 @@ from connector.iceberg.commit.commit_summary import (
     MANIFEST_REWRITE,
 )
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, is_rolled_back
+from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, is_rolled_back, snapshot_summary
 from connector.iceberg.read.scan_planning import FileScanTask
 
 REPLACE = "replace"
@@ -99,11 +99,12 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
     except CommitRefused as error:
         _check_sole_writer(table, pending, name)
         raise CommitRefused(f"{error}; {_CONTENTION_HINT}") from error.__cause__
-    snapshot_id = table.snapshot_id
-    if snapshot_id is None:
-        raise FatalError(f"table {table.name} has no snapshot after a commit")
+    # Others may have committed since: the newest snapshot of the table need not be this one.
+    snapshot = next((one for one in table.ancestors() if snapshot_summary(one).get(COMMIT_ID) == commit_id), None)
+    if snapshot is None:
+        raise FatalError(f"table {table.name} does not have the snapshot of a commit that was just made")
     deletes = sum(not description.is_data for description in pending.files)
-    place = snapshot_id, int(table.java.snapshot(snapshot_id).sequenceNumber())
+    place = snapshot.snapshot_id, snapshot.sequence_number or 0
     return CommittedSnapshot(
         *place, len(pending.files) - deletes, deletes, LastCommit(pending.position, commit_id, place[1])
     )
