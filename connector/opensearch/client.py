@@ -24,6 +24,7 @@ from opensearchpy.exceptions import (
 )
 
 from connector.errors import FatalError, RetriableError
+from connector.opensearch.cluster_blocks import BLOCK_REMEDY, is_cluster_block
 from connector.opensearch.sigv4 import RequestSigner
 from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity, find_credentials
 from connector.settings.opensearch.connection import AwsSettings, ConnectionSettings
@@ -49,7 +50,7 @@ def map_opensearch_errors(doing: str) -> Iterator[None]:
     """Raise ours instead of the client's errors; an answer's own text stays out, it may quote a document.
 
     Raises:
-        RetriableError: the cluster is away or busy.
+        RetriableError: the cluster is away, busy, or blocked (its disk is full).
         FatalError: it does not let us in, or refuses the request.
     """
     try:
@@ -68,7 +69,10 @@ def map_opensearch_errors(doing: str) -> Iterator[None]:
 def to_connector_error(doing: str, error: TransportError) -> RetriableError | FatalError:
     """Return our error for an answer that is one."""
     status, kind = error.status_code, error.error
-    if status in (_UNAUTHORIZED, _FORBIDDEN) and kind != "cluster_block_exception":
+    if is_cluster_block(status, kind):
+        reason = _index_error_reason(error.info)
+        return RetriableError(f"{doing}: OpenSearch is blocked (status {status}, {kind}{reason}); {BLOCK_REMEDY}")
+    if status in (_UNAUTHORIZED, _FORBIDDEN):
         return FatalError(
             f"{doing}: OpenSearch does not let us in (status {status}); check connection.username, "
             "connection.password, or the certificate, and the user's rights on the indexes"

@@ -100,14 +100,35 @@ def test_a_full_disk_is_waited_for() -> None:
     assert (counts.indexed, rounds, dead) == (2, [2, 1, 1], {})
 
 
-def test_a_disk_that_stays_full_is_no_success() -> None:
-    """After the last try the batch is not acknowledged: it comes again as a whole."""
-    item = {"index": {"status": 429, "error": {"type": "cluster_block_exception", "reason": "disk usage exceeded"}}}
-    with (
-        _server(lambda _: (200, {"errors": True, "items": [item]})) as connection,
-        pytest.raises(RetriableError, match="disk usage"),
-    ):
-        _sent(connection, _actions("1"))
+@pytest.mark.parametrize("status", [403, 429])
+@pytest.mark.parametrize("kind", ["cluster_block_exception", "index_create_block_exception"])
+def test_a_disk_that_stays_full_is_no_success(status: int, kind: str) -> None:
+    """After the last try the batch is not acknowledged: it comes again as a whole; the way out is said."""
+    wrong = {"type": kind, "reason": "disk usage exceeded"}
+    item = {"index": {"status": status, "error": wrong}}
+    told: list[Answer] = [(200, {"errors": True, "items": [item]}), (status, {"error": wrong, "status": status})]
+    for answer in told:
+        asked: list[list[str]] = []
+        with (
+            _server(lambda lines, a=asked, t=answer: (a.append(lines), t)[1]) as connection,  # type: ignore[misc]
+            pytest.raises(RetriableError, match=r"disk usage exceeded.*free disk space"),
+        ):
+            _sent(connection, _actions("1"))
+        assert len(asked) == 1 + QUICK.retries
+
+
+def test_missing_rights_stop_at_once() -> None:
+    """The security plugin's 403, for a request or an item of one, is no block."""
+    wrong = {"type": "security_exception", "reason": "no permissions for [indices:data/write/bulk]"}
+    item = {"index": {"status": 403, "error": wrong}}
+    for answer in ((200, {"errors": True, "items": [item]}), (403, {"error": wrong, "status": 403})):
+        asked: list[list[str]] = []
+        with (
+            _server(lambda lines, a=asked, t=answer: (a.append(lines), t)[1]) as connection,  # type: ignore[misc]
+            pytest.raises(FatalError),
+        ):
+            _sent(connection, _actions("1"))
+        assert len(asked) == 1
 
 
 def test_what_was_created_before_is_done() -> None:

@@ -31,6 +31,19 @@ connection.url=https://a:9200,https://b:9200
 debezium.sink.iceberg.warehouse=warehouse
 """
 
+FLOOD = (
+    "index [t] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has "
+    "read-only-allow-delete block];"
+)
+NO_INDEX = "blocked by: [FORBIDDEN/10/cluster create-index blocked (api)];"
+READ_ONLY = "index [t] blocked by: [FORBIDDEN/5/index read-only (api)];"
+NO_LEADER = "blocked by: [SERVICE_UNAVAILABLE/2/no cluster-manager];"
+
+
+def _block(kind: str, status: int, reason: str) -> TransportError:
+    body = {"error": {"root_cause": [{"type": kind, "reason": reason}], "type": kind, "reason": reason}}
+    return TransportError(status, kind, {**body, "status": status})
+
 
 @pytest.mark.parametrize(
     ("error", "wanted", "text"),
@@ -41,12 +54,19 @@ debezium.sink.iceberg.warehouse=warehouse
         (TransportError(503, "x", {}), RetriableError, "busy"),
         (AuthenticationException(401, "x", {}), FatalError, "check connection.username"),
         (AuthorizationException(403, "security_exception", {}), FatalError, "rights"),
+        (AuthorizationException(403, "x", {}), FatalError, "rights"),
+        (AuthorizationException(403, '{"Message":"User: anonymous is not authorized"}', {}), FatalError, "rights"),
+        (_block("cluster_block_exception", 403, FLOOD), RetriableError, "flood-stage watermark, index has .*free disk"),
+        (_block("cluster_block_exception", 429, FLOOD), RetriableError, "flood-stage watermark, index has .*free disk"),
+        (_block("index_create_block_exception", 403, NO_INDEX), RetriableError, r"create-index.*watermark\.high"),
+        (_block("cluster_block_exception", 403, READ_ONLY), RetriableError, "set by hand"),
+        (_block("cluster_block_exception", 503, NO_LEADER), RetriableError, "is busy"),
         (RequestError(400, "x", {"error": {"reason": "because"}}), FatalError, "because"),
         (NoConnection("N/A", "[SSL: CERTIFICATE_VERIFY_FAILED]", OSError()), FatalError, "ssl.ca.location"),
     ],
 )
 def test_errors_are_classed_by_what_to_do(error: Exception, wanted: type[Exception], text: str) -> None:
-    """Away and busy are tried again; wrong credentials, no rights and refusals stop with what to do."""
+    """Away, busy and blocked (a full disk) are tried again; no rights and refusals stop with what to do."""
     with pytest.raises(wanted, match=text), map_opensearch_errors("asking"):
         raise error
 

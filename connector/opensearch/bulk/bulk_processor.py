@@ -23,6 +23,7 @@ from opensearchpy.exceptions import TransportError
 from connector.errors import FatalError, GapError, RetriableError
 from connector.opensearch.bulk.item_results import classify_item
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
+from connector.opensearch.cluster_blocks import BLOCK_REMEDY, is_cluster_block
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from serde.arrays import Ints
 
@@ -195,7 +196,8 @@ class BulkProcessor:
                     self._stale(int(actions.tags[row]))
                 case "again":
                     again.append(row)
-                    problem = f"OpenSearch refuses documents for now ({_describe_item_error(result)})"
+                    remedy = f"; {BLOCK_REMEDY}" if is_cluster_block(result["status"], wrong.get("type")) else ""
+                    problem = f"OpenSearch refuses documents for now ({_describe_item_error(result)}){remedy}"
                 case "malformed":
                     counts.malformed += 1
                     self._refuse(int(actions.tags[row]), f"the index refuses the document ({wrong.get('type')})")

@@ -7,6 +7,7 @@ from typing import Literal
 import structlog
 
 from connector.errors import FatalError
+from connector.opensearch.cluster_blocks import is_cluster_block
 
 ItemResult = Literal["done", "stale", "again", "malformed", "gone", "stop"]
 
@@ -27,7 +28,7 @@ _MALFORMED_ERRORS = frozenset(
 """The document is at fault, or the field that it would add."""
 
 _TRANSIENT_STATUSES = frozenset({429, 502, 503, 504})
-_FIRST_FAILURE, _NOT_FOUND, _CONFLICT, _BAD_REQUEST, _FORBIDDEN = 300, 404, 409, 400, 403
+_FIRST_FAILURE, _NOT_FOUND, _CONFLICT, _BAD_REQUEST = 300, 404, 409, 400
 
 
 def classify_item(status: int, kind: str | None, *, creates: bool = False) -> ItemResult:
@@ -35,16 +36,16 @@ def classify_item(status: int, kind: str | None, *, creates: bool = False) -> It
 
     done       it is as it should be: indexed, deleted, nothing there to delete, or created by an earlier delivery
     stale      the index holds a newer version: this change was overtaken, which is all right
-    again      the node is busy or its disk full: the same may succeed later
+    again      the node is busy or blocked, as its disk is full: the same may succeed later
     malformed  this document can never be indexed
     gone       there is no such index, where OpenSearch does not make one by itself
-    stop       a person has to look (index closed or read-only, no rights)
+    stop       a person has to look (index closed, no rights)
     """
     if status < _FIRST_FAILURE or (status == _NOT_FOUND and kind is None):
         return "done"
     if status == _CONFLICT and kind == "version_conflict_engine_exception":
         return "done" if creates else "stale"
-    if status in _TRANSIENT_STATUSES or (status == _FORBIDDEN and kind == "cluster_block_exception"):
+    if status in _TRANSIENT_STATUSES or is_cluster_block(status, kind):
         return "again"
     if kind == "index_not_found_exception":
         return "gone"
