@@ -21,7 +21,7 @@ THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
 TYPES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/icebridge/mypy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit durations lint soak simulate interop bench jars lock docs site images image-test compose-test clean
+.PHONY: help demo test test-all unit durations lint soak simulate interop bench jars lock docs site images image-test compose-test packages-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -90,6 +90,9 @@ image-test: $(READY) ## What the built image is, and does on its own (CONTAINER_
 
 compose-test: $(DEVELOPMENT) ## The stack of docker/compose.yaml: the tutorial, a row's way from PostgreSQL to everywhere (minutes)
 	$(BIN)/python -m tests.compose
+
+packages-test: $(READY) ## The wheel, by pip in a fresh environment of Python 3.11, 3.12 and 3.13: the demo (minutes)
+	$(BIN)/python -m tests.wheel
 
 jars: $(READY) ## Fetch the jars of jars.lock
 	$(BIN)/python -m connector.runtime.jvm.jars

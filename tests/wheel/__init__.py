@@ -1,0 +1,1 @@
+"""The wheel, installed by pip as a user does it: `make packages-test`."""
