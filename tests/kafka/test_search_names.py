@@ -175,3 +175,44 @@ def test_names_with_a_day(topics: Topics, plain_workspace: MakeWorkspace, search
     assert report.dead_letters == 4
     assert list(search.documents("daily.t-20240301")) == [f"{name}+0+3"]
     assert {"extra", "at"} <= set(search.mapping("daily.t-20231114")), "all indexes of the group have new fields"
+
+
+def _named(offset: int, op: str, key: str, row: dict[str, Any], header: tuple[str, str] | None = None) -> Record:
+    """A change of a document whose key is `_id`, as MongoDB's flattened ones have it."""
+    source: dict[str, Any] = {
+        "name": "s",
+        "db": "d",
+        "table": "t",
+        "ts_ns": START_NS + offset * 1_000_000_000,
+        "lsn": offset,
+    }
+    source |= {"ts_ms": source["ts_ns"] // 1_000_000, "ts_us": source["ts_ns"] // 1000, "txId": offset}
+    image = {"_id": key, **row}
+    before, after = (image, None) if op == "d" else (None, image)
+    value = {"before": before, "after": after, "source": source, "op": op, "ts_ms": source["ts_ms"]}
+    headers = ((f"__debezium.{header[0]}", json.dumps({"_id": header[1]}).encode()),) if header else ()
+    return Record("named.t", 0, offset, json.dumps({"_id": key}).encode(), json.dumps(value).encode(), headers)
+
+
+def test_columns_whose_names_no_field_may_have(
+    topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession
+) -> None:
+    """They are kept under other names, through updates, values left out, deletes, changes of key and new columns."""
+    columns = ("_source", "_doc_count", "a", "a.b", "a..b", ".a", "")
+    fields = ("_source_2", "_doc_count_3", "a", "a_b", "a__b", "_a", "_")
+    row = {**dict.fromkeys(columns, 1), "_source": "long"}
+    unsent = {**row, "a.b": 2, "_source": "__debezium_unavailable_value"}
+    sink = _sink(spark, plain_workspace, search, "named", {"topics": "named.t"})
+    log = [_named(0, "c", "1", row), _named(1, "c", "2", row), _named(2, "c", "3", row)]
+    log += [_named(3, "d", "2", dict.fromkeys(columns)), _named(4, "u", "1", {**unsent, "_index": 7})]
+    moved = [_named(5, "d", "3", dict.fromkeys(columns), ("newkey", "4"))]
+    moved += [_named(6, "c", "4", unsent, ("oldkey", "3"))]
+    for number, part in enumerate((log[:3], log[3:], moved)):
+        topics.replay(part, create=not number)
+        reports = sink.run()
+        assert sum(report.dead_letters for report in reports) == 0
+    found = {key: {name: d.get(name) for name in ("_id_1", *fields)} for key, d in search.documents("named.t").items()}
+    kept = dict(zip(fields, unsent.values(), strict=True)) | {"_source_2": "long"}
+    assert found == {key: {"_id_1": key, **kept} for key in ("1", "4")}
+    (added,) = (name for name in search.mapping("named.t") if name.startswith("_index"))
+    assert search.documents("named.t")["1"][added] == 7

@@ -1,6 +1,7 @@
 """What tasks send to an index, without a node: recorded events through map and reduce into an index of the test's own.
 
 The index keeps OpenSearch's rules for external versions; the real ones are met in tests/kafka/test_search_fixtures.py.
+All fields have other names than their columns: what is written, and read again, has to follow.
 """
 
 from __future__ import annotations
@@ -59,6 +60,15 @@ TOMBSTONES = ("json_unwrap_tombstone", "json_unwrap_drop")
 """Variants whose deletes are tombstones, if anything."""
 
 
+def _to_field(column: str) -> str:
+    return f"{column}_9"
+
+
+def _to_columns(document: Row) -> Row:
+    assert all(field.endswith("_9") for field in document)
+    return {field.removesuffix("_9"): value for field, value in document.items()}
+
+
 class Index:
     """Documents by id with their versions, the versions of deleted ones, and the table of deleted keys."""
 
@@ -72,7 +82,7 @@ class Index:
         lines = iter(body.decode().splitlines())
         for line in lines:
             ((action, told),) = json.loads(line).items()
-            document = json.loads(next(lines)) if action == "index" else None
+            document = _to_columns(json.loads(next(lines))) if action == "index" else None
             known = max(self.held.get(told["_id"], (-1,))[0], self.gone.get(told["_id"], -1))
             if told["version"] < known:
                 continue
@@ -104,7 +114,8 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
     def held(_: object, __: str, ids: Sequence[str], fields: Sequence[str]) -> Iterator[StoredDocument | None]:
         for one in ids:
             found = made.held.get(one)
-            kept = None if found is None else {name: found[1][name] for name in fields if name in found[1]}
+            there = None if found is None else {_to_field(name): value for name, value in found[1].items()}
+            kept = None if there is None else {name: there[name] for name in fields if name in there}
             yield None if found is None or kept is None else StoredDocument(found[0], kept)
 
     class Writer:
@@ -151,7 +162,8 @@ def _plan(
 
 def _writers(batch: BatchPlan) -> OpenSearchWriterFactory:
     (table,) = batch.tables
-    target = IndexTarget(WriteOptions("i"), "offset" if table.tombstones == "delete" else "source")
+    fields = {name: _to_field(name) for name in table.layout.columns.names}
+    target = IndexTarget(WriteOptions("i", fields=fields), "offset" if table.tombstones == "delete" else "source")
     memory = DeletedKeyLog(layout({}), "documents", 0) if table.remembers else None
     return OpenSearchWriterFactory(ConnectionSettings(()), BulkSettings(), {"i": target}, memory)
 

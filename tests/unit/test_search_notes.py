@@ -20,12 +20,24 @@ SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": False
         IndexMetadata(SCHEMA, "offset", tombstones=True),
         IndexMetadata(SCHEMA, "source"),
         IndexMetadata(SCHEMA, "source", names={1: "number"}, owner="Shop.orders"),
+        IndexMetadata(SCHEMA, "source", fields={"id": "id_1"}),
     ],
 )
 def test_a_note_is_read_as_it_was_written(note: IndexMetadata) -> None:
     """A note comes back from the texts that an index keeps."""
     kept = {key: orjson.loads(orjson.dumps(value)) for key, value in note.document().items()}
     assert IndexMetadata.read(kept) == note
+
+
+def test_fields_by_the_names_of_columns() -> None:
+    """Fields of columns are what the note says, by name or by id, else what the rule makes of their names."""
+    fields = [{"id": n, "name": name, "type": "long"} for n, name in enumerate(["_id", "a.b", "a", "x"], 1)]
+    schema = {"type": "struct", "fields": fields}
+    made = {"_id": "_id_1", "a.b": "a.b", "a": "a_3", "x": "x"}
+    assert IndexMetadata(schema, "source").fields_by_name() == made
+    assert IndexMetadata(schema, "source", fields={"a": "first"}).fields_by_name() == {**made, "a": "first"}
+    direct = IndexMetadata(schema, "source", names={1: "old", 2: "a.b", 3: "a_3", 9: "x"})
+    assert direct.fields_by_name() == {**made, "_id": "old", "x": "x_4"}, "a dropped column keeps its field"
 
 
 def test_an_index_is_foreign_to_other_names_only() -> None:

@@ -16,7 +16,7 @@ from connector.opensearch.bulk.actions import WriteOptions, delete_documents, in
 from connector.opensearch.bulk.item_results import classify_item
 from connector.opensearch.documents.document_ids import build_document_ids, build_record_ids
 from connector.opensearch.documents.json_values import to_json_texts
-from connector.opensearch.indexes.field_names import assign_field_names, find_aliases
+from connector.opensearch.indexes.field_names import assign_field_names, assign_fields_by_name, find_aliases
 from connector.opensearch.indexes.index_names import to_index_name
 from connector.opensearch.indexes.mapping import map_columns, missing_properties
 from connector.sink.fold.document_versions import derive_versions
@@ -103,6 +103,19 @@ def test_names_that_no_field_may_have(case: str) -> None:
     made = assign_field_names(schema, {})
     assert made.columns(schema) == kept
     assert made.aliases(schema) == {}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_columns_that_are_known_by_name(case: str) -> None:
+    """Columns of events get the same fields, and keep them while others come before or after them."""
+    given, kept = NAMES[case]
+    fields: dict[str, str] = {}
+    for end in range(1, len(given) + 1):
+        fields = assign_fields_by_name(_columns(**{name: n for n, name in enumerate(given[:end], 1)}), fields)
+    assert list(fields.values()) == kept
+    moved = _columns(**{name: n for n, name in enumerate(["new", *reversed(given)], 1)})
+    assert assign_fields_by_name(moved, fields) == {**fields, "new": "new"}
+    assert assign_fields_by_name(_columns(**{kept[0]: 1}), {"gone": kept[0]})[kept[0]] != kept[0]
 
 
 def test_aliases_with_dots() -> None:
@@ -218,6 +231,15 @@ def test_lines_of_a_bulk_request() -> None:
     assert (json.loads(head), json.loads(document)) == ({"index": told}, {"a": 1, 'q"': "x\n"})
     gone = delete_documents(WriteOptions("i"), pa.array(["k"]), np.array([8]), np.array([0]))
     assert json.loads(gone.body) == {"delete": {**told, "version": 8}}
+
+
+def test_fields_of_columns_that_are_kept_under_another_name() -> None:
+    """Documents have the names of fields, what is read of them those of columns."""
+    rows = pa.RecordBatch.from_pydict({"_id": ["x"], "a": [1]})
+    style = WriteOptions("i", fields={"_id": "_id_1"})
+    (made,) = index_rows(style, rows, pa.array(["k"]), np.array([7]), np.array([0]))
+    assert json.loads(made.body.decode().splitlines()[1]) == {"_id_1": "x", "a": 1}
+    assert style.name_columns({"_id_1": "x", "a": 1}) == {"_id": "x", "a": 1}
 
 
 def test_names_are_what_opensearch_allows() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError
+from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.row_layout import RowLayout
 from connector.opensearch.indexes.index_admin import IndexInfo
 from connector.settings import load
 from connector.settings.opensearch.documents import OpenSearchSettings
@@ -79,6 +82,67 @@ def test_names_of_events_that_come_to_one_index_are_refused(tmp_path: Path, monk
     later = _indices(tmp_path, rule)
     later.apply_schema_changes([need("a.t")])
     assert "index a.t has the documents of a.T" in later.refused_tables["a.t"]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, IndexInfo]:
+    """Indexes by name, of a cluster that takes every mapping."""
+    there: dict[str, IndexInfo] = {}
+
+    def put(_: Any, name: str, properties: Any, noted: Any) -> IndexInfo:
+        known = there[name].properties if name in there else {}
+        there[name] = IndexInfo(name, {**known, **properties}, orjson.loads(orjson.dumps(noted)))
+        return there[name]
+
+    admin = "connector.opensearch.indexes.index_admin.IndexAdmin"
+    monkeypatch.setattr(f"{admin}.find", lambda _, name: there.get(name))
+    monkeypatch.setattr(f"{admin}.current", lambda _, index: there[index.name])
+    monkeypatch.setattr(f"{admin}.create", put)
+    monkeypatch.setattr(f"{admin}.grow", lambda _, index, properties, noted: put(_, index.name, properties, noted))
+    return there
+
+
+def _need(*names: str) -> SchemaChange:
+    return SchemaChange("t", pa.struct([(name, pa.int64()) for name in names]), pa.struct([("_id", pa.int64())]), {})
+
+
+def test_columns_whose_names_no_field_may_have(tmp_path: Path, cluster: dict[str, IndexInfo]) -> None:
+    """Such a column, MongoDB's key among them, has a field of another name, the same after a restart and with more
+    columns; all before the index knows it by the name that events give it."""
+    first = _indices(tmp_path, "topics=t\n")
+    first.apply_schema_changes([_need("_id", "a", "v")])
+    first.apply_schema_changes([_need("_id", "a.b", "")])
+    later = _indices(tmp_path, "topics=t\n")
+    later.find(["t"])
+    later.apply_schema_changes([_need("_source", "v.w")])
+    fields = {"_id": "_id_1", "a.b": "a_b", "": "_", "_source": "_source_6", "v.w": "v_w"}
+    assert set(cluster["t"].properties) == {*fields.values(), "a", "v"}
+    for found in (later, _indices(tmp_path, "topics=t\n")):
+        found.find(["t"])
+        assert found.target("t").style.fields == fields
+        layout = found.plan("t", 0, {}).layout
+        assert (layout.keys, layout.columns.names) == (("_id",), ["_id", "a", "v", "a.b", "", "_source", "v.w"])
+
+
+def test_columns_with_the_names_of_a_users_aliases(tmp_path: Path, cluster: dict[str, IndexInfo]) -> None:
+    """Nothing can be written to an alias: the column of its name has a field of its own."""
+    cluster["t"] = IndexInfo("t", {"v": {"type": "alias", "path": "_id_1"}}, {})
+    found = _indices(tmp_path, "topics=t\n")
+    found.apply_schema_changes([_need("_id", "v")])
+    assert found.target("t").style.fields == {"_id": "_id_1", "v": "v_2"}
+
+
+def test_the_time_of_a_data_stream_is_no_columns(tmp_path: Path) -> None:
+    """A column of its name is it; one below it has a field beside."""
+    extra = "topics=t\nkey.ignore=true\ndata.stream.enabled=true\n"
+    layout = RowLayout(
+        "t",
+        build_table_schema(
+            pa.schema(_need("@timestamp.x", "@timestamp").row), (), frozenset(), nanoseconds=True
+        ).model_dump_json(),
+    )
+    made = _indices(tmp_path, extra)._assign_fields(layout, IndexInfo("t", {}, {}), {})
+    assert made == {"@timestamp.x": "@timestamp_x", "@timestamp": "@timestamp"}
 
 
 @pytest.mark.parametrize("extra", ["", "primary.key.mode=record_value\n"])

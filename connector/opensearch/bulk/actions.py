@@ -6,7 +6,8 @@ is a document or a delete. Changes of one version are of one transaction at the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 import pyarrow as pa
@@ -31,7 +32,8 @@ class WriteOptions:
     (`create`).
 
     `index` takes new documents. Where one name stands for several indexes, `over` is that name, and `behind` has all
-    of them, oldest first: a document may be in any (`bulk.document_sender`).
+    of them, oldest first: a document may be in any (`bulk.document_sender`). `fields` gives the fields of columns that
+    are kept under another name than their own (`indexes.field_names`).
     """
 
     index: str
@@ -39,6 +41,16 @@ class WriteOptions:
     create: bool = False
     over: str | None = None
     behind: tuple[str, ...] = ()
+    fields: Mapping[str, str] = attrs.field(factory=dict)
+
+    def name_fields(self, columns: Iterable[str]) -> list[str]:
+        """Return the fields of columns."""
+        return [self.fields.get(name, name) for name in columns]
+
+    def name_columns(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a document's values under the names of their columns."""
+        columns = {field: name for name, field in self.fields.items()}
+        return {columns.get(field, field): value for field, value in document.items()}
 
 
 def index_rows(
@@ -65,8 +77,11 @@ def index_documents(
     versions: Ints | None,
     tags: Ints,
 ) -> BulkActions:
-    """Return the actions for documents whose fields are JSON texts already; without ids OpenSearch makes them up."""
-    document = build_objects(names, texts)
+    """Return the actions for documents whose values are JSON texts already; without ids OpenSearch makes them up.
+
+    `names` are those of columns: fields have the names that `style` gives them.
+    """
+    document = build_objects(style.name_fields(names), texts)
     if style.partial:
         head = _action_line("update", style.index, ids, None)
         return BulkActions(concat_texts(head, '{"doc":', document, ',"doc_as_upsert":true}\n'), tags)

@@ -34,16 +34,19 @@ def delete_older(
 
     A delete has the version `version`, or that of its document where it is greater: later changes have no less.
 
-    With `own` only those whose fields have these texts: they are read, as a field may be indexed in any way.
+    With `own` only those whose columns have these texts: they are read, as a field may be indexed in any way.
 
     Raises:
         RetriableError, FatalError: the cluster is away, or refuses it.
     """
     sender, name = DocumentSender(connection, settings, lambda *_: None), style.over or style.index
-    asking = opensearch_client(connection)
+    asking, own = (
+        opensearch_client(connection),
+        {style.fields.get(column, column): v for column, v in (own or {}).items()},
+    )
     body: dict[str, object] = {
         "size": PAGE_DOCUMENTS,
-        "_source": sorted(own or ()) or False,
+        "_source": sorted(own) or False,
         "sort": ["_doc"],
         "version": True,
     }

@@ -104,14 +104,17 @@ class DocumentSender:
                 )
 
     def fetch_stored(
-        self, style: WriteOptions, ids: Sequence[str], fields: Sequence[str]
+        self, style: WriteOptions, ids: Sequence[str], columns: Sequence[str]
     ) -> list[StoredDocument | None]:
-        """Return what there is of each id: its version, and these fields."""
-        if style.over is None:
-            return list(fetch_documents(self._connection, style.index, ids, fields))
-        found = self._find_holders(style, pa.array(ids, pa.string()))
-        places = [found.get(row, (style.index,))[-1] for row in range(len(ids))]
-        return list(fetch_documents(self._connection, places, ids, fields))
+        """Return what there is of each id: its version, and the values of these columns, by their names."""
+        places: str | list[str] = style.index
+        if style.over is not None:
+            found = self._find_holders(style, pa.array(ids, pa.string()))
+            places = [found.get(row, (style.index,))[-1] for row in range(len(ids))]
+        documents = list(fetch_documents(self._connection, places, ids, style.name_fields(columns)))
+        if not style.fields:
+            return documents
+        return [one and attrs.evolve(one, fields=style.name_columns(one.fields)) for one in documents]
 
     def settle(self) -> None:
         """Wait until everything that was sent is settled."""

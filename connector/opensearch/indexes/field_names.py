@@ -75,6 +75,24 @@ def assign_field_names(schema: Mapping[str, Any], known: Mapping[int, str], take
     return FieldNames(names)
 
 
+def assign_fields_by_name(
+    schema: Mapping[str, Any], known: Mapping[str, str], taken: Collection[str] = ()
+) -> dict[str, str]:
+    """Return the field of each column by its name, for the way that knows columns by their names (events of Kafka).
+
+    Args:
+        schema: the columns, as Iceberg's JSON.
+        known: the fields that columns had before, by the columns' names; those of columns that are gone stay taken.
+        taken: as for `assign_field_names`.
+    """
+    ids = {column["name"]: column["id"] for column in schema["fields"]}
+    gone = (field for name, field in known.items() if name not in ids)
+    made = assign_field_names(
+        schema, {ids[name]: field for name, field in known.items() if name in ids}, {*taken, *gone}
+    )
+    return {name: made.names[number] for name, number in ids.items()}
+
+
 def find_aliases(properties: Mapping[str, Any], path: str = "") -> frozenset[str]:
     """Return the names of an index's fields that are aliases of others; names with dots are paths there."""
     found = frozenset(f"{path}{name}" for name, field in properties.items() if field.get("type") == "alias")

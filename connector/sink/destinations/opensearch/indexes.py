@@ -18,12 +18,13 @@ from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.schema_evolution import evolve, union_shapes
+from connector.opensearch.indexes.field_names import assign_fields_by_name, find_aliases
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
 from connector.opensearch.indexes.index_identity import IndexIds, decode_ids, encode_ids, explain_loss
 from connector.opensearch.indexes.index_meta import IndexMetadata, VersionSource
 from connector.opensearch.indexes.index_names import IndexNamePattern, to_index_name
 from connector.opensearch.indexes.index_templates import TIMESTAMP_FIELD, DataStreamAdmin, DatedIndexAdmin
-from connector.opensearch.indexes.mapping import map_columns
+from connector.opensearch.indexes.mapping import FieldMapping, map_columns
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
@@ -42,7 +43,8 @@ from serde.events.changes import DELETED_COLUMN
 class KnownIndex:
     """What an index was made for: its columns and key, what its versions are, and whether tombstones delete.
 
-    `owner` as in `IndexMetadata`.
+    `owner` as in `IndexMetadata`. `fields` gives the field of each column, by the column's name: all before the writing
+    of documents knows columns by the names that events give them.
     """
 
     layout: RowLayout
@@ -50,11 +52,22 @@ class KnownIndex:
     tombstones: bool
     index: IndexInfo
     owner: str = ""
+    fields: Mapping[str, str] = attrs.field(factory=dict)
+
+    @property
+    def other_fields(self) -> dict[str, str]:
+        """The fields of columns that are kept under another name than their own."""
+        return {name: field for name, field in self.fields.items() if field != name}
 
     def document(self) -> dict[str, object]:
         """Return it as the index keeps it."""
         schema = orjson.loads(self.layout.schema_json)
-        return IndexMetadata(schema, self.versions, self.tombstones, owner=self.owner).document()
+        noted = IndexMetadata(schema, self.versions, self.tombstones, owner=self.owner, fields=self.other_fields)
+        return noted.document()
+
+    def properties(self) -> dict[str, FieldMapping]:
+        """Return the mapping of its columns."""
+        return map_columns((self.fields[column.name], column.type) for column in self.layout.columns)
 
 
 class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
@@ -149,7 +162,8 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
     def target(self, name: str) -> IndexTarget:
         """Return how documents of an index are written."""
         noted = self._known[name]
-        return IndexTarget(noted.index.style(partial=self._search.partial), noted.versions, self._dating)
+        style = attrs.evolve(noted.index.style(partial=self._search.partial), fields=noted.other_fields)
+        return IndexTarget(style, noted.versions, self._dating)
 
     def confirm_indexes(self, names: Iterable[str]) -> dict[str, str]:
         """See that documents that were just sent are behind these names; give by name what is to be noted of each.
@@ -226,7 +240,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             )
         schema = orjson.dumps(note.schema).decode()
         layout = RowLayout(name, schema, rule.keys.of(name) if rule.upsert else ())
-        return KnownIndex(layout, note.versions, note.tombstones, index, owner)
+        return KnownIndex(layout, note.versions, note.tombstones, index, owner, note.fields_by_name())
 
     def _check_stream(self, index: IndexInfo) -> None:
         if index.stream and not self._search.series.streams:
@@ -256,13 +270,14 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         dated = all(need.dated for need in needs)
         index = found or IndexInfo(self._place(name), {}, {})
         versions: VersionSource = "source" if tells and dated else "offset"
-        made = KnownIndex(self._build_layout(name, columns, keys), versions, not tells, index, self._owner(name))
+        layout = self._build_layout(name, columns, keys)
+        made = KnownIndex(layout, versions, not tells, index, self._owner(name), self._assign_fields(layout, index, {}))
         if found is not None:
             self._grow(found, name, made)
         elif not rule.auto_create:
             raise DataFault(f"index {self._place(name)} does not exist, and auto-create-enabled is false")
         else:
-            index = self._indexes.create(self._place(name), self._properties(needs, columns), made.document())
+            index = self._indexes.create(self._place(name), self._properties(needs, made), made.document())
             made = attrs.evolve(made, index=index)
             self._log.info("index created", index=self._place(name), fields=len(columns), key=list(keys))
         return made
@@ -272,14 +287,16 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         for need in needs:
             columns = evolve(columns, need.row, add=self._settings.table.allow_field_addition)
         found = self._indexes.current(known.index)
-        evolved = attrs.evolve(known, layout=self._build_layout(name, columns, known.layout.keys), index=found)
+        layout = self._build_layout(name, columns, known.layout.keys)
+        fields = self._assign_fields(layout, found, known.fields)
+        evolved = attrs.evolve(known, layout=layout, index=found, fields=fields)
         self._grow(found, name, evolved, needs)
         before = known.layout.columns.names
         self.record_drift(name, (field for field in columns.names if field not in before))
         return evolved
 
     def _grow(self, found: IndexInfo, name: str, made: KnownIndex, needs: Iterable[SchemaChange] = ()) -> None:
-        self._indexes.grow(found, self._properties(needs, made.layout.columns), made.document())
+        self._indexes.grow(found, self._properties(needs, made), made.document())
         self._log.info("fields added", index=self._place(name), fields=len(made.layout.columns))
 
     def _build_layout(self, name: str, columns: pa.Schema, keys: tuple[str, ...]) -> RowLayout:
@@ -287,11 +304,17 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         schema = build_table_schema(plain, keys, frozenset(), nanoseconds=True)
         return RowLayout(name, schema.model_dump_json())
 
-    def _properties(self, needs: Iterable[SchemaChange], columns: pa.Schema) -> dict[str, dict[str, object]]:
+    def _assign_fields(self, layout: RowLayout, index: IndexInfo, known: Mapping[str, str]) -> dict[str, str]:
+        # A stream's documents have a time beside their columns, or in the column of its name.
+        beside = {TIMESTAMP_FIELD: TIMESTAMP_FIELD} if self._search.series.streams else {}
+        schema, aliases = orjson.loads(layout.schema_json), find_aliases(index.properties)
+        return assign_fields_by_name(schema, {**known, **beside}, aliases)
+
+    def _properties(self, needs: Iterable[SchemaChange], made: KnownIndex) -> dict[str, FieldMapping]:
         ignored = self._search.topic_schema_ignore
         if self._search.schema_ignore or any(need.topic in ignored for need in needs):
             return {}
-        return map_columns((field.name, field.type) for field in columns)
+        return made.properties()
 
     def _is_keyless(self, needs: Iterable[SchemaChange]) -> bool:
         ignored = self._search.topic_key_ignore
