@@ -82,6 +82,14 @@ def to_connector_error(doing: str, error: TransportError) -> RetriableError | Fa
     return FatalError(f"{doing}: OpenSearch refuses it (status {status}, {kind}{_index_error_reason(error.info)})")
 
 
+def to_lookup_error(doing: str, error: Mapping[str, Any]) -> RetriableError | FatalError:
+    """Return our error for one document of a look-up that is answered by an error: such an item has no status."""
+    kind = error.get("type")
+    if kind == "security_exception":
+        return to_connector_error(doing, TransportError(_FORBIDDEN, kind, {}))
+    return RetriableError(f"{doing}: OpenSearch cannot look for now ({kind}: {error.get('reason', '')})")
+
+
 def _index_error_reason(info: Any) -> str:
     """The reason of an answer about an index; those about documents never come here."""
     reported = info.get("error") if isinstance(info, Mapping) else None

@@ -15,6 +15,7 @@ import pytest
 from connector.errors import FatalError, GapError, RetriableError
 from connector.opensearch.bulk.actions import WriteOptions, index_documents
 from connector.opensearch.bulk.bulk_processor import BulkActions, BulkProcessor, DocumentCounts
+from connector.opensearch.documents.document_lookup import fetch_documents
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 
 QUICK = BulkSettings(retries=2, backoff_ms=1)
@@ -115,6 +116,28 @@ def test_a_disk_that_stays_full_is_no_success(status: int, kind: str) -> None:
         ):
             _sent(connection, _actions("1"))
         assert len(asked) == 1 + QUICK.retries
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("no_shard_available_action_exception", RetriableError),
+        ("cluster_block_exception", RetriableError),
+        ("security_exception", FatalError),
+    ],
+)
+def test_a_document_that_cannot_be_looked_up_is_not_missing(kind: str, wanted: type[Exception]) -> None:
+    """A shard that is away answers for each of its documents: values that it holds would be lost."""
+    docs = [{"_id": "a", "found": False}, {"_id": "b", "error": {"type": kind, "reason": "no"}}]
+    with _server(lambda _: (200, {"docs": docs})) as connection, pytest.raises(wanted, match="looking documents of i"):
+        list(fetch_documents(connection, "i", ["a", "b"], ["v"]))
+
+
+def test_an_index_that_is_gone_holds_no_document() -> None:
+    """Its documents are missing; that it is gone is noticed by what is sent there."""
+    docs = [{"_id": "a", "error": {"type": "index_not_found_exception", "reason": "no such index"}}]
+    with _server(lambda _: (200, {"docs": docs})) as connection:
+        assert list(fetch_documents(connection, "i", ["a"], ["v"])) == [None]
 
 
 def test_missing_rights_stop_at_once() -> None:

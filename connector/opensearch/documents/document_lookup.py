@@ -8,13 +8,14 @@ from typing import Any
 
 import attrs
 
-from connector.opensearch.client import map_opensearch_errors, opensearch_client
+from connector.opensearch.client import map_opensearch_errors, opensearch_client, to_lookup_error
 from connector.settings.opensearch.connection import ConnectionSettings
 
 IDS_PER_REQUEST = 1_000
 MAX_HITS = 10_000
 """OpenSearch's limit of a page (`index.max_result_window`): ten indexes may hold each id."""
 
+_NO_INDEX = "index_not_found_exception"
 _HITS_FILTER = "hits.hits._id,hits.hits._index"
 
 
@@ -32,12 +33,14 @@ def fetch_documents(
     """Return the document of each id, None where there is none; `index` is one for all, or one for each.
 
     Raises:
-        RetriableError, FatalError: the cluster is away, or does not let us in.
+        RetriableError: the cluster is away, or a shard of it: whether it holds a document is not known then.
+        FatalError: it does not let us in.
     """
     shown: dict[str, Any] = {"_source_includes": list(fields)} if fields else {"_source": False}
     for start in range(0, len(ids), IDS_PER_REQUEST):
         wanted = list(ids[start : start + IDS_PER_REQUEST])
-        with map_opensearch_errors(f"looking documents of {index if isinstance(index, str) else 'several indexes'} up"):
+        doing = f"looking documents of {index if isinstance(index, str) else 'several indexes'} up"
+        with map_opensearch_errors(doing):
             if isinstance(index, str):
                 answer = opensearch_client(connection).mget(body={"ids": wanted}, index=index, **shown)
             else:
@@ -45,6 +48,9 @@ def fetch_documents(
                 docs = [{"_index": place, "_id": one} for place, one in places]
                 answer = opensearch_client(connection).mget(body={"docs": docs}, **shown)
         for one in answer["docs"]:
+            # That an index is gone is told by what is sent there next, or after the batch.
+            if one.get("error", {}).get("type", _NO_INDEX) != _NO_INDEX:
+                raise to_lookup_error(doing, one["error"])
             yield StoredDocument(one["_version"], one.get("_source", {})) if one.get("found") else None
 
 
