@@ -22,8 +22,9 @@ class MessageBlock:
 
     rows: ascending indices into the input; fields: struct array of the same length, logical Arrow types;
     schema_id: digest of the schema block ("" without one); name: Connect schema name or None;
-    optional: dotted field path ("id", "after.id") -> optional flag, empty without a schema block; documents: paths of
-    texts that are JSON documents.
+    optional: dotted field path ("id", "after.id") -> optional flag, empty without a schema block; the items of a list
+    are its `element`, the values of a map its `value` ("after.lines.element.price"); documents: paths of texts that
+    are JSON documents.
     """
 
     rows: Rows

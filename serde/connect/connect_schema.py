@@ -12,7 +12,7 @@ from functools import lru_cache
 import orjson
 from attrs import evolve, frozen
 
-from serde.connect.schema_node import Field, Leaf, List, Map, Node, Struct, StructValue, is_columnar
+from serde.connect.schema_node import ELEMENT, VALUE, Field, Leaf, List, Map, Node, Struct, StructValue, is_columnar
 from serde.connect.structured_times import STRUCTURED_TYPES
 from serde.connect.type_table import JSON_TEXT, Parameters
 
@@ -95,7 +95,8 @@ def _parse_node(document: object, leaves: LeafTypes, depth: int) -> Node:
     if kind == "struct":
         return leaves.structure(name) or _parse_struct(document, name, leaves, depth)
     if kind == "array":
-        return List(_parse_node(document["items"], leaves, depth + 1))
+        items = document["items"]
+        return List(_parse_node(items, leaves, depth + 1), _is_optional(items))
     if kind == "map":
         return _parse_map(document, leaves, depth)
     made = leaves.leaf(kind, name, document.get("parameters") or {})
@@ -107,7 +108,13 @@ def _parse_node(document: object, leaves: LeafTypes, depth: int) -> Node:
 def _parse_map(document: Mapping[str, object], leaves: LeafTypes, depth: int) -> Map:
     keys = document["keys"]
     text_key = isinstance(keys, dict) and keys.get("type") == "string" and not keys.get("optional")
-    return Map(_parse_node(keys, leaves, depth + 1), _parse_node(document["values"], leaves, depth + 1), text_key)
+    values = document["values"]
+    made = (_parse_node(keys, leaves, depth + 1), _parse_node(values, leaves, depth + 1))
+    return Map(*made, text_key, _is_optional(values))
+
+
+def _is_optional(document: object) -> bool:
+    return isinstance(document, dict) and bool(document.get("optional"))
 
 
 def _parse_struct(document: Mapping[str, object], name: str | None, leaves: LeafTypes, depth: int) -> Struct:
@@ -126,11 +133,21 @@ def _parse_struct(document: Mapping[str, object], name: str | None, leaves: Leaf
 
 
 def _walk_fields(node: Struct, prefix: str) -> Iterator[tuple[str, Field]]:
-    """Dotted path -> field, through structs."""
+    """Dotted path -> field, through structs, the items of lists and the values of maps."""
     for field in node.fields:
-        yield prefix + field.name, field
-        if isinstance(field.node, Struct) and field.node.value is None:
-            yield from _walk_fields(field.node, f"{prefix}{field.name}.")
+        yield from _walk_field(field, prefix)
+
+
+def _walk_field(field: Field, prefix: str) -> Iterator[tuple[str, Field]]:
+    path = prefix + field.name
+    yield path, field
+    match field.node:
+        case Struct(value=None):
+            yield from _walk_fields(field.node, f"{path}.")
+        case List():
+            yield from _walk_field(Field(ELEMENT, field.node.item, field.node.optional), f"{path}.")
+        case Map():
+            yield from _walk_field(Field(VALUE, field.node.value, field.node.optional), f"{path}.")
 
 
 def _is_document(node: Node) -> bool:

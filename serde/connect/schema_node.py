@@ -15,6 +15,9 @@ from attrs import define, frozen
 
 from serde.arrays import Mask
 
+ELEMENT, KEY, VALUE = "element", "key", "value"
+"""What the items of a list, and the sides of a map's pairs, are called in paths."""
+
 Convert = Callable[[pa.Array], tuple[pa.Array, Mask | None]]
 """Wire array -> logical array of the same length, and a mask of the values that cannot be represented (None:
 all can).
@@ -100,9 +103,10 @@ class Struct:
 
 @frozen(eq=False)
 class List:
-    """Items of one type."""
+    """Items of one type; `optional`: an item may be null."""
 
     item: Node
+    optional: bool = False
 
     @property
     def wire(self) -> pa.ListType:
@@ -117,11 +121,12 @@ class List:
 
 @frozen(eq=False)
 class Map:
-    """Pairs: a JSON object for string keys, else an array of [key, value]."""
+    """Pairs: a JSON object for string keys, else an array of [key, value]; `optional`: a value may be null."""
 
     key: Node
     value: Node
     text_key: bool
+    optional: bool = False
 
     @property
     def wire(self) -> pa.MapType:

@@ -5,7 +5,7 @@ Source: Debezium's ExtractNewRecordState (delete mode rewrite, add.fields) and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -64,10 +64,10 @@ class Changes:
     rows: input indices; row: flattened columns (null where there is no image); op: character codes, 0 unknown;
     deleted: the change removes its key; ts_ns: when it was made at the source, null where unknown; place: where it is
     in the source's log; total_order: and in its transaction, null where unknown;
-    optional: column -> optional flag where a schema block says so; origin: the source, as
-    "server.database.schema.table", parts that events do not tell left empty, the schema out, and what tells its logs
-    apart (`events.source_positions`); documents: columns of JSON texts, by the schema; added: the columns of
-    add.fields of a block in which some events have no image, told of those too.
+    optional: dotted path of a column, or of a field within one (see `MessageBlock`) -> optional flag where a schema
+    block says so; origin: the source, as "server.database.schema.table", parts that events do not tell left empty, the
+    schema out, and what tells its logs apart (`events.source_positions`); documents: columns of JSON texts, by the
+    schema; added: the columns of add.fields of a block in which some events have no image, told of those too.
     """
 
     rows: Rows
@@ -216,7 +216,8 @@ def _add_fields(
     """The image with __deleted and the added fields; a column of the source with such a name stays what it is."""
     columns = {child.name: column for child, column in zip(image.type, children(image), strict=True)}
     side = "after." if any(path.startswith("after.") for path in block.optional) else "before."
-    optional = {name: block.optional[side + name] for name in columns if side + name in block.optional}
+    sides = {path.removeprefix(side): told for path, told in block.optional.items() if path.startswith(side)}
+    optional = _select_paths(sides, columns)
     flag = pc.if_else(pa.array(op == _DELETE), "true", "false")
     added = {DELETED_COLUMN: flag, **told}
     for name, column in added.items():
@@ -278,6 +279,31 @@ def _multiply(column: pa.Int64Array, factor: int) -> pa.Int64Array:
     return pc.multiply(pc.if_else(fits, column, None), factor)
 
 
+def _select_paths(optional: Mapping[str, bool], names: Collection[str]) -> dict[str, bool]:
+    """The flags of columns of these names, and of what is within them."""
+    within = tuple(f"{name}." for name in names)
+    return {path: flag for path, flag in optional.items() if path in names or path.startswith(within)}
+
+
+def rename_columns(made: Changes, wanted: Mapping[str, str]) -> Changes:
+    """The changes with columns, and all that is told of them, under other names (earlier name -> new name)."""
+    fields = [field.with_name(wanted.get(field.name, field.name)) for field in made.row.type]
+    gone = made.row.is_null() if made.row.null_count else None
+    row = pa.StructArray.from_arrays(children(made.row), fields=fields, mask=gone)
+    documents = frozenset(wanted.get(name, name) for name in made.documents)
+    optional = rename_paths(made.optional, made.row.type.names, wanted)
+    return evolve(made, row=row, optional=optional, documents=documents)
+
+
+def rename_paths(optional: Mapping[str, bool], names: Collection[str], wanted: Mapping[str, str]) -> dict[str, bool]:
+    """Flags by dotted path, where columns of these names have other ones."""
+    made = {}
+    for path, flag in optional.items():
+        within = None if path in names else next((old for old in wanted if path.startswith(f"{old}.")), None)
+        made[wanted.get(path, path) if within is None else wanted[within] + path.removeprefix(within)] = flag
+    return made
+
+
 def filter_changes(made: Changes, keep: Mask) -> Changes:
     """The changes under a mask."""
     mask = pa.array(keep)
@@ -327,7 +353,7 @@ def _read_flattened(block: MessageBlock, unwrap: UnwrapSettings) -> Changes:
     text = column is not None and pa.types.is_string(column.type)
     op = _encode_ops(column) if text else np.zeros(count, np.uint8)
     order = _first_number(fields, unwrap.prefix, ("transaction_total_order", "total_order"))
-    optional = {path: flag for path, flag in block.optional.items() if fields.type.get_field_index(path) >= 0}
+    optional = _select_paths(block.optional, frozenset(fields.type.names))
     deleted = (op == _DELETE) | _read_deleted(fields)
     ts_ns = _read_ts_ns(fields, f"{unwrap.prefix}source_")
     place, origin = read_row_position(fields, unwrap.prefix)

@@ -37,6 +37,46 @@ def _events(name: str, rows: list[tuple[int, int, str | None]], *, required: boo
     return [_event(f"found.{name}", n, {k: row[k] for k in key}, row, required=required) for n, row in enumerate(made)]
 
 
+def _nested_event(number: int, *, lacking: bool) -> Record:
+    """An event of table `nested`; where it lacks something, its schema does not require it any more."""
+
+    def struct(x: str) -> dict[str, Any]:
+        return {"type": "struct", "fields": [{"field": "x", "type": x, "optional": lacking}, _field("y", "int64")]}
+
+    fields = [
+        {"field": "id", "type": "int64", "optional": False},
+        {"field": "s", "optional": False, **struct("int64")},
+        {"field": "l", "type": "array", "optional": True, "items": struct("string")},
+        {"field": "m", "type": "map", "optional": True, "keys": {"type": "string"}, "values": struct("int64")},
+        {"field": "e", "type": "array", "optional": True, "items": {"type": "int64", "optional": lacking}},
+    ]
+    row = {"id": number, "s": {"x": 1, "y": 2}, "l": [{"x": "a", "y": 1}], "m": {"k": {"x": 1, "y": 2}}, "e": [1]}
+    if lacking:
+        row |= {"s": {"x": None, "y": 2}, "l": [{"x": "a", "y": 1}, {"x": None, "y": 2}]}
+        row |= {"m": {"k": {"x": None, "y": 2}}, "e": [1, None]}
+    told = {"schema": {"type": "struct", "optional": False, "fields": fields}, "payload": row}
+    key = {"schema": {"type": "struct", "optional": False, "fields": fields[:1]}, "payload": {"id": number}}
+    return Record("found.nested", 0, number, orjson.dumps(key), orjson.dumps(told))
+
+
+def _field(name: str, kind: str) -> dict[str, Any]:
+    return {"field": name, "type": kind, "optional": True}
+
+
+def _made_nested(sink: Inside) -> None:
+    """Make a table that requires fields within structs, lists and maps, and the items of a list."""
+    struct = "STRUCT<x: {} NOT NULL, y: BIGINT>"
+    whole, text = struct.format("BIGINT"), struct.format("STRING")
+    columns = f"id BIGINT NOT NULL, s {whole} NOT NULL, l ARRAY<{text}>, m MAP<STRING, {whole}>, e ARRAY<BIGINT>"
+    sink.spark.sql(
+        f"CREATE TABLE {sink.space.name}.`default`.found_nested ({columns}) "
+        "USING iceberg TBLPROPERTIES ('format-version'='2')"
+    )
+    assert sink.lake
+    update = sink.lake.java("found_nested").updateSchema()
+    update.allowIncompatibleChanges().requireColumn("e.element").setIdentifierFields(["id"]).commit()
+
+
 def _made(sink: Inside) -> None:
     """Make the tables: identifier fields `id` and `part`, or a partition field that is dropped, or required columns."""
     catalog = sink.space.name
@@ -55,16 +95,17 @@ def _made(sink: Inside) -> None:
             java.refresh()
             java.updateSpec().removeField("part").commit()
             java.updateProperties().set("format-version", "2").commit()
+    _made_nested(sink)
 
 
 @pytest.mark.parametrize("mode", tiered(["equality-delete", "copy-on-write"], ["equality-delete"]))
 def test_they_are_taken_as_they_are(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, mode: str
 ) -> None:
-    """Rows are replaced batch after batch; a column that the source requires no more is required no more."""
+    """Rows are replaced batch after batch; what the source requires no more, nested or not, the table does not."""
     name = f"found_{mode.replace('-', '_')}"
     extra = {
-        "topics": ",".join(f"found.{table}" for table in TABLES),
+        "topics": ",".join(f"found.{table}" for table in (*TABLES, "nested")),
         "debezium.sink.iceberg.upsert-keep-deletes": "false",
         "debezium.sink.iceberg.write-mode": mode,
         f"iceberg.table.{'default.' if mode == 'copy-on-write' else ''}found_narrow.id-columns": "id",
@@ -75,6 +116,7 @@ def test_they_are_taken_as_they_are(
     if mode == "equality-delete":
         for table in TABLES:
             topics.replay(_events(table, [(1, 1, "a"), (2, 2, "b")], required=True))
+        topics.replay([_nested_event(0, lacking=False), _nested_event(1, lacking=False)])
     first = sink.run()
     later = {
         "narrow": [(1, 1, "c"), (2, 2, "d"), (3, 3, "e")],
@@ -84,6 +126,7 @@ def test_they_are_taken_as_they_are(
     if mode == "equality-delete":
         for table, rows in later.items():
             topics.replay(_events(table, rows, required=False), create=False)
+        topics.replay([_nested_event(1, lacking=True), _nested_event(2, lacking=True)], create=False)
     second = sink.run()
     assert sum(report.dead_letters for report in (*first, *second)) == 0
     for table, rows in later.items():
@@ -92,3 +135,14 @@ def test_they_are_taken_as_they_are(
     schema = sink.lake.java("found_loose").schema()
     assert [schema.findField(column).isOptional() for column in _TYPES] == [False, False, True]
     assert not sink.lake.java("found_narrow").schema().findField("v").isOptional()
+    nested = sink.lake.java("found_nested").schema()
+    loosened = ("s.x", "l.element.x", "m.value.x", "e.element")
+    assert [nested.findField(path).isOptional() for path in (*loosened, "s", "id")] == [True] * 4 + [False] * 2
+    rows_by_id = {row["id"]: row for row in sink.lake.rows("found_nested")}
+    assert {number: (row["s"]["x"], row["e"]) for number, row in rows_by_id.items()} == {
+        0: (1, [1]),
+        1: (None, [1, None]),
+        2: (None, [1, None]),
+    }
+    assert [item["x"] for item in rows_by_id[2]["l"]] == ["a", None]
+    assert dict(rows_by_id[2]["m"])["k"]["x"] is None

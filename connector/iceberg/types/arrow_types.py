@@ -101,9 +101,10 @@ def _nested_type(arrow: pa.DataType, ids: Iterator[int], *, nanoseconds: bool) -
         return to_iceberg_type(kind, ids, nanoseconds=nanoseconds)
 
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
-        return ListType(next(ids), inner(arrow.value_type), element_required=False)
+        return ListType(next(ids), inner(arrow.value_type), element_required=not arrow.value_field.nullable)
     if pa.types.is_map(arrow):
-        return MapType(next(ids), inner(arrow.key_type), next(ids), inner(arrow.item_type), value_required=False)
+        required = not arrow.item_field.nullable
+        return MapType(next(ids), inner(arrow.key_type), next(ids), inner(arrow.item_type), value_required=required)
     if pa.types.is_struct(arrow) and arrow.num_fields:
         return StructType(*(NestedField(next(ids), f.name, inner(f.type), required=not f.nullable) for f in arrow))
     raise TypeError(f"no Iceberg type for {arrow}")

@@ -6,7 +6,7 @@ it is. What lies in lists and maps has no such name: a row has many of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -131,16 +131,6 @@ def require_fields(fields: Iterable[pa.Field], paths: Iterable[Path]) -> list[pa
 def _require_field(field: pa.Field, paths: Iterable[Path]) -> pa.Field:
     inner = [path for path in paths if path]
     return field.with_type(pa.struct(require_fields(field.type, inner)) if inner else field.type).with_nullable(False)
-
-
-def required_paths(fields: Iterable[pa.Field], around: Path = ()) -> Iterator[Path]:
-    """Return the paths of fields within structs that are not nullable."""
-    for field in fields:
-        path = (*around, field.name)
-        if around and not field.nullable:
-            yield path
-        if pa.types.is_struct(field.type):
-            yield from required_paths(field.type, path)
 
 
 def select_fields(fields: Iterable[Mapping[str, Any]], paths: Iterable[Path]) -> list[Mapping[str, Any]]:

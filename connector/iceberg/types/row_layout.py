@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -13,7 +13,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
 from connector.iceberg.types.arrow_types import make_nullable, to_arrow_schema
-from connector.iceberg.types.nested_columns import Path, find_field, find_path, required_paths
+from connector.iceberg.types.nested_columns import Path, find_field, find_path
+from connector.iceberg.types.required_values import requires_within
 from connector.iceberg.types.schema_json import VARIANT_TYPE, iter_fields, to_pyiceberg
 from serde.arrays import Mask
 
@@ -90,13 +91,19 @@ class RowLayout:
     @cached_property
     def required(self) -> tuple[str, ...]:
         """The required columns that are neither a key nor an identifier field, nor have one within them."""
-        ids = {str(self.schema.find_column_name(i)).split(".")[0] for i in self.schema.identifier_field_ids}
-        return tuple(f.name for f in self.columns if not f.nullable and f.name not in self.key_columns | ids)
+        return tuple(f.name for f in self.columns if not f.nullable and (f.name,) not in self.fixed_paths)
 
     @cached_property
-    def required_nested_fields(self) -> tuple[Path, ...]:
-        """The fields of structs that are required, by the names from the top on; those within lists and maps apart."""
-        return tuple(required_paths(self.columns))
+    def nested_required(self) -> tuple[pa.Field, ...]:
+        """The columns that have required fields within, whatever is nested there."""
+        return tuple(field for field in self.columns if requires_within(field.type))
+
+    @cached_property
+    def fixed_paths(self) -> frozenset[Path]:
+        """What Iceberg or the key wants required: keys, identifier fields and the structs around them."""
+        ids = frozenset(self.schema.identifier_field_ids)
+        paths = {*self.key_paths, *_iter_paths(self.schema.fields, ids)}
+        return frozenset(path[: depth + 1] for path in paths for depth in range(len(path)))
 
     def find_unwritable_values(self, column: pa.Array) -> tuple[Mask, str] | None:  # noqa: ARG002 - no files, no limits
         """Mark the rows whose value of a column cannot be written, and say why; None where all can."""
@@ -116,6 +123,15 @@ def _iter_key_names(fields: Iterable[NestedField], chosen: FieldFilter, prefix: 
             yield from _iter_key_names(field.field_type.fields, inside, f"{name}.")
         elif chosen(name, field):
             yield name
+
+
+def _iter_paths(fields: Iterable[NestedField], ids: Collection[int], around: Path = ()) -> Iterator[Path]:
+    for field in fields:
+        path = (*around, field.name)
+        if field.field_id in ids:
+            yield path
+        if isinstance(field.field_type, StructType):
+            yield from _iter_paths(field.field_type.fields, ids, path)
 
 
 def _accept_any(*_: object) -> bool:

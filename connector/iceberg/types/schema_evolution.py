@@ -6,12 +6,14 @@ change its meaning. A new table is free: its columns are the union of every even
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import reduce
 
 import pyarrow as pa
 
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, drop_unstorable, is_storable
+from connector.iceberg.types.nested_columns import Path
+from connector.iceberg.types.required_values import make_field_optional
 
 _MAX_DECIMAL_DIGITS = 38
 
@@ -30,9 +32,9 @@ def evolve(table: pa.Schema, shape: pa.StructType, *, add: bool) -> pa.Schema:
     return _merge_shape(table, shape, free=False) if add else table
 
 
-def make_optional(columns: pa.Schema, names: Collection[str]) -> pa.Schema:
-    """Return the columns, some of them not required any more."""
-    return pa.schema([field.with_nullable(True) if field.name in names else field for field in columns])
+def make_optional(columns: pa.Schema, paths: Iterable[Path]) -> pa.Schema:
+    """Return the columns, some of them, or fields within them, not required any more."""
+    return pa.schema(reduce(make_field_optional, paths, list(columns)))
 
 
 def contains(table: pa.Schema, shape: pa.StructType) -> bool:

@@ -18,7 +18,7 @@ from connector.iceberg.types.conversion import convert
 from connector.sink.convert.record_keys import RecordKeys
 from connector.sink.model.plan import SchemaChange
 from serde.arrays import children
-from serde.events.changes import Changes
+from serde.events.changes import Changes, rename_columns, rename_paths
 
 RENAMES_PROPERTY = "icebridge.renamed-columns"
 """Table property: JSON, earlier name -> the column's name."""
@@ -56,13 +56,10 @@ def follow_renames(change: Changes, renames: Mapping[str, str], columns: Collect
     fields = dict(zip(names, children(change.row), strict=True))
     if not change.optional:
         fields = _merge_columns(fields, {old: now for old, now in renames.items() if old not in columns})
-    wanted = find_renamed_fields(list(fields), renames)
-    gone = pc.is_null(change.row) if change.row.null_count else None
-    made = {wanted.get(name, name): column for name, column in fields.items()}
-    row = pa.StructArray.from_arrays(list(made.values()), names=list(made), mask=gone)
-    optional = {wanted.get(name, name): flag for name, flag in change.optional.items()}
-    documents = frozenset(wanted.get(name, name) for name in change.documents)
-    return attrs.evolve(change, row=row, optional=optional, documents=documents)
+        gone = pc.is_null(change.row) if change.row.null_count else None
+        row = pa.StructArray.from_arrays(list(fields.values()), names=list(fields), mask=gone)
+        change = attrs.evolve(change, row=row)
+    return rename_columns(change, find_renamed_fields(list(fields), renames))
 
 
 def follow_key_renames(keys: RecordKeys, renames: Mapping[str, str]) -> RecordKeys:
@@ -114,8 +111,8 @@ def rename_shape(need: SchemaChange, renames: Mapping[str, str], known: Collecti
         need,
         row=pa.struct(_rename(kept, wanted)),
         key=None if need.key is None else pa.struct(_rename(need.key, keys)),
-        optional={wanted.get(name, name): flag for name, flag in need.optional.items()},
-        relaxed=frozenset(wanted.get(name, name) for name in need.relaxed),
+        optional=rename_paths(need.optional, need.row.names, wanted),
+        relaxed=frozenset((wanted.get(path[0], path[0]), *path[1:]) for path in need.relaxed),
     )
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-import attrs
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from serde.arrays import children
-from serde.events.changes import Changes
+from serde.events.changes import Changes, rename_columns
 
 
 def find_case_renames(names: Collection[str], columns: Iterable[str]) -> dict[str, str]:
@@ -24,13 +21,7 @@ def find_case_renames(names: Collection[str], columns: Iterable[str]) -> dict[st
 def match_case(change: Changes, columns: Iterable[str]) -> Changes:
     """Return the changes with fields renamed to the columns that differ from them in case only (top level)."""
     wanted = find_case_renames(change.row.type.names, columns)
-    if not wanted:
-        return change
-    fields = [field.with_name(wanted.get(field.name, field.name)) for field in change.row.type]
-    gone = pc.is_null(change.row) if change.row.null_count else None
-    row = pa.StructArray.from_arrays(children(change.row), fields=fields, mask=gone)
-    optional = {wanted.get(name, name): flag for name, flag in change.optional.items()}
-    return attrs.evolve(change, row=row, optional=optional)
+    return rename_columns(change, wanted) if wanted else change
 
 
 def merge_case_variants(kind: pa.StructType) -> pa.StructType:

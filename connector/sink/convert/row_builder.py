@@ -17,6 +17,7 @@ from connector.iceberg.commit.kafka_offsets import LastTruncate
 from connector.iceberg.types.conversion import convert
 from connector.iceberg.types.lenient_conversion import coerce, convert_required
 from connector.iceberg.types.nested_columns import Path, read_path
+from connector.iceberg.types.required_values import find_missing_values
 from connector.iceberg.types.variants import MAX_VARIANT_BYTES, to_json_text
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
@@ -159,15 +160,14 @@ def _check_required(columns: dict[str, pa.Array], change: Changes, image: Mask, 
 def _check_required_nested(
     columns: dict[str, pa.Array], change: Changes, written: Mask, table: TablePlan
 ) -> Iterator[RecordError]:
-    """Return the rows that lack a key within a struct, or what the table requires of a struct that they have."""
+    """Return the rows that lack a key within a struct, or what the table requires within values that they have."""
     keys = [path for path in table.layout.key_paths if len(path) > 1] if table.upsert else []
     for path in keys if table.keys_from == "value" else ():
         yield from _report_missing(change, path, "a key", np.asarray(read_path(columns[path[0]], path[1:]).is_null()))
-    for path in table.layout.required_nested_fields:
-        if path not in keys:
-            around, inside = (read_path(columns[path[0]], names) for names in (path[1:-1], path[1:]))
-            lacking = written & np.asarray(around.is_valid()) & np.asarray(inside.is_null())
-            yield from _report_missing(change, path, "required", lacking)
+    for field in table.layout.nested_required:
+        for missing in find_missing_values(columns[field.name], field):
+            if missing.path not in keys:
+                yield from _report_missing(change, missing.path, "required", written & missing.rows)
 
 
 def _report_missing(change: Changes, path: Path, what: str, where: Mask) -> Iterator[RecordError]:

@@ -1,4 +1,4 @@
-"""changes, table -> what the table lacks for them: itself, columns, wider types, optional columns."""
+"""changes, table -> what the table lacks for them: itself, columns, wider types, optional fields."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from connector.iceberg.types.nested_columns import Path
+from connector.iceberg.types.required_values import find_missing_values
 from connector.iceberg.types.schema_evolution import contains, evolve
 from connector.sink.convert.event_shapes import drop_absent_fields, drop_excluded, narrow_to_table, set_variant_types
 from connector.sink.convert.record_keys import RecordKeys
@@ -20,7 +22,7 @@ def find_schema_change(
 ) -> SchemaChange | None:
     """Return what the table lacks for these changes, None where it has everything."""
     shape = drop_excluded(change.row.type, plan.excluded_columns)
-    loose = frozenset[str]() if table is None else _find_relaxed_columns(change, table, plan)
+    loose = frozenset[Path]() if table is None else _find_relaxed_fields(change, table, plan)
     if table is not None and not loose and contains(table.layout.columns, shape):
         return None
     if plan.routing is not None:
@@ -38,24 +40,36 @@ def find_schema_change(
     return SchemaChange(topic, shape, key, change.optional, dated=dated, relaxed=loose)
 
 
-def _find_relaxed_columns(change: Changes, table: TablePlan, plan: BatchPlan) -> frozenset[str]:
-    """Return columns that the table requires and that the source, by its schema, does not any more: rows lack them.
+def _find_relaxed_fields(change: Changes, table: TablePlan, plan: BatchPlan) -> frozenset[Path]:
+    """Return what the table requires and the source, by its schema, does not any more: rows lack it.
 
-    Identifier fields stay required, as Iceberg wants it; so do keys. Without a schema a lacking value proves nothing.
+    Columns, and fields within structs, lists and maps. Identifier fields stay required, as Iceberg wants it; so do
+    keys, the structs around either, and what is in the keys of maps. Without a schema a lacking value proves nothing.
     """
-    required = table.layout.required if plan.evolve and change.optional else ()
+    layout = table.layout
+    if not plan.evolve or not change.optional or not (layout.required or layout.nested_required):
+        return frozenset()
     written = np.asarray(change.row.is_valid()) & ~change.deleted
-    if not required or not written.any():
+    if not written.any():
         return frozenset()
     columns = dict(zip(change.row.type.names, children(change.row), strict=True))
-    absent = {name for name in required if name not in columns and name not in (VALID_FROM, DELETED_COLUMN)}
+    absent = {(name,) for name in layout.required if name not in columns and name not in (VALID_FROM, DELETED_COLUMN)}
     nulls = {
-        name
-        for name in required
+        (name,)
+        for name in layout.required
         if name in columns and change.optional.get(name) and columns[name].null_count
         if (np.asarray(columns[name].is_null()) & written).any()
     }
-    return frozenset(absent | nulls)
+    nested = {
+        missing.path
+        for field in layout.nested_required
+        if field.name in columns
+        for missing in find_missing_values(columns[field.name], field)
+        if not missing.in_key and missing.path not in layout.fixed_paths
+        if missing.absent or change.optional.get(".".join(missing.path))
+        if (missing.rows & written).any()
+    }
+    return frozenset(absent | nulls | nested)
 
 
 def find_unknown_fields(change: Changes, table: TablePlan, plan: BatchPlan) -> Iterator[str]:

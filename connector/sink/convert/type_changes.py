@@ -11,15 +11,13 @@ from itertools import count
 
 import attrs
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from connector.errors import FatalError
 from connector.iceberg.types.arrow_types import is_storable, to_iceberg_type
 from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.schema_evolution import evolve
 from connector.settings.converters.event_format import TypeChangeMode
-from serde.arrays import children
-from serde.events.changes import Changes
+from serde.events.changes import Changes, rename_columns
 
 _MAX_DIGITS = {32: 10, 64: 19}
 """Digits of whole numbers, by their bits."""
@@ -49,13 +47,10 @@ def follow_type_changes(change: Changes, layout: RowLayout, mode: TypeChangeMode
         told = ", ".join(f"{name} ({before}, now {now})" for name, before, now in types)
         todo = "change the table, or set debezium.sink.iceberg.type-changes to dead-letter or new-column"
         raise FatalError(f"table {layout.name}: events have other types in columns {told}; {todo}")
-    fields = [field.with_name(moved.get(field.name, field.name)) for field in change.row.type]
-    gone = pc.is_null(change.row) if change.row.null_count else None
-    row = pa.StructArray.from_arrays(children(change.row), fields=fields, mask=gone)
-    optional = {moved.get(name, name): flag or name in moved for name, flag in change.optional.items()}
+    made = rename_columns(change, moved)
     # The column before is not in these events, which says nothing of whether it may be null.
-    optional |= dict.fromkeys(moved, True)
-    return attrs.evolve(change, row=row, optional=optional)
+    optional = {**made.optional, **dict.fromkeys((*moved, *moved.values()), True)}
+    return attrs.evolve(made, optional=optional, documents=change.documents)
 
 
 def name_column(name: str, kind: pa.DataType) -> str:

@@ -144,7 +144,7 @@ def expand_key(fields: Iterable[pa.Field], names: Iterable[str]) -> tuple[str, .
 
 def find_required_columns(needs: list[SchemaChange]) -> frozenset[str]:
     """Return the columns that a schema block says are never null."""
-    return frozenset(name for need in needs for name, optional in need.optional.items() if not optional)
+    return frozenset(field.name for need in needs for field in need.row if not need.optional.get(field.name, True))
 
 
 def with_validity(columns: pa.Schema) -> pa.Schema:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from connector.iceberg.commit.kafka_offsets import ALL_SOURCES, LastTruncate, Watermarks
 from connector.iceberg.keys.key_bounds import KeyBounds
+from connector.iceberg.types.nested_columns import Path
 from connector.iceberg.types.row_layout import RowLayout
 from connector.kafka.consumer import PartitionAssignment
 from connector.runtime.topic_partitions import TopicPartition
@@ -181,7 +182,8 @@ class SchemaChange:
 
     `optional` tells of columns whether a schema block allows nulls; `key` is None for events without key. `table` is
     the name that events gave themselves, None where the topic decides. `dated` tells whether the events have dedup
-    values. `relaxed` names columns that the table requires and the source does not any more.
+    values. `relaxed` has the paths of columns, and of fields within them, that the table requires and the source does
+    not any more.
     """
 
     topic: str
@@ -190,7 +192,7 @@ class SchemaChange:
     optional: Mapping[str, bool]
     table: str | None = None
     dated: bool = True
-    relaxed: frozenset[str] = frozenset()
+    relaxed: frozenset[Path] = frozenset()
 
 
 @attrs.frozen
