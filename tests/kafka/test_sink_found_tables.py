@@ -145,4 +145,5 @@ def test_they_are_taken_as_they_are(
         2: (None, [1, None]),
     }
     assert [item["x"] for item in rows_by_id[2]["l"]] == ["a", None]
-    assert dict(rows_by_id[2]["m"])["k"]["x"] is None
+    values = spark.sql(f"SELECT m['k'].x, m['k'].y FROM {sink.space.name}.`default`.found_nested ORDER BY id").collect()
+    assert [tuple(value) for value in values] == [(1, 2), (None, 2), (None, 2)]

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.cli.reindex import reindex_tables
-from connector.errors import FatalError, GapError
+from connector.errors import ConfigError, FatalError, GapError
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
 from connector.settings.source.settings import load_source
 from connector.source.factory import build_source
@@ -250,6 +250,24 @@ def test_a_key_that_becomes_null_stops_the_table(direct: Direct) -> None:
     with pytest.raises(FatalError, match="null in column k"):
         direct.run(table, extra)
     assert {i: d["v"] for i, d in direct.search.documents(index_of(table)).items()} == {"a": "x", "b": "y"}
+
+
+def test_a_key_column_that_was_renamed_is_followed(direct: Direct) -> None:
+    """Snapshots from both sides of the rename are read by the name of now; by the earlier one those before it are."""
+    table = _table(direct, "renamed_key", "id BIGINT NOT NULL, k STRING, v STRING", keys=False)
+    earlier, now = ({"message.key.columns": f"{table}:{name}"} for name in ("k", "code"))
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'a', 'x'), (2, 'b', 'x')")
+    direct.run(table, earlier)
+    direct.spark.sql(f"UPDATE {CATALOG}.{table} SET v = 'y' WHERE k = 'a'")
+    direct.spark.sql(f"ALTER TABLE {CATALOG}.{table} RENAME COLUMN k TO code")
+    assert direct.feed(table, now).step(pinned=True)
+    assert direct.search.documents(index_of(table))["a"]["v"] == "y"
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (3, 'c', 'x')")
+    direct.spark.sql(f"DELETE FROM {CATALOG}.{table} WHERE code = 'b'")
+    with pytest.raises(ConfigError, match=r"message\.key\.columns names k, which .* there are id, code, v; now"):
+        direct.run(table, earlier)
+    direct.run(table, now)
+    assert {i: d["v"] for i, d in direct.search.documents(index_of(table)).items()} == {"a": "y", "c": "x"}
 
 
 @pytest.mark.thorough

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from connector.errors import FatalError, GapError, RetriableError
+from connector.errors import ConfigError, FatalError, GapError, RetriableError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.settings.source.capture import CaptureSettings
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey, choose_row_key
@@ -133,6 +133,44 @@ def test_identifier_columns_of_now_key_older_snapshots_too() -> None:
     later = schema(field("id", "long"), field("v", "int"), field("n", "int", required=True), identifiers=(3,))
     assert choose_row_key(old, later, (), "t", has_row_ids=False) == RowKey()
     assert choose_row_key(old, old, (), "t", has_row_ids=True) == RowKey(KeyKind.ROW_ID)
+
+
+def _key(at: SnapshotSchema, now: SnapshotSchema, *configured: str) -> tuple[str, ...]:
+    return choose_row_key(at, now, configured, "db.t", has_row_ids=False).columns
+
+
+def test_a_configured_column_is_followed_through_its_renames() -> None:
+    """By its name now, whatever it was called at the snapshot, or by its name there, as long as that is read."""
+    old, new = (schema(field(name, "long"), field("v", "int")) for name in ("code", "number"))
+    assert [_key(at, new, "number") for at in (old, new)] == [("code",), ("number",)]
+    assert [_key(old, now, "code") for now in (old, new)] == [("code",), ("code",)]
+    with pytest.raises(ConfigError, match=r"names code, which table db\.t does not have .* there are number, v; now"):
+        _key(new, new, "code")
+
+
+def test_a_configured_name_that_went_over_to_another_column() -> None:
+    """The column that has the name now is meant, where it is there; before it was, the one that had the name."""
+    old = schema(field("a", "long"), field("b", "long"))
+    swapped = schema(field("b", "long"), field("a", "long"))
+    assert [_key(at, swapped, "a") for at in (old, swapped)] == [("b",), ("a",)]
+    again = schema(field("b", "long"), field("c", "long"), field("a", "long"))
+    assert [_key(at, again, "a") for at in (old, again)] == [("a",), ("a",)]
+
+
+def test_configured_names_of_one_column() -> None:
+    """Its names before and after a rename are no two columns of a key."""
+    old, new = schema(field("a", "long"), field("b", "long")), schema(field("a2", "long"), field("b", "long"))
+    assert _key(old, new, "b", "a2") == ("b", "a")
+    for names in (("a2", "a"), ("a", "a2")):
+        with pytest.raises(ConfigError, match=r"names a, which"):
+            _key(old, new, *names)
+
+
+def test_a_configured_column_that_a_snapshot_has_not_yet() -> None:
+    """A column that was added later is no key of the rows before: the error names both schemas' columns."""
+    old, new = schema(field("v", "int")), schema(field("v", "int"), field("code", "long"))
+    with pytest.raises(ConfigError, match=r"names code, .* there are v; now v, code"):
+        _key(old, new, "code")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,8 @@ def choose_row_key(
     The key is the configured columns, else the table's current identifier columns, else those in the snapshot's schema,
     else the row id where rows have one, else none. Identifier columns are usually set on a table that has rows already:
     that makes no snapshot, and the schema of its snapshots does not have them. The current ones, found by field id,
-    give one topic one kind of key.
+    give one topic one kind of key. A configured name is that of a column now, whatever it was called at the snapshot;
+    a name that no column of the snapshot has now is looked for among its names then.
 
     A row whose key changed is known by its identifier columns, where configured columns that differ from them are the
     key; else by the row id of a v3 table, which an update keeps. Where neither is there, a changed key is a delete and
@@ -63,28 +64,38 @@ def choose_row_key(
         has_row_ids: whether the table's rows have ids.
 
     Raises:
-        ConfigError: a configured column is not in the schema.
+        ConfigError: a configured column is not in the snapshot's schema, or two names mean one column.
     """
     identifiers = _current_identifiers(schema, current) or schema.identifiers
     if configured:
-        _check_configured(schema, configured, table)
-        key = RowKey(KeyKind.CONFIGURED, tuple(configured))
+        key = RowKey(KeyKind.CONFIGURED, _find_configured(schema, current, configured, table))
     elif identifiers:
         key = RowKey(KeyKind.IDENTIFIERS, identifiers)
     else:
         return RowKey(KeyKind.ROW_ID) if has_row_ids else RowKey()
-    if configured and identifiers and set(identifiers) != set(configured):
+    if configured and identifiers and set(identifiers) != set(key.columns):
         return attrs.evolve(key, same=RowIdentity.IDENTIFIERS, identifiers=identifiers)
     return attrs.evolve(key, same=RowIdentity.ROW_ID) if has_row_ids else key
 
 
-def _check_configured(schema: SnapshotSchema, configured: Sequence[str], table: str) -> None:
-    missing = [name for name in configured if name not in schema.names]
+def _find_configured(
+    schema: SnapshotSchema, current: SnapshotSchema, configured: Sequence[str], table: str
+) -> tuple[str, ...]:
+    """Return the configured columns under their names at the snapshot, by field id."""
+    then = {field["id"]: field["name"] for field in schema.document["fields"]}
+    now = {field["name"]: then.get(field["id"]) for field in current.document["fields"]}
+    found = {name: now.get(name) for name in configured}
+    for name, column in found.items():
+        if column is None and name in schema.names and name not in found.values():
+            found[name] = name
+    missing = [name for name, column in found.items() if column is None]
     if missing:
         raise ConfigError(
-            f"message.key.columns names {', '.join(missing)}, which table {table} does not have; "
-            f"its columns are {', '.join(schema.names)}"
+            f"message.key.columns names {', '.join(missing)}, which table {table} does not have in the snapshot that "
+            f"is read; its columns there are {', '.join(schema.names)}; now {', '.join(current.names)}: name columns "
+            "that it has at both times, each once, as they are called now"
         )
+    return tuple(column for column in found.values() if column is not None)
 
 
 def _current_identifiers(schema: SnapshotSchema, current: SnapshotSchema) -> tuple[str, ...]:
