@@ -56,6 +56,23 @@ def test_a_full_disk(topics: Topics, plain_workspace: MakeWorkspace, search: Sea
     assert (report.dead_letters, sorted(search.documents("full.t"))) == (0, ["1", "2"])
 
 
+def test_a_disk_too_full_for_new_indexes(
+    topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession
+) -> None:
+    """The block of new indexes above the high watermark (403) is waited for, and named: no fault of the login."""
+    block = "cluster.blocks.create_index"
+    topics.replay([_flat("unmade", 0, 1)])
+    sink = _sink(spark, plain_workspace, search, "unmade")
+    search.ask("PUT", "_cluster/settings", {"transient": {block: True}})
+    try:
+        with pytest.raises(RetriableError, match=r"status 403.*create-index blocked.*free disk space"):
+            sink.run()
+    finally:
+        search.ask("PUT", "_cluster/settings", {"transient": {block: None}})
+    sink.run()
+    assert sorted(search.documents("unmade.t")) == ["1"]
+
+
 def test_too_many_fields(topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession) -> None:
     """The limit of fields stops the sink with what to do; with mappings left to OpenSearch the document is dead."""
     limit = "index.mapping.total_fields.limit"
