@@ -60,6 +60,15 @@ def _value(key: int, **fields: Any) -> bytes:
     return _compact({"schema": VALUE, "payload": {**row, "__source_ts_ns": 1_000 + key, **fields}})
 
 
+def _ambiguous(key: int) -> bytes:
+    """A row with a column `x.y` beside a struct `x` that has a field `y`."""
+    number = {"type": "int32", "optional": True}
+    within = {"type": "struct", "optional": True, "fields": [{**number, "field": "y"}], "field": "x"}
+    document = json.loads(_value(key, x={"y": 1}, **{"x.y": 2}))
+    document["schema"]["fields"] += [within, {**number, "field": "x.y"}]
+    return _compact(document)
+
+
 def _spaced(document: bytes) -> bytes:
     return json.dumps(json.loads(document), indent=1).encode()
 
@@ -83,6 +92,7 @@ BAD: dict[str, tuple[bytes | None, bytes]] = {
     "text that is no UTF-8": (_key({"id": 1}), _value(1).replace(SECRET.encode(), b"s3cret-\xc3\x28")),
     "a document of depth 1000": (_key({"id": 1}), b'{"a":' * 1000 + b"1" + b"}" * 1000),
     "a row of depth 1000": (_key({"id": 1}), _value(1).replace(f'"{SECRET}"'.encode(), b"[" * 1000 + b"]" * 1000)),
+    "a column with the name of a field within another": (_key({"id": 1}), _ambiguous(1)),
     "no key": (None, _value(1)),
     "a key that is no text": (b"\xff\x00", _value(1)),
     "a key without its field": (_key({"other": 1}), _value(1)),

@@ -12,6 +12,7 @@ from functools import reduce
 import pyarrow as pa
 
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, drop_unstorable, is_storable
+from connector.iceberg.types.full_names import find_ambiguous_columns
 from connector.iceberg.types.nested_columns import Path
 from connector.iceberg.types.required_values import make_field_optional
 
@@ -20,7 +21,11 @@ _MAX_DECIMAL_DIGITS = 38
 
 def union_shapes(shapes: Iterable[pa.StructType]) -> pa.Schema:
     """Return the columns of a new table from the shapes of its first events, in order of appearance."""
-    return reduce(lambda done, shape: _merge_shape(done, shape, free=True), shapes, pa.schema([]))
+
+    def add(done: pa.Schema, shape: pa.StructType) -> pa.Schema:
+        return _leave_out_ambiguous(done, _merge_shape(done, shape, free=True))
+
+    return reduce(add, shapes, pa.schema([]))
 
 
 def evolve(table: pa.Schema, shape: pa.StructType, *, add: bool) -> pa.Schema:
@@ -29,7 +34,17 @@ def evolve(table: pa.Schema, shape: pa.StructType, *, add: bool) -> pa.Schema:
     A column whose type cannot be promoted stays; its values are converted one by one (see `conversion`).
     With `add` false nothing changes (`allow-field-addition=false`).
     """
-    return _merge_shape(table, shape, free=False) if add else table
+    return _leave_out_ambiguous(table, _merge_shape(table, shape, free=False)) if add else table
+
+
+def _leave_out_ambiguous(table: pa.Schema, grown: pa.Schema) -> pa.Schema:
+    """Return columns without what makes full names ambiguous: those of the table stay as they are."""
+    lost = find_ambiguous_columns(table, grown)
+    if not lost:
+        return grown
+    names = set(table.names)
+    kept = (field for field in grown if field.name not in lost or field.name in names)
+    return pa.schema([table.field(field.name) if field.name in lost else field for field in kept])
 
 
 def make_optional(columns: pa.Schema, paths: Iterable[Path]) -> pa.Schema:

@@ -16,6 +16,7 @@ from connector.iceberg.types.conversion import schemaless_type
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert import icebergevents
+from connector.sink.convert.ambiguous_names import refuse_ambiguous_names
 from connector.sink.convert.column_renames import follow_key_renames, follow_renames
 from connector.sink.convert.converters import Converters, find_converters, transaction_converter, unwrap_settings
 from connector.sink.convert.decoded_records import DecodedRecords
@@ -285,6 +286,10 @@ def _convert_changes(
         change = match_case(change, table.layout.columns.names)
     if table is not None and plan.evolve:
         change = follow_type_changes(change, table.layout, plan.events.type_changes)
+    change, ambiguous = refuse_ambiguous_names(change, table, plan)
+    work.faults.extend(ambiguous)
+    if change is None:
+        return
     keys = work.keys(table, documents=documents)
     if plan.case_insensitive and table is not None and keys is not None:
         wanted = find_case_renames(keys.columns, (*table.layout.keys, *table.layout.key_columns))

@@ -14,6 +14,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY
 from connector.iceberg.commit.snapshot_expiry import CREATED_TABLE_PROPERTIES
 from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.full_names import find_ambiguous_columns
 from connector.iceberg.types.schema_evolution import union_shapes
 from connector.settings import SinkSettings, TableSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm, parse_partition_term
@@ -135,6 +136,9 @@ def _choose_columns(needs: list[SchemaChange], options: TableOptions) -> tuple[p
     columns = with_keys(columns, needs if options.key_source == "record" else [], keys)
     if not len(columns):
         raise DataFault("its events have no columns that a table could have")
+    ambiguous = find_ambiguous_columns((), columns)
+    if ambiguous:
+        raise DataFault(f"fields within columns have the full names of columns {', '.join(sorted(ambiguous))}")
     return columns, keys
 
 
