@@ -14,17 +14,17 @@ from typing import Any
 from attrs import define, field, frozen
 
 from connector.runtime.lifecycle import Lifecycle, TargetState, start_thread
-from connector.runtime.monitoring.exposition import MetricsRegistry
-from connector.runtime.monitoring.series import MetricSource
-from connector.runtime.monitoring.sink_metrics import SinkMetrics
-from connector.server.apps import build_app, build_health_app
+from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
+from connector.runtime.monitoring.prometheus.series import MetricSource
+from connector.runtime.monitoring.prometheus.sink_metrics import SinkMetrics
 from connector.server.config_store import InMemoryConfigStore
-from connector.server.http_server import Address, HttpServer
-from connector.server.port import Check, ConnectorOffset, Kind
+from connector.server.connectors.port import Check, ConnectorOffset, Kind
+from connector.server.connectors.sink_connector import parse_offset
+from connector.server.http.apps import build_app, build_health_app
+from connector.server.http.server import Address, HttpServer
 from connector.server.rest.connect_api import ConnectApi
 from connector.server.rest.plugins import SINK_CLASS, load_config
 from connector.server.rest.security import AccessRules
-from connector.server.sink_connector import parse_offset
 from connector.server.worker import Worker
 from connector.server.worker_metrics import WorkerMetrics
 from connector.settings import SourceSettings

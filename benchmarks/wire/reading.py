@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from benchmarks.generate import append_events, upsert_events
 from benchmarks.messages import Message, envelopes, flattened
-from connector.kafka.consumer.batch_reader import read_batches
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.kafka.consumer.record_batches import parse_batches
-from connector.kafka.consumer.unreadable_records import UnreadableBatch
+from connector.kafka.consumer.records.batch_reader import read_batches
+from connector.kafka.consumer.records.record_batches import parse_batches
+from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from serde.formats import make_deserializer
 from serde.json import trailer_reader
 from serde.messages import DecodedMessages

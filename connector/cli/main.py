@@ -97,11 +97,11 @@ def status(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal[
         # What follows is imported beside the start of the JVM.
         with start_session(settings) as starting:
             if isinstance(settings, SourceSettings):
-                from connector.cli import source_status
+                from connector.cli.status import source as source_status
 
                 source_status.show(settings, starting, output=output)
             else:
-                from connector.cli.status import show
+                from connector.cli.status.sink import show
 
                 show(settings, starting, output=output)
 
@@ -116,7 +116,7 @@ def doctor(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal[
     Java, jars, broker and rights, registry, catalog, store. Nothing is changed. Ends with code 1 if something failed.
     """
     with report_errors():
-        from connector.cli.doctor import examine
+        from connector.cli.doctor.report import examine
 
         if not examine(load_settings(files, overrides), output=output):
             raise SystemExit(EXIT_ERROR)
@@ -138,11 +138,11 @@ def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     with report_errors():
         settings = load_settings(files, overrides)
         if isinstance(settings, SourceSettings):
-            from connector.cli import source_offsets
+            from connector.cli.offsets import source as source_offsets
 
             source_offsets.show(settings)
         else:
-            from connector.cli import sink_offsets
+            from connector.cli.offsets import sink as sink_offsets
 
             sink_offsets.show(settings)
 
@@ -185,11 +185,11 @@ def offsets_reset(
                 raise ConfigError(
                     f"--to {to}: a source reads snapshots and has no offsets in Kafka; use earliest or latest"
                 )
-            from connector.cli import source_offsets
+            from connector.cli.offsets import source as source_offsets
 
             source_offsets.reset(settings, to=to, tables=tables, execute=execute)
         else:
-            from connector.cli import sink_offsets
+            from connector.cli.offsets import sink as sink_offsets
 
             sink_offsets.reset(settings, to=to, topics=topics, execute=execute)
 

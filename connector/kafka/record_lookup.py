@@ -18,7 +18,7 @@ from connector.kafka.admin import client_config, map_kafka_errors
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.connection import UnsupportedBroker
 from connector.kafka.consumer.readers import NATIVE, choose_reader
-from connector.kafka.consumer.record_headers import list_headers
+from connector.kafka.consumer.records.record_headers import list_headers
 from connector.kafka.consumer.single_records import read_forward
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from connector.server.port import Check, Connector
+from connector.server.connectors.port import Check, Connector
 
 STALL_S = 120.0
 """How long a loop may stand still. A sink's moves during a batch too; a source's between its steps."""

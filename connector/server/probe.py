@@ -11,8 +11,8 @@ import structlog
 from connector.errors import ConnectorError
 from connector.redaction import redact
 from connector.runtime.lifecycle import start_thread
-from connector.runtime.monitoring.jvm_metrics import JvmMetrics, read_jvm
-from connector.server.port import Check, Connector
+from connector.runtime.monitoring.prometheus.jvm_metrics import JvmMetrics, read_jvm
+from connector.server.connectors.port import Check, Connector
 
 T = TypeVar("T")
 PERIOD_S = 5.0

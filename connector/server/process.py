@@ -10,17 +10,17 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.runtime.lifecycle import Lifecycle
-from connector.runtime.monitoring.exposition import MetricsRegistry
-from connector.server.apps import build_app, build_health_app
+from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
 from connector.server.config_store import InMemoryConfigStore
-from connector.server.http_server import Address, open_server
-from connector.server.port import Connector
+from connector.server.connectors.port import Connector
+from connector.server.connectors.sink_connector import SinkConnector
+from connector.server.connectors.source_connector import SourceConnector
+from connector.server.http.apps import build_app, build_health_app
+from connector.server.http.server import Address, open_server
 from connector.server.probe import Sampler
 from connector.server.rest.connect_api import ConnectApi
 from connector.server.rest.plugins import find_class
 from connector.server.rest.security import AccessRules
-from connector.server.sink_connector import SinkConnector
-from connector.server.source_connector import SourceConnector
 from connector.server.worker import Worker
 from connector.server.worker_metrics import WorkerMetrics
 from connector.settings import SinkSettings, SourceSettings

@@ -15,16 +15,16 @@ from pyspark.sql import SparkSession
 from connector.errors import ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.runtime.lifecycle import Lifecycle, TargetState
-from connector.runtime.monitoring.exposition import MetricsRegistry
+from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
 from connector.runtime.spark.session import open_session
 from connector.runtime.spark.session_builder import StartingSession, catalog_conf
 from connector.runtime.stop_signals import stop_on_signals
 from connector.server.config_store import IcebergConfigStore
-from connector.server.port import Connector
+from connector.server.connectors.port import Connector
+from connector.server.connectors.sink_connector import SinkConnector
+from connector.server.connectors.source_connector import SourceConnector
 from connector.server.process import serve_worker
 from connector.server.rest.plugins import load_config
-from connector.server.sink_connector import SinkConnector
-from connector.server.source_connector import SourceConnector
 from connector.server.worker import Worker
 from connector.settings import SinkSettings, SourceSettings
 from connector.settings import server as server_options

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from connector.runtime.lifecycle import TargetState, describe_error, start_thread
-from connector.runtime.monitoring.exposition import MetricsRegistry
+from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
 from connector.server.config_store import ConfigStore, StoredConnector
+from connector.server.connectors.port import Connector, ConnectorOffset
+from connector.server.connectors.unreadable import UnreadableConnector
 from connector.server.errors import RestError
-from connector.server.port import Connector, ConnectorOffset
 from connector.server.rest.documents import MaskedValue, unmask
-from connector.server.unreadable import UnreadableConnector
 
 MakeConnector = Callable[[str, Mapping[str, str], TargetState], Connector]
 STOP_TIMEOUT_S = 60.0

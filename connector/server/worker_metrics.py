@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from connector.runtime.monitoring.connect_series import CONNECTOR_STATUS, TASK_STATES, TASK_STATUS, connect_samples
-from connector.runtime.monitoring.series import MetricSample
-from connector.server.port import Connector
+from connector.runtime.monitoring.prometheus.connect_series import (
+    CONNECTOR_STATUS,
+    TASK_STATES,
+    TASK_STATUS,
+    connect_samples,
+)
+from connector.runtime.monitoring.prometheus.series import MetricSample
+from connector.server.connectors.port import Connector
 
 
 class WorkerMetrics:

@@ -13,7 +13,7 @@ import pytest
 from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.monitoring.metrics import TaskMetrics
-from connector.server.port import Check
+from connector.server.connectors.port import Check
 from connector.server.recent import RecentActivity
 from tests.connectors import InMemoryConnector, TestServer, serving
 

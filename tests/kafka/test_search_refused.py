@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.cli import dlq, sink_offsets
+from connector.cli import dlq
+from connector.cli.offsets import sink as sink_offsets
 from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.errors import FatalError, GapError, RetriableError
 from connector.runtime.monitoring.listeners import BatchReport

@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 
 from connector.demo.servers.ports import free_ports
 from connector.errors import RetriableError
-from connector.kafka.schema_registry import SchemaRegistry
+from connector.kafka.registry.confluent import SchemaRegistry
 from connector.settings import RegistrySettings
 from serde.wire_format import UnknownSchema
 from tests.conftest import MakeWorkspace, OpenLake

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from connector.cli import sink_offsets
+from connector.cli.offsets import sink as sink_offsets
 from connector.errors import ConnectorError, GapError
 from connector.iceberg.state.offset_rows import OffsetRows
 from tests.conftest import MakeWorkspace

@@ -17,7 +17,7 @@ import pytest
 from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
-from connector.sink.destinations.iceberg.file_layout import file_layout
+from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.factory import Sink
 from connector.sink.model.micro_batch import MicroBatch
 from tests.conftest import MakeWorkspace

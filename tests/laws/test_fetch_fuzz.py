@@ -21,10 +21,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from connector.kafka.consumer.batch_reader import read_batches
-from connector.kafka.consumer.record_batches import parse_batches
-from connector.kafka.consumer.record_headers import read_headers
-from connector.kafka.consumer.unreadable_records import UnreadableBatch, UnreadableRecords
+from connector.kafka.consumer.records.batch_reader import read_batches
+from connector.kafka.consumer.records.record_batches import parse_batches
+from connector.kafka.consumer.records.record_headers import read_headers
+from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
 from tests.brokers import Brokers, Log
 from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, varint, written
 from tests.running import draws

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.kafka.consumer import record_columns
 from connector.kafka.consumer.offset_ranges import OffsetRange, assign_to_tasks
-from connector.kafka.consumer.record_batches import HEADER_BYTES, decompress, drop_aborted, parse_batches
-from connector.kafka.consumer.record_columns import BatchSection, BatchSections
-from connector.kafka.consumer.record_columns import read_records as records
-from connector.kafka.consumer.record_headers import read_headers
-from connector.kafka.consumer.unreadable_records import UnreadableRecords
+from connector.kafka.consumer.records import record_columns
+from connector.kafka.consumer.records.record_batches import HEADER_BYTES, decompress, drop_aborted, parse_batches
+from connector.kafka.consumer.records.record_columns import BatchSection, BatchSections
+from connector.kafka.consumer.records.record_columns import read_records as records
+from connector.kafka.consumer.records.record_headers import read_headers
+from connector.kafka.consumer.records.unreadable_records import UnreadableRecords
 from connector.kafka.protocol.fetch import AbortedTransaction
 from tests.model.record_batches import (
     GZIP,

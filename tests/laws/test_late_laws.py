@@ -23,7 +23,7 @@ from connector.iceberg.state.deleted_keys_table import SOURCE_POSITION_COLUMNS
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows
-from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
+from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
 from connector.sink.destinations.late_event_tasks import is_older
 from connector.sink.destinations.table_position import build_table_position
 from connector.sink.fold.fold import fold

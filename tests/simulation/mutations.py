@@ -18,7 +18,7 @@ from connector.iceberg.commit.commit_attempts import _CommitAttempts
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
-from connector.sink.destinations.iceberg.tables import IcebergTables
+from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.fold import fold
 from connector.sink.microbatch.processor import BatchProcessor
 
@@ -140,7 +140,9 @@ def conflicts_are_not_looked_for() -> Iterator[None]:
 @contextmanager
 def bounds_are_forgotten() -> Iterator[None]:
     """What was committed does not widen what the table may hold."""
-    with patch("connector.sink.destinations.iceberg.tables.widen_bounds", lambda known, *_: known or KeyBounds()):
+    with patch(
+        "connector.sink.destinations.iceberg.tables.iceberg_tables.widen_bounds", lambda known, *_: known or KeyBounds()
+    ):
         yield
 
 

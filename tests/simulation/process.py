@@ -28,8 +28,8 @@ from connector.settings import SinkSettings, load
 from connector.sink.destinations.iceberg.back_pressure import BackPressure
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.destination import IcebergDestination
-from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
-from connector.sink.destinations.iceberg.tables import IcebergTables
+from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
+from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
 from connector.sink.factory import SinkPorts, begin_batches, inspect_cluster
 from connector.sink.model.destination import Lookups, WriterFactory
 from connector.sink.model.micro_batch import MicroBatch

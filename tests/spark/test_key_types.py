@@ -34,7 +34,7 @@ from connector.iceberg.types.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
-from connector.sink.destinations.iceberg.file_writer import write_upserts
+from connector.sink.destinations.iceberg.write.file_writer import write_upserts
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.destinations.iceberg.write_modes.row_lookup import collect_keys
 from connector.sink.fold.fold import fold

@@ -24,7 +24,7 @@ from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
 from connector.iceberg.write.formats.avro_schema import build_file_schema
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg import table_checks
+from connector.sink.destinations.iceberg.tables import checks as table_checks
 from serde.avro.object_file import BLOCK_BYTES
 from tests.model import avro_files
 from tests.unit.sink_plans import layout

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from connector.cli import doctor
-from connector.cli.findings import Finding
+from connector.cli.doctor import report as doctor
+from connector.cli.doctor.findings import Finding
 from connector.cli.main import main
 from connector.errors import FatalError, RetriableError
 from connector.kafka.admin import missing_rights
@@ -44,7 +44,7 @@ def fail_jars() -> Iterator[Finding]:
 def test_everything_is_tried_and_what_fails_says_what_to_do(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Broker and registry that are away, and missing jars, are one finding each; the exit code is 1."""
     monkeypatch.setattr(doctor, "check_jars", lambda _: fail_jars())
-    monkeypatch.setattr("connector.cli.doctor_checks._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("connector.cli.doctor.checks._TIMEOUT_S", 0.5)
     run = CliRunner().invoke(main, ["doctor", "--output", "json", str(file)])
     assert run.exit_code == 1
     document = json.loads(run.stdout)

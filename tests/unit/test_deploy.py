@@ -15,7 +15,7 @@ from lightkube.models import apps_v1, core_v1
 
 from connector.cli.arguments import load_settings
 from connector.runtime.jvm.lockfile import LOCK_FILE, parse_lockfile
-from connector.server.apps import HealthApi
+from connector.server.http.apps import HealthApi
 from connector.settings import load
 from tests.compose.env import read_env
 from tests.compose.tutorial import STOP, TELLS, read_steps

@@ -19,13 +19,14 @@ import pytest
 from connector.errors import FatalError, GapError
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient
-from connector.kafka.consumer import assign_ranges, batch_reader
+from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer.fetcher import FetchSettings, fetch_records
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.raw_batches import fetch_raw_batch
-from connector.kafka.consumer.record_batches import parse_batches
-from connector.kafka.consumer.record_columns import RecordColumns
-from connector.kafka.consumer.unreadable_records import UnreadableBatch
+from connector.kafka.consumer.records import batch_reader
+from connector.kafka.consumer.records.record_batches import parse_batches
+from connector.kafka.consumer.records.record_columns import RecordColumns
+from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from connector.settings import KafkaSettings
 from connector.sink.job.map_task import map_task
 from connector.sink.model import task_output

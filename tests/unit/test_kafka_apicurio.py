@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.apicurio_registry import ApicurioRegistry
+from connector.kafka.registry.apicurio import ApicurioRegistry
 from connector.settings import EventSettings
 from connector.settings.converters.apicurio import ApicurioSettings
 from connector.sink.convert.decoder import decode

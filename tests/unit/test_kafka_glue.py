@@ -14,7 +14,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from connector.errors import ConfigError, FatalError, RetriableError
-from connector.kafka.glue_registry import GlueRegistry
+from connector.kafka.registry.glue import GlueRegistry
 from connector.settings import EventSettings, SinkSettings, load
 from connector.settings.converters.glue import GlueSettings
 from connector.sink.convert.converters import find_converters

@@ -15,7 +15,6 @@ import pytest
 from attrs import define, field
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka import msk_tokens, oauth_tokens
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient
@@ -23,7 +22,8 @@ from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer.reader_check import check_reader
 from connector.kafka.consumer.readers import choose_reader, with_reader
 from connector.kafka.librdkafka_config import build_librdkafka_config, find_msk_login
-from connector.kafka.msk_tokens import MskLogin
+from connector.kafka.login import msk_tokens, oauth_tokens
+from connector.kafka.login.msk_tokens import MskLogin
 from connector.runtime import aws_credentials
 from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity
 from connector.settings import KafkaSettings, load

@@ -12,15 +12,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from connector.maintenance.table_state import TableState
 from connector.runtime.lifecycle import Lifecycle
-from connector.runtime.monitoring.exposition import MetricsRegistry
-from connector.runtime.monitoring.jvm_metrics import JvmMetrics, JvmState
 from connector.runtime.monitoring.listeners import BatchReport, MaintenanceReport, SnapshotReport, StepReport
-from connector.runtime.monitoring.maintenance_metrics import MaintenanceMetrics
 from connector.runtime.monitoring.metrics import FetchMetrics, TaskMetrics
-from connector.runtime.monitoring.reference import REFERENCE_PAGE, chapters, render_markdown
-from connector.runtime.monitoring.series import MetricSource
-from connector.runtime.monitoring.sink_metrics import SinkMetrics
-from connector.runtime.monitoring.source_metrics import SourceMetrics
+from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
+from connector.runtime.monitoring.prometheus.jvm_metrics import JvmMetrics, JvmState
+from connector.runtime.monitoring.prometheus.maintenance_metrics import MaintenanceMetrics
+from connector.runtime.monitoring.prometheus.reference import REFERENCE_PAGE, chapters, render_markdown
+from connector.runtime.monitoring.prometheus.series import MetricSource
+from connector.runtime.monitoring.prometheus.sink_metrics import SinkMetrics
+from connector.runtime.monitoring.prometheus.source_metrics import SourceMetrics
 from connector.server.worker_metrics import WorkerMetrics
 from tests.connectors import InMemoryConnector
 
@@ -316,7 +316,7 @@ def test_names_of_the_jvm_old_and_new() -> None:
 def test_the_page_of_names_is_not_stale() -> None:
     """The page in docs/ is what the declarations say, and has every name that is served."""
     assert (ROOT / REFERENCE_PAGE).read_text("utf-8") == render_markdown(), (
-        "run python -m connector.runtime.monitoring.reference"
+        "run python -m connector.runtime.monitoring.prometheus.reference"
     )
     page = render_markdown()
     served = _scrape(

@@ -18,7 +18,7 @@ from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_
 from connector.iceberg.types.orc_values import find_early_fractions
 from connector.iceberg.write.formats.orc_schema import build_file_columns, to_file_column
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg import table_checks
+from connector.sink.destinations.iceberg.tables import checks as table_checks
 from tests.unit.sink_plans import layout
 from tests.unit.test_avro_files import TYPES
 

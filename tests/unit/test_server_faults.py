@@ -22,12 +22,13 @@ from starlette.applications import Starlette
 
 from connector.errors import ConfigError, FatalError
 from connector.runtime.lifecycle import describe_error
-from connector.server import http_protocol, http_server
 from connector.server.config_store import InMemoryConfigStore, StoredConnector, parse_connector
-from connector.server.http_server import Address, HttpServer
+from connector.server.connectors.unreadable import UnreadableConnector
+from connector.server.http import protocol as http_protocol
+from connector.server.http import server as http_server
+from connector.server.http.server import Address, HttpServer
 from connector.server.rest.plugins import all_plugins
 from connector.server.rest.security import AccessRules
-from connector.server.unreadable import UnreadableConnector
 from connector.settings.source.settings import SOURCE_CLASS
 from connector.source.snapshots.table_offset import TableOffset
 from tests.connectors import SINK, SOURCE, Answer, Client, TestServer, error_of, serving, wait_for

@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from connector.runtime.lifecycle import Lifecycle
+from connector.server.connectors.port import Check
 from connector.server.health import check_live, check_ready, check_started, health_document
-from connector.server.port import Check
 from tests.connectors import InMemoryConnector, TestServer, serving
 
 

@@ -13,15 +13,15 @@ from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.listeners import BatchReport, StepReport
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.server.config_store import InMemoryConfigStore, StoredConnector
+from connector.server.connectors.port import ConnectorOffset
+from connector.server.connectors.sink_connector import parse_offset
 from connector.server.errors import RestError
-from connector.server.http_server import Address, HttpServer, open_server
-from connector.server.port import ConnectorOffset
+from connector.server.http.server import Address, HttpServer, open_server
 from connector.server.probe import Probe, Sampler
 from connector.server.recent import RecentActivity
 from connector.server.rest.documents import mask_config
 from connector.server.rest.security import AccessRules
 from connector.server.serving import ConnectorDefaults
-from connector.server.sink_connector import parse_offset
 from connector.settings import load
 from connector.settings.source.settings import SOURCE_CLASS
 from tests.connectors import InMemoryConnector

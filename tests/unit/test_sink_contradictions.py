@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from connector.settings.iceberg.partition_spec import parse_partition_term
-from connector.sink.destinations.iceberg.table_checks import check_partitions, check_types
+from connector.sink.destinations.iceberg.tables.checks import check_partitions, check_types
 from tests.unit.sink_plans import layout
 
 THERE = layout({"id": pa.int64(), "at": pa.timestamp("us"), "price": pa.decimal128(12, 2)})

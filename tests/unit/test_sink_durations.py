@@ -10,7 +10,7 @@ import pytest
 
 from connector.iceberg.types.schema_evolution import union_shapes
 from connector.kafka.consumer.consumer_records import CONNECTOR_HEADER, ConsumerRecords
-from connector.kafka.consumer.record_columns import BatchSection, BatchSections, read_records
+from connector.kafka.consumer.records.record_columns import BatchSection, BatchSections, read_records
 from connector.sink.convert.decoder import decode
 from tests.model.record_batches import Record, written
 from tests.unit import sink_plans

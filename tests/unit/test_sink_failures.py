@@ -10,7 +10,7 @@ from connector.runtime.spark.task_errors import raise_task_errors
 
 REPORT = """An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
-  File "connector/kafka/schema_registry.py", line 1, in schema
+  File "connector/kafka/registry/confluent.py", line 1, in schema
 {}
 """
 

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.convert.decoder import decode
-from connector.sink.convert.field_matching import find_case_renames
 from connector.sink.model.plan import TablePlan
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 

@@ -12,7 +12,7 @@ import pytest
 
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
-from connector.sink.convert.outbox import find_aggregate_type
+from connector.sink.convert.events.outbox import find_aggregate_type
 from connector.sink.model.plan import BatchPlan, TablePlan
 from tests.model import avro
 from tests.unit import sink_plans

@@ -12,7 +12,7 @@ from connector.iceberg.types.arrow_types import build_table_schema, to_arrow_sch
 from connector.iceberg.types.required_values import find_missing_values, requires_within
 from connector.iceberg.types.schema_evolution import make_optional
 from connector.settings import EventSettings
-from connector.sink.convert.column_renames import rename_shape
+from connector.sink.convert.columns.column_renames import rename_shape
 from connector.sink.convert.decoder import DecodedRecords, decode
 from connector.sink.model.plan import TablePlan
 from serde.events.changes import DELETED_COLUMN

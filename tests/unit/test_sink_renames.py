@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from connector.settings import EventSettings
-from connector.sink.convert.column_renames import (
+from connector.sink.convert.columns.column_renames import (
     find_renamed_fields,
     format_renames,
     parse_renames,

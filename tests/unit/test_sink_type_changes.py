@@ -11,8 +11,8 @@ import pytest
 from connector.errors import FatalError
 from connector.iceberg.types.schema_evolution import union_shapes
 from connector.settings import EventSettings
+from connector.sink.convert.columns.type_changes import holds_all, name_column
 from connector.sink.convert.decoder import decode
-from connector.sink.convert.type_changes import holds_all, name_column
 from connector.sink.model.plan import BatchPlan
 from tests.unit import sink_plans
 from tests.unit.test_serde_json import framed

@@ -14,7 +14,7 @@ from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE
 from connector.settings.iceberg.write_mode import APPEND_MODE, DECLARED_MODES, DEFAULT_MODE, MODE
 from connector.sink.convert.decoder import decode
-from connector.sink.destinations.iceberg.file_writer import write_upserts
+from connector.sink.destinations.iceberg.write.file_writer import write_upserts
 from connector.sink.destinations.iceberg.write_modes.base import WriteMode
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.fold.fold import fold

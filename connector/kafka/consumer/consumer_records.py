@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from connector.errors import FatalError
-from connector.kafka.consumer.record_columns import RecordColumns
-from connector.kafka.consumer.record_headers import read_first_header, read_headers
-from connector.kafka.consumer.unreadable_records import UnreadableBatch
+from connector.kafka.consumer.records.record_columns import RecordColumns
+from connector.kafka.consumer.records.record_headers import read_first_header, read_headers
+from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from serde.arrays import Ints
 
 CONNECTOR_HEADER = "__debezium.context.connectorName"

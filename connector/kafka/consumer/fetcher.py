@@ -16,13 +16,13 @@ from connector.kafka.brokers.address import HostPort
 from connector.kafka.brokers.backoff import pause_s
 from connector.kafka.brokers.client import BrokerClient
 from connector.kafka.brokers.connection import BrokerConnection
-from connector.kafka.consumer.batch_reader import read_batches
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.log_bounds import check_bounds, check_truncation
 from connector.kafka.consumer.offset_ranges import OffsetRange
-from connector.kafka.consumer.record_batches import RecordBatches, drop_aborted, parse_batches
-from connector.kafka.consumer.unreadable_records import UnreadableBatch, UnreadableRecords
+from connector.kafka.consumer.records.batch_reader import read_batches
+from connector.kafka.consumer.records.record_batches import RecordBatches, drop_aborted, parse_batches
+from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
 from connector.kafka.protocol.error_codes import (
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_ERROR,

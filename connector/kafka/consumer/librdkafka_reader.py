@@ -24,12 +24,12 @@ from connector.kafka.brokers.sasl import knows_login
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.fetcher import FetchSettings
-from connector.kafka.consumer.header_bytes import encode_headers
 from connector.kafka.consumer.log_bounds import check_truncation
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.raw_batches import find_unreadable
-from connector.kafka.consumer.record_columns import RecordColumns
-from connector.kafka.consumer.unreadable_records import UnreadableBatch
+from connector.kafka.consumer.records.header_bytes import encode_headers
+from connector.kafka.consumer.records.record_columns import RecordColumns
+from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from connector.kafka.librdkafka_config import build_librdkafka_config
 from connector.kafka.protocol.requests import READ_COMMITTED
 

@@ -10,10 +10,10 @@ import struct
 from connector.errors import FatalError, RetriableError
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient, broker_client_for
-from connector.kafka.consumer.batch_reader import read_batches
 from connector.kafka.consumer.offset_ranges import OffsetRange
-from connector.kafka.consumer.record_batches import drop_aborted, parse_batches
-from connector.kafka.consumer.unreadable_records import UnreadableBatch, UnreadableRecords
+from connector.kafka.consumer.records.batch_reader import read_batches
+from connector.kafka.consumer.records.record_batches import drop_aborted, parse_batches
+from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
 from connector.kafka.protocol.error_codes import is_transient, name_error
 from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
 from connector.kafka.protocol.requests import READ_UNCOMMITTED

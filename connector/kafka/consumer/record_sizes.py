@@ -11,8 +11,8 @@ from connector.errors import FatalError, RetriableError
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient, broker_client_for
 from connector.kafka.consumer.readers import NATIVE, choose_reader
-from connector.kafka.consumer.record_batches import decompress, parse_batches
-from connector.kafka.consumer.unreadable_records import UnreadableRecords
+from connector.kafka.consumer.records.record_batches import decompress, parse_batches
+from connector.kafka.consumer.records.unreadable_records import UnreadableRecords
 from connector.kafka.protocol.error_codes import name_error
 from connector.kafka.protocol.fetch import FetchRequest
 from connector.kafka.protocol.requests import READ_UNCOMMITTED

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from connector.errors import FatalError, RetriableError
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.backoff import pause_s
-from connector.kafka.consumer.batch_reader import read_batches
 from connector.kafka.consumer.raw_batches import fetch_partition
-from connector.kafka.consumer.record_batches import drop_aborted, parse_batches
-from connector.kafka.consumer.record_columns import RecordColumns
-from connector.kafka.consumer.unreadable_records import UnreadableRecords
+from connector.kafka.consumer.records.batch_reader import read_batches
+from connector.kafka.consumer.records.record_batches import drop_aborted, parse_batches
+from connector.kafka.consumer.records.record_columns import RecordColumns
+from connector.kafka.consumer.records.unreadable_records import UnreadableRecords
 from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
 from connector.kafka.protocol.requests import READ_COMMITTED
 from connector.runtime.topic_partitions import TopicPartition

@@ -15,8 +15,8 @@ from starlette.routing import Route
 from connector.errors import ConfigError, ConnectorError
 from connector.redaction import redact
 from connector.runtime.lifecycle import TargetState
+from connector.server.connectors.port import Connector, ConnectorOffset, Kind
 from connector.server.errors import RestError
-from connector.server.port import Connector, ConnectorOffset, Kind
 from connector.server.rest import documents, plugins
 from connector.server.rest.loggers import Loggers
 from connector.server.rest.requests import check_changes, check_config, check_name, check_text, read_config, read_json

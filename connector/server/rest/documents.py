@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from connector.redaction import MASK, is_secret, redact
-from connector.server.port import Connector, ConnectorOffset
+from connector.server.connectors.port import Connector, ConnectorOffset
 from connector.settings.configdef.config_providers import REFERENCE
 
 

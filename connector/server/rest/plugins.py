@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 
 from connector.errors import ConfigError
+from connector.server.connectors.port import Kind
 from connector.server.errors import RestError
-from connector.server.port import Kind
 from connector.server.rest.documents import mask_config
 from connector.settings import SinkSettings, SourceSettings, load
 from connector.settings.configdef.common import OptionScope

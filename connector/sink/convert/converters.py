@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 
 import attrs
 
-from connector.kafka.registries import open_registry
+from connector.kafka.registry.registries import open_registry
 from connector.settings import EventSettings
 from connector.settings.converters.apicurio import ApicurioSettings
 from connector.settings.converters.event_format import AnyRegistry

@@ -15,26 +15,26 @@ import pyarrow as pa
 from connector.iceberg.types.conversion import schemaless_type
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
-from connector.sink.convert import icebergevents
-from connector.sink.convert.ambiguous_names import refuse_ambiguous_names
-from connector.sink.convert.column_renames import follow_key_renames, follow_renames
+from connector.sink.convert.columns.ambiguous_names import refuse_ambiguous_names
+from connector.sink.convert.columns.column_renames import follow_key_renames, follow_renames
+from connector.sink.convert.columns.field_matching import find_case_renames, match_case
+from connector.sink.convert.columns.schema_needs import find_schema_change, find_unknown_fields
+from connector.sink.convert.columns.type_changes import follow_type_changes
+from connector.sink.convert.columns.type_mismatch import decode_mismatches
 from connector.sink.convert.converters import Converters, find_converters, transaction_converter, unwrap_settings
 from connector.sink.convert.decoded_records import DecodedRecords
-from connector.sink.convert.documents import expand_documents, name_document_keys
-from connector.sink.convert.event_fields import DEFAULT_OP_FIELD, read_operations
+from connector.sink.convert.events import icebergevents
+from connector.sink.convert.events.documents import expand_documents, name_document_keys
+from connector.sink.convert.events.event_fields import DEFAULT_OP_FIELD, read_operations
+from connector.sink.convert.events.outbox import Decode, build_outbox_rows, find_aggregate_type
+from connector.sink.convert.events.transaction_metadata import check_transaction_metadata
+from connector.sink.convert.events.truncate_events import drop_truncated, read_truncates, refuse_truncates
+from connector.sink.convert.events.variant_documents import VariantColumns, encode_documents, mark_documents
 from connector.sink.convert.failing_records import isolate_failures
-from connector.sink.convert.field_matching import find_case_renames, match_case
 from connector.sink.convert.header_ids import frame_by_headers
-from connector.sink.convert.outbox import Decode, build_outbox_rows, find_aggregate_type
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.routing import route_changes
 from connector.sink.convert.row_builder import build_rows, build_tombstones, drop_committed
-from connector.sink.convert.schema_needs import find_schema_change, find_unknown_fields
-from connector.sink.convert.transaction_metadata import check_transaction_metadata
-from connector.sink.convert.truncate_events import drop_truncated, read_truncates, refuse_truncates
-from connector.sink.convert.type_changes import follow_type_changes
-from connector.sink.convert.type_mismatch import decode_mismatches
-from connector.sink.convert.variant_documents import VariantColumns, encode_documents, mark_documents
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan, FieldRoutes, SchemaChange, TablePlan
 from connector.sink.model.result import SourceProgress

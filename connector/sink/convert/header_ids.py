@@ -10,8 +10,8 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
 from connector.settings.converters.apicurio import ApicurioSettings
 from connector.settings.converters.event_format import AnyRegistry
-from connector.sink.convert.outbox import HEADERS as OUTBOX_HEADERS
-from connector.sink.convert.outbox import find_aggregate_type
+from connector.sink.convert.events.outbox import HEADERS as OUTBOX_HEADERS
+from connector.sink.convert.events.outbox import find_aggregate_type
 
 _MAGIC = pa.scalar(b"\0", pa.binary())
 _NOTHING = pa.scalar(b"", pa.binary())

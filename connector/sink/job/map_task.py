@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
-from connector.kafka.consumer.unreadable_records import UnreadableBatch
+from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from connector.kafka.dlq.writer import BATCH_STAGE
 from connector.runtime.monitoring.metrics import FetchMetrics, TaskMetrics
 from connector.runtime.spark.python_workers import forget_archives

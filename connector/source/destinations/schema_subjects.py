@@ -8,7 +8,7 @@ from typing import Any, Literal
 import attrs
 
 from connector.errors import FatalError
-from connector.kafka.schema_registry import schema_registry_for
+from connector.kafka.registry.confluent import schema_registry_for
 from connector.settings.converters.serializers import RegistrationSettings, Strategy
 from connector.settings.source.event_output import EventOutputSettings
 from connector.source.envelope.column_records import EventSerializers

@@ -23,8 +23,8 @@ from connector.opensearch.bulk.bulk_processor import DocumentCounts
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.settings.sink.sink_types import DESTINATIONS_PACKAGE, SINK_TYPES, load_sink_type
 from connector.sink.convert.decoder import decode
-from connector.sink.destinations.iceberg.file_layout import file_layout
-from connector.sink.destinations.iceberg.table_writer import IcebergWriterFactory
+from connector.sink.destinations.iceberg.write.file_layout import file_layout
+from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
 from connector.sink.destinations.opensearch.document_writer import IndexTarget, OpenSearchWriterFactory
 from connector.sink.job.map_task import MapTask
 from connector.sink.job.reduce_task import ReduceTask

@@ -11,7 +11,7 @@ from connector.errors import RetriableError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import map_java_errors
 from connector.settings.iceberg.back_pressure import BackPressureSettings
-from connector.sink.destinations.iceberg.tables import IcebergTables
+from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 
 _DELETE_FILES = "total-delete-files"
 """What snapshot summaries call the number of live delete files."""

@@ -21,7 +21,7 @@ from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.snapshot_expiry import expire_snapshots
 from connector.iceberg.commit.truncate import truncate_table
-from connector.sink.destinations.iceberg.tables import IcebergTables
+from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.destinations.iceberg.write_modes.row_lookup import collect_keys
 from connector.sink.destinations.table_position import build_table_position

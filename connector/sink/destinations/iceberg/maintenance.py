@@ -18,7 +18,7 @@ from connector.errors import ConnectorError
 from connector.maintenance.maintainer import Maintainer
 from connector.maintenance.triggers import idle_interval_s
 from connector.settings.iceberg.maintenance import MaintenancePolicy
-from connector.sink.destinations.iceberg.tables import IcebergTables
+from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 
 _REST_S = 1.0
 """Tables are gone through so often while there are no batches."""

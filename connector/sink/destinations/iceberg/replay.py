@@ -20,10 +20,10 @@ from connector.iceberg.types.nested_columns import read_batch
 from connector.iceberg.write.table_writer import TableWriter
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
-from connector.sink.destinations.iceberg.file_layout import file_layout
-from connector.sink.destinations.iceberg.file_writer import write_append, write_upserts
 from connector.sink.destinations.iceberg.lookups.table_lookups import drop_late_changes
-from connector.sink.destinations.iceberg.tables import IcebergTables
+from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
+from connector.sink.destinations.iceberg.write.file_layout import file_layout
+from connector.sink.destinations.iceberg.write.file_writer import write_append, write_upserts
 from connector.sink.fold.fold import fold
 from connector.sink.fold.late_events import split_late_candidates
 from connector.sink.fold.unavailable_values import fill_in_batch, mark_unavailable

@@ -28,7 +28,7 @@ from connector.opensearch.indexes.mapping import FieldMapping, map_columns
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
-from connector.sink.convert.field_matching import merge_case_variants
+from connector.sink.convert.columns.field_matching import merge_case_variants
 from connector.sink.destinations.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.naming import index_name, raw_index_name
 from connector.sink.destinations.opensearch.document_writer import IndexTarget, OpenSearchWriterFactory

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.file_layout import file_layout
+from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
 from connector.sink.destinations.iceberg.write_modes.row_lookup import emit_files
 from connector.sink.model import task_output

@@ -21,8 +21,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.nested_columns import Path, find_field, read_columns
 from connector.iceberg.types.spark_types import from_spark, to_spark
-from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.destinations.iceberg.lookups.row_rewrite import rewrite_task
+from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.join_columns import TableRows, column_aliases, key_column, spark_schema, unpack_changes
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch

@@ -23,9 +23,9 @@ from connector.iceberg.read.scan_planning import FileScanTask
 from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.spark_types import from_spark
 from connector.iceberg.write.position_deletes import DataFileDeletes, read_deleted_positions
-from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.destinations.iceberg.row_search import join
 from connector.sink.destinations.iceberg.row_search.base import FileRows, FileRowsTask, LookupScan, RowSearch
+from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.model import task_output
 from connector.sink.model.driver_output import FilesUnindexed
 from connector.sink.model.plan import TablePlan

@@ -26,9 +26,9 @@ from connector.iceberg.read.table_reader import (
 from connector.iceberg.types.nested_columns import read_batch
 from connector.iceberg.types.spark_types import from_spark
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.destinations.iceberg.row_search.base import FileRows, FileRowsTask, LookupScan, read_keys
 from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns, readable_schema
+from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write_modes.base import WriteMode
 from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
 from connector.sink.destinations.iceberg.write_modes.row_lookup import (

@@ -13,8 +13,8 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDeleteWriter
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.destinations.iceberg.row_search.base import FileRows, FileRowsTask, LookupScan
+from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write_modes.base import WriteMode
 from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
 from connector.sink.destinations.iceberg.write_modes.row_lookup import (

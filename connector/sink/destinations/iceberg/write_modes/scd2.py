@@ -22,9 +22,9 @@ from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, TableReader, column_name
 from connector.iceberg.types.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.file_layout import file_layout
 from connector.sink.destinations.iceberg.row_search.base import read_keys
 from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns, readable_schema
+from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
 from connector.sink.destinations.iceberg.write_modes.row_lookup import emit_files
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import to_changes, update_versions

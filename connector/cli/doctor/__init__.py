@@ -1,0 +1,1 @@
+"""`icebridge doctor`: what a connector needs, tried one by one."""

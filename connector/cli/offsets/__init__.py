@@ -1,0 +1,1 @@
+"""`icebridge offsets`: stored offsets of a sink or a source, shown or reset."""

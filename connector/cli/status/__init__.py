@@ -1,0 +1,1 @@
+"""`icebridge status`: where a sink or a source stands; it may be running."""

@@ -1,0 +1,104 @@
+"""Commits of a sink + Kafka's end offsets -> its state per table (`icebridge status`); the sink may be running."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+import attrs
+import click
+import orjson
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Column
+from rich.table import Table as Grid
+
+from connector.cli.status.cluster import view_cluster
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.last_commit import find_newest_snapshot, snapshot_summary
+from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.runtime.spark.session import open_session
+from connector.runtime.spark.session_builder import StartingSession
+from connector.runtime.topic_partitions import TopicPartition
+from connector.settings import SinkSettings
+
+
+@attrs.frozen
+class TableStatus:
+    """A table's newest commit of this sink: when, how many events are not in the table yet, and the drift.
+
+    The first two are None where no commit of the sink is left in the table's history, `lag` where Kafka does not tell.
+    """
+
+    table: str
+    snapshot_id: int | None
+    committed_at: str | None
+    lag: int | None
+    iceberg_schema_drift_count: int
+
+
+def show(settings: SinkSettings, starting: StartingSession, *, output: Literal["text", "json"]) -> None:
+    """Print a row per table that the sink has written, or all of it as one JSON document.
+
+    Without Kafka it is what the tables say, and a line that tells why there is no lag. `starting` is the session.
+
+    Raises:
+        RetriableError: the catalog is away; it is asked once.
+    """
+    with view_cluster(settings) as asked, open_session(settings, starting) as spark:
+        glance = asked.result()
+        found = _read_statuses(spark, settings, None if glance.unanswered else glance.seen.ends)
+    if output == "json":
+        tables = {one.table: attrs.asdict(one, filter=lambda field, _: field.name != "table") for one in found}
+        told = {"unanswered": glance.unanswered} if glance.unanswered else {}
+        document = {"name": settings.name, "tables": tables, **told}
+        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        return
+    names = ("table", "snapshot", "committed", "lag", "iceberg_schema_drift_count")
+    # In a narrow window, or none, a number that is cut off is worse than one on two lines.
+    grid = Grid(*(Column(name, overflow="fold") for name in names), title=f"{settings.name}: status")
+    for one in found:
+        row = (one.table, one.snapshot_id, one.committed_at, one.lag, one.iceberg_schema_drift_count)
+        grid.add_row(*("-" if value is None else str(value) for value in row))
+    Console().print(grid)
+    if glance.unanswered:
+        click.echo(glance.unanswered)
+
+
+def _read_statuses(
+    spark: SparkSession, settings: SinkSettings, ends: Mapping[TopicPartition, int] | None
+) -> list[TableStatus]:
+    catalog = Catalog(spark, settings.catalog)
+    if catalog.load(settings.table.offsets_table) is None:
+        return []
+    stored = OffsetsTable(catalog, settings.table.offsets_table, settings.name)
+    own = (stored.position or KafkaOffsets()).offsets
+    found = []
+    for name, noted in sorted(stored.tables.items(), key=lambda pair: pair[0]):
+        table = catalog.load(name)
+        if table is not None:
+            lag = None if ends is None else _count_lag(noted.position.offsets, own, ends)
+            found.append(_table_status(name, table, settings.name, lag))
+    return found
+
+
+def _count_lag(
+    table: Mapping[TopicPartition, int], own: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> int:
+    """Count what is not in a table yet; what the sink has read is in every table, also where it had nothing for it."""
+    behind = {at: ends[at] - max(offset, own.get(at, 0)) for at, offset in table.items() if at in ends}
+    return sum(max(0, count) for count in behind.values())
+
+
+def _table_status(name: str, table: Table, connector: str, lag: int | None) -> TableStatus:
+    snapshot = find_newest_snapshot(table, connector)
+    summary = snapshot_summary(snapshot) if snapshot else {}
+    drift = int(summary.get(SCHEMA_DRIFT_COUNT, 0))
+    if snapshot is None:
+        return TableStatus(name, None, None, lag, drift)
+    at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return TableStatus(name, snapshot.snapshot_id, at, lag, drift)

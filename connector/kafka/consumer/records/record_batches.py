@@ -1,0 +1,207 @@
+"""Fetched bytes -> record batches: headers read, sections unpacked, aborted transactions left out (pure).
+
+Source: Kafka's protocol documentation, "Record Batch" (format version 2), "Control Batches"; KIP-98 for transactions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+import google_crc32c
+import numpy as np
+
+from connector.kafka.consumer.records.decompression import MAX_BATCH_BYTES, decompress_section
+from connector.kafka.consumer.records.unreadable_records import UnreadableRecords
+from connector.kafka.protocol.fetch import AbortedTransaction
+from serde.arrays import Ints, Mask
+
+HEADER_BYTES = 61
+_HEADER = np.dtype(
+    {
+        "names": ["base", "length", "epoch", "crc", "attributes", "last", "producer", "count"],
+        "formats": [">i8", ">i4", ">i4", ">u4", ">i2", ">i4", ">i8", ">i4"],
+        "offsets": [0, 8, 12, 17, 21, 23, 43, 57],
+        "itemsize": HEADER_BYTES,
+    }
+)
+_LENGTH = struct.Struct(">iib")
+_PREFIX_BYTES, _LENGTH_START = 12, 8
+"""Bytes in front of what the length counts, and in front of the length, the leader epoch and the format."""
+
+_CHECKSUM_START = 21
+"""Where in a batch that begins which its checksum covers."""
+
+_MESSAGE_FORMAT = 2
+_CODEC_BITS, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x10, 0x20
+_ABORT_MARKER = 0
+_MARKER_FIELDS = 5
+_MARKER_TYPE = struct.Struct(">hh")
+
+
+@attrs.frozen
+class RecordBatch:
+    """One batch: its records stand in the fetched bytes from `start` to `end`, packed as `attributes` say.
+
+    `epoch` is that of the leader that took it, -1 if unknown. `fault` says why its records cannot be read, if it is
+    known before they are.
+    """
+
+    base: int
+    last: int
+    count: int
+    attributes: int
+    producer: int
+    start: int
+    end: int
+    epoch: int = -1
+    fault: str = ""
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the records are compressed."""
+        return bool(self.attributes & _CODEC_BITS)
+
+
+_COLUMNS = ("base", "last", "count", "attributes", "producer", "start", "end", "epoch")
+
+
+@attrs.frozen(eq=False)
+class RecordBatches:
+    """Record batches as columns, fields as `RecordBatch` has them; `faults` by place."""
+
+    base: Ints
+    last: Ints
+    count: Ints
+    attributes: Ints
+    producer: Ints
+    start: Ints
+    end: Ints
+    epoch: Ints
+    faults: Mapping[int, str] = attrs.field(factory=dict)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.base)
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        """Return them one by one."""
+        columns = [getattr(self, name).tolist() for name in _COLUMNS]
+        for place, fields in enumerate(zip(*columns, strict=True)):
+            yield RecordBatch(**dict(zip(_COLUMNS, fields, strict=True)), fault=self.faults.get(place, ""))
+
+    def filter(self, keep: Mask) -> RecordBatches:
+        """Return those under a mask."""
+        if keep.all():
+            return self
+        places = (np.cumsum(keep) - 1).tolist()
+        faults = {places[place]: fault for place, fault in self.faults.items() if keep[place]}
+        return RecordBatches(**{name: getattr(self, name)[keep] for name in _COLUMNS}, faults=faults)
+
+    def has(self, bits: int) -> bool:
+        """Tell whether any has one of these attributes."""
+        return bool((self.attributes & bits).any())
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all can be read as they are: none is compressed, or has a fault."""
+        return not self.faults and not self.has(_CODEC_BITS)
+
+
+def parse_batches(data: memoryview, most: int | None = None) -> RecordBatches:
+    """Return the whole batches of fetched bytes in order; the last may have been cut off by the fetch's size.
+
+    One that is not as it was written has a fault; where the next begins is told all the same. `most`: of so many only.
+
+    Raises:
+        UnreadableRecords: a batch of an older format, or bytes that are none.
+    """
+    starts = np.array(_find_batches(data, most), np.int64)
+    lines = np.lib.stride_tricks.as_strided(
+        np.frombuffer(data, np.uint8), (max(len(data) - HEADER_BYTES + 1, 0), HEADER_BYTES), (1, 1), writeable=False
+    )
+    header = lines[starts].reshape(-1).view(_HEADER)
+    fields = {name: header[name].astype(np.int64) for name in _HEADER.names or ()}
+    last, count, ends = fields["last"], fields["count"], starts + _PREFIX_BYTES + fields["length"]
+    faults = {
+        place: f"the record batch says it has {count[place]} records up to {last[place]} behind its first"
+        for place in np.flatnonzero((last < 0) | (count < 0)).tolist()
+    }
+    checksum = google_crc32c.value
+    spans = zip((starts + _CHECKSUM_START).tolist(), ends.tolist(), fields["crc"].tolist(), strict=True)
+    for place, (start, end, crc) in enumerate(spans):
+        if checksum(bytes(data[start:end])) != crc:
+            faults[place] = "the record batch is not as it was written (CRC-32C)"
+    base = fields["base"]
+    told = (base, base + np.maximum(last, 0), np.maximum(count, 0), fields["attributes"], fields["producer"])
+    return RecordBatches(*told, starts + HEADER_BYTES, ends, fields["epoch"], faults)
+
+
+def _find_batches(data: memoryview, most: int | None) -> list[int]:
+    """Find where each whole batch begins."""
+    starts: list[int] = []
+    at, size, unpack = 0, len(data), _LENGTH.unpack_from
+    while at + HEADER_BYTES <= size and len(starts) != most:
+        length, _, message_format = unpack(data, at + _LENGTH_START)
+        if message_format != _MESSAGE_FORMAT:
+            raise UnreadableRecords(f"message format {message_format}; only format 2 (Kafka 0.11 and later) is read")
+        if length < HEADER_BYTES - _PREFIX_BYTES:
+            raise UnreadableRecords(f"a record batch of {length} bytes")
+        if at + _PREFIX_BYTES + length > size:
+            break
+        starts.append(at)
+        at += _PREFIX_BYTES + length
+    return starts
+
+
+def drop_aborted(found: RecordBatches, aborted: Sequence[AbortedTransaction], data: memoryview) -> RecordBatches:
+    """Leave out control batches, and those of aborted transactions.
+
+    Args:
+        found: batches in order of offsets.
+        aborted: the transactions that the broker says were given up in this fetch.
+        data: the fetched bytes.
+    """
+    if not found.has(_CONTROL_BIT | (_TRANSACTIONAL_BIT if aborted else 0)):
+        return found
+    waiting = sorted(aborted, key=lambda one: one.first, reverse=True)
+    given_up: set[int] = set()
+    keep = np.ones(len(found), np.bool_)
+    for place, batch in enumerate(found):
+        while waiting and waiting[-1].first <= batch.last:
+            given_up.add(waiting.pop().producer)
+        if batch.attributes & _CONTROL_BIT:
+            keep[place] = False
+            if _is_abort_marker(batch, data):
+                given_up.discard(batch.producer)
+        elif batch.attributes & _TRANSACTIONAL_BIT and batch.producer in given_up:
+            keep[place] = False
+    return found.filter(keep)
+
+
+def _is_abort_marker(batch: RecordBatch, data: memoryview) -> bool:
+    """Read the marker's type: one record whose key is two numbers, version and type; compaction may have taken it."""
+    if not batch.count:
+        return False
+    # length, attributes, time and offset (one byte each: they are 0 but for the length), then the key's length.
+    section, at = data[batch.start : batch.end], 0
+    try:
+        for _ in range(_MARKER_FIELDS):
+            while section[at] & 0x80:
+                at += 1
+            at += 1
+        return bool(_MARKER_TYPE.unpack_from(section, at)[1] == _ABORT_MARKER)
+    except (IndexError, struct.error) as error:
+        raise UnreadableRecords(f"the marker of a transaction at offset {batch.base} is none") from error
+
+
+def decompress(batch: RecordBatch, data: memoryview, limit: int = MAX_BATCH_BYTES) -> bytes | memoryview:
+    """Return the bytes of a batch's records, up to `limit` of them.
+
+    Raises:
+        UnreadableRecords: the batch is not as it was written, or cannot be unpacked.
+    """
+    if batch.fault:
+        raise UnreadableRecords(batch.fault)
+    return decompress_section(data[batch.start : batch.end], batch.attributes & _CODEC_BITS, limit)

@@ -1,0 +1,1 @@
+"""Ids <-> schemas: the registries of schemas, whoever made them."""

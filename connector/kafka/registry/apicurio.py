@@ -1,0 +1,106 @@
+"""schema id -> writer schema: Apicurio's own API, asked once per id and process. On executors.
+
+Source: Apicurio Registry 2.6, "Core Registry API v2": ids/globalIds/{id}, ids/contentIds/{id}, their references.
+"""
+
+from __future__ import annotations
+
+import base64
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from connector.errors import FatalError, RetriableError
+from connector.kafka.registry.known_schemas import KnownSchemas
+from connector.settings.converters.apicurio import ApicurioSettings
+from serde.wire_format import SchemaTexts, UnknownSchema
+
+TIMEOUT_S = 10.0
+_MAX_DEPTH = 100
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR = 401, 403, 404, 429, 500
+
+
+class ApicurioRegistry:
+    """One registry with its settings."""
+
+    def __init__(self, settings: ApicurioSettings) -> None:
+        """Prepare; nothing is asked yet."""
+        self._settings = settings
+        self._schemas = KnownSchemas()
+
+    def fetch_schema(self, number: int, schema_type: str) -> SchemaTexts:  # noqa: ARG002 - its answer tells no type
+        """Return the texts of a schema: those it refers to, in order, then its own.
+
+        Raises:
+            UnknownSchema: the registry has no schema of this id.
+            RetriableError: it is away or busy.
+            FatalError: it lets us not in, or refuses the question.
+        """
+        return self._schemas.fetch(number, lambda: self._request(number))
+
+    def ping(self) -> None:
+        """Ask the registry for what it is.
+
+        Raises:
+            RetriableError: it is away or busy.
+            FatalError: it does not let us in, or is no registry.
+        """
+        try:
+            self._ask("system/info")
+        except UnknownSchema as unknown:
+            raise FatalError(f"registry {self._settings.url}: nothing is there; check its URL") from unknown
+
+    def _request(self, number: int) -> SchemaTexts:
+        path = f"ids/{self._settings.use_id}s/{number}"
+        own = self._ask(path).decode()
+        return tuple(dict.fromkeys([*self._iter_references(f"{path}/references", 0), own]))
+
+    def _iter_references(self, path: str, depth: int) -> Iterator[str]:
+        """Texts of the schemas that one refers to, each after those that it refers to itself."""
+        if depth > _MAX_DEPTH:
+            raise UnknownSchema("its references have no end")
+        for one in self._references(path):
+            names = (urllib.parse.quote(str(one.get(name)), safe="") for name in ("groupId", "artifactId", "version"))
+            group, artifact, version = names
+            place = f"groups/{group}/artifacts/{artifact}/versions/{version}"
+            yield from self._iter_references(f"{place}/references", depth + 1)
+            yield self._ask(place if "/registry/v2" in self._settings.url else f"{place}/content").decode()
+
+    def _references(self, path: str) -> list[dict[str, Any]]:
+        try:
+            found = orjson.loads(self._ask(path) or b"[]")
+        except (UnknownSchema, orjson.JSONDecodeError):
+            # Older registries know no references.
+            return []
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+    def _ask(self, path: str) -> bytes:
+        # The settings take URLs of http and https only.
+        request = urllib.request.Request(f"{self._settings.url}/{path}")  # noqa: S310
+        if self._settings.user is not None:
+            login = f"{self._settings.user}:{self._settings.password or ''}".encode()
+            request.add_header("Authorization", f"Basic {base64.b64encode(login).decode()}")
+        where = f"registry {self._settings.url.rpartition('@')[2]}: asking for {path}"
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
+                return bytes(answer.read())
+        except urllib.error.HTTPError as error:
+            if error.code == _NOT_FOUND:
+                raise UnknownSchema("the registry does not have it") from error
+            if error.code == _TOO_MANY_REQUESTS or error.code >= _SERVER_ERROR:
+                raise RetriableError(f"{where}: status {error.code}") from error
+            hint = "; check apicurio.auth.username" if error.code in (_UNAUTHORIZED, _FORBIDDEN) else ""
+            raise FatalError(f"{where}: status {error.code}{hint}") from error
+        except OSError as error:
+            raise RetriableError(f"{where}: {type(error).__name__}") from error
+
+
+@lru_cache(maxsize=16)
+def apicurio_registry_for(settings: ApicurioSettings) -> ApicurioRegistry:
+    """Return the registry of these settings, one per process."""
+    return ApicurioRegistry(settings)

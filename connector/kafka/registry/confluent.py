@@ -1,0 +1,151 @@
+"""schema id <-> writer schema: the schema registry, asked once per id and process. On executors and on the driver.
+
+The client is confluent-kafka's; a schema that others refer to comes with them, theirs first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from connector.errors import FatalError, RetriableError
+from connector.kafka.registry.known_schemas import KnownSchemas
+from connector.settings.converters.schema_registry import RegistrySettings
+from serde.wire_format import SchemaTexts, UnknownSchema
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema
+
+REGISTRY_TIMEOUT_S = 10.0
+_DEFAULT_SCHEMA_TYPE = "AVRO"
+"""What the registry means where it tells no type."""
+_MAX_SCHEMA_ID = 2**31 - 1
+_NOT_FOUND, _UNAUTHORIZED, _FORBIDDEN, _CONFLICT, _UNPROCESSABLE, _TOO_MANY_REQUESTS, _SERVER_ERROR = (
+    404,
+    401,
+    403,
+    409,
+    422,
+    429,
+    500,
+)
+_LOGIN_HINT = "; check its basic.auth settings"
+_STATUS_HINTS = {
+    _UNAUTHORIZED: _LOGIN_HINT,
+    _FORBIDDEN: _LOGIN_HINT,
+    _CONFLICT: "; the table's schema now is not compatible with the ones registered there: relax the subject's "
+    "compatibility (PUT /config/<subject>), or leave the column that changed out of the events",
+    _UNPROCESSABLE: "; the registry does not take it",
+}
+_MAX_RETRIES, _RETRY_WAIT_MS, _MAX_RETRY_WAIT_MS = 2, 200, 2000
+
+
+class SchemaRegistry:
+    """One registry with its settings."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        """Prepare; nothing is asked yet."""
+        # Its imports (an HTTP client, OAuth) cost 0.3 s, which only Avro should pay.
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        given = dict(settings.client)
+        self._where = ", ".join(url.rpartition("@")[2] for url in given["url"].split(","))
+        self._client = SchemaRegistryClient(
+            {
+                **given,
+                "timeout": REGISTRY_TIMEOUT_S,
+                "max.retries": _MAX_RETRIES,
+                "retries.wait.ms": _RETRY_WAIT_MS,
+                "retries.max.wait.ms": _MAX_RETRY_WAIT_MS,
+            }
+        )
+        self._schemas = KnownSchemas()
+
+    def fetch_schema(self, number: int, schema_type: str) -> SchemaTexts:
+        """Return the texts of a schema: those it refers to, in order, then its own.
+
+        Raises:
+            UnknownSchema: the registry has no schema of this id and type.
+            RetriableError: it is away or busy.
+            FatalError: it lets us not in, or refuses the question.
+        """
+        return self._schemas.fetch((schema_type, number), lambda: self._request(number, schema_type))
+
+    def schema_id(self, subject: str, text: str, schema_type: str, *, register: bool) -> int:
+        """Return the id of a schema under a subject, registered if it is not there and `register` says so.
+
+        Raises:
+            RetriableError: the registry is away or busy.
+            FatalError: it refuses the schema (another than the subject's compatibility allows), or does not have it.
+        """
+        from confluent_kafka.schema_registry import Schema
+
+        schema = Schema(text, schema_type)
+        doing = f"registering a schema under {subject}" if register else f"asking for a schema of {subject}"
+        try:
+            with self._map_errors(doing):
+                if register:
+                    return int(self._client.register_schema(subject, schema))
+                return int(self._client.lookup_schema(subject, schema).schema_id)
+        except UnknownSchema as unknown:
+            todo = "register it, or set auto.register.schemas=true" if not register else "check the registry's URL"
+            raise FatalError(f"registry {self._where}: {doing}: it is not there; {todo}") from unknown
+
+    def ping(self) -> None:
+        """Ask the registry for its configuration.
+
+        Raises:
+            RetriableError: it is away or busy.
+            FatalError: it does not let us in, or is no registry.
+        """
+        try:
+            with self._map_errors("asking for its configuration"):
+                self._client.get_config()
+        except UnknownSchema as unknown:
+            raise FatalError(f"registry {self._where}: nothing is there; check its URL") from unknown
+
+    def _request(self, number: int, schema_type: str) -> SchemaTexts:
+        if number > _MAX_SCHEMA_ID:
+            raise UnknownSchema("no registry has ids as great as this")
+        with self._map_errors(f"asking for schema id {number}"):
+            schema = self._client.get_schema(number)
+            found = schema.schema_type or _DEFAULT_SCHEMA_TYPE
+            if found != schema_type:
+                raise UnknownSchema(f"the registry has a schema of type {found} there, not {schema_type.capitalize()}")
+            return tuple(dict.fromkeys([*self._iter_references(schema), schema.schema_str or ""]))
+
+    def _iter_references(self, schema: Schema) -> Iterator[str]:
+        """Texts of the schemas that this one refers to, each after those that it refers to itself."""
+        for reference in schema.references or ():
+            found = self._client.get_version(reference.subject, reference.version).schema
+            yield from self._iter_references(found)
+            yield found.schema_str
+
+    @contextmanager
+    def _map_errors(self, doing: str) -> Iterator[None]:
+        """Raise ours instead of the client's errors; messages of the registry itself stay out, they may quote."""
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        try:
+            yield
+        except SchemaRegistryError as error:
+            status = error.http_status_code
+            text = f"registry {self._where}: {doing}: status {status}"
+            if status == _NOT_FOUND:
+                raise UnknownSchema("the registry does not have it") from error
+            if status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR:
+                raise RetriableError(text) from error
+            raise FatalError(text + _STATUS_HINTS.get(status, "")) from error
+        except (UnknownSchema, RecursionError):
+            raise
+        except Exception as error:
+            # What the HTTP client raises has no base class that would not change with it.
+            raise RetriableError(f"registry {self._where}: {doing}: {type(error).__name__}") from error
+
+
+@lru_cache(maxsize=16)
+def schema_registry_for(settings: RegistrySettings) -> SchemaRegistry:
+    """Return the registry of these settings, one per process."""
+    return SchemaRegistry(settings)

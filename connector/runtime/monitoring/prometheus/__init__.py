@@ -1,0 +1,1 @@
+"""Reports and declared series -> what Prometheus scrapes."""

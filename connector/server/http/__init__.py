@@ -1,0 +1,1 @@
+"""Applications -> ports that answer by HTTP."""

@@ -1,0 +1,1 @@
+"""Fields of events <-> columns of tables: names matched, types compared, what a table lacks."""

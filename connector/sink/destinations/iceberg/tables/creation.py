@@ -1,0 +1,147 @@
+"""Shapes of events + what is configured -> a new Iceberg table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import pyarrow as pa
+import structlog
+
+from connector.errors import DataFault, FatalError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY
+from connector.iceberg.commit.snapshot_expiry import CREATED_TABLE_PROPERTIES
+from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.full_names import find_ambiguous_columns
+from connector.iceberg.types.schema_evolution import union_shapes
+from connector.settings import SinkSettings, TableSettings
+from connector.settings.iceberg.partition_spec import PartitionTerm, parse_partition_term
+from connector.settings.iceberg.sort_order import SortTerm, parse_sort_term
+from connector.sink.convert.columns.field_matching import merge_case_variants
+from connector.sink.convert.events import icebergevents
+from connector.sink.destinations.iceberg.tables import checks as table_checks
+from connector.sink.destinations.iceberg.tables.options import TableOptions
+from connector.sink.destinations.table_schema import (
+    build_declared_schema,
+    choose_key,
+    find_required_columns,
+    find_terms,
+    with_keys,
+    with_validity,
+)
+from connector.sink.model.plan import VALID_FROM, SchemaChange
+from serde.events.changes import DELETED_COLUMN
+
+T = TypeVar("T", PartitionTerm, SortTerm)
+
+NANOSECONDS_VERSION = 3
+"""The format version that has timestamps of nanoseconds."""
+
+TOMBSTONES_PROPERTY = "icebridge.tombstones"
+"""Table property, set when a table is made for events that carry no deletes themselves: then tombstones are deletes."""
+
+
+class TableCreator:
+    """Makes the tables of one sink."""
+
+    def __init__(self, settings: SinkSettings, catalog: Catalog) -> None:
+        """Make tables in a catalog."""
+        self._settings, self._catalog = settings, catalog
+        self._log = structlog.get_logger()
+
+    def create(
+        self, name: str, needs: list[SchemaChange], options: TableOptions, more: Mapping[str, str] | None = None
+    ) -> Table:
+        """Create a table that takes in events of these shapes; `more` are properties that it gets besides.
+
+        Raises:
+            DataFault: no table may be created, or none can have such events.
+            FatalError: no table can be as it is configured.
+        """
+        settings = self._settings.table
+        if not settings.auto_create:
+            raise DataFault(f"table {options.full_name} does not exist, and auto-create-enabled is false")
+        if self._settings.table.events_only:
+            by, order = icebergevents.PARTITIONS, icebergevents.SORT_ORDER
+            return self._catalog.create(name, icebergevents.SCHEMA, by, self.properties(), sort_by=order)
+        columns, keys = _choose_columns(needs, options)
+        fault = options.write_mode.find_key_fault(columns, keys)
+        if fault is not None:
+            raise (FatalError if options.key_columns else DataFault)(f"table {options.full_name}: {fault}")
+        upsert, properties = options.upserts(has_key=bool(keys)), {**self.properties(), **(more or {})}
+        if upsert and options.keeps_history:
+            columns, keys = with_validity(columns), (*keys, VALID_FROM)
+        elif upsert and settings.keep_deletes and DELETED_COLUMN not in columns.names:
+            columns = columns.append(pa.field(DELETED_COLUMN, pa.string()))
+            properties[TOMBSTONES_PROPERTY] = "delete"
+        data_format = {**properties, **settings.write_properties}[DEFAULT_FORMAT_PROPERTY]
+        table_checks.check_new_table(
+            options.full_name, columns, data_format, version=settings.format_version, upsert=upsert
+        )
+        nanoseconds = settings.format_version >= NANOSECONDS_VERSION
+        schema = build_table_schema(columns, keys, _find_required(needs, settings), nanoseconds=nanoseconds)
+        spec, sort_by = self._partitioning(options, needs, columns), self._sorting(options, needs, columns)
+        table = self._catalog.create(name, schema, spec, properties, sort_by=sort_by, location=settings.location)
+        self._log.info("table created", table=table.name, columns=len(columns), identifier_fields=list(keys))
+        return table
+
+    def properties(self) -> dict[str, str]:
+        """Return the properties of new tables."""
+        settings, catalog = self._settings.table, self._settings.catalog
+        # A catalog's own defaults are somebody's decision too.
+        kept = {
+            key: value
+            for key, value in CREATED_TABLE_PROPERTIES.items()
+            if f"table-default.{key}" not in catalog.properties
+        }
+        own = {**kept, "format-version": str(settings.format_version), "write.format.default": settings.write_format}
+        return table_checks.complete_properties({**own, **catalog.table_properties, **settings.create_properties})
+
+    def _partitioning(
+        self, options: TableOptions, needs: list[SchemaChange], columns: pa.Schema
+    ) -> tuple[PartitionTerm, ...]:
+        settings = options.settings
+        own = find_terms(settings.partition_by_table, options.names, needs)
+        if own is not None:
+            return tuple(parse_partition_term(term) for term in own)
+        terms = [parse_partition_term(term) for term in settings.partition_by]
+        return self._with_columns("partition-by", options, terms, columns)
+
+    def _sorting(self, options: TableOptions, needs: list[SchemaChange], columns: pa.Schema) -> tuple[SortTerm, ...]:
+        settings = options.settings
+        own = find_terms(settings.sort_by_table, options.names, needs)
+        if own is not None:
+            return tuple(parse_sort_term(term) for term in own)
+        return self._with_columns("sort-by", options, [parse_sort_term(term) for term in settings.sort_by], columns)
+
+    def _with_columns(self, option: str, options: TableOptions, terms: list[T], columns: pa.Schema) -> tuple[T, ...]:
+        """Leave out the terms of columns that a table has not: what is meant for all tables need not fit each."""
+        missing = [term.column for term in terms if term.column not in columns.names]
+        if missing:
+            self._log.warning(f"{option} names columns that the table lacks", table=options.names[0], columns=missing)
+        return tuple(term for term in terms if term.column in columns.names)
+
+
+def _choose_columns(needs: list[SchemaChange], options: TableOptions) -> tuple[pa.Schema, tuple[str, ...]]:
+    """Return the columns of a new table, those of its key included, and the key."""
+    settings = options.settings
+    columns = (
+        build_declared_schema(settings.columns)
+        if settings.columns
+        else union_shapes(merge_case_variants(need.row) if settings.case_insensitive else need.row for need in needs)
+    )
+    keys = choose_key(needs, columns, settings, options.names)
+    columns = with_keys(columns, needs if options.key_source == "record" else [], keys)
+    if not len(columns):
+        raise DataFault("its events have no columns that a table could have")
+    ambiguous = find_ambiguous_columns((), columns)
+    if ambiguous:
+        raise DataFault(f"fields within columns have the full names of columns {', '.join(sorted(ambiguous))}")
+    return columns, keys
+
+
+def _find_required(needs: list[SchemaChange], settings: TableSettings) -> frozenset[str]:
+    required = find_required_columns(needs) if settings.preserve_required else frozenset()
+    return required | frozenset(column.name for column in settings.columns if column.required)

@@ -1,0 +1,422 @@
+"""The tables of a sink: created on first sight, evolved on need, and where each of them stands. On the driver."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping
+from threading import RLock
+from typing import Literal
+
+import attrs
+import pyarrow as pa
+
+from connector.errors import DataFault, FatalError, GapError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.file_description import FileDescription
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
+from connector.iceberg.commit.ancestry import StoredCommit, check_ancestry
+from connector.iceberg.commit.commit import CommittedSnapshot
+from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
+from connector.iceberg.commit.delete_guard import DeleteGuard
+from connector.iceberg.commit.kafka_offsets import find_sources_of_others
+from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, snapshot_summary
+from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
+from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
+from connector.iceberg.state.schema_history_table import SchemaHistoryTable
+from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE
+from connector.iceberg.types.schema_evolution import evolve, make_optional
+from connector.maintenance.expiry import find_needed_since_ms
+from connector.runtime.topic_partitions import TopicPartition
+from connector.settings import SinkSettings
+from connector.settings.iceberg.partition_spec import parse_partition_term
+from connector.settings.iceberg.write_mode import DECLARED_MODES
+from connector.sink.convert.columns.column_renames import (
+    RENAMES_PROPERTY,
+    find_renamed_fields,
+    format_renames,
+    parse_renames,
+    rename_shape,
+)
+from connector.sink.convert.events import icebergevents
+from connector.sink.destinations.deleted_keys import DeletedKeyLog
+from connector.sink.destinations.iceberg.tables import checks as table_checks
+from connector.sink.destinations.iceberg.tables.creation import TOMBSTONES_PROPERTY, TableCreator
+from connector.sink.destinations.iceberg.tables.options import TableOptions
+from connector.sink.destinations.iceberg.tables.source_schemas import SourceSchemas
+from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
+from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
+from connector.sink.destinations.naming import table_name
+from connector.sink.destinations.table_registry import BaseTableRegistry
+from connector.sink.destinations.table_schema import (
+    build_declared_schema,
+    find_terms,
+)
+from connector.sink.model.plan import SchemaChange, TablePlan
+from serde.events.changes import DELETED_COLUMN
+
+VARIANTS_VERSION = 3
+
+_REPLACE = "replace"
+"""The operation of snapshots that change no row."""
+
+_NEEDED_INTERVAL_S = 60.0
+
+
+@attrs.define(eq=False)
+class TargetTable:
+    """One table of the sink; `base` is the snapshot that `read_key_bounds` and `read_last_commit` are true of."""
+
+    table: Table
+    layout: TableLayout
+    write_mode: str
+    known_keys: KeyBounds
+    stored: LastCommit
+    base: int | None
+
+    @property
+    def upsert(self) -> bool:
+        """Whether the table keeps one row per key."""
+        return DECLARED_MODES[self.write_mode].replaces_rows
+
+
+class IcebergTables(BaseTableRegistry[TargetTable]):
+    """All tables of one sink, by name."""
+
+    KIND = "table"
+
+    def __init__(
+        self,
+        settings: SinkSettings,
+        catalog: Catalog,
+        noted: Mapping[str, StoredCommit] | None = None,
+        deleted_keys: DeletedKeysTable | None = None,
+        guard: DeleteGuard | None = None,
+    ) -> None:
+        """Start with no table known; `noted` is what the offsets table says of tables, by full name.
+
+        With a guard each table is looked at whenever it is read anew: for deletes that rewrites of others took away.
+
+        Tables are loaded on first sight. Raises then:
+            GapError: a table that was noted was rolled back, or dropped and made again; or it has lost deletes.
+        """
+        super().__init__(settings)
+        self._guard = guard
+        self._catalog, self._noted = catalog, dict(noted or {})
+        self.deleted_keys = deleted_keys
+        self._creator = TableCreator(settings, catalog)
+        self._patched: set[str] = set()
+        self._turns: dict[str, RLock] = {}
+        self._needed: dict[str, tuple[float, int]] = {}
+        self._changed: set[str] = set()
+        self._unstored: set[str] = set()
+        history = settings.table.history_table
+        self._schemas = SourceSchemas(settings) if settings.table.schema_change_topics else None
+        self._history = SchemaHistoryTable(catalog, history, settings.name) if history else None
+
+    def __getitem__(self, table: str) -> TargetTable:
+        return self._known[table]
+
+    def writers(self) -> IcebergWriterFactory:
+        """Return what opens the files of tasks."""
+        return IcebergWriterFactory(DeletedKeyLog.of(self.deleted_keys, self._settings.name))
+
+    def label(self, name: str) -> str:
+        """Return a table's name with its namespace."""
+        return self._known[name].table.name
+
+    def needed_since_ms(self, name: str) -> int:
+        """Return the date of the oldest snapshot of a table that a source has still to read; now without one.
+
+        Looked up once in a while: it only moves on.
+
+        Raises:
+            RetriableError: the offsets cannot be read.
+        """
+        seen_s, known_ms = self._needed.get(name, (-_NEEDED_INTERVAL_S, 0))
+        if time.monotonic() - seen_s >= _NEEDED_INTERVAL_S:
+            known_ms = self._read_needed_since_ms(name)
+            self._needed[name] = time.monotonic(), known_ms
+        return known_ms
+
+    def _read_needed_since_ms(self, name: str) -> int:
+        table = self._known[name].table
+        policy = self._settings.table.maintenance.of(name, table.name).expire
+        tables = (self._settings.table.offsets_table, *policy.offset_tables)
+        return find_needed_since_ms(self._catalog, tables, table)
+
+    def turn(self, full_name: str) -> RLock:
+        """Return what commits to a table hold, by its full name."""
+        return self._turns.setdefault(full_name, threading.RLock())
+
+    def tables(self, names: Iterable[str]) -> list[Table]:
+        """Return the tables of these names."""
+        return [self._known[name].table for name in names]
+
+    def name(self, topic: str) -> str:
+        """Return the name of a topic's table."""
+        return icebergevents.TABLE if self._settings.table.events_only else table_name(topic, self._settings.table)
+
+    def full_name(self, topic: str) -> str:
+        """Return the same with its namespace."""
+        return self._catalog.full_name(self.name(topic))
+
+    def find_existing(self, topics: Iterable[str]) -> list[str]:
+        """Return the tables there are of these topics, or of those that events name themselves."""
+        return sorted(set(self.find(topics).values())) or self.list_routed()
+
+    def apply_schema_changes(self, needs: Iterable[SchemaChange]) -> None:
+        """Create and evolve tables for shapes of events that they were not ready for."""
+        super().apply_schema_changes(needs)
+        changed, self._changed = sorted(self._changed), set()
+        if self._history is not None:
+            self._history.note([self._known[name].table for name in changed])
+
+    def expect_unavailable_values(self, name: str) -> None:
+        """Take note that a table's events leave out values that the table may hold."""
+        self._patched.add(name)
+
+    def find_other_sources(self, name: str) -> frozenset[str]:
+        """Return the names of sources whose rows other connectors brought into a table, by snapshots that are left."""
+        summaries = map(snapshot_summary, self._known[name].table.ancestors())
+        return find_sources_of_others(summaries, self._settings.name)
+
+    def refresh(self, name: str, *, alone: bool = False) -> None:
+        """Read a table again, after a conflict, or after a change of our own (`alone`).
+
+        Who conflicted may do so again: from then on keys are deleted whether the table is known to hold them or not,
+        so that a commit of equality deletes depends on no other writer.
+        """
+        table = self._known[name].table
+        table.refresh()
+        self._known[name] = self._target(name, table, alone=alone)
+
+    def _refresh_if_expired(self, name: str) -> bool:
+        target = self._known[name]
+        target.table.refresh()
+        if target.base is None or target.table.java.snapshot(target.base) is not None:
+            return False
+        self.refresh(name)
+        return True
+
+    def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
+        """Return the executors' view of a table for a batch that starts at `start`."""
+        target, options = self._known[name], self._options(name)
+        history = options.keeps_history
+        if target.table.renew():
+            # Whatever else is new with the table its commit will meet.
+            target.layout = attrs.evolve(target.layout, io_properties=target.table.io_properties())
+        ahead = {at: o for at, o in target.stored.position.offsets.items() if o > start.get(at, o)}
+        return TablePlan(
+            index=index,
+            layout=target.layout,
+            upsert=target.upsert,
+            keep_deletes=self._settings.table.keep_deletes and not history,
+            tombstones="skip" if history else self._tombstone_mode(target),
+            base=target.base,
+            known_keys=target.known_keys,
+            committed=ahead,
+            patches=name in self._patched and target.upsert and not history,
+            keys_from=options.key_source,
+            dated=target.upsert and not history and self._is_dated(target.layout),
+            watermarks=target.stored.position.watermarks,
+            partitions=target.stored.position.partitions,
+            after_delete=target.stored.position.after_delete,
+            truncates=target.stored.position.truncates,
+            write_mode=target.write_mode,
+            needs_row_lookup=WRITE_MODES[target.write_mode].looks_up_rows,
+            row_lookup=self._settings.table.row_lookup,
+            history=target.upsert and history,
+            renames=parse_renames(target.layout.properties),
+        )
+
+    def _is_dated(self, layout: TableLayout) -> bool:
+        """Tell whether the table's rows say how old they are."""
+        column = self._settings.table.dedup_column
+        return column in layout.columns.names and pa.types.is_integer(layout.columns.field(column).type)
+
+    def _tombstone_mode(self, target: TargetTable) -> Literal["delete", "skip"]:
+        if not target.upsert:
+            return "skip"
+        told = target.layout.properties.get(TOMBSTONES_PROPERTY) == "delete"
+        return "delete" if told or not self._settings.table.keep_deletes else "skip"
+
+    def committed(self, name: str, files: Iterable[FileDescription], done: CommittedSnapshot) -> None:
+        """Take note of our own commit."""
+        target = self._known[name]
+        ours = _is_based_on(target.table, done.snapshot_id, target.base)
+        # After another writer's commit the bounds that we kept are not those of the whole table.
+        keys = widen_bounds(target.known_keys, target.layout, files) if ours else KeyBounds()
+        target.known_keys = keys if target.upsert else KeyBounds()
+        target.stored, target.base = done.stored, done.snapshot_id
+
+    def take_unstored(self, names: Iterable[str]) -> dict[str, LastCommit]:
+        """Return, once, the commits of tables that an earlier run made, and of which the offsets table does not know.
+
+        Offsets beyond them are about to be stored: a table that were rolled back later would not be noticed.
+        """
+        found = {name: self._known[name].stored for name in names if name in self._unstored}
+        self._unstored -= found.keys()
+        return found
+
+    def _load_existing(self, name: str) -> TargetTable | None:
+        table = self._catalog.load(name)
+        if table is None:
+            return None
+        target = self._target(name, table)
+        self._compare(name, target)
+        return target
+
+    def _compare(self, name: str, target: TargetTable) -> None:
+        """Compare a table that is there with what the settings say of tables that are made.
+
+        Raises:
+            FatalError: a declared column is there with another type.
+        """
+        rule = self._settings.table
+        faults = table_checks.check_types(build_declared_schema(rule.columns), target.layout)
+        if faults:
+            raise FatalError(f"table {target.table.name}: {'; '.join(faults)}; correct it, or drop the table")
+        own = find_terms(rule.partition_by_table, self._options(name).names, [])
+        terms = [parse_partition_term(term) for term in (rule.partition_by if own is None else own)]
+        other = table_checks.check_partitions(terms, target.layout) if terms else None
+        if other is not None:
+            told = "the table keeps its partition spec; partition-by applies to new tables only"
+            self._log.warning(told, table=target.table.name, partitioned_by=other)
+        if self._creator.properties()[DEFAULT_FORMAT_PROPERTY].lower() not in ("parquet", target.layout.data_format):
+            told = f"the table keeps its data file format; {DEFAULT_FORMAT_PROPERTY} applies to new tables only"
+            self._log.warning(told, table=target.table.name, format=target.layout.data_format)
+
+    def _target(self, name: str, table: Table, *, alone: bool = True) -> TargetTable:
+        """See a table as it is; `alone` until another writer was met."""
+        options = self._options(name)
+        table.follow(options.branch)
+        table.turn = self.turn(table.name)
+        before = self._known.get(name)
+        if self._guard is not None:
+            wrote = before is not None or table.name in self._noted
+            self._guard.check(table, None if before is None else before.base, wrote=wrote)
+        layout = options.layout(table)
+        mode_name = options.write_mode_name(has_key=bool(layout.keys))
+        upsert, mode = options.upserts(has_key=bool(layout.keys)), WRITE_MODES[mode_name]
+        table_checks.check_layout(layout, upsert=upsert)
+        if table.format_version < mode.min_format_version:
+            fitting = (name for name, other in WRITE_MODES.items() if other.min_format_version <= table.format_version)
+            raise FatalError(
+                f"table {table.name} is of format version {table.format_version}, which holds no delete files: upgrade "
+                f"it to {mode.min_format_version}, or set its write-mode to {' or '.join(fitting)} ({mode_name} now)"
+            )
+        if mode.writes_equality_deletes:
+            self._catalog.ensure_delete_spec(table)
+            layout = options.layout(table)
+        elif mode_name != options.write_mode_name() and name not in self._known:
+            self._log.warning("table has no key: its events are appended", table=table.name)
+        if upsert and name not in self._known and not self._is_dated(layout):
+            self._log.warning(
+                "no numeric dedup column: replayed events may overwrite newer rows",
+                table=table.name,
+                column=options.settings.dedup_column,
+            )
+        known = alone and mode.writes_equality_deletes
+        keys = read_key_bounds(table, layout) if known else KeyBounds()
+        return TargetTable(table, layout, mode_name, keys, self._find_last_commit(name, table), table.snapshot_id)
+
+    def _find_last_commit(self, name: str, table: Table) -> LastCommit:
+        """Return where the sink stands in a table, by its snapshots or, once those have expired, by what is known."""
+        before = self._known.get(name)
+        if before is None:
+            noted = self._noted.get(table.name)
+            found = check_ancestry(table, self._settings.name, noted)
+            if found.sequence_number > (0 if noted is None else noted.sequence_number):
+                self._unstored.add(name)
+            return found
+        return find_last_commit(table, self._settings.name, before.stored)
+
+    def _create(self, name: str, needs: list[SchemaChange]) -> TargetTable:
+        # Events may name a table that is there and that no batch has met yet.
+        existing = self._load_existing(name) if needs[0].table is not None else None
+        if existing is not None:
+            return existing
+        options = self._options(name)
+        if options.full_name in self._noted:
+            raise GapError(
+                f"table {options.full_name} was dropped since connector {self._settings.name} wrote to it: rows that "
+                f"were in it are gone; {LOST_COMMIT_REMEDY}"
+            )
+        renames = self._find_renames(name, needs, None)
+        properties = {RENAMES_PROPERTY: format_renames(renames)} if renames else {}
+        needs = [rename_shape(need, renames) for need in needs]
+        table = self._creator.create(name, needs, options, properties)
+        if not self._settings.table.events_only:
+            self._changed.add(name)
+        return self._target(name, table)
+
+    def _evolve(self, name: str, known: TargetTable, needs: list[SchemaChange]) -> TargetTable:
+        known, needs = self._follow_renames(name, known, needs)
+        before = columns = known.layout.columns
+        for need in needs:
+            columns = make_optional(
+                evolve(columns, need.row, add=self._settings.table.allow_field_addition), need.relaxed
+            )
+        version, written_as = known.table.format_version, known.layout.data_format
+        if VARIANT_ARROW_TYPE in columns.types and version < VARIANTS_VERSION:
+            raise DataFault(f"table {known.table.name} is of format version 2, which has no variant; upgrade it to 3")
+        table_checks.check_new_table(known.table.name, columns, written_as, version=version, upsert=known.upsert)
+        unfit = WRITE_MODES[known.write_mode].find_key_fault(columns, known.layout.keys)
+        if unfit is not None:
+            raise DataFault(f"table {known.table.name}: {unfit}")
+        self._catalog.evolve(known.table, columns)
+        new = (f for f in columns if f.name not in before.names or not f.equals(before.field(f.name)))
+        self.record_drift(name, (field.name for field in new))
+        self._changed.add(name)
+        self._log.info("table evolved", table=known.table.name, columns=len(columns))
+        return attrs.evolve(known, layout=self._options(name).layout(known.table))
+
+    def _follow_renames(
+        self, name: str, known: TargetTable, needs: list[SchemaChange]
+    ) -> tuple[TargetTable, list[SchemaChange]]:
+        """Rename the columns that the source has renamed, and see the shapes of events by the names that are now."""
+        columns, before = known.layout.columns.names, parse_renames(known.layout.properties)
+        renames = {**before, **self._find_renames(name, needs, columns)}
+        # Where the table has both names, somebody made two columns of them.
+        renames = {old: now for old, now in renames.items() if old in before or not {old, now} <= set(columns)}
+        if renames != before:
+            wanted = find_renamed_fields(columns, renames)
+            self._catalog.rename_columns(known.table, wanted, {RENAMES_PROPERTY: format_renames(renames)})
+            self._log.info("columns renamed", table=known.table.name, columns=wanted)
+            self._changed.add(name)
+            known = self._target(name, known.table)
+        return known, [rename_shape(need, renames, before) for need in needs]
+
+    def _find_renames(self, name: str, needs: list[SchemaChange], columns: Collection[str] | None) -> dict[str, str]:
+        """Return the earlier names that the source's columns have had, where events have columns that are new.
+
+        A table that is made (`columns` None) takes what is told by now. Columns that settings name as the key keep
+        their names.
+        """
+        if self._schemas is None:
+            return {}
+        prefix, found = self._settings.events.add_fields_prefix, dict[str, str]()
+        for topic in sorted({need.topic for need in needs}):
+            names = {field.name for need in needs if need.topic == topic for field in need.row}
+            ours = {one for one in names if one == DELETED_COLUMN or (prefix and one.startswith(prefix))}
+            new = set[str]() if columns is None else names - ours - set(columns)
+            if new or columns is None:
+                found |= self._schemas.find_names(topic, new).current
+        kept = self._options(name).key_columns
+        return {old: now for old, now in found.items() if old not in kept}
+
+    def _options(self, name: str) -> TableOptions:
+        return TableOptions(self._settings.table, (name, self._catalog.full_name(name)))
+
+
+def _is_based_on(table: Table, snapshot_id: int, base: int | None) -> bool:
+    """Tell whether a commit came right after a snapshot; those that replace files, and leave the rows, do not count."""
+    parent = table.java.snapshot(snapshot_id).parentId()
+    while parent is not None and parent != base:
+        snapshot = table.java.snapshot(parent)
+        if snapshot is None or str(snapshot.operation()) != _REPLACE:
+            return False
+        parent = snapshot.parentId()
+    return bool(parent == base)

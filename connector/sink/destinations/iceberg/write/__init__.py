@@ -1,0 +1,1 @@
+"""Folded changes of a task -> data files and delete files. On executors."""
