@@ -11,7 +11,7 @@ import pyarrow as pa
 from attrs import define, field
 
 from serde.byte_windows import byte_windows
-from serde.connect.connect_schema import ConnectSchema
+from serde.connect.connect_schema import ConnectSchema, make_block
 from serde.connect.logical_columns import to_logical_rows
 from serde.connect.primitive_keys import key_field_name, may_be_primitive
 from serde.connect.text_columns import with_text_columns
@@ -66,7 +66,7 @@ class FramedDecoding:
         rows, fields, unfit = to_logical_rows(rows, wire, self.to_text_columns(schema).node)
         for row, reason in unfit:
             self.reject(row, reason)
-        self.blocks.append(MessageBlock(rows, fields, schema.id, schema.name, schema.optional, schema.documents))
+        self.blocks.append(make_block(rows, fields, schema))
 
     def finish(self) -> DecodedMessages:
         """Return the outcome."""

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+from attrs import evolve
 
 from serde.arrays import Mask, valid_mask
 from serde.connect import type_table
@@ -20,7 +21,7 @@ def find_leaf(kind: str, name: str | None, parameters: Parameters) -> Leaf | Non
     Raises ValueError where Arrow and Iceberg have no such type.
     """
     row = type_table.find_type(kind, name, parameters)
-    return None if row is None else _make_leaf(row)
+    return None if row is None else evolve(_make_leaf(row), unknown=row.unknown)
 
 
 def find_struct_leaf(name: str | None) -> Node | None:

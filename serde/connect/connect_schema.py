@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 import orjson
+import pyarrow as pa
 from attrs import evolve, frozen
 
 from serde.connect.schema_node import ELEMENT, VALUE, Field, Leaf, List, Map, Node, Struct, StructValue, is_columnar
 from serde.connect.structured_times import STRUCTURED_TYPES
 from serde.connect.type_table import JSON_TEXT, Parameters
+from serde.messages import MessageBlock, Rows
 
 _CACHED_SCHEMAS = 1024
 _MAX_DEPTH = 100
@@ -25,7 +27,8 @@ _IMAGES = frozenset({"before", "after"})
 class ConnectSchema:
     """A schema block; `fault` says why nothing can be read by it (then `node` is empty).
 
-    `documents` are the dotted paths of texts that are JSON documents.
+    `documents` are the dotted paths of texts that are JSON documents, `unknown` the names of types that newer versions
+    of Debezium have: their values are read as the plain type behind the name.
     """
 
     id: str
@@ -35,6 +38,7 @@ class ConnectSchema:
     columnar: bool
     fault: str | None = None
     documents: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
 
 
 @frozen(eq=False)
@@ -57,9 +61,11 @@ def parse_document(document: object, leaves: LeafTypes) -> ConnectSchema:
         return unusable_schema(digest, f"schema block cannot be read: {reason}")
     if not isinstance(node, Struct):
         return unusable_schema(digest, "schema is not a struct")
-    flags = {path: field.optional for path, field in _walk_fields(node, "")}
-    documents = frozenset(path for path, field in _walk_fields(node, "") if _is_document(field.node))
-    return ConnectSchema(digest, node.name, node, flags, is_columnar(node), documents=documents)
+    fields = list(_walk_fields(node, ""))
+    flags = {path: field.optional for path, field in fields}
+    documents = frozenset(path for path, field in fields if _is_document(field.node))
+    unknown = frozenset(leaf.unknown for _, field in fields if isinstance(leaf := field.node, Leaf) and leaf.unknown)
+    return ConnectSchema(digest, node.name, node, flags, is_columnar(node), documents=documents, unknown=unknown)
 
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
@@ -80,6 +86,11 @@ def _narrow_field(field: Field, wanted: frozenset[str]) -> Field | None:
         return None
     kept = tuple(child for child in field.node.fields if f"{field.name}.{child.name}" in wanted)
     return evolve(field, node=Struct(kept, field.node.name)) if kept else None
+
+
+def make_block(rows: Rows, fields: pa.StructArray, schema: ConnectSchema) -> MessageBlock:
+    """Return messages that were read by a schema, with what it says of them."""
+    return MessageBlock(rows, fields, schema.id, schema.name, schema.optional, schema.documents, unknown=schema.unknown)
 
 
 def unusable_schema(digest: str, fault: str) -> ConnectSchema:

@@ -1,7 +1,7 @@
 """Connect type, schema name -> logical Arrow type: the one table of types, whatever the format of the messages.
 
 A format reads each value into `plain`, the Arrow type of the Connect type; `step` makes it the logical one. A schema
-name that is not here counts as its Connect type.
+name that is not here counts as its Connect type; is it one of Debezium's or Kafka's, whoever reads is told.
 Sources: Kafka's org.apache.kafka.connect.data.*; Debezium 3.7 (io.debezium.time.*, io.debezium.data.*).
 """
 
@@ -24,6 +24,7 @@ CONNECT_PREFIX = "org.apache.kafka.connect.data."
 TIME_PREFIX = "io.debezium.time."
 DATA_PREFIX = "io.debezium.data."
 JSON_TEXT = DATA_PREFIX + "Json"
+_KNOWN_PREFIXES = (CONNECT_PREFIX, "io.debezium.")
 _MAX_PRECISION = 38
 
 
@@ -39,6 +40,8 @@ class TypeMapping:
     """The schema name that a fault tells, or the Connect type."""
     scale: int | None = None
     """Digits behind the point of a Connect Decimal, whatever it becomes."""
+    unknown: str | None = None
+    """A schema name of Debezium or Kafka that says more than is known here: one of a newer version."""
 
 
 def _widen_int8(array: pa.Array) -> tuple[pa.Array, Mask | None]:
@@ -157,7 +160,8 @@ def find_type(kind: str, name: str | None, parameters: Parameters) -> TypeMappin
     if named is not None:
         return evolve(named, name=name or kind)
     found = PRIMITIVE_TYPES.get(kind)
-    return None if found is None else evolve(found, name=kind)
+    unknown = f"{name} ({kind})" if name is not None and name.startswith(_KNOWN_PREFIXES) else None
+    return None if found is None else evolve(found, name=kind, unknown=unknown)
 
 
 def _decimal_type(name: str, parameters: Parameters) -> TypeMapping:

@@ -11,7 +11,7 @@ from attrs import define, evolve, field
 
 from serde.arrays import Mask
 from serde.byte_windows import byte_windows
-from serde.connect.connect_schema import ConnectSchema, narrow_schema
+from serde.connect.connect_schema import ConnectSchema, make_block, narrow_schema
 from serde.connect.logical_columns import to_logical_rows
 from serde.connect.schema_node import Struct, needs_exact
 from serde.connect.text_columns import with_text_columns
@@ -135,7 +135,7 @@ def decode_with_schema(
     rows, wire = _assemble_rows(frames, group.loose, part, reading, schema.node)
     rows, fields, unfit = to_logical_rows(rows, wire, schema.node)
     frames.faults.extend(RecordError(row, frames.stage, reason) for row, reason in unfit)
-    return [MessageBlock(rows, fields, schema.id, schema.name, schema.optional, schema.documents)]
+    return [make_block(rows, fields, schema)]
 
 
 def _assemble_rows(

@@ -394,3 +394,12 @@ def test_no_schema_raises() -> None:
                 reader = AvroDeserializer(lambda _, spoilt=spoilt: (spoilt,))
                 made = reader.decode(pa.array([framed(b"\x00\x00")]), "VALUE_CONVERTER")
                 assert len(made.faults) + sum(len(block.rows) for block in made.blocks) + len(made.tombstones) == 1
+
+
+def test_a_type_of_a_newer_version_is_told() -> None:
+    """A name of Debezium's that is not known is named, its values are those of the plain type."""
+    kind = named("long", TIME + "PicoTimestamp")
+    outcome = decode(record(("f", kind)), framed(written(record(("f", "long")), {"f": 5})))
+    (block,) = outcome.blocks
+    assert block.unknown == {f"{TIME}PicoTimestamp (int64)"}
+    assert block.fields.to_pylist() == [{"f": 5}]

@@ -196,11 +196,12 @@ _EXOTIC = {
 
 @pytest.mark.parametrize("path", _PATHS)
 def test_recorded_events_decode(path: str) -> None:
-    """Every recorded key and value decodes; side topics become no table."""
+    """Every recorded key and value decodes, no type is unknown; side topics become no table."""
     for part, stage in (("key", "KEY_CONVERTER"), ("value", "VALUE_CONVERTER")):
         decoded = make_deserializer("auto").decode(_records(path, part), stage)  # type: ignore[arg-type]
         reasons = {fault.reason for fault in decoded.faults}
         assert reasons <= (_EXOTIC if "exotic" in path and "schema" in path else set())
+        assert not any(block.unknown for block in decoded.blocks)
         if part == "value":
             made = [extract_changes(block, UNWRAP) for block in decoded.blocks]
             assert not any(faults for _, faults, _ in made)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from serde.connect.binary_values import encode_unscaled
+from serde.connect.type_table import SEMANTIC_TYPES
 from tests.unit.test_serde_json import decode, framed, rows
 
 CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
@@ -297,3 +298,26 @@ def test_bytes_of_any_length(size: int) -> None:
     values = [bytes(range(n)) for n in range(size + 1)]
     decoded = decode(*(framed([schema], {"f": base64.b64encode(value).decode()}) for value in values))
     assert [row["f"] for row in rows(decoded).values()] == values
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [("int64", TIME + "PicoTimestamp", 5), ("int64", TIME + "Date", 5), ("string", DATA + "Mood", "x")],
+)
+def test_a_type_of_a_newer_version_is_told(kind: str, name: str, value: Any) -> None:
+    """A name of Debezium's that is not known, at any depth, is named beside values as their plain type."""
+    field = {"type": kind, "optional": True, "name": name}
+    nested = {"type": "array", "items": field, "field": "l"}
+    decoded = decode(framed([{**field, "field": "f"}, nested], {"f": value, "l": [value]}))
+    (block,) = decoded.blocks
+    assert block.unknown == {f"{name} ({kind})"}
+    assert rows(decoded) == {0: {"f": value, "l": [value]}}
+
+
+def test_names_of_others_are_not_told() -> None:
+    """Known types, and names that a user gave, are nothing new."""
+    fields = [{"type": kind, "optional": True, "name": name} for kind, name in SEMANTIC_TYPES]
+    fields.append({"type": "string", "optional": True, "name": "my.own.Type"})
+    fields = [{**field, "field": f"f{number}"} for number, field in enumerate(fields)]
+    (block,) = decode(framed(fields, {})).blocks
+    assert not block.unknown

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from connector.errors import FatalError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
@@ -187,3 +188,18 @@ def test_a_truncate_beside_rows_of_another_connector(tmp_path: Path) -> None:
     sink.destination.tables.find_other_sources = lambda name: frozenset({"srv.db.public.y"})  # type: ignore[method-assign]
     assert _send(sink, "t", _of("x", None, 7, "t"), _of("x", 8, 8)).dead_letters == 0
     assert _found(sink, "t") == {8: 8, 9: 9}
+
+
+def test_types_of_newer_versions_are_told_once(tmp_path: Path) -> None:
+    """A name of Debezium's that is not known is one log line of a run, and its column has the plain values."""
+    sink = local_sink(tmp_path, ["topics=t"])
+    newer = {"type": "int64", "optional": True, "field": "n", "name": "io.debezium.time.PicoTimestamp"}
+    fields = [{"type": "int32", "optional": False, "field": "id"}, newer]
+    schema = {"type": "struct", "name": "t.Value", "fields": fields}
+    key = _compact({"id": 1})
+    with structlog.testing.capture_logs() as lines:
+        for value in (5, 6):
+            _send(sink, "t", (key, _compact({"schema": schema, "payload": {"id": 1, "n": value}})))
+    told = [line["types"] for line in lines if line["event"].startswith("events have types")]
+    assert told == [["io.debezium.time.PicoTimestamp (int64)"]]
+    assert _found(sink, "t") == {1: 6}

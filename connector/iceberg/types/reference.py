@@ -33,7 +33,8 @@ A value that cannot be represented in `before` costs the event only where `befor
 _SCHEMA_TEXT = """\
 ## With a schema (JSON with schema, Avro)
 
-The schema name decides together with the Connect type; a name that is not here counts as its Connect type.
+The schema name decides together with the Connect type; a name that is not here counts as its Connect type,
+and one of Debezium's that a newer version brought is named in the log once (`types=`).
 
 What Iceberg has no type for is text with every digit, decided per column by its schema, never by a value: a column is
 text from its first event on, or never.

@@ -189,6 +189,8 @@ class _Decoding:
 def _convert_values(work: _Decoding, table: TablePlan | None, values: DecodedMessages) -> DecodedRecords:
     plan, run = work.plan, work.run
     work.faults.extend(values.faults)
+    unknown = frozenset[str]().union(*(block.unknown for block in values.blocks))
+    work.metrics += TaskMetrics(unknown_types=unknown)
     for block, documents in _split_blocks(work, table, values):
         made, wrong, other = extract_changes(block, unwrap_settings(plan, keep_before=_needs_before_image(table)))
         if made is not None and plan.events.placeholder != PLACEHOLDER:

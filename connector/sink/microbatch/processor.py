@@ -79,6 +79,7 @@ class BatchProcessor:
         self._beside = ThreadPoolExecutor(1, "offsets")
         self._settling: Future[None] | None = None
         self._untold = False
+        self._unknown_types = frozenset[str]()
         self.position = position
 
     def process(self, batch: MicroBatch) -> BatchReport:
@@ -242,6 +243,13 @@ class BatchProcessor:
                 "rows were kept that may be from before a truncate: they are in other partitions, "
                 "and have neither a log position nor a timestamp more precise than a second; logged once",
                 rows=metrics.untold,
+            )
+        if unknown := metrics.unknown_types - self._unknown_types:
+            self._unknown_types |= unknown
+            self._log.warning(
+                "events have types that this version does not know; their values are taken as the plain type behind "
+                "each; logged once",
+                types=sorted(unknown),
             )
         for letter in fresh[:LOGGED_DEAD_LETTERS]:
             self._log.warning("dead letter", record=_place(letter), stage=letter.stage, reason=letter.reason)
