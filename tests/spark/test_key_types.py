@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import product
@@ -17,6 +17,7 @@ import orjson
 import pyarrow as pa
 import pytest
 from attrs import define, evolve, frozen
+from connector.sink.destinations.iceberg.file_writer import write_upserts
 from pyiceberg.expressions import EqualTo
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
@@ -34,7 +35,7 @@ from connector.iceberg.types.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
-from connector.sink.destinations.iceberg.write.file_writer import write_upserts
+from connector.settings.iceberg.row_lookup import RowLookupSettings
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.destinations.iceberg.write_modes.row_lookup import collect_keys
 from connector.sink.fold.fold import fold
@@ -117,18 +118,29 @@ class Written:
         """The table's, with its key."""
         return evolve(self.table.layout(), id_columns=("k",))
 
-    def batch(self, changes: dict[Any, int | None], rng: Random) -> None:
-        """Take in one change per key; None deletes."""
-        case, layout, mode = self.case, self.layout, WRITE_MODES[self.case.mode]
+    def batch(
+        self,
+        changes: dict[Any, int | None],
+        rng: Random,
+        how: str | None = None,
+        lookup: str = "key-index",
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Take in one change per key; None deletes. `how` is the write mode, the case's by default; `meanwhile` happens
+        right before the commit.
+        """
+        layout, how = self.layout, how or self.case.mode
+        mode = WRITE_MODES[how]
         plan = TablePlan(
             0,
             layout,
             upsert=True,
             keep_deletes=False,
             base=self.table.snapshot_id,
-            known_keys=self.known if case.mode == "equality-delete" else KeyBounds(),
-            write_mode=case.mode,
+            known_keys=self.known if how == "equality-delete" else KeyBounds(),
+            write_mode=how,
             needs_row_lookup=mode.looks_up_rows,
+            row_lookup=RowLookupSettings(lookup),
         )
         folded = fold([self._part(changes, rng)], layout.keys)
         writer = TableWriter(layout, "test")
@@ -149,6 +161,7 @@ class Written:
             hits,
             mode.apply,
         )
+        meanwhile()
         self.stored = commit_files(self.table, pending, "test").stored
         self.known = widen_bounds(self.known, layout, files)
         for key, value in changes.items():
