@@ -17,7 +17,6 @@ import orjson
 import pyarrow as pa
 import pytest
 from attrs import define, evolve, frozen
-from connector.sink.destinations.iceberg.file_writer import write_upserts
 from pyiceberg.expressions import EqualTo
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
@@ -36,6 +35,7 @@ from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from connector.settings.iceberg.row_lookup import RowLookupSettings
+from connector.sink.destinations.iceberg.write.file_writer import write_upserts
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.destinations.iceberg.write_modes.row_lookup import collect_keys
 from connector.sink.fold.fold import fold
