@@ -20,7 +20,7 @@ from benchmarks.session import open_session
 from benchmarks.wire.figures import AVRO, BLOCKS, JSON
 from connector.source.destinations.kafka import to_kafka_records
 from connector.source.envelope.column_records import JSON_SERIALIZERS, EventSerializers
-from connector.source.envelope.envelope import EventFormat
+from connector.source.envelope.event_format import EventFormat
 from connector.source.envelope.json_values import configure_session
 from connector.source.envelope.row_schema import describe_key
 from serde.avro.emitted_schema import avro_schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from connector.kafka.login.msk_tokens import MskLogin, find_region, make_token
+from connector.kafka.tokens.msk import MskLogin, find_region, make_token
 from connector.settings.kafka.security import MSK_PROFILE, MSK_ROLE
 
 _QUIET = {"log_level": 2}

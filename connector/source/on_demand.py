@@ -25,7 +25,7 @@ from connector.runtime.monitoring.listeners import ScanStatus, SnapshotReport, S
 from connector.settings import SourceSettings
 from connector.source.changes.chunk_rows import LiveFiles, keep_rows, read_live, read_rewritten
 from connector.source.changes.initial_snapshot import SnapshotPart, SnapshotParts, is_numbered
-from connector.source.changes.record_key import MISSING_ROW_ID
+from connector.source.changes.key_values import MISSING_ROW_ID
 from connector.source.changes.row_filter import to_condition
 from connector.source.changes.row_key import KeyKind
 from connector.source.destination import CapturedTable, ChangePublisher

@@ -27,8 +27,8 @@ from connector.runtime.monitoring.listeners import (
 )
 from connector.settings import SourceSettings
 from connector.source.changes.initial_snapshot import SnapshotParts, is_numbered, read_part
+from connector.source.changes.key_values import MISSING_ROW_ID
 from connector.source.changes.read_errors import translate_read_errors
-from connector.source.changes.record_key import MISSING_ROW_ID
 from connector.source.changes.row_key import KeyKind, choose_row_key
 from connector.source.changes.snapshot_diff import read_changes
 from connector.source.destination import CapturedTable, ChangePublisher

@@ -32,7 +32,7 @@ from connector.sink.model.plan import TablePlan
 from connector.source.destinations.kafka import to_kafka_records
 from connector.source.envelope import json_values, row_schema
 from connector.source.envelope.column_records import JSON_SERIALIZERS, EventSerializers
-from connector.source.envelope.envelope import EventFormat
+from connector.source.envelope.event_format import EventFormat
 from serde.avro.emitted_schema import avro_schema
 from serde.avro.serializer import AvroSerializer
 from serde.emit.connect_schema import Document

@@ -19,7 +19,7 @@ from connector.source.changes.read_errors import translate_read_errors
 from connector.source.destinations.kafka import to_kafka_records
 from connector.source.envelope import json_values
 from connector.source.envelope.column_records import JSON_SERIALIZERS, EventSerializers
-from connector.source.envelope.envelope import EventFormat
+from connector.source.envelope.event_format import EventFormat
 from connector.source.envelope.row_schema import describe_key
 from serde.avro.emitted_schema import avro_schema
 from serde.avro.serializer import AvroSerializer

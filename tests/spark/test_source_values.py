@@ -21,7 +21,8 @@ from connector.source.changes.read_errors import translate_read_errors
 from connector.source.destinations.kafka import order_columns, partition_columns, to_kafka_records
 from connector.source.envelope import json_values as values
 from connector.source.envelope.column_records import JSON_SERIALIZERS
-from connector.source.envelope.envelope import EventFormat, events_per_change
+from connector.source.envelope.event_format import EventFormat
+from connector.source.envelope.record_keys import events_per_change
 from connector.source.envelope.row_schema import ROW_ID_KEY, describe_key
 from connector.source.envelope.transaction_order import number_changes
 from serde.emit.envelope import SourceInfo

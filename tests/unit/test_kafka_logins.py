@@ -22,8 +22,8 @@ from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer.reader_check import check_reader
 from connector.kafka.consumer.readers import choose_reader, with_reader
 from connector.kafka.librdkafka_config import build_librdkafka_config, find_msk_login
-from connector.kafka.login import msk_tokens, oauth_tokens
-from connector.kafka.login.msk_tokens import MskLogin
+from connector.kafka.tokens import msk, oauth
+from connector.kafka.tokens.msk import MskLogin
 from connector.runtime import aws_credentials
 from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity
 from connector.settings import KafkaSettings, load
@@ -76,13 +76,13 @@ def endpoint() -> Iterator[TokenEndpoint]:
     server = HTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     found.url = f"http://127.0.0.1:{server.server_port}/token"
-    oauth_tokens._KEPT.clear()
+    oauth._KEPT.clear()
     yield found
     server.shutdown()
     server.server_close()
 
 
-def oauth(servers: str, endpoint: TokenEndpoint) -> KafkaSettings:
+def oauth_settings(servers: str, endpoint: TokenEndpoint) -> KafkaSettings:
     """As users of Confluent Cloud, Strimzi or Entra write it."""
     module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
     handler = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
@@ -106,24 +106,24 @@ def test_a_token_of_the_provider_logs_in(endpoint: TokenEndpoint, kind: ReaderKi
         cluster.password = f"n,,\x01auth=Bearer {endpoint.token}\x01logicalCluster=lkc-1\x01\x01".encode()
         cluster.logs["t", 0] = Log()
         cluster.logs["t", 0].add(batch([Record(0, b"k", b"v")], 0, 0))
-        kafka = with_reader(oauth(cluster.servers, endpoint), kind)
+        kafka = with_reader(oauth_settings(cluster.servers, endpoint), kind)
         chunks = list(assign_ranges(kafka, {("t", 0): 0}, {("t", 0): 1}, 1).all_records())
         assert [chunk.value.to_pylist() for chunk in chunks] == [[b"v"]]
     credentials, form = endpoint.asked[0]
     assert base64.b64decode(credentials.removeprefix("Basic ")) == b"me:my secret"
     assert form == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
-    assert choose_reader(oauth("x:1", endpoint)).kind == "native"
+    assert choose_reader(oauth_settings("x:1", endpoint)).kind == "native"
 
 
 def test_a_token_is_kept_until_it_is_nearly_over(endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every connection shows the same token; a new one is asked for before it ends."""
-    credentials = oauth_tokens.ClientCredentials(endpoint.url, "me", "my secret")
-    first = oauth_tokens.fetch_token(credentials)
-    assert oauth_tokens.fetch_token(credentials) == first
+    credentials = oauth.ClientCredentials(endpoint.url, "me", "my secret")
+    first = oauth.fetch_token(credentials)
+    assert oauth.fetch_token(credentials) == first
     assert len(endpoint.asked) == 1
     later = time.time() + 3000
-    monkeypatch.setattr(oauth_tokens.time, "time", lambda: later)
-    assert oauth_tokens.fetch_token(credentials).expires_at > first.expires_at
+    monkeypatch.setattr(oauth.time, "time", lambda: later)
+    assert oauth.fetch_token(credentials).expires_at > first.expires_at
     assert len(endpoint.asked) == 2
 
 
@@ -133,7 +133,7 @@ def test_a_provider_that_refuses_is_named(endpoint: TokenEndpoint, status: int, 
     endpoint.status = status
     with Brokers(OFFERED) as cluster, pytest.raises(kind, match=f"127.0.0.1.*refuses the client me: {status}") as told:
         cluster.mechanism = "OAUTHBEARER"
-        client = BrokerClient(ClusterAddress.of(oauth(cluster.servers, endpoint).client("consumer")))
+        client = BrokerClient(ClusterAddress.of(oauth_settings(cluster.servers, endpoint).client("consumer")))
         client.connection(cluster.advertised[1])
     assert "secret" not in str(told.value)
 
@@ -141,7 +141,7 @@ def test_a_provider_that_refuses_is_named(endpoint: TokenEndpoint, status: int, 
 def test_what_is_no_provider_is_told() -> None:
     """An endpoint that nobody listens at is away."""
     with pytest.raises(RetriableError, match=r"the token endpoint http://127\.0\.0\.1:1/ is away"):
-        oauth_tokens.fetch_token(oauth_tokens.ClientCredentials("http://127.0.0.1:1/", "me", "my secret"))
+        oauth.fetch_token(oauth.ClientCredentials("http://127.0.0.1:1/", "me", "my secret"))
 
 
 MSK = "b-1.demo.abc.c2.kafka.eu-west-1.amazonaws.com:9098"
@@ -160,7 +160,7 @@ RECORDED = json.loads((PROJECT / "tests" / "fixtures" / "msk_tokens.json").read_
 def test_msk_tokens_are_those_of_awss_signer(made: dict[str, str]) -> None:
     """The signed request is, parameter for parameter, what AWS's own package for MSK makes of the same keys."""
     keys = AwsCredentials(made["access_key"], made["secret_key"], made["session_token"])
-    token = msk_tokens.sign_token(keys, made["region"], 1_700_000_000.0)
+    token = msk.sign_token(keys, made["region"], 1_700_000_000.0)
     ours = urlsplit(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode())
     theirs = urlsplit(made["url"])
     assert ours._replace(query="") == theirs._replace(query="")
@@ -192,9 +192,9 @@ def test_msk_logins_without_credentials_say_what_to_set() -> None:
     with pytest.raises(FatalError, match="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or install botocore"):
         aws_credentials._from_environ(AwsIdentity(), "AWS_MSK_IAM", {})
     with pytest.raises(FatalError, match="set AWS_REGION"):
-        msk_tokens.find_region("broker:9098", {})
-    assert msk_tokens.find_region("broker:9098", {"AWS_REGION": "us-east-2"}) == "us-east-2"
-    assert msk_tokens.find_region("boot-x.c3.kafka-serverless.us-east-1.amazonaws.com:9098", {}) == "us-east-1"
+        msk.find_region("broker:9098", {})
+    assert msk.find_region("broker:9098", {"AWS_REGION": "us-east-2"}) == "us-east-2"
+    assert msk.find_region("boot-x.c3.kafka-serverless.us-east-1.amazonaws.com:9098", {}) == "us-east-1"
 
 
 def test_kerberos_is_for_librdkafka_that_has_it() -> None:

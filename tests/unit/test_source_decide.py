@@ -1,4 +1,4 @@
-"""What to do next with a table: the pure decision."""
+"""What to do next with a table, the pure decision; what is stored of it, and the times of its events."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from connector.source.snapshots.next_step import (
     TableHead,
     decide_next_step,
 )
+from connector.source.snapshots.snapshot_info import event_ts_ns
+from connector.source.snapshots.table_offset import TableOffset
 
 pytestmark = pytest.mark.unit
 ALL = list(SnapshotMode)
@@ -180,3 +182,19 @@ def test_table_emptied_by_rollback() -> None:
 def test_head_behind_an_expired_ancestor_of_a_known_one() -> None:
     """Only the child of the stored snapshot itself will do, not a later descendant."""
     assert isinstance(_decide(SnapshotOffset("u", 3), SnapshotMode.INITIAL, 7, _chain(6, 7, first_parent=4)), Fail)
+
+
+@pytest.mark.parametrize(
+    ("ms", "before", "expected"),
+    [(5, None, 5_000_000), (5, 4_999_000, 5_000_000), (5, 5_000_000, 5_001_000), (5, 7_000_000, 7_001_000)],
+)
+def test_times_of_snapshots_only_grow(ms: int, before: int | None, expected: int) -> None:
+    """Two snapshots of one millisecond, or one that is dated back, still have rising event times."""
+    assert event_ts_ns(ms, before) == expected
+
+
+@pytest.mark.parametrize("reading", [None, SnapshotProgress(5, 3, 1000)])
+def test_a_stored_offset_is_read_back(reading: SnapshotProgress | None) -> None:
+    """What is stored of a table's position is what is read."""
+    offset = TableOffset(SnapshotOffset("u", 1, reading), 3)
+    assert TableOffset.parse(offset.json()) == offset

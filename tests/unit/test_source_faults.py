@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog import file_io
-from connector.source.changes.read_errors import translate_read_errors
+from connector.source.changes.read_errors import _translate, translate_read_errors
 
 pytestmark = pytest.mark.unit
 
@@ -94,3 +94,17 @@ def test_files_read_in_python(raised: Exception, expected: type[Exception]) -> N
         ):
             raise each
         assert "secret" not in str(caught.value)
+
+
+def test_failures_while_reading() -> None:
+    """A lost file and a broken one are fatal and named; a store that is away may be tried again."""
+    gone = "Job aborted\nCaused by: java.io.FileNotFoundException: File file:/w/db/t/data/1-a.parquet does not exist\n"
+    broken = (
+        "x\nCaused by: java.lang.RuntimeException: file:/w/2.parquet is not a Parquet file. Expected magic number\n"
+    )
+    away = "x\nCaused by: java.net.ConnectException: Connection refused\n"
+    assert isinstance(_translate(gone, "table t, snapshot 5"), FatalError)
+    assert "file:/w/db/t/data/1-a.parquet is gone" in str(_translate(gone, "table t, snapshot 5"))
+    assert "table t, snapshot 5" in str(_translate(broken, "table t, snapshot 5"))
+    assert "2.parquet cannot be read" in str(_translate(broken, "table t, snapshot 5"))
+    assert isinstance(_translate(away, "table t, snapshot 5"), RetriableError)

@@ -9,6 +9,7 @@ import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from connector.settings.source.settings import load_source
 from connector.source.changes.row_key import KeyKind, RowKey
 from connector.source.destination import CapturedTable, ChangePublisher
 from connector.source.destinations.registry import PUBLISHERS
+from connector.source.destinations.schema_subjects import subject_name
 from connector.source.envelope.row_schema import describe_row
 from connector.source.snapshots.snapshot_info import SnapshotInfo
 from tests.publishers import InMemoryPublisher, unconnected
@@ -93,3 +95,16 @@ def test_columns_without_a_type_are_refused_before_anything_is_published(
 def test_a_table_that_is_read_from_its_beginning_needs_no_target(publisher: ChangePublisher) -> None:
     """With nothing published before, there is nothing that could be gone."""
     publisher.check_target(captured("long"), "")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("TopicNameStrategy", "p.db.t-value"),
+        ("RecordNameStrategy", "p.db.t.Envelope"),
+        ("TopicRecordNameStrategy", "p.db.t-p.db.t.Envelope"),
+    ],
+)
+def test_subjects_are_confluents(strategy: Any, expected: str) -> None:
+    """Subjects are named as Confluent's strategies of these names do."""
+    assert subject_name(strategy, "value", "p.db.t", "p.db.t.Envelope") == expected

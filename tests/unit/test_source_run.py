@@ -1,4 +1,4 @@
-"""The round of a source's tables: who has a turn, who is given up, and when a run ends."""
+"""The round of a source's tables: which are taken, who has a turn, who is given up, and when a run ends."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from connector.errors import FatalError, GapError, RetriableError
+from connector.settings.source.capture import CaptureSettings
 from connector.settings.source.settings import load_source
-from connector.source.poll_loop import PolledTable, PollLoop
+from connector.source.poll_loop import PolledTable, PollLoop, TableSchedule, after_failure
+from connector.source.snapshots.discovery import plain_names
 from tests.publishers import InMemoryPublisher, unconnected
 
 
@@ -133,3 +135,40 @@ def test_an_unforeseen_error_stops_its_table_alone(make: Callable[..., Round]) -
     assert "secret" not in str(caught.value)
     assert made.scripts["good"].does == []
     assert made.scripts["odd"].does == [True]
+
+
+def capture(**changed: object) -> CaptureSettings:
+    given = CaptureSettings((), (), (), (), (), "initial", 1000, 1000, "main", False, "offsets")
+    return evolve(given, **changed)
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        (("db.t", r"a\.b\.c"), ("db.t", "a.b.c")),
+        ((r"db\..*",), None),
+        (("db.t", "db.(x|y)"), None),
+        ((), None),
+    ],
+)
+def test_plain_names_need_no_listing(tables: tuple[str, ...], expected: tuple[str, ...] | None) -> None:
+    """Only a list of plain names spares the listing of the catalog; a dot in one is a dot, escaped or not."""
+    assert plain_names(capture(tables=tables)) == expected
+
+
+def test_a_failure_that_may_pass_is_tried_later_and_later_until_time_is_over() -> None:
+    """Waits double up to the longest; when the time is over, or nothing can help, the table has no more turns."""
+    turn, now, waits = TableSchedule(), 100.0, []
+    for _ in range(8):
+        turn = after_failure(turn, RetriableError("away"), now, timeout_s=60, longest_s=3)
+        waits.append(round(turn.at - now, 3))
+        now = turn.at
+    assert waits == [0.2, 0.4, 0.8, 1.6, 3, 3, 3, 3]
+    assert turn.waiting
+    assert not turn.is_due(now - 0.1)
+    over = after_failure(turn, RetriableError("away"), 161.0, timeout_s=60, longest_s=3)
+    assert isinstance(over.failed, RetriableError)
+    assert not over.is_due(1e9)
+    endless = after_failure(turn, RetriableError("away"), 1e6, timeout_s=None, longest_s=3)
+    assert endless.failed is None
+    assert after_failure(TableSchedule(), GapError("gone"), 0.0, timeout_s=None, longest_s=3).failed

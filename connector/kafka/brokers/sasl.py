@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Generator, Mapping
 
 from connector.kafka.librdkafka_config import find_msk_login
-from connector.kafka.login.msk_tokens import make_token
-from connector.kafka.login.oauth_tokens import ClientCredentials, fetch_token
+from connector.kafka.tokens.msk import make_token
+from connector.kafka.tokens.oauth import ClientCredentials, fetch_token
 
 _HASH_NAMES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = frozenset({"PLAIN", "OAUTHBEARER", *_HASH_NAMES})

@@ -96,7 +96,7 @@ WORDS_OF_OTHERS = {
     "connector.settings.converters.schema_registry": "what the caller says",
     "connector.settings.kafka.security": "why a key of the Java client has no counterpart",
     "connector.source.changes.read_errors": "Spark's or the store's, about a file",
-    "connector.source.changes.record_key": "that a key column is null",
+    "connector.source.changes.key_values": "that a key column is null",
     "serde.avro.single_datum": "that a datum ends too early or late, holds a value outside its schema, or no UTF-8",
     "serde.protobuf.single_message": "that a message ends too early, holds a value outside its schema, or no UTF-8",
 }

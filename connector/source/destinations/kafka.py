@@ -19,15 +19,9 @@ from connector.source.destination import CapturedTable, PublishTarget
 from connector.source.destinations.schema_subjects import SchemaSubjects
 from connector.source.envelope import column_records
 from connector.source.envelope.column_records import EventSerializers
-from connector.source.envelope.envelope import (
-    EventFormat,
-    column_at,
-    events_per_change,
-    key_struct,
-    record_key,
-    to_json_records,
-)
-from connector.source.envelope.event_format import build_event_format
+from connector.source.envelope.event_format import EventFormat, build_event_format
+from connector.source.envelope.json_records import to_json_records
+from connector.source.envelope.record_keys import column_at, events_per_change, key_struct, record_key
 from connector.source.envelope.row_schema import check_columns, describe_row
 from connector.source.envelope.transaction_order import number_changes
 from serde.emit.schema_change import schema_change, schema_change_key

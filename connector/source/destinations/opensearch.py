@@ -43,10 +43,10 @@ from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings import SourceSettings
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
-from connector.source.changes.record_key import refuse_nulls
+from connector.source.changes.key_values import refuse_nulls
 from connector.source.changes.row_key import KeyKind
 from connector.source.destination import CapturedTable, PublishTarget, TargetRebuild
-from connector.source.envelope.envelope import key_parts
+from connector.source.envelope.record_keys import key_parts
 from connector.source.envelope.row_schema import RecordKey, check_columns, describe_row, describe_row_key
 from serde.arrays import Ints
 

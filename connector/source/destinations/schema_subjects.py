@@ -12,7 +12,7 @@ from connector.kafka.registry.confluent import schema_registry_for
 from connector.settings.converters.serializers import RegistrationSettings, Strategy
 from connector.settings.source.event_output import EventOutputSettings
 from connector.source.envelope.column_records import EventSerializers
-from connector.source.envelope.envelope import EventFormat
+from connector.source.envelope.event_format import EventFormat
 from serde.emit.connect_schema import Document
 from serde.emit.side_topics import SideMessage
 from serde.formats import FORMATS

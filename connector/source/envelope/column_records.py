@@ -1,4 +1,4 @@
-"""changes -> Kafka records whose values or keys Python workers write (Avro): columns for them, batch by batch.
+"""changes -> Kafka records with values or keys in Avro, which Python workers write: columns for them, batch by batch.
 
 A value goes to the workers as rows of one image each (an update is two of them, one after the other), with its columns
 side by side: a nested row, and an image that is null, cost as much there as one that holds something.
@@ -16,18 +16,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from connector.source.changes.record_key import refuse_nulls
-from connector.source.envelope.envelope import (
+from connector.source.changes.key_values import refuse_nulls
+from connector.source.envelope.event_format import EventFormat
+from connector.source.envelope.json_values import to_wire
+from connector.source.envelope.record_keys import (
     HEADERS_TYPE,
     NEW_KEY_HEADER,
     OLD_KEY_HEADER,
-    EventFormat,
     is_key_change,
     key_change_header,
     key_columns,
     record_key,
 )
-from connector.source.envelope.json_values import to_wire
 from serde.arrays import Ints
 from serde.wire_format import (
     AFTER,

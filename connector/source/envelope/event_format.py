@@ -6,13 +6,60 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
+import attrs
+
 from connector.settings import SourceSettings
 from connector.source.changes.row_key import RowIdentity, RowKey
-from connector.source.envelope.envelope import EventFormat
-from connector.source.envelope.row_schema import describe_row, describe_row_key
+from connector.source.envelope.row_schema import RecordKey, describe_row, describe_row_key
 from connector.source.snapshots.snapshot_info import SnapshotInfo
-from serde.emit.envelope import SnapshotMarker, SourceInfo
+from serde.emit.connect_schema import Document
+from serde.emit.envelope import SnapshotMarker, SourceInfo, key_schema, value_schema
 from serde.emit.row_schema import RowStruct
+from serde.emit.type_mapping import HandlingModes
+
+
+@attrs.frozen
+class EventFormat:
+    """How the events of one table look at one snapshot.
+
+    `row` describes the columns of both images; `key` those of the record key, None for records without key.
+    `moves` says that an update may change the key. `ordered` says that
+    the frame has `total_order`, so that events carry a `transaction` block. `key_schemas` and `value_schemas`
+    say whether JSON has schema blocks.
+    """
+
+    topic: str
+    row: RowStruct
+    key: RecordKey | None
+    modes: HandlingModes
+    origin: SourceInfo
+    moves: bool = False
+    key_schemas: bool = True
+    value_schemas: bool = True
+    tombstones: bool = True
+    skipped: frozenset[str] = frozenset()
+    ordered: bool = False
+
+    @property
+    def transaction(self) -> str:
+        """The id of the snapshot as a transaction: one per table and snapshot."""
+        return f"{self.origin.snapshot_id}:{self.origin.sequence_number}"
+
+    @property
+    def key_schema(self) -> Document | None:
+        """The Connect schema of record keys; None for records without."""
+        return None if self.key is None else key_schema(self.topic, self.key.record, self.modes)
+
+    @property
+    def value_schema(self) -> Document:
+        """The Connect schema of record values."""
+        return value_schema(self.topic, self.row, self.modes)
+
+    @property
+    def constant(self) -> dict[str, Any]:
+        """The fields of the value that are the same in all records."""
+        fields = {"source": self.origin.document(), **self.origin.times()}
+        return fields if self.ordered else {**fields, "transaction": None}
 
 
 def build_event_format(

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 
+import orjson
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody uses
 
+from serde.emit.connect_schema import Document
 from serde.emit.name_adjustment import adjust_field_name
 from serde.emit.row_schema import Primitive, RowList, RowMap, RowStruct, RowType
 from serde.emit.type_mapping import HandlingModes, ValueEncoding, wire_type
@@ -43,6 +45,11 @@ def json_text(column: Column, kind: RowStruct, modes: HandlingModes) -> Column:
     if _is_regular(kind, modes):
         return F.to_json(to_wire(column, kind, modes), _JSON_OPTIONS)
     return _concat_json(column, kind, modes)
+
+
+def schema_prefix(schema: Document | None) -> str:
+    """Return the JSON that stands before a payload with a schema block."""
+    return f'{{"schema":{orjson.dumps(schema).decode()},"payload":'
 
 
 def _has_text_keys(kind: RowMap, modes: HandlingModes) -> bool:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import attrs
 
 from connector.errors import FatalError
-from connector.kafka.login.oauth_tokens import AccessToken
+from connector.kafka.tokens.oauth import AccessToken
 from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity, find_credentials
 
 _SERVICE, _ALGORITHM = "kafka-cluster", "AWS4-HMAC-SHA256"

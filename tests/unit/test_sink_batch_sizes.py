@@ -1,4 +1,4 @@
-"""Cuts: batches of at most so many bytes."""
+"""Sizes of records so far -> batches of at most so many bytes."""
 
 from __future__ import annotations
 
