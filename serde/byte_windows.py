@@ -82,6 +82,12 @@ class ByteWindows:
         hit: Mask = pc.starts_with(mixed, prefix).to_numpy(zero_copy_only=False)[0::2]
         return hit
 
+    def ends_with(self, suffix: bytes) -> Mask:
+        """True where the text, which is at least as long, ends with `suffix`."""
+        tails = np.lib.stride_tricks.sliding_window_view(self.view, len(suffix))[self.ends - len(suffix)]
+        hit: Mask = (tails == np.frombuffer(suffix, np.uint8)).all(axis=1)
+        return hit
+
     def contains(self, word: bytes) -> Mask:
         """True where `word` is somewhere in the text; looks at every byte."""
         if not len(self):

@@ -84,7 +84,7 @@ class SchemalessReader:
         _observe_rows(seen, texts, [*part.rows[sample].tolist(), *loose[:_SAMPLE]])
         if expected is not None:
             _expect_columns(seen, expected)
-        known = seen.type()
+        known = seen.type(met=True)
         return seen, next((kind for kind in self.found if covers(kind, known)), None)
 
     def _remember(self, kind: pa.StructType) -> None:
@@ -145,7 +145,14 @@ def _expect_envelope(seen: ObservedTypes) -> None:
 def _read_widening(
     seen: ObservedTypes, texts: ByteWindows, part: FramePart, trailers: TrailerReader
 ) -> tuple[ReadResult, pa.StructType]:
-    """Reads and widens until the type holds; what does not fit it then is left to be read one by one."""
+    """Reads and widens until the type holds; what does not fit it then is left to be read one by one.
+
+    Columns that are only expected cost the reader as much as others, so they are left out as long as nothing has them.
+    """
+    if (usual := _struct_type(seen, met=True)) != _struct_type(seen):
+        reading = _read_columns(trailers, part.texts, usual, 1)
+        if not reading.failed:
+            return reading, usual
     for _ in range(_ROUNDS):
         kind = _struct_type(seen)
         reading = _read_columns(trailers, part.texts, kind, _GIVE_UP)
@@ -168,8 +175,8 @@ def _failed_rows(part: FramePart, reading: ReadResult) -> list[int]:
     return [row for where in reading.failed for row in part.rows[where].tolist()]
 
 
-def _struct_type(seen: ObservedTypes) -> pa.StructType:
-    kind = seen.type()
+def _struct_type(seen: ObservedTypes, *, met: bool = False) -> pa.StructType:
+    kind = seen.type(met=met)
     return kind if pa.types.is_struct(kind) else pa.struct([])
 
 

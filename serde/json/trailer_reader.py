@@ -19,6 +19,7 @@ from attrs import define, evolve, field, frozen
 from serde.arrays import Bytes, Ints, Mask
 from serde.byte_windows import ByteWindows
 from serde.json.column_reader import ColumnReader, ReadResult
+from serde.json.head_reader import read_heads
 from serde.json.trailer_layout import (
     Member,
     Path,
@@ -305,7 +306,7 @@ class TrailerReader:
         some = texts.pick(rows)
         # The comma in front of the trailer is read as the end of the object.
         heads = evolve(some, ends=some.ends - sizes + 1)
-        reading = ColumnReader(heads, family.head, strict, give_up, cut_off=True).read()
+        reading = read_heads(heads, family.head, strict=strict, give_up=give_up)
         for where, head in reading.parts:
             out.parts.append((rows[where], _put_together(kind, head, _take(trailers, where))))
         left = [rows[where] for where in (*reading.failed, *reading.rest)]

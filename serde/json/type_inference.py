@@ -38,9 +38,12 @@ class ObservedTypes:
     """The kind that was expected beforehand and wins over all others."""
     numbers: pa.DataType | None = None
     """What numbers are read into: the type of the known column, as far as it is one of numbers."""
+    met: bool = False
+    """Whether the field was in a message, if only as null, or in those of before; else it is only expected."""
 
     def look(self, value: object) -> None:
         """Counts one value, as a parser gives it, and what is in it."""
+        self.met = True
         form = type(value)
         if form is str:
             self.kinds["word" if value in _FLOAT_WORDS else "text"] += 1
@@ -79,6 +82,7 @@ class ObservedTypes:
 
     def count_column(self, array: pa.Array) -> None:
         """Counts the values of a column that was read by a type; nothing in it can be of another kind."""
+        self.met = True
         count = len(array) - array.null_count
         if not count:
             return
@@ -99,6 +103,7 @@ class ObservedTypes:
 
     def merge_counts(self, other: ObservedTypes) -> None:
         """Adds what another field was seen with."""
+        self.met |= other.met
         self.kinds.update(other.kinds)
         for name in other.kinds:
             self.kinds.setdefault(name, 0)
@@ -109,7 +114,11 @@ class ObservedTypes:
             self.items().merge_counts(other.item)
 
     def expect(self, kind: pa.DataType, *, fix: bool) -> None:
-        """Adds a type known before: `fix` makes its kinds win; types that JSON has no kind for say nothing."""
+        """Adds a type known before: `fix` makes its kinds win; types that JSON has no kind for say nothing.
+
+        Without `fix` it is what messages of before had.
+        """
+        self.met |= not fix
         if pa.types.is_struct(kind):
             self._note("object", fix=fix)
             for child in kind:
@@ -196,13 +205,14 @@ class ObservedTypes:
         real = "real" in self.kinds or "word" in self.kinds
         return pa.float64() if real and self._count_whole() <= self._real() else pa.int64()
 
-    def type(self) -> pa.DataType:
-        """The Arrow type of the column; null where no value was seen."""
+    def type(self, *, met: bool = False) -> pa.DataType:
+        """The Arrow type of the column; null where no value was seen. `met`: without fields that are only expected."""
         match self.winner():
             case "object":
-                return pa.struct([pa.field(name, child.type()) for name, child in self.fields.items()])
+                found = [(name, child) for name, child in self.fields.items() if child.met or not met]
+                return pa.struct([pa.field(name, child.type(met=met)) for name, child in found])
             case "list":
-                return pa.list_(self.item.type() if self.item else pa.null())
+                return pa.list_(self.item.type(met=met) if self.item else pa.null())
             case "number":
                 return self._number()
             case "flag":

@@ -14,7 +14,7 @@ import pytest
 
 from serde.byte_windows import ByteWindows
 from serde.formats import make_deserializer
-from serde.json import trailer_reader
+from serde.json import column_reader, trailer_reader
 from serde.json.trailer_layout import read_members
 from serde.messages import DecodedMessages
 from tests.running import draws
@@ -71,6 +71,14 @@ def _mysql(chance: random.Random, odd: float) -> dict[str, Any]:
     return made | {"ts_ms": 10**6 + chance.randrange(10**6), "deep": deep}
 
 
+def _mixed(chance: random.Random, odd: float) -> dict[str, Any]:
+    """Creates, and deletes with their image; seldom an update with both, or neither."""
+    made, row = _postgres(chance, odd / 4), _row(chance)
+    images = _one_of(chance, 0.3, (None, row), (row, None))
+    before, after = _one_of(chance, odd / 16, images, (row, row), (None, None), ({}, None), (None, {}))
+    return made | {"before": before, "after": after}
+
+
 def _flat(chance: random.Random, odd: float) -> dict[str, Any]:
     time = 1_790_000_000_000_000_000 + chance.randrange(10**6)
     more = {"active": chance.random() < 0.5, "kind": chance.choice("abc"), "__source_ts_ns": time, "__db": "shop"}
@@ -81,6 +89,7 @@ def _flat(chance: random.Random, odd: float) -> dict[str, Any]:
 FORMS: dict[str, Callable[[random.Random, float], dict[str, Any]]] = {
     "postgres": _postgres,
     "mysql": _mysql,
+    "mixed": _mixed,
     "flat": _flat,
 }
 
@@ -230,6 +239,64 @@ def _pruned(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {name: made for name, child in value.items() if (made := _pruned(child)) not in (None, {})}
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        b'{"a":1}',
+        b'{"a":1}{"a":2}',
+        b'{"a":1} {"a":2}',
+        b'{"a":1}\n{"a":2}',
+        b'{"a":1},{"a":2}',
+        b'{"a":1},"after":{"a":2}',
+        b'{"a":1},"before":{"a":2}',
+        b'{"a":1},"more":{}',
+        b'{"a":1',
+        b'{"a":{"b":1}',
+        b'{"a":1}}',
+        b'{"a":"}"}',
+        b'{"a":"},\\"after\\":{"}',
+        b'{"a":"\n"}',
+        b"{}",
+        b"{",
+        b"}",
+        b"",
+        b" {}",
+        b"{} ",
+    ],
+)
+@pytest.mark.parametrize("form", [b'{"before":null,"after":%s', b'{"before":%s,"after":null'])
+@pytest.mark.parametrize("few", [1, 300])
+def test_an_image_alone_is_one_object(image: bytes, form: bytes, few: int, monkeypatch: Any) -> None:
+    """What stands in the place of the one image of an envelope is what a parser makes of the whole message."""
+    fields = b',"source":{"connector":"postgresql","ts_ms":1790000000000,"table":"orders"},"op":"c"}'
+    good = [b'{"before":null,"after":{"a":%d}' % number + fields for number in range(300)]
+    gone = [b'{"before":{"a":%d},"after":null' % number + fields for number in range(300)]
+    odd = [form % image + fields] * few
+    told = []
+    for rows in (1 << 60, 1):
+        monkeypatch.setattr(trailer_reader, "_MIN_ROWS", rows)
+        reader = make_deserializer("json")
+        for texts in (good, [*good, *gone], [*good, *odd, *gone], odd):
+            told.append(_tell(reader.decode(pa.array(texts, pa.binary()), "VALUE_CONVERTER")))
+    assert told[:4] == told[4:]
+
+
+def test_images_alone_are_met(monkeypatch: Any) -> None:
+    """Of envelopes with one image nothing else is parsed where most are such, whether they are creates or deletes."""
+    read: list[pa.StructType] = []
+    usual = column_reader._parse
+    monkeypatch.setattr(
+        column_reader, "_parse", lambda lines, kind, *, strict: read.append(kind) or usual(lines, kind, strict=strict)
+    )
+    chance = random.Random(5)
+    texts = _messages(chance, "mixed", 600, 0.0)
+    block = make_deserializer("json").decode(pa.array(texts, pa.binary()), "VALUE_CONVERTER").blocks[0]
+    assert [kind.names for kind in read] == [["id", "price", "note"]]
+    assert [{name: row[name] for name in ("before", "after")} for row in block.fields.to_pylist()] == [
+        {name: row[name] for name in ("before", "after")} for row in map(json.loads, texts)
+    ]
 
 
 def test_layouts_are_met() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from connector.iceberg.types.arrow_types import build_table_schema, to_arrow_schema
 from serde.formats import make_deserializer
+from serde.json import column_reader
 from serde.messages import DecodedMessages
 
 VALUE = "VALUE_CONVERTER"
@@ -41,6 +42,36 @@ def rows(decoded: DecodedMessages) -> dict[int, dict[str, Any]]:
 def framed(fields: list[Any], payload: Any, name: str = "t.Value") -> bytes:
     """A message with a schema block."""
     return dump({"schema": {"type": "struct", "fields": fields, "optional": False, "name": name}, "payload": payload})
+
+
+def test_columns_that_no_message_has_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only the table has costs the parser nothing; where it comes after all it has the table's type."""
+    read: list[list[str]] = []
+    usual = column_reader._parse
+
+    def note(lines: pa.Buffer, kind: pa.StructType, *, strict: bool) -> pa.Table:
+        read.append(sorted(kind.names))
+        return usual(lines, kind, strict=strict)
+
+    monkeypatch.setattr(column_reader, "_parse", note)
+    known = pa.struct([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
+    reader = make_deserializer("json")
+    few = [b'{"a":1,"c":null}'] * 300
+    one = b'{"a":2,"b":"x","c":1}'
+    for messages, first in (
+        (few, ["a", "c"]),
+        (few, ["a", "c"]),
+        ([*few, one, *few], ["a", "c"]),
+        (few, ["a", "b", "c"]),
+    ):
+        read.clear()
+        decoded = reader.decode(pa.array(messages, pa.binary()), VALUE, known)
+        assert read[0] == first
+        (block,) = decoded.blocks
+        assert len(block.rows) == len(messages)
+        assert not decoded.faults
+        if one in messages:
+            assert block.fields.to_pylist()[300] == {"a": 2, "b": "x", "c": 1.0}
 
 
 def test_bare_object_gives_wire_types() -> None:

@@ -22,6 +22,7 @@ from connector.runtime.jvm.user_jars import missing_components
 from connector.runtime.spark.cluster_security import OPEN_NOTE, is_open, secure_cluster
 from connector.runtime.spark.driver_jvm import DriverJvm, fits_class_path, start_driver_jvm
 from connector.runtime.spark.packages import packages_root, packages_zip
+from connector.runtime.spark.python_workers import MEMORY_ENVIRONMENT
 from connector.runtime.spark.spark_home import find_spark_home
 from connector.runtime.spark.submitted import check_jars, check_stores, is_submitted, settle_submitted, submitted_conf
 from connector.settings.iceberg.required_jars import complete_properties, guess_components, required_components
@@ -43,6 +44,7 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
     "spark.python.worker.reuse": "true",
+    **{f"spark.executorEnv.{name}": value for name, value in MEMORY_ENVIRONMENT.items()},
     # Spark's own leaves out keys of accounts, credentials and logins.
     "spark.redaction.regex": SPARK_REGEX,
     "spark.sql.redaction.options.regex": f"{SPARK_REGEX}|url",

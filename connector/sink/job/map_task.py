@@ -15,7 +15,7 @@ from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from connector.kafka.dlq.writer import BATCH_STAGE
 from connector.runtime.monitoring.metrics import FetchMetrics, TaskMetrics
-from connector.runtime.spark.python_workers import forget_archives
+from connector.runtime.spark.python_workers import forget_archives, keep_memory
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.header_ids import find_wanted_headers
 from connector.sink.convert.key_change_headers import NEW_KEY_HEADER, OLD_KEY_HEADER
@@ -47,6 +47,7 @@ def map_task(plan: BatchPlan, writers: WriterFactory) -> Task:
     """Return the map task: numbers of shares of the batch's offsets -> outputs."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_memory()
         yield from task_output.to_batches(mapped(batches))
         forget_archives()
 

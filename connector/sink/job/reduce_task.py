@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_batch
-from connector.runtime.spark.python_workers import forget_archives
+from connector.runtime.spark.python_workers import forget_archives, keep_memory
 from connector.sink.fold.document_versions import raise_winner_versions
 from connector.sink.fold.late_events import split_late_candidates
 from connector.sink.job.compaction import fold_changes, task_label
@@ -32,6 +32,7 @@ def reduce_task(plan: BatchPlan, writers: WriterFactory, *, judged: bool = False
     """
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_memory()
         yield from task_output.to_batches(reduced(batches))
         forget_archives()
 
