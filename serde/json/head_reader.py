@@ -55,8 +55,8 @@ def _find_images(heads: ByteWindows, kind: pa.StructType) -> tuple[Mask, Mask]:
     created[created] = view[heads.ends[created] - 2] == ord("}")
     gone = none
     if not created.all() and kind.field("before").type == kind.field("after").type:
-        gone = ~created & heads.starts_with(_GONE + b"{") & (heads.sizes > len(_GONE) + len(_NO_AFTER) + 1)
-        gone[gone] = heads.pick(gone).ends_with(b"}" + _NO_AFTER)
+        gone = ~created & (heads.sizes > len(_GONE) + len(_NO_AFTER) + 1)
+        gone &= heads.starts_with(_GONE + b"{") & heads.ends_with(b"}" + _NO_AFTER)
     return created, gone
 
 

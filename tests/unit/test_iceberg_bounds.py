@@ -59,6 +59,36 @@ def _told(kind: KeyType, groups: Sequence[Sequence[Any]]) -> tuple[dict[str, Any
     return parquet.close()[1], avro.close()[1], pq.read_metadata(pa.BufferReader(stream.getvalue()))
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.uuid(), pa.list_(pa.string())], ids=str)
+def test_values_that_seldom_repeat_have_no_dictionary(kind: pa.DataType) -> None:
+    """A column of single values is written as it is, others have a dictionary; small files are written as ever."""
+    texts = [f"{number:032x}" for number in range(5_000)]
+    made = {
+        "list<item: string>": [[text] for text in texts],
+        "extension<arrow.uuid>": [bytes.fromhex(text) for text in texts],
+        "int64": list(range(5_000)),
+    }.get(str(kind), texts)
+    columns = pa.schema([("one", kind), ("few", kind), ("none", kind)])
+    schema = build_table_schema(columns, (), frozenset(), nanoseconds=True)
+    layout = TableLayout("d.t", "u", "/", schema.model_dump_json(), '{"spec-id":0,"fields":[]}', 0, {}, {})
+    rows = [pa.array(made, kind), pa.array(made[:50] * 100, kind), pa.nulls(5_000, kind)]
+    seen = []
+    for count in (5_000, 1_000):
+        stream = _Stream()
+        file = ParquetFile(stream, layout.schema, layout, layout.columns)
+        written = pa.table(
+            [column.slice(0, count).cast(each.type) for column, each in zip(rows, layout.columns, strict=True)],
+            schema=layout.columns,
+        )
+        file.write(written)
+        assert file.close()[1]["record_count"] == count
+        read = pq.ParquetFile(pa.BufferReader(stream.getvalue()))
+        assert read.read().equals(written.cast(read.schema_arrow))
+        group = read.metadata.row_group(0)
+        seen.append([group.column(place).has_dictionary_page for place in range(2)])
+    assert seen == [[pa.types.is_list(kind), True], [True, True]]
+
+
 def _order(kind: KeyType, raw: bytes) -> Any:
     """A bound as its readers compare it."""
     types = pa.types

@@ -76,15 +76,16 @@ class Decision:
         """The index of the winning change of each key, ascending."""
         if not len(self.codes):
             return np.zeros(0, np.int64)
-        best = _last_of_groups(self._grouped) if self._rises else self._find.best
-        return np.sort(_choose_across_partitions(best, self.codes, self.order))
+        if self._last is not None:
+            return self._last
+        return np.sort(_choose_across_partitions(self._find.best, self.codes, self.order))
 
     def kept(self, *, numbered: bool = False) -> Ints:
         """Return what a later fold with more changes needs of these: winners of partitions, and their proofs.
 
         `numbered` keeps the changes with the greatest dedup values too, where those are versions.
         """
-        if not len(self.codes) or (not numbered and self._rises and _is_uniform(self.order)):
+        if not len(self.codes) or (not numbered and self._last is not None and _is_uniform(self.order)):
             return self.winners
         which = np.zeros(len(self.codes), np.bool_)
         which[self._find.best] = which[self._find.proofs] = True
@@ -98,8 +99,23 @@ class Decision:
         return _group_changes(self.codes, self.order)
 
     @cached_property
-    def _rises(self) -> bool:
-        return self._grouped.plain and _is_ascending(self.order)
+    def _last(self) -> Ints | None:
+        """The last change of each key as they came, ascending; None unless nothing can speak against it.
+
+        That is so where the changes of each partition came together and in order, none of them can be proven to repeat
+        an older one, and no key is in two partitions.
+        """
+        if not _comes_in_order(self.order) or not _is_ascending(self.order):
+            return None
+        last = np.full(int(self.codes.max()) + 1, -1, np.int64)
+        rows = np.arange(len(self.codes))
+        last[self.codes] = rows  # of repeated indices numpy keeps the last assignment
+        partition = self.order.partition
+        if partition[0] != partition[-1] and (partition[last[self.codes]] != partition).any():
+            return None
+        chosen = np.zeros(len(self.codes), np.bool_)
+        chosen[last[last >= 0]] = True
+        return rows[chosen]
 
     @cached_property
     def _find(self) -> _PartitionWinners:
@@ -166,32 +182,42 @@ def _group_changes(codes: Ints, order: ChangeOrder) -> _KeyGroups:
     return _KeyGroups(sequence, group, int(group[-1]) + 1)
 
 
-def _last_of_groups(grouped: _KeyGroups) -> Ints:
-    last = np.full(grouped.count, -1, np.int64)
-    last[grouped.group] = grouped.rows  # of repeated indices numpy keeps the last assignment
-    return last[last >= 0]
+def _comes_in_order(order: ChangeOrder) -> bool:
+    """Tell whether the changes of each partition came together, and in Kafka's order."""
+    same = order.partition[1:] == order.partition[:-1]
+    if same.all():
+        return bool((order.offset[1:] > order.offset[:-1]).all())
+    begins = order.partition[np.append(0, np.flatnonzero(~same) + 1)]
+    return len(np.unique(begins)) == len(begins) and bool(((order.offset[1:] > order.offset[:-1]) | ~same).all())
 
 
 def _is_ascending(order: ChangeOrder) -> bool:
-    """Tell whether no change of one partition, as they came, can be proven to repeat an older one."""
+    """Tell whether no change of a partition, as they came, can be proven to repeat an older one of it."""
     first, source = np.ascontiguousarray(order.place[:, FIRST_NUMBER]), order.place[:, SOURCE_COLUMN]
-    if first[0] != NO_VALUE and (first[1:] > first[:-1]).all() and (source == source[0]).all():
+    other = order.partition[1:] != order.partition[:-1]
+    known = bool((first != NO_VALUE).all())
+    if known and ((first[1:] > first[:-1]) | other).all() and ((source[1:] == source[:-1]) | other).all():
         return True
     placed, dated = first != NO_VALUE, order.date != NO_VALUE
     if placed.any():
-        places = order.place[placed]
-        before, after = places[:-1], places[1:]
-        if (before[:, SOURCE_COLUMN] != after[:, SOURCE_COLUMN]).any():
+        places, partition = order.place[placed], order.partition[placed]
+        before, after, same = places[:-1], places[1:], partition[1:] == partition[:-1]
+        if (same & (before[:, SOURCE_COLUMN] != after[:, SOURCE_COLUMN])).any():
             return False
         descends = after[:, FIRST_NUMBER] < before[:, FIRST_NUMBER]
         for column in range(FIRST_NUMBER + 1, places.shape[1]):
-            same = (before[:, FIRST_NUMBER:column] == after[:, FIRST_NUMBER:column]).all(axis=1)
-            descends |= same & (after[:, column] < before[:, column])
-        if descends.any():
+            equal = (before[:, FIRST_NUMBER:column] == after[:, FIRST_NUMBER:column]).all(axis=1)
+            descends |= equal & (after[:, column] < before[:, column])
+        if (same & descends).any():
             return False
         dated &= not placed[dated].all()
-    dates = order.date[dated]
-    return bool((dates[1:] >= dates[:-1]).all())
+    return _dates_rise(order, dated)
+
+
+def _dates_rise(order: ChangeOrder, dated: Mask | slice = slice(None)) -> bool:
+    """Tell whether dates never fall within a partition; of some of the changes only."""
+    dates, partition = order.date[dated], order.partition[dated]
+    return bool(((dates[1:] >= dates[:-1]) | (partition[1:] != partition[:-1])).all())
 
 
 def _is_uniform(order: ChangeOrder) -> bool:
@@ -199,7 +225,7 @@ def _is_uniform(order: ChangeOrder) -> bool:
     placed, dated = order.place[:, FIRST_NUMBER] != NO_VALUE, order.date != NO_VALUE
     if (placed.any() and not placed.all()) or (dated.any() and not dated.all()):
         return False
-    return not (placed.any() and dated.any()) or bool((order.date[1:] >= order.date[:-1]).all())
+    return not (placed.any() and dated.any()) or _dates_rise(order)
 
 
 def _find_partition_winners(grouped: _KeyGroups, order: ChangeOrder) -> _PartitionWinners:

@@ -91,6 +91,8 @@ class ReduceTask:
         self._parts, self._elsewhere = [], []
         if self._bucket is None or not parts:
             return
+        # As they came from Kafka: so a fold costs least, and files do not depend on which task was faster.
+        parts.sort(key=lambda part: (part.order.partition[:1].tolist(), part.order.offset[:1].tolist()))
         table, bucket, parts = self._plan.tables[self._bucket[0]], self._bucket[1], concat_small(parts)
         folded, aside = _set_late_aside(fold_changes(parts, table), table, judged=self._is_judged)
         if aside is not None:

@@ -20,6 +20,12 @@ from connector.kafka.consumer.records.unreadable_records import UnreadableRecord
 from serde.arrays import Bytes, Ints, Mask
 
 _CONTINUATION_BIT = 0x80
+_LOW_SIZE_BITS = _CONTINUATION_BIT | 1
+"""Of the first byte of a size: that it goes on, and its sign."""
+
+_TWO_BYTES_MORE = 2 - (_CONTINUATION_BIT >> 1)
+"""The bytes of a size of two, less the bit that says that the first goes on."""
+
 _INLINE_BYTES = 12
 """Values up to this size stand in an Arrow view itself."""
 
@@ -148,12 +154,36 @@ def _find_records(data: bytes, view: Bytes, sections: BatchSections) -> tuple[In
         rows = rows[sections.count[rows] > found]
     for row in rows.tolist():
         first, behind_last = int(place[row]) + found, int(place[row] + sections.count[row])
-        behinds = _walk_records(data, int(at[row]), int(sections.end[row]), behind_last - first)
-        starts[first:behind_last], ends[first:behind_last] = (int(at[row]), *behinds[:-1]), behinds
+        span = int(at[row]), int(sections.end[row]), behind_last - first
+        behinds = _walk_usual_records(data, view, *span)
+        if behinds is None:
+            behinds = np.array(_walk_records(data, *span), np.int64)
+        starts[first], starts[first + 1 : behind_last], ends[first:behind_last] = at[row], behinds[:-1], behinds
         at[row] = behinds[-1]
     if (at != sections.end).any():
         raise UnreadableRecords("a record batch with more bytes than its records have")
     return starts, ends
+
+
+def _walk_usual_records(data: bytes, view: Bytes, at: int, end: int, count: int) -> Ints | None:
+    """Find the same as `_walk_records` in half the time where all sizes take two bytes: of 64 to 8,191 bytes.
+
+    Whether they do is only seen afterwards; None where they do not.
+    """
+    first, ends = at, list[int]()
+    add = ends.append
+    try:
+        if data[at] < _CONTINUATION_BIT or data[at + 1] >= _CONTINUATION_BIT:
+            return None
+        for _ in range(count):
+            at += (data[at] >> 1) + (data[at + 1] << 6) + _TWO_BYTES_MORE
+            add(at)
+    except IndexError:
+        return None
+    behinds = np.array(ends, np.int64)
+    starts = np.append(first, behinds[:-1])
+    two = ((view[starts] & _LOW_SIZE_BITS) == _CONTINUATION_BIT) & (view[starts + 1] < _CONTINUATION_BIT)
+    return behinds if at <= end and two.all() else None
 
 
 def _walk_records(data: bytes, at: int, end: int, count: int) -> list[int]:
