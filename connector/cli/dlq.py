@@ -82,7 +82,7 @@ def replay_dead_letters(
 
 def _read_dead_letters(settings: SinkSettings) -> list[DeadLetterRecord]:
     find: Callable[[], list[DeadLetterRecord]] = lambda: read_dead_letters(  # noqa: E731 - tried again as a whole
-        KafkaAdmin(settings.kafka), settings.kafka, settings.errors.topic
+        KafkaAdmin(settings.kafka), settings.kafka, settings.errors.topic, settings.name
     )
     return call_with_retries(find, settings.errors)
 

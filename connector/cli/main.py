@@ -200,11 +200,12 @@ def offsets_reset(
 @click.option("--table", "tables", multiple=True, help="Only this table; repeatable.")
 @click.option("--execute", is_flag=True, help="Apply the change; without it, only show what would be done.")
 def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[str, ...], execute: bool) -> None:  # noqa: FBT001
-    """Repair tables with wrong uuid column bounds.
+    """Repair tables with wrong uuid column bounds or partition values.
 
     Dry run unless --execute is given. In such tables deleted or replaced rows are still visible: earlier versions
-    wrote uuid and nanosecond column bounds that make Iceberg's readers skip equality deletes. The repair removes these
-    bounds from the manifests of the newest snapshot; data and delete files stay. The sink may be running.
+    wrote uuid and nanosecond column bounds that make Iceberg's readers skip equality deletes; or rows are not found:
+    NaN, infinities and times beyond the calendar stood in wrong partitions. The repair puts the manifests of the
+    newest snapshot right; data and delete files stay. The sink may be running.
     """
     with report_errors():
         from connector.cli.repair import repair_tables

@@ -1,9 +1,10 @@
-"""Tables of a catalog -> those with wrong column bounds, listed or repaired (`icebridge repair`)."""
+"""Tables of a catalog -> those with wrong bounds or partition values, listed or repaired (`icebridge repair`)."""
 
 from __future__ import annotations
 
 from functools import partial
 
+import attrs
 import click
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -13,6 +14,7 @@ from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.manifest_repair import MisleadingBounds, find_misleading_bounds, remove_misleading_bounds
+from connector.iceberg.commit.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings
@@ -21,8 +23,24 @@ _Place = tuple[tuple[str, ...], str]
 """A table's namespace and its name, which may have dots of its own."""
 
 
+@attrs.frozen
+class _Findings:
+    """What misleads readers of a table."""
+
+    bounds: MisleadingBounds
+    placed: MisplacedFiles
+
+    @property
+    def repairable(self) -> bool:
+        return bool(self.bounds.manifests or self.placed.manifests)
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        return tuple(sorted({*self.bounds.branches, *self.placed.branches}))
+
+
 def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: bool) -> None:
-    """Find tables with bounds by which readers leave out deletes and rows, and take those bounds out.
+    """Find tables with bounds or partition values by which readers leave out deletes and rows, and put them right.
 
     Args:
         settings: a sink's; its catalog is looked through, and of it the namespace of its tables.
@@ -36,20 +54,26 @@ def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: b
     with open_session(settings) as spark:
         catalog = Catalog(spark, settings.catalog, settings.errors)
         names = [_place(settings, table) for table in tables] or _list_places(catalog, settings)
-        found, unread = _find_misleading(catalog, settings, names, asked=bool(tables))
-        hurt = {name: (table, told) for name, (table, told) in found.items() if told.manifests}
+        found, unread = _find_faults(catalog, settings, names, asked=bool(tables))
+        hurt = {name: (table, told) for name, (table, told) in found.items() if told.repairable}
         _print_tables({name: told for name, (_, told) in hurt.items()}, execute=execute)
         for name, (table, _) in hurt.items() if execute else ():
             click.echo(f"{name}: {call_with_retries(partial(_mend_table, spark, table), settings.errors)} files mended")
     if hurt and not execute:
-        click.echo("nothing was changed; use --execute to remove those bounds")
+        click.echo("nothing was changed; use --execute to do so")
     others = {name: told.branches for name, (_, told) in found.items() if told.branches}
     for name, branches in others.items():
         click.echo(
-            f"{name}: branch {', '.join(branches)} has such bounds too, and Iceberg cannot rewrite its manifests: "
+            f"{name}: branch {', '.join(branches)} has such files too, and Iceberg cannot rewrite its manifests: "
             "publish it (fast_forward), repair the table, and bring the branch to main"
         )
-    if not hurt and not others:
+    mixed = {name: told.placed.mixed for name, (_, told) in found.items() if told.placed.mixed}
+    for name, count in mixed.items():
+        click.echo(
+            f"{name}: {count} files stand under one partition value and have rows, or deletes, of several: write them "
+            "anew (Iceberg's rewrite_data_files with rewrite-all), and run this again"
+        )
+    if not hurt and not others and not mixed:
         click.echo(f"{len(found)} tables checked; nothing to repair")
     if unread:
         raise FatalError(f"repair: {len(unread)} tables could not be checked: {'; '.join(unread)}")
@@ -71,11 +95,11 @@ def _list_places(catalog: Catalog, settings: SinkSettings) -> list[_Place]:
     return found
 
 
-def _find_misleading(
+def _find_faults(
     catalog: Catalog, settings: SinkSettings, places: list[_Place], *, asked: bool
-) -> tuple[dict[str, tuple[Table, MisleadingBounds]], list[str]]:
+) -> tuple[dict[str, tuple[Table, _Findings]], list[str]]:
     """Look at tables; the second result says which cannot be read, and why."""
-    found: dict[str, tuple[Table, MisleadingBounds]] = {}
+    found: dict[str, tuple[Table, _Findings]] = {}
     unread, missing = list[str](), list[str]()
     for place in dict.fromkeys(places):
         try:
@@ -84,7 +108,7 @@ def _find_misleading(
             if table is None:
                 missing.append(".".join((*place[0], place[1])))
             else:
-                found[table.name] = table, call_with_retries(partial(find_misleading_bounds, table), settings.errors)
+                found[table.name] = table, call_with_retries(partial(_inspect_table, table), settings.errors)
         except FatalError as error:
             unread.append(str(error))
     # Of those that were listed one may be gone since.
@@ -94,19 +118,32 @@ def _find_misleading(
     return found, unread
 
 
+def _inspect_table(table: Table) -> _Findings:
+    return _Findings(find_misleading_bounds(table), find_misplaced_files(table))
+
+
 def _mend_table(spark: SparkSession, table: Table) -> int:
     """Look again: another writer may have been here meanwhile."""
     table.refresh()
-    found = find_misleading_bounds(table)
-    return remove_misleading_bounds(spark, table, found) if found.manifests else 0
+    bounds, count = find_misleading_bounds(table), 0
+    if bounds.manifests:
+        count += remove_misleading_bounds(spark, table, bounds)
+        table.refresh()
+    placed = find_misplaced_files(table)
+    return count + (move_misplaced_files(spark, table, placed) if placed.manifests else 0)
 
 
-def _print_tables(found: dict[str, MisleadingBounds], *, execute: bool) -> None:
+def _print_tables(found: dict[str, _Findings], *, execute: bool) -> None:
     if not found:
         return
-    title = "bounds to remove" if execute else "bounds that would be removed"
-    grid = Grid("table", "columns", "delete files", "data files", "manifests", title=title)
+    title = "to repair" if execute else "what would be repaired"
+    grid = Grid("table", "what", "columns", "delete files", "data files", "manifests", title=title)
     for name, told in sorted(found.items()):
-        counts = (told.delete_files, told.data_files, len(told.manifests))
-        grid.add_row(name, ", ".join(told.columns), *map(str, counts))
+        bounds, placed = told.bounds, told.placed
+        if bounds.manifests:
+            counts = (bounds.delete_files, bounds.data_files, len(bounds.manifests))
+            grid.add_row(name, "bounds", ", ".join(bounds.columns), *map(str, counts))
+        if placed.manifests:
+            counts = (placed.delete_files, placed.data_files, len(placed.manifests))
+            grid.add_row(name, "partitions", ", ".join(placed.columns), *map(str, counts))
     Console().print(grid)

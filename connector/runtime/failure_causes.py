@@ -35,6 +35,7 @@ _PERMANENT_NAMES = frozenset(
         "CertificateException",
         "SunCertPathBuilderException",
         "SQLInvalidAuthorizationSpecException",
+        "SSLPeerUnverifiedException",
     }
 )
 _PERMANENT = re.compile(
@@ -45,8 +46,12 @@ _PERMANENT = re.compile(
     | ContainerNotFound | FilesystemNotFound | PermanentRedirect | AuthorizationHeaderMalformed
     | AccessDenied | ACCESS_DENIED | Permission\ denied | InvalidAccessKeyId | INVALID_ACCESS_KEY_ID
     | SignatureDoesNotMatch | SIGNATURE_DOES_NOT_MATCH | INVALID_SIGNATURE | AuthenticationFailed
-    | InvalidAuthenticationInfo | No\ AWS\ credentials | PKIX\ path
+    | InvalidAuthenticationInfo | No\ AWS\ credentials | PKIX\ path | CERTIFICATE_VERIFY_FAILED
+    | Unsupported\ or\ unrecognized\ SSL\ message
+    | is\ not\ authorized\ to\ perform | Status\((?:PERMISSION_DENIED|UNAUTHENTICATED)\b
+    | Azure\ Error:\ \[(?:Authorization\w*|InsufficientAccountPermissions|AccountIsDisabled)\] | Read-only\ file\ system
     | password\ authentication\ failed | Access\ denied\ for\ user | no\ pg_hba\.conf\ entry | Unknown\ database
+    | Public\ Key\ Retrieval\ is\ not\ allowed | \[SQLITE_(?:READONLY|NOTADB|CORRUPT|CANTOPEN|PERM|AUTH)\w*\]
     | (?:database|role)\ "[^"]*"\ does\ not\ exist | SQLSTATE\ (?:28\w{3}|3D000|42501)""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -55,10 +60,15 @@ _EXPIRED_CREDENTIALS = re.compile(
 )
 _TRANSIENT_NAMES = frozenset(
     {
+        "AbortedException",
         "ApiCallAttemptTimeoutException",
         "ApiCallTimeoutException",
+        "BlockMissingException",
+        "BrokenPipeError",
         "ClientConnectionError",
         "ClientConnectorError",
+        "ClosedChannelException",
+        "ConnectionAbortedError",
         "ConnectException",
         "ConnectTimeoutError",
         "ConnectTimeoutException",
@@ -69,8 +79,10 @@ _TRANSIENT_NAMES = frozenset(
         "ConnectionResetError",
         "EndpointConnectionError",
         "HttpHostConnectException",
+        "HttpTimeoutException",
         "NoHttpResponseException",
         "NoRouteToHostException",
+        "PrematureCloseException",
         "ReadTimeout",
         "ReadTimeoutError",
         "RetryableException",
@@ -79,25 +91,38 @@ _TRANSIENT_NAMES = frozenset(
         "ServiceRequestError",
         "ServiceResponseError",
         "SocketException",
+        "SafeModeException",
         "SocketTimeoutException",
         "SQLRecoverableException",
         "SQLTransientConnectionException",
         "SQLTransientException",
+        "StandbyException",
+        "TTransportException",
         "TimeoutError",
+        "TimeoutException",
         "UnknownHostException",
     }
 )
 _TRANSIENT = re.compile(
     r"""(?:status\ code:?|HTTP\ status|status=)\s*(?:408|429|5\d\d)\b | Unable\ to\ execute\ HTTP\ request
-    | NETWORK_CONNECTION | REQUEST_TIMEOUT | SLOW_DOWN | SERVICE_UNAVAILABLE | INTERNAL_FAILURE | THROTTLING
-    | Connection\ (?:reset|refused|timed\ out) | Couldn't\ connect | Could\ not\ connect
+    | \b(?:429\ Too\ Many\ Requests|500\ Internal\ Server|502\ Bad\ Gateway|503\ Service|504\ Gateway)
+    | NETWORK_CONNECTION | REQUEST_TIMEOUT | SLOW_?DOWN | SERVICE_UNAVAILABLE | INTERNAL_FAILURE | THROTTLING
+    | \((?:ServiceUnavailable|InternalError|RequestTimeout\w*|Throttling\w*)\)
+    | Status\((?:UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|ABORTED|INTERNAL)\b
+    | Azure\ Error:\ \[(?:ServerBusy|OperationTimedOut|InternalError)\]
+    | Connection\ (?:reset|refused|timed\ out) | Couldn't\ (?:connect|resolve) | Could\ not\ connect
+    | Fail\ to\ get\ a\ new\ connection | Broken\ pipe | different\ checksum\ than\ expected
+    | Could\ not\ obtain\ block | in\ state\ standby | Name\ node\ is\ in\ safe\ mode
+    | Too\ many\ open\ files | Stale\ (?:NFS\ )?file\ handle | Input/output\ error | Transport\ endpoint\ is\ not
+    | No\ space\ left\ on\ device | Disk\ quota\ exceeded
     | SQLSTATE\ (?:08\w{3}|53\w{3}|57P\d\d)""",
     re.VERBOSE | re.IGNORECASE,
 )
 
 
 _NAMED_EXCEPTION = re.compile(
-    r"^(?:.*(?:Caused by: |: ))?(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception)): ([^\n]*)", re.MULTILINE
+    r"^(?:.*(?:Caused by: |: ))?(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception))(?:\([\w.$]+\))?(?:: ([^\n]*)|[ \t]*$)",
+    re.MULTILINE,
 )
 
 

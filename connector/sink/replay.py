@@ -3,13 +3,14 @@
 A letter goes through the sink's own decoding and fold. In a table with keys it changes nothing if a record that came
 after it, in its topic-partition and up to where the sink stands, was about the same key, or truncated its source's
 rows: Kafka's order within a key is the source's. Of truncates in other partitions the last one of each source counts,
-which the table tells (`TablePlan.truncates`). For documents that holds too: their versions tell what is newer, but an
+which the table tells (`TablePlan.truncates`). Where a topic was deleted since, and made again, a letter's offset says
+nothing: it stays dead. For documents that holds too: their versions tell what is newer, but an
 index forgets those of deleted ones (docs/decisions/0032). How they get there: `ReplayTarget` of the destination.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import attrs
 import numpy as np
@@ -71,37 +72,44 @@ class Replayer:
             RetriableError: broker or catalog are away.
         """
         dead = {
-            x.id: _NOT_COMMITTED_REASON
+            x.name: _NOT_COMMITTED_REASON
             for x in letters
             if x.offset >= self._batches.position.offsets.get((x.topic, x.partition), 0)
         }
-        dead |= {x.id: _BATCH_REASON for x in letters if x.stage == BATCH_STAGE}
-        dead |= {x.id: _OMITTED_REASON for x in letters if x.omitted}
-        runs = _group_by_partition([letter for letter in letters if letter.id not in dead])
+        dead |= {x.name: _BATCH_REASON for x in letters if x.stage == BATCH_STAGE}
+        dead |= {x.name: _OMITTED_REASON for x in letters if x.omitted}
+        dead |= {x.name: _OTHER_TOPIC_REASON for x in letters if self._is_of_other_topic(x)}
+        runs = _group_by_partition([letter for letter in letters if letter.name not in dead])
         plan, names, outcomes = self._decode(runs, execute=execute)
         for at, outcome in outcomes.items():
-            dead.update((runs[at][0][fault.row].id, fault.reason) for fault in outcome.faults)
-        alive = {letter.id for own, _ in runs.values() for letter in own} - dead.keys()
+            dead.update((runs[at][0][fault.row].name, fault.reason) for fault in outcome.faults)
+        alive = {letter.name for own, _ in runs.values() for letter in own} - dead.keys()
         done, late, target = set[str](), set[str](), self._destination.replay_target()
         for table, name in zip(plan.tables, names, strict=True):
             by_part = self._parts(outcomes, runs, table.index)
             if not by_part:
                 continue
-            before = target.find_replayed(name)
-            fresh = [(part, ids) for part, ids in by_part if not set(ids) <= before]
+            noted = target.find_replayed(name)
+            # A commit of an earlier version names a letter by its id alone.
+            before = {x.name for own, _ in runs.values() for x in own if noted & {x.name, x.id}}
+            done |= {one for _, ids in by_part for one in ids if one in before}
+            fresh, _ = select_rows(by_part, [np.array([one not in before for one in ids]) for _, ids in by_part])
             keep = self._standing(plan, table, name, fresh, runs, outcomes) if table.upsert else None
             kept, gone = select_rows(fresh, keep)
             late |= gone
-            written = {one for _, ids in kept for one in ids}
-            if execute and kept:
-                put = target.replay(plan, table.index, name, kept)
+            if kept:
+                put = target.replay(plan, table.index, name, kept, execute=execute)
                 dead.update(put.dead)
                 late |= put.overtaken
-                written -= put.overtaken | put.dead.keys()
-            done |= written | {one for _, ids in by_part for one in ids if one in before}
+                done |= {one for _, ids in kept for one in ids} - put.overtaken - put.dead.keys()
         # A record without a row (a tombstone of an append table) has nothing to put through.
-        nothing = alive - done - late - dead.keys()
-        return ReplayReport(tuple(sorted(done | nothing)), tuple(sorted(late - done)), dead)
+        done |= alive - done - late - dead.keys()
+        # One of several tables may refuse what another one takes: that letter is not through.
+        return _report(letters, done - dead.keys(), late - done - dead.keys(), dead)
+
+    def _is_of_other_topic(self, letter: DeadLetterRecord) -> bool:
+        """Tell whether a letter's topic was deleted since, and another is read under its name."""
+        return letter.topic_id not in ("", self._batches.position.topic_ids.get(letter.topic, letter.topic_id))
 
     def _decode(
         self, runs: Mapping[TopicPartition, _PartitionLetters], *, execute: bool
@@ -127,10 +135,10 @@ class Replayer:
         runs: Mapping[TopicPartition, _PartitionLetters],
         index: int,
     ) -> list[tuple[ChangeBatch, list[str]]]:
-        """Return a table's parts, with the letter of each row."""
+        """Return a table's parts, with the name of each row's letter."""
         found = []
         for at, outcome in outcomes.items():
-            ids = {letter.offset: letter.id for letter in runs[at][0]}
+            ids = {letter.offset: letter.name for letter in runs[at][0]}
             for table, part in zip(outcome.tables, outcome.parts, strict=True):
                 if table == index:
                     found.append((part, [ids[int(offset)] for offset in part.order.offset]))
@@ -179,7 +187,11 @@ class Replayer:
         plan = attrs.evolve(plan, evolve=False)
         end = self._batches.position.offsets.get(at, 0)
         oldest = self._cluster.fetch_beginning_offsets([at])[at]
-        known = [x for x in self._known if (x.topic, x.partition) == at and start <= x.offset < end]
+        known = [
+            x
+            for x in self._known
+            if (x.topic, x.partition) == at and start <= x.offset < end and not self._is_of_other_topic(x)
+        ]
         if start < end and oldest > start:
             raise FatalError(
                 f"{at[0]}-{at[1]} begins at offset {oldest}: retention removed records after a dead letter, so "
@@ -202,7 +214,23 @@ _BATCH_REASON = "a record batch that cannot be read holds no record to put throu
 _OMITTED_REASON = (
     "its value was too large for the dead letter topic and is not in it: give it by --from, from the record itself"
 )
+_OTHER_TOPIC_REASON = (
+    "its topic was deleted and made again since: nobody knows what came after it, or whether that changed its key; if "
+    "nothing did, produce it to the topic again"
+)
 _NOT_COMMITTED_REASON = "the sink has not committed the batch of this record yet: run it first"
+
+
+def _report(
+    letters: Iterable[DeadLetterRecord], done: Set[str], late: Set[str], dead: Mapping[str, str]
+) -> ReplayReport:
+    """Tell of letters by their ids, not by the names that commits have for them."""
+    ids = {letter.name: letter.id for letter in letters}
+    return ReplayReport(
+        tuple(sorted(ids[name] for name in done)),
+        tuple(sorted(ids[name] for name in late)),
+        {ids[name]: reason for name, reason in dead.items()},
+    )
 
 
 def _is_known_dead(run: ConsumerRecords, known: Iterable[DeadLetterRecord]) -> bool:

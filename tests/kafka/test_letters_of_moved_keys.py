@@ -1,4 +1,4 @@
-"""Dead letters put through again after their topic got more partitions, and their keys moved there."""
+"""Dead letters put through again: after their topic got more partitions, and others that are taken for others."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from pyspark.sql import SparkSession
 
 from connector.cli.dlq import _read_dead_letters
 from connector.kafka.admin import KafkaAdmin
+from connector.kafka.dlq.reader import mark_replayed
+from connector.kafka.dlq.writer import DeadLetterWriter
+from connector.sink.model.plan import DeadLetterRef
 from connector.sink.replay import Replayer
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
@@ -62,12 +65,31 @@ def test_a_letter_changes_no_key_that_changed_in_another_partition_since(
     running = sink.sink()
     try:
         replayer = Replayer(settings, running.destination, running.batches, KafkaAdmin(settings.kafka), known)
-        report = replayer.replay(repaired, execute=True)
+        planned, report = (replayer.replay(repaired, execute=execute) for execute in (False, True))
     finally:
         running.close()
+    assert planned == report
     ids = {letter.offset - 3: letter.id for letter in known}
     assert report.overtaken == tuple(sorted((ids[NEWER], ids[DELETED])))
     assert (set(report.done), report.dead) == ({ids[UNTOUCHED], ids[OLDER]}, {})
     rows = {row["id"]: (row["n"], row["__deleted"]) for row in sink.lake.many(topic)}
     gone = {DELETED: (500, "true")} if keep else {}
     assert rows == {NEWER: (500, "false"), UNTOUCHED: (7, "false"), OLDER: (7, "false"), **gone}
+
+
+def test_a_mark_has_no_value_that_the_topic_does_not_take(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """A repaired value that is too large for the topic does not keep a letter from being marked."""
+    sink = Inside(spark, plain_workspace("large_marks", {"topics": "large_marks"}))
+    settings = sink.settings()
+    topics.create({settings.errors.topic: 1})
+    reference = DeadLetterRef("large_marks", 0, 4, "s", "r")
+    writer = DeadLetterWriter(settings.name, settings.kafka, settings.errors, KafkaAdmin(settings.kafka))
+    topics.replay([Record("large_marks", 0, n, b"k", b"v") for n in range(5)])
+    writer.write([reference], {"large_marks": "its-id"})
+    (letter,) = _read_dead_letters(settings)
+    mark_replayed(settings.kafka, settings.errors.topic, [attrs.evolve(letter, value=b"x" * 3_000_000)])
+    (marked,) = _read_dead_letters(settings)
+    assert (marked.replayed, marked.omitted, marked.value, marked.key) == (True, True, None, b"k")
+    assert (marked.topic_id, marked.offset) == ("its-id", 4)

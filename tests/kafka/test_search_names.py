@@ -199,8 +199,9 @@ def test_columns_whose_names_no_field_may_have(
 ) -> None:
     """They are kept under other names, through updates, values left out, deletes, changes of key and new columns."""
     columns = ("_source", "_doc_count", "a", "a.b", "a..b", ".a", "")
-    fields = ("_source_2", "_doc_count_3", "a", "a_b", "a__b", "_a", "_")
-    row = {**dict.fromkeys(columns, 1), "_source": "long"}
+    fields = ("_source_2", "_doc_count_3", "a", "a_b", "a__b", "_a", "_", "s")
+    inside = {"a": 1, "a.b": 2, "": 3, ".x": 4, "y..z": [{"..": 5}]}
+    row = {**dict.fromkeys(columns, 1), "_source": "long", "s": inside}
     unsent = {**row, "a.b": 2, "_source": "__debezium_unavailable_value"}
     sink = _sink(spark, plain_workspace, search, "named", {"topics": "named.t"})
     log = [_named(0, "c", "1", row), _named(1, "c", "2", row), _named(2, "c", "3", row)]
@@ -213,6 +214,7 @@ def test_columns_whose_names_no_field_may_have(
         assert sum(report.dead_letters for report in reports) == 0
     found = {key: {name: d.get(name) for name in ("_id_1", *fields)} for key, d in search.documents("named.t").items()}
     kept = dict(zip(fields, unsent.values(), strict=True)) | {"_source_2": "long"}
+    kept["s"] = {"a": 1, "a_b": 2, "_": 3, "_x": 4, "y__z": [{"__": 5}]}
     assert found == {key: {"_id_1": key, **kept} for key in ("1", "4")}
     (added,) = (name for name in search.mapping("named.t") if name.startswith("_index"))
     assert search.documents("named.t")["1"][added] == 7

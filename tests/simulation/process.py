@@ -210,7 +210,7 @@ def _joined(one: Any, other: Any) -> Any:
 class _Letters:
     around: Surroundings
 
-    def write(self, letters: Sequence[Any]) -> None:
+    def write(self, letters: Sequence[Any], topic_ids: Mapping[str, str]) -> None:
         if letters:
             places = [record_coordinates(one) for one in letters]
             self.around.calls.call("write dead letters", lambda: self.around.letters.extend(places), broker_away)

@@ -170,6 +170,21 @@ class Written:
             else:
                 self.model[key] = value
 
+    def append(self, rows: Sequence[tuple[Any, int]], rng: Random) -> None:
+        """Add rows, whatever there is under their keys."""
+        writer = TableWriter(self.layout, "test")
+        for key, value in rows:
+            writer.write_rows(self._part({key: value}, rng).rows)
+        pending = PendingCommit(
+            list(writer.close()),
+            KafkaOffsets("c", {}, {("t", 0): 1}),
+            self.stored,
+            self.table.snapshot_id,
+            False,
+            False,
+        )
+        self.stored = commit_files(self.table, pending, "test").stored
+
     def _part(self, changes: dict[Any, int | None], rng: Random) -> ChangeBatch:
         count = len(changes)
         numbers = [0 if value is None else value for value in changes.values()]
@@ -193,14 +208,19 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     return Catalog(spark, CatalogSettings("key_types", properties, ("default",), {})), lake
 
 
-def fill(spark: SparkSession, catalog: Catalog, case: Case) -> Written:
-    """Make a table, and take in batches of changes."""
-    rng = Random(f"{case.name}")
+def new_table(spark: SparkSession, catalog: Catalog, case: Case) -> Written:
+    """Make a table without rows."""
     columns = pa.schema([("k", case.kind.arrow), ("p", pa.int32()), ("v", pa.int64())])
     schema = build_table_schema(columns, ("k",) if case.kind.identifies else (), frozenset(), nanoseconds=True)
     properties = {"format-version": str(case.version), "write.format.default": case.format}
     by = () if case.partition is None else (case.partition,)
-    written = Written(spark, case, catalog.create(case.name, schema, by, properties), {})
+    return Written(spark, case, catalog.create(case.name, schema, by, properties), {})
+
+
+def fill(spark: SparkSession, catalog: Catalog, case: Case) -> Written:
+    """Make a table, and take in batches of changes."""
+    rng = Random(f"{case.name}")
+    written = new_table(spark, catalog, case)
     pool, number = case.kind.values(rng, KEYS), 0
     for turn in range(BATCHES):
         changes: dict[Any, int | None] = {}

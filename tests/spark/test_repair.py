@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -15,6 +16,8 @@ from subprocess import DEVNULL, Popen
 from threading import Event
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from attrs import evolve
 from pyspark.sql import SparkSession
@@ -22,13 +25,15 @@ from pyspark.sql import SparkSession
 from connector.errors import CommitRefused
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.manifest_repair import find_misleading_bounds, remove_misleading_bounds
+from connector.iceberg.commit.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
+from connector.iceberg.write import partitioning
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from tests.host import PROJECT, Host
 from tests.model.key_types import KEY_TYPES
 from tests.reading import Lake
 from tests.running import catalog
-from tests.spark.test_key_types import Case, Written, fill, values_by_iceberg, values_by_spark
+from tests.spark.test_key_types import Case, Written, fill, new_table, values_by_iceberg, values_by_spark
 from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -216,6 +221,87 @@ def test_a_repair_that_is_killed_changes_nothing_by_half(
     if find_misleading_bounds(written.table).manifests:
         _mended(spark, lake, written, case)
     assert values_by_iceberg(spark, lake, case) == sorted(written.model.values())
+
+
+def _moved(spark: SparkSession, lake: Lake, written: Written, case: Case) -> None:
+    """Put files under their partitions: nothing is left to move, rows have their values and ids, and all readers have
+    them, by their partitions too."""
+    table = written.table
+    table.refresh()
+    found = find_misplaced_files(table)
+    assert found.data_files and found.columns == ("k",) and not found.mixed
+    ids = _row_ids(spark, case) if table.format_version > 2 else {}
+    places = _places(spark, case)
+    assert move_misplaced_files(spark, table, found) == found.data_files + found.delete_files
+    assert find_misplaced_files(table) == MisplacedFiles()
+    assert _places(spark, case) == places
+    right = sorted(written.model.values())
+    assert values_by_spark(spark, case) == values_by_iceberg(spark, lake, case) == right
+    if ids:
+        assert _row_ids(spark, case) == ids
+
+
+@pytest.mark.parametrize("version", tiered([2, 3], [2]))
+@pytest.mark.parametrize("name", tiered(["double", "float"], ["float"]))
+def test_numbers_without_digits_that_stand_under_null(
+    spark: SparkSession, opened: Opened, version: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files with NaN or an infinity under null, as they were written before, come under these, with their deletes."""
+    encode = partitioning.encode_json
+
+    def encode_finite(kind: Any, value: Any) -> Any:
+        return None if isinstance(value, float) and not math.isfinite(value) else encode(kind, value)
+
+    monkeypatch.setattr(partitioning, "encode_json", encode_finite)
+    tables, lake = opened
+    kind = next(kind for kind in KEY_TYPES if kind.name == name)
+    case = Case(kind, "position-delete", version, "parquet", PartitionTerm("k", "identity"), 50, "repairs")
+    written = new_table(spark, tables, case)
+    nan, *infinities = (key for key in kind.extreme if not math.isfinite(key))
+    for start in (0, 10):
+        keys = [nan, *infinities, 1.5, 2.5]
+        written.append([(key, start + n) for n, key in enumerate(keys)], Random(start))
+    written.table.java.updateProperties().set("write.delete.mode", "merge-on-read").commit()
+    spark.sql(f"DELETE FROM {case.table} WHERE v IN (0, 11, 3)")
+    monkeypatch.undo()
+    left = sorted({*range(len(keys)), *range(10, 10 + len(keys))} - {0, 11, 3})
+    written.model = {(value,): value for value in left}
+    _moved(spark, lake, written, case)
+    rows = spark.table(case.table)
+    assert [row.v for row in rows.filter("isnan(k)").collect()] == [10]
+    assert sorted(row.v for row in rows.filter("k = double('infinity')").collect()) == [1]
+    assert rows.filter("k IS NULL").count() == 0
+
+
+@pytest.mark.parametrize("version", tiered([2, 3], [3]))
+def test_times_beyond_the_calendar_that_stand_elsewhere(
+    spark: SparkSession, opened: Opened, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same of years, with equality deletes that are under them too; a file with several years is told, and left."""
+    count = partitioning.count_times
+
+    def count_until_9999(transform: Any, column: pa.Array) -> pa.Array:
+        made = count(transform, column)
+        return pc.if_else(pc.less(made, 8000), made, None)
+
+    monkeypatch.setattr(partitioning, "count_times", count_until_9999)
+    tables, lake = opened
+    kind = next(kind for kind in KEY_TYPES if kind.name == "timestamp")
+    case = Case(kind, "equality-delete", version, "parquet", PartitionTerm("k", "year"), 60, "repairs")
+    written = new_table(spark, tables, case)
+    far, near = 9_223_371_331_200_000_000, 1_700_000_000_000_000
+    written.batch({far: 1, near: 2}, Random(1))
+    written.batch({far: 3, near: None}, Random(2))
+    written.batch({near: 4}, Random(3))
+    monkeypatch.undo()
+    _moved(spark, lake, written, case)
+    written.batch({far: 5, near: 6}, Random(4))
+    assert values_by_spark(spark, case) == values_by_iceberg(spark, lake, case) == [5, 6]
+    monkeypatch.setattr(partitioning, "count_times", count_until_9999)
+    written.batch({far: 7, far - 40 * 366 * 86_400_000_000: 8}, Random(5))
+    written.table.refresh()
+    found = find_misplaced_files(written.table)
+    assert (found.manifests, found.mixed > 0) == ({}, True)
 
 
 @pytest.mark.parametrize("version", tiered([2, 3], [3]))

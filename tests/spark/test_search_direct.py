@@ -146,6 +146,25 @@ def test_columns_whose_names_no_field_may_have(direct: Direct) -> None:
     assert direct.search.documents(index_of(table))["3"] == {"id": 3, **document, "d_7": 5}
 
 
+def test_names_within_structs_that_no_field_may_have(direct: Direct) -> None:
+    """Fields of structs, in lists too, with names that OpenSearch refuses have other names; below maps they stay."""
+    inner = "a: BIGINT, `a.b`: BIGINT, `.x`: BIGINT, `y..z`: BIGINT, `p. .q`: BIGINT, _id: BIGINT"
+    columns = f"id BIGINT NOT NULL, s STRUCT<{inner}>, l ARRAY<STRUCT<{inner}>>, m MAP<STRING, STRUCT<{inner}>>"
+    table = _table(direct, "refused_inner_names", columns)
+    row = "named_struct('a', 1, 'a.b', 2, '.x', 3, 'y..z', 4, 'p. .q', 5, '_id', 6)"
+    for key in (1, 2):
+        direct.spark.sql(
+            f"INSERT INTO {CATALOG}.{table} VALUES ({key}, {row}, array({row}, {row}), map('.k', {row}, '', {row}))"
+        )
+        direct.run(table)
+    struct = {"a": 1, "a_b": 2, "_x": 3, "y__z": 4, "p_ _q": 5, "_id": 6}
+    below = {"a": 1, "a.b": 2, ".x": 3, "y..z": 4, "p. .q": 5, "_id": 6}
+    document = {"s": struct, "l": [struct, struct], "m": {".k": below, "": below}}
+    assert direct.search.documents(index_of(table)) == {str(key): {"id": key, **document} for key in (1, 2)}
+    hits = direct.search.ask("GET", f"{index_of(table)}/_search?q=s.y__z:4")["hits"]["hits"]
+    assert sorted(hit["_id"] for hit in hits) == ["1", "2"]
+
+
 def test_rows_without_identifiers_are_named_by_their_row_id(direct: Direct) -> None:
     """A v3 table without identifier columns has `_row_id` for document id."""
     table = _table(direct, "lineage", "v STRING", keys=False, version=3)

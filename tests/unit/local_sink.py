@@ -18,6 +18,7 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings, load
+from connector.sink.convert.columns.field_matching import match_key_shapes, match_shape, merge_case_variants
 from connector.sink.destinations.naming import table_name
 from connector.sink.destinations.table_registry import BaseTableRegistry
 from connector.sink.destinations.table_schema import choose_key, with_keys
@@ -54,13 +55,18 @@ class LocalTables(BaseTableRegistry[TablePlan]):
 
     def _create(self, name: str, needs: list[SchemaChange]) -> TablePlan:
         columns = union_shapes(need.row for need in needs)
+        if self._settings.table.case_insensitive:
+            columns = pa.schema(merge_case_variants(columns))
+            needs = match_key_shapes(needs, columns.names)
         keys = choose_key(needs, columns, self._settings.table, (name,))
         return self._plan(with_keys(columns, needs, keys), keys)
 
     def _evolve(self, name: str, known: TablePlan, needs: list[SchemaChange]) -> TablePlan:
         columns = known.layout.columns
+        rule = self._settings.table
         for need in needs:
-            columns = evolve(columns, need.row, add=self._settings.table.allow_field_addition)
+            row = match_shape(need.row, columns.names) if rule.case_insensitive else need.row
+            columns = evolve(columns, row, add=rule.allow_field_addition)
         self.record_drift(name, (field for field in columns.names if field not in known.layout.columns.names))
         return self._plan(columns, known.layout.keys)
 
@@ -86,7 +92,7 @@ class LocalSink:
         cluster, group, letters = Mock(), Mock(), Mock()
         cluster.topics.side_effect = lambda names: {name: TopicInfo(name, f"id-{name}", 9) for name in names}
         group.commit_offsets.return_value = None
-        letters.write.side_effect = self.letters.extend
+        letters.write.side_effect = lambda letters, _: self.letters.extend(letters)
         self.offsets: Any = Mock()
         self.batches = BatchProcessor(
             self.job, settings, self.destination, self.offsets, cluster, letters, group, position

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from attrs import evolve
+from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions import LessThan
 from pyiceberg.expressions.visitors import _StrictMetricsEvaluator
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.transforms import BucketTransform, VoidTransform
-from pyiceberg.types import TimestampType
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.types import DateType, DoubleType, TimestampType, TimestamptzNanoType
 
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.commit.partition_repair import CheckedField, MixedRows, find_right_values
 from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.arrow_types import build_table_schema
@@ -287,3 +299,47 @@ def test_buckets_of_nanoseconds(kind: KeyType) -> None:
     micros = pa.array([None if v is None else v // 1000 for v in values]).cast(pa.timestamp("us"))
     wanted = BucketTransform(97).pyarrow_transform(TimestampType())(micros)
     assert _partitions(kind, values, BucketTransform(97)).to_pylist() == wanted.to_pylist()
+
+
+def _stored(stored: Any, nans: int | None = None, nulls: int = 0, ends: tuple[bytes, ...] = ()) -> Any:
+    """A file of two rows under a partition value, as PyIceberg tells of it; `ends` are its bounds."""
+    lower, upper = ({1: end} for end in (ends or (None, None)))
+    counts = {"value_counts": {1: 2}, "null_value_counts": {1: nulls}, "nan_value_counts": {1: nans}}
+    return SimpleNamespace(partition=[stored], **counts, lower_bounds=lower, upper_bounds=upper)
+
+
+def _long(*values: int) -> tuple[bytes, ...]:
+    return tuple(value.to_bytes(8, "little", signed=True) for value in values)
+
+
+FAR = 9_223_371_331_200_000_000
+INFINITE = (to_bytes(DoubleType(), math.inf),) * 2
+PLACED: dict[str, tuple[Any, Any, Any, Any]] = {
+    "NaN": (IdentityTransform(), DoubleType(), _stored(None, nans=2), {0: "NaN"}),
+    "infinity": (IdentityTransform(), DoubleType(), _stored(None, nans=0, ends=INFINITE), {0: "Infinity"}),
+    "nulls": (IdentityTransform(), DoubleType(), _stored(None, nans=0, nulls=2), {}),
+    "a number": (IdentityTransform(), DoubleType(), _stored(1.5, nans=0), {}),
+    "NaN beside a number": (IdentityTransform(), DoubleType(), _stored(None, nans=1), None),
+    "NaN beside null": (IdentityTransform(), DoubleType(), _stored(None, nans=1, nulls=1), None),
+    "a year": (YearTransform(), TimestampType(), _stored(None, ends=_long(FAR, FAR)), {0: 292277}),
+    "another year": (YearTransform(), TimestampType(), _stored(54, ends=_long(FAR, FAR)), {0: 292277}),
+    "its year": (YearTransform(), TimestampType(), _stored(292277, ends=_long(FAR, FAR)), {}),
+    "two years": (YearTransform(), TimestampType(), _stored(None, ends=_long(0, FAR)), None),
+    "a year beside null": (YearTransform(), TimestampType(), _stored(None, nulls=1, ends=_long(FAR, FAR)), None),
+    "no bounds": (YearTransform(), TimestampType(), _stored(None), {}),
+    "a day": (DayTransform(), TimestampType(), _stored(0, ends=_long(FAR, FAR)), {0: "+294247-01-02"}),
+    "a date of two bounds": (MonthTransform(), DateType(), _stored(0, ends=(b"\0" * 4, b"\1" + b"\0" * 3)), {}),
+    "nanoseconds before 1970": (HourTransform(), TimestamptzNanoType(), _stored(0, ends=_long(-2, -1)), {0: -1}),
+}
+
+
+@pytest.mark.parametrize("case", PLACED)
+def test_what_a_file_tells_of_its_partition(case: str) -> None:
+    """Counts and bounds tell which partition value is right for all rows of a file, that it is, or that none is."""
+    transform, source, file, wanted = PLACED[case]
+    fields = [CheckedField(0, "k", PartitionField(1, 1000, transform, "k"), source)]
+    if wanted is None:
+        with pytest.raises(MixedRows):
+            find_right_values(file, fields)
+    else:
+        assert find_right_values(file, fields) == wanted

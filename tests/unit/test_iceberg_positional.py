@@ -16,6 +16,7 @@ from pyiceberg.io import load_file_io
 from connector.errors import FatalError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.write.position_deletes import (
     DataFileDeletes,
     PositionDeletes,
@@ -87,3 +88,20 @@ def test_an_older_delete_file_of_another_format_is_refused(tmp_path: Path) -> No
     place = DataFileDeletes(0, (), (PositionDeletes("file:/data/old-deletes.avro", False),))
     with pytest.raises(FatalError, match="rewrite_position_delete_files"):
         _written(tmp_path, {ONE: place}, (ONE, 9), as_vectors=True)
+
+
+def test_rows_of_files_without_field_ids(tmp_path: Path) -> None:
+    """Files that another engine's table had are read by the table's name mapping; without one nothing is guessed."""
+    path = tmp_path / "imported.parquet"
+    inner = pa.struct([("a", pa.int64())])
+    pq.write_table(pa.table({"key": [1, 2], "old_s": pa.array([{"a": 5}, {"a": 6}], inner)}), path)
+    known = layout({"id": pa.int64(), "s": inner}, ("id",))
+    field = known.columns.field("s")
+    number = int((field.metadata or {})[b"PARQUET:field_id"])
+    mapping = [{"field-id": 99, "names": ["key"]}, {"field-id": number, "names": ["s", "old_s"]}]
+    mapped = attrs.evolve(known, properties={"schema.name-mapping.default": orjson.dumps(mapping).decode()})
+    asked = pa.array([str(path)] * 2), pa.array([1, 0]), [field]
+    (column,) = read_rows_at(mapped, *asked)
+    assert column.to_pylist() == [{"a": 6}, {"a": 5}]
+    with pytest.raises(FatalError, match="has no field ids"):
+        read_rows_at(known, *asked)

@@ -18,7 +18,7 @@ from connector.opensearch.documents.document_ids import build_document_ids, buil
 from connector.opensearch.documents.json_values import to_json_texts
 from connector.opensearch.indexes.field_names import assign_field_names, assign_fields_by_name, find_aliases
 from connector.opensearch.indexes.index_names import to_index_name
-from connector.opensearch.indexes.mapping import map_columns, missing_properties
+from connector.opensearch.indexes.mapping import map_columns, missing_properties, name_inner_path
 from connector.sink.fold.document_versions import derive_versions
 from serde.events.source_positions import NO_VALUE
 
@@ -116,6 +116,39 @@ def test_columns_that_are_known_by_name(case: str) -> None:
     moved = _columns(**{name: n for n, name in enumerate(["new", *reversed(given)], 1)})
     assert assign_fields_by_name(moved, fields) == {**fields, "new": "new"}
     assert assign_fields_by_name(_columns(**{kept[0]: 1}), {"gone": kept[0]})[kept[0]] != kept[0]
+
+
+INNER_NAMES = {
+    "nowhere": (["", ".x", "a..b", ".", "c. .d", " "], ["_", "_x", "a__b", "__", "c_ _d", " "]),
+    "through a field": (["a", "a.b", "a."], ["a", "a_b", "a_"]),
+    "above a field": (["a.b", "a", "a_"], ["a.b", "a_", "a__"]),
+    "the metadata of a whole document": (["_id", "_source", "a.b"], ["_id", "_source", "a.b"]),
+}
+
+
+@pytest.mark.parametrize("case", INNER_NAMES)
+def test_names_within_structs_that_no_field_may_have(case: str) -> None:
+    """A struct's fields have fields of their own, alike in the mapping, in documents and in what a key is set in; and
+    keep them while others come behind them. Below a map, which is one flat object, there are no fields."""
+    given, kept = INNER_NAMES[case]
+    kind = pa.struct([(name, pa.int64()) for name in given])
+    outer = pa.struct([("..", pa.list_(kind)), ("m", pa.map_(pa.string(), kind))])
+    fields: dict[str, Any] = {name: {"type": "long"} for name in kept}
+    wanted = {"__": {"properties": fields}, "m": {"type": "flat_object"}}
+    assert map_columns([("s", outer)]) == {"s": {"properties": wanted}}
+    row = dict(zip(given, range(len(given)), strict=True))
+    (text,) = to_json_texts(pa.array([{"..": [row, row], "m": [("k", row)]}], outer)).to_pylist()
+    document = dict(zip(kept, range(len(kept)), strict=True))
+    assert json.loads(text) == {"__": [document, document], "m": {"k": row}}
+    for end in range(1, len(given) + 1):
+        part = pa.struct([(name, pa.int64()) for name in given[:end]])
+        assert name_inner_path(pa.struct([("s", part)]), ("s", given[end - 1])) == ["s", kept[end - 1]]
+
+
+def test_a_part_of_a_name_that_is_all_spaces_is_no_path() -> None:
+    """OpenSearch refuses such a part as it does an empty one; a name that is all spaces is a field's."""
+    schema = _columns(**{"a. .b": 1, " .c": 2, " ": 3, "d. ": 4})
+    assert assign_field_names(schema, {}).columns(schema) == ["a_ _b", " _c", " ", "d_ "]
 
 
 def test_aliases_with_dots() -> None:

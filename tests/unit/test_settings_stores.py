@@ -37,6 +37,8 @@ def catalog(given: dict[str, str], spark: dict[str, str] | None = None) -> Catal
         ({**PG, "warehouse": "s3://b/w"}, ("postgresql", "s3")),
         ({"type": "jdbc", "uri": "jdbc:mysql://h/d", "warehouse": "s3a://b/w"}, ("mysql", "s3")),
         ({"uri": "jdbc:mariadb://h/d", "warehouse": "S3N://b/w"}, ("mariadb", "s3")),
+        ({"uri": "jdbc:mysql+srv:loadbalance://h/d", "warehouse": "/w"}, ("mysql",)),
+        ({"uri": "jdbc:mysql:replication://h1,h2/d", "warehouse": "/w"}, ("mysql",)),
         ({"type": "jdbc", "uri": "jdbc:sqlite:/f", "warehouse": "gs://b/w"}, ("gcs",)),
         ({"type": "jdbc", "uri": "jdbc:sqlite:/f", "warehouse": "abfss://c@a.dfs.core.windows.net/w"}, ("adls",)),
         ({"type": "jdbc", "uri": "jdbc:sqlite:/f", "warehouse": "wasb://c@a.blob.core.windows.net/w"}, ("adls",)),
@@ -84,6 +86,10 @@ def test_a_rest_catalog_without_a_hint_is_worth_a_try() -> None:
         (
             {"type": "jdbc", "uri": "jdbc:oracle:thin:u/pw@h", "warehouse": "/w"},
             r"uri: has no JDBC driver.*'oracle'.*jar",
+        ),
+        (
+            {"type": "jdbc", "uri": "jdbc:aws-wrapper:postgresql://u:pw@h", "warehouse": "/w"},
+            r"uri: has no JDBC driver.*'aws-wrapper'.*jar",
         ),
         ({"type": "hadoop", "warehouse": "s3a://b/w"}, r"warehouse: is on a store \('s3a'\).*hadoop-aws.*spark\.jars"),
         ({**PG, "io-impl": AWAY, "warehouse": "gs://b/w"}, "gcs-connector"),

@@ -203,3 +203,45 @@ def test_types_of_newer_versions_are_told_once(tmp_path: Path) -> None:
     told = [line["types"] for line in lines if line["event"].startswith("events have types")]
     assert told == [["io.debezium.time.PicoTimestamp (int64)"]]
     assert _found(sink, "t") == {1: 6}
+
+
+def test_a_name_in_several_cases_is_one_column(tmp_path: Path) -> None:
+    """Events of one batch, of the first and of later ones, fill one column however they write its name;
+    of an event that gives several the column's own name counts. Values that do not fit together are dead letters."""
+    sink = local_sink(tmp_path, ["topics=t,u", HARD, "iceberg.tables.schema-case-insensitive=true"])
+
+    def events(first: int, *rows: dict[str, Any]) -> list[tuple[bytes | None, bytes]]:
+        made = [_flat(first + n, n, ts_ns=first + n, **row) for n, row in enumerate(rows)]
+        return [(key, value.replace(b'"n"', [b'"n"', b'"N"'][place % 2])) for place, (key, value) in enumerate(made)]
+
+    _send(sink, "t", *events(1, {"name": "a"}, {"NAME": "b"}, {"Name": "c"}))
+    _send(sink, "t", *events(4, {"NAME": "d"}, {"Name": "f", "name": "e"}, {"New": "g"}, {"NEW": "h"}))
+    assert [(row["id"], row["name"], row.get("New")) for row in sink.rows("t")] == [
+        (1, "a", None),
+        (2, "b", None),
+        (3, "c", None),
+        (4, "d", None),
+        (5, "e", None),
+        (6, None, "g"),
+        (7, None, "h"),
+    ]
+    assert [row["n"] for row in sink.rows("t")] == [0, 1, 2, 0, 1, 2, 3]
+    assert {name for row in sink.rows("t") for name in row} & {"NAME", "Name", "N", "NEW"} == set()
+    assert sink.letters == []
+    _send(sink, "u", *events(1, {"v": 1}, {"V": "text"}, {"V": None}))
+    assert [(row["id"], row["v"]) for row in sink.rows("u")] == [(1, 1), (3, None)]
+    assert [letter.offset for letter in sink.letters] == [1] and "differ in case only" in sink.letters[0].reason
+
+
+def test_record_keys_in_several_cases_name_one_row(tmp_path: Path) -> None:
+    """Keys of one batch, of the first and of later ones, and of tombstones, are of one column however they write it."""
+    sink = local_sink(tmp_path, ["topics=t", HARD, "iceberg.tables.schema-case-insensitive=true"])
+
+    def change(key: str, row: str, number: int, v: int, op: str = "c") -> tuple[bytes, bytes]:
+        return _compact({key: number}), _compact({row: number, "v": v, "__op": op, "__source_ts_ns": v})
+
+    _send(sink, "t", change("ID", "id", 1, 1), change("Id", "iD", 2, 2), change("id", "id", 3, 3))
+    assert [(row["id"], row["v"]) for row in sink.rows("t")] == [(1, 1), (2, 2), (3, 3)]
+    _send(sink, "t", change("id", "ID", 1, 4, "u"), (_compact({"ID": 2}), None), change("iD", "Id", 3, 5, "d"))
+    assert [(row["id"], row["v"]) for row in sink.rows("t")] == [(1, 4)]
+    assert sink.letters == []

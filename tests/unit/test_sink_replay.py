@@ -6,23 +6,26 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import attrs
 import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
 
 from connector.cli.dlq import _with_repaired
-from connector.iceberg.commit.kafka_offsets import LastTruncate
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets, LastTruncate
 from connector.kafka.consumer.consumer_records import CONNECTOR_HEADER
+from connector.kafka.dlq.producer import HEADER_PREFIX, OMITTED_HEADER
 from connector.kafka.dlq.reader import DeadLetterRecord, _decode_headers, _parse_dead_letter
-from connector.kafka.dlq.writer import HEADER_PREFIX, OMITTED_HEADER
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import DecodedRecords, decode
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.model.change_rows import ChangeBatch
+from connector.sink.model.destination import ReplayOutcome, ReplayRows
 from connector.sink.model.plan import BatchPlan
 from connector.sink.replay import Replayer, _group_by_partition, mark_superseded, select_rows
+from tests.unit.local_sink import local_sink
 from tests.unit.sink_plans import DATED, append, plan, run, upsert
 
 COLUMNS = {"id": pa.int64(), "v": pa.int64()}
@@ -174,7 +177,7 @@ def test_a_letter_without_its_value_is_not_replayed(tmp_path: Path) -> None:
             decoded.extend(one.id for own, _ in runs.values() for one in own)
             return plan(), [], {}
 
-    batches = SimpleNamespace(position=SimpleNamespace(offsets={("t", 0): 300}))
+    batches = SimpleNamespace(position=KafkaOffsets(offsets={("t", 0): 300}))
     target = SimpleNamespace(replay_target=lambda: None)
     replayer = Stopped(cast("Any", None), cast("Any", target), cast("Any", batches), cast("Any", None), [letter])
     report = replayer.replay([letter], execute=True)
@@ -184,6 +187,18 @@ def test_a_letter_without_its_value_is_not_replayed(tmp_path: Path) -> None:
     assert (repaired.omitted, _with_repaired(letter, None).omitted) == (False, True)
     replayer.replay([repaired], execute=True)
     assert decoded == ["0-5"]
+
+
+def test_a_letter_of_a_topic_that_was_made_again_stays_dead() -> None:
+    """Its offset says nothing of the topic that has its name now: neither is it put through, nor does it hide a record
+    of that topic, and both letters of one place are known."""
+    old = DeadLetterRecord("0-5", "t", 0, 100, "", "", b"7", b"{}", topic_id="before")
+    new = attrs.evolve(old, id="0-6", topic_id="now")
+    batches = SimpleNamespace(position=KafkaOffsets("c", {"t": "now"}, {("t", 0): 300}))
+    replayer = Replayer(cast("Any", None), cast("Any", None), cast("Any", batches), cast("Any", None), [old, new])
+    assert [replayer._is_of_other_topic(one) for one in (old, new)] == [True, False]
+    assert not replayer._is_of_other_topic(attrs.evolve(old, topic_id=""))
+    assert old.place != new.place
 
 
 _PLACE = {"topic": b"outbox.event.order", "partition": b"0", "offset": b"100", "exception.message": b"why"}
@@ -198,3 +213,30 @@ def test_a_replayed_outbox_event_has_its_id() -> None:
     outcome = decode(records, plan(append(0, texts), events=events))
     (row,) = (row for part in outcome.parts for row in part.rows.to_pylist())
     assert (row["id"], row["aggregateid"]) == ("e-1", "7")
+
+
+def test_letters_that_a_commit_names_are_not_put_through_beside_others(tmp_path: Path) -> None:
+    """Letters that the table's commits name stay out, by the dead letter topic too, as another one of its name has such
+    letters; and one that a table refuses is not through."""
+    sink = local_sink(tmp_path, ["topics=t", "debezium.sink.iceberg.upsert=false"])
+    sink.process(*((("t", 0), None, b'{"id":%d,"__op":"c"}' % key) for key in range(4)))
+    letters = [
+        DeadLetterRecord(f"0-{n}", "t", 0, n, "", "", None, b'{"id":%d,"__op":"c"}' % n, log_id="now-and-here")
+        for n in range(3)
+    ]
+    put = list[set[str]]()
+
+    def replay(plan: Any, index: int, name: str, parts: ReplayRows, *, execute: bool) -> ReplayOutcome:
+        put.append({one for _, ids in parts for one in ids})
+        return ReplayOutcome(dead={letters[2].name: "refused"})
+
+    named = {letters[0].name, "0-1@another_"}
+    target: Any = SimpleNamespace(find_replayed=lambda _: named, replay=replay)
+    destination = cast("Any", SimpleNamespace(replay_target=lambda: target, tables=sink.destination.tables))
+    replayer = Replayer(sink.batches._settings, destination, sink.batches, cast("Any", None), letters)
+    report = replayer.replay(letters, execute=True)
+    assert put == [{"0-1@now-and-", "0-2@now-and-"}]
+    assert (report.done, report.overtaken, report.dead) == (("0-0", "0-1"), (), {"0-2": "refused"})
+    named.add("0-1")
+    replayer.replay(letters, execute=False)
+    assert put[1:] == [{"0-2@now-and-"}]

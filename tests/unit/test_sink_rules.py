@@ -107,6 +107,9 @@ def test_latest_is_where_the_first_start_was() -> None:
     assert (first.offsets, dict(first.topic_ids)) == ({("t", 0): 10, ("t", 1): 20}, {"t": "id1", "u": ""})
     waited = find_starting_offsets(first, {}, {}, attrs.evolve(seen, ends={**ends, ("t", 1): 25}), "latest", ("t", "u"))
     assert (waited.offsets["u", 0], waited.topic_ids["u"]) == (2, "id9")
+    # By a pattern nothing was there at the first start: all that is there now came later.
+    nothing = find_starting_offsets(None, {}, {}, _seen(topics={}, ends={}, beginnings={}), "latest")
+    assert find_starting_offsets(nothing, {}, {}, seen, "latest").offsets == beginnings
 
 
 def test_leader_epochs_outlive_a_restart() -> None:

@@ -9,7 +9,7 @@ apply to just the rows that they were meant for.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -36,12 +36,21 @@ _POSITION_DELETE_FIELD_IDS = (2147483546, 2147483545)
 
 @attrs.frozen
 class LiveFile:
-    """A live file of a manifest: what it holds, its path, the snapshot it came with, the columns with such bounds."""
+    """A live file of a manifest: what it holds, its path, the snapshot it came with.
+
+    `columns` are those with such bounds, `partition` the partition values that are wrong: what they have to be as
+    Iceberg's JSON has it, by the place of their field in the spec.
+    """
 
     content: DataFileContent
     path: str
     snapshot: int
-    columns: frozenset[int]
+    columns: frozenset[int] = frozenset()
+    partition: Mapping[int, Any] = attrs.field(factory=dict)
+
+
+FileChange = Callable[[LiveFile, Any, Any], Any]
+"""A live file, Java's file and its spec -> the file as the new manifest is to describe it."""
 
 
 @attrs.frozen
@@ -77,7 +86,7 @@ def find_misleading_bounds(table: Table) -> MisleadingBounds:
     read: dict[str, tuple[LiveFile, ...]] = {}
     hurt = {
         name: found
-        for name, snapshot in _iter_branches(metadata)
+        for name, snapshot in iter_branches(metadata)
         if (found := dict(_find_misleading_manifests(table, snapshot, metadata.io, named.keys(), read)))
     }
     manifests = hurt.pop(MAIN_BRANCH, {})
@@ -87,7 +96,8 @@ def find_misleading_bounds(table: Table) -> MisleadingBounds:
     return MisleadingBounds(len(files) - data, data, tuple(sorted(columns)), manifests, tuple(sorted(hurt)))
 
 
-def _iter_branches(metadata: StaticTable) -> Iterator[tuple[str, Snapshot]]:
+def iter_branches(metadata: StaticTable) -> Iterator[tuple[str, Snapshot]]:
+    """Return the branches of a table with their newest snapshots."""
     for name, ref in metadata.refs().items():
         snapshot = metadata.snapshot_by_id(ref.snapshot_id)
         if ref.snapshot_ref_type == SnapshotRefType.BRANCH and snapshot is not None:
@@ -110,10 +120,15 @@ def _find_misleading_manifests(
 
 
 def _read_live_files(manifest: ManifestFile, io: FileIO, ids: AbstractSet[int]) -> Iterator[LiveFile]:
-    for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
-        file, came = entry.data_file, entry.snapshot_id
-        snapshot = int(manifest.added_snapshot_id or 0) if came is None else int(came)
+    for file, snapshot in iter_live_files(manifest, io):
         yield LiveFile(file.content, str(file.file_path), snapshot, _bounded_field_ids(file, ids))
+
+
+def iter_live_files(manifest: ManifestFile, io: FileIO) -> Iterator[tuple[DataFile, int]]:
+    """Return the live files of a manifest, in its order, with the snapshots that they came with."""
+    for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+        came = entry.snapshot_id
+        yield entry.data_file, int(manifest.added_snapshot_id or 0) if came is None else int(came)
 
 
 def remove_misleading_bounds(spark: SparkSession, table: Table, found: MisleadingBounds) -> int:
@@ -124,18 +139,31 @@ def remove_misleading_bounds(spark: SparkSession, table: Table, found: Misleadin
         CommitUnknown, RetriableError: as `commit.commit_attempts.commit_exactly_once`.
     """
     kept = _kept_field_ids(spark, table)
+    replace_manifests(
+        spark, table, found.manifests, lambda entry, file, _: file.copyWithStats(kept) if entry.columns else file
+    )
+    return found.delete_files + found.data_files
+
+
+def replace_manifests(
+    spark: SparkSession, table: Table, manifests: Mapping[str, tuple[LiveFile, ...]], change: FileChange
+) -> None:
+    """Write manifests of main anew with other descriptions of the same files, and replace the old ones in one commit.
+
+    `manifests` has all live files of each, by its path and in its order. Raises as `remove_misleading_bounds`.
+    """
 
     def update() -> Any:
         java = table.java
         there = {
             str(manifest.path()): manifest for manifest in iterate(java.snapshot(MAIN_BRANCH).allManifests(java.io()))
         }
-        if not found.manifests.keys() <= there.keys():
+        if not manifests.keys() <= there.keys():
             raise _ManifestsChanged
         made = java.rewriteManifests()
-        for path, entries in found.manifests.items():
+        for path, entries in manifests.items():
             made = made.deleteManifest(there[path]).addManifest(
-                _rewrite_manifest(spark, table, there[path], entries, kept)
+                _rewrite_manifest(spark, table, there[path], entries, change)
             )
         return made
 
@@ -143,7 +171,6 @@ def remove_misleading_bounds(spark: SparkSession, table: Table, found: Misleadin
         commit_exactly_once(table, uuid.uuid4().hex, update)
     except _ManifestsChanged:
         raise CommitRefused(f"table {table.name} has other manifests than those that were looked at") from None
-    return found.delete_files + found.data_files
 
 
 def _kept_field_ids(spark: SparkSession, table: Table) -> Any:
@@ -172,7 +199,7 @@ def _bounded_field_ids(file: DataFile, ids: AbstractSet[int]) -> frozenset[int]:
 
 
 def _rewrite_manifest(
-    spark: SparkSession, table: Table, manifest: Any, entries: tuple[LiveFile, ...], kept: Any
+    spark: SparkSession, table: Table, manifest: Any, entries: tuple[LiveFile, ...], change: FileChange
 ) -> Any:
     """Write a manifest's live files into a new one."""
     iceberg, java = jvm(spark).org.apache.iceberg, table.java
@@ -185,8 +212,9 @@ def _rewrite_manifest(
     try:
         for entry, file in zip(entries, iterate(reader), strict=True):
             assert entry.path == str(file.location())
-            told = file.copyWithStats(kept) if entry.columns else file
-            writer.existing(told, entry.snapshot, file.dataSequenceNumber(), file.fileSequenceNumber())
+            writer.existing(
+                change(entry, file, spec), entry.snapshot, file.dataSequenceNumber(), file.fileSequenceNumber()
+            )
     finally:
         reader.close()
         writer.close()

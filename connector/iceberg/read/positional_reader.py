@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,6 +24,7 @@ from connector.iceberg.types.variants import decode_variants
 from serde.arrays import Ints
 
 _Defaults = Mapping[int, Any]
+NAME_MAPPING_PROPERTY = "schema.name-mapping.default"
 
 
 def read_rows_at(
@@ -64,7 +66,7 @@ def _read_from_file(layout: TableLayout, path: str, at: Ints, fields: Sequence[p
         file_io_for(layout.io_properties, path).new_input(path).open() as stream,
         pq.ParquetFile(stream) as file,
     ):
-        named = {field_id_of(field): field.name for field in file.schema_arrow}
+        named = _name_columns(layout, file.schema_arrow, path)
         names = [named.get(field_id_of(field)) for field in fields]
         whole = _read_positions(file, at, sorted({name for name in names if name is not None}))
     defaults = parse_initial_defaults(layout.schema_json)
@@ -74,6 +76,26 @@ def _read_from_file(layout: TableLayout, path: str, at: Ints, fields: Sequence[p
         else _to_table_type(layout, whole.column(name).combine_chunks(), field, defaults)
         for field, name in zip(fields, names, strict=True)
     ]
+
+
+def _name_columns(layout: TableLayout, columns: pa.Schema, path: str) -> dict[int | None, str]:
+    """Return the columns of a file by field id; in one that another engine's table had, by the table's name mapping.
+
+    Within structs of such a file fields are known by their names.
+    """
+    named = {field_id_of(field): field.name for field in columns}
+    if named.keys() != {None}:
+        return named
+    mapping = layout.properties.get(NAME_MAPPING_PROPERTY)
+    if mapping is None:
+        raise FatalError(
+            f"table {layout.name}: its data file {path} has no field ids, and the table no {NAME_MAPPING_PROPERTY}: "
+            "write the file anew (rewrite_data_files)"
+        )
+    known = {
+        name: field["field-id"] for field in orjson.loads(mapping) if "field-id" in field for name in field["names"]
+    }
+    return {known[name]: name for name in columns.names if name in known}
 
 
 def _to_table_type(layout: TableLayout, column: pa.Array, field: pa.Field, defaults: _Defaults) -> pa.Array:

@@ -102,7 +102,7 @@ def _partition_values(batch: pa.RecordBatch, field: PartitionField, schema: Sche
     source = schema.find_field(field.source_id)
     column = read_column(batch, str(schema.find_column_name(field.source_id)))
     if isinstance(field.transform, TimeTransform):
-        return _count_times(field.transform, column)
+        return count_times(field.transform, column)
     if isinstance(field.transform, BucketTransform) and column.type in _NANOSECONDS:
         # By the microseconds that they are in (spec, "Hash Functions"), those before 1970 too.
         column = _divide(column, 1000).cast(pa.timestamp("us", column.type.tz))
@@ -110,7 +110,7 @@ def _partition_values(batch: pa.RecordBatch, field: PartitionField, schema: Sche
     return field.transform.pyarrow_transform(source.field_type)(column)
 
 
-def _count_times(transform: TimeTransform[Any], column: pa.Array) -> pa.Int32Array:
+def count_times(transform: TimeTransform[Any], column: pa.Array) -> pa.Int32Array:
     """Return years, months, days or hours since 1970, downwards; of any year, as PostgreSQL's infinities are told.
 
     Hours have 32 bits in Iceberg, whatever the year.
@@ -137,7 +137,7 @@ def _build_partition(row: list[Any], spec: PartitionSpec, schema: Schema) -> Par
             values.append(None)
             continue
         source = schema.find_field(field.source_id).field_type
-        told = None if value is None else encode_json(_result_type(field, source), value)
+        told = None if value is None else encode_json(result_type(field, source), value)
         folders.append(_folder_name(field, source, value, told))
         values.append(told)
     return Partition("/".join(folders), tuple(values))
@@ -159,7 +159,7 @@ def _folder_name(field: PartitionField, source: IcebergType, value: Any, told: A
     )
 
 
-def _result_type(field: PartitionField, source: IcebergType) -> PrimitiveType:
+def result_type(field: PartitionField, source: IcebergType) -> PrimitiveType:
     """Return the type of a partition value as Iceberg's JSON sees it: a day is a date, other times are numbers."""
     if isinstance(field.transform, DayTransform):
         return DateType()

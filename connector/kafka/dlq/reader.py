@@ -1,7 +1,7 @@
 """The dead letter topic -> letters, what became of them, and marks of those put through again. On the driver.
 
 A mark is a record of the same topic with key and value as they were put through (repaired, maybe); its header
-`__icebridge.replayed` names the letter.
+`__icebridge.replayed` names the letter. Several connectors may share a topic: each sees its own letters alone.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ import re
 from collections.abc import Iterable, Mapping
 
 import attrs
-from confluent_kafka import Producer
 
-from connector.errors import RetriableError
-from connector.kafka.admin import KafkaAdmin, client_config, map_kafka_errors
-from connector.kafka.dlq.writer import HEADER_PREFIX, OMITTED_HEADER
+from connector.kafka.admin import KafkaAdmin
+from connector.kafka.dlq.producer import HEADER_PREFIX, OMITTED_HEADER, DeadLetterMessage, DeadLetterProducer
 from connector.kafka.record_lookup import FoundRecord, RecordReader
 from connector.settings import KafkaSettings
 
 REPLAYED_HEADER = "__icebridge.replayed"
+_CONNECTOR_HEADER = f"{HEADER_PREFIX}connector.name"
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _PAGE_RECORDS = 20_000
-_FLUSH_S = 60.0
+_ID_CHARS = 8
+"""Of a topic's id: what tells one from another of its name."""
 
 
 @attrs.frozen
 class DeadLetterRecord:
     """A letter: its id (`partition-offset` in the dead letter topic), the record, where it stood, and why it is dead.
 
-    `key` and `value` are as they came; of a letter that was `replayed`, as they were put through. One whose value was
-    too large for the topic is `omitted`: its value is not null, it is not here.
+    `topic_id` is that of the record's topic, `log_id` that of the dead letter topic; empty where nobody told. `key` and
+    `value` are as they came; of a letter that was `replayed`, as they were put through. One whose value was too large
+    for the topic is `omitted`: its value is not null, it is not here.
     """
 
     id: str
@@ -44,26 +45,33 @@ class DeadLetterRecord:
     headers: tuple[tuple[str, bytes | None], ...] = attrs.field(default=(), repr=False)
     """Those that the record came with."""
     omitted: bool = False
+    topic_id: str = ""
+    log_id: str = ""
 
     @property
-    def place(self) -> tuple[str, int, int]:
-        """Topic, partition and offset of the record."""
-        return self.topic, self.partition, self.offset
+    def place(self) -> tuple[str, int, int, str]:
+        """Topic, partition and offset of the record, and the topic's id: another of its name has such offsets too."""
+        return self.topic, self.partition, self.offset, self.topic_id
+
+    @property
+    def name(self) -> str:
+        """What a commit calls it that puts it through: by its id alone it is any dead letter topic's of the name."""
+        return f"{self.id}@{self.log_id[:_ID_CHARS]}" if self.log_id else self.id
 
 
-def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str) -> list[DeadLetterRecord]:
-    """Return every letter of a dead letter topic, in the order of their records; none when there is no such topic.
+def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str, connector: str) -> list[DeadLetterRecord]:
+    """Return a connector's letters in a dead letter topic, in the order of their records; none without the topic.
 
     A record whose letter was written twice (after a crash) is given once, by its last letter. Raises RetriableError
     when the broker is away.
     """
-    if topic not in cluster.names():
+    log = cluster.topics([topic]).get(topic) if topic in cluster.names() else None
+    if log is None:
         return []
-    count = cluster.topics([topic])[topic].partitions
-    at = [(topic, partition) for partition in range(count)]
+    at = [(topic, partition) for partition in range(log.partitions)]
     ends, starts = cluster.fetch_end_offsets(at), cluster.fetch_beginning_offsets(at)
-    found: dict[tuple[str, int, int], DeadLetterRecord] = {}
-    ids: dict[tuple[str, int, int], set[str]] = {}
+    found: dict[tuple[str, int, int, str], DeadLetterRecord] = {}
+    ids: dict[tuple[str, int, int, str], set[str]] = {}
     done: dict[str, FoundRecord] = {}
     with RecordReader(kafka) as records:
         for where in at:
@@ -72,8 +80,8 @@ def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str) -> 
                 letter = _parse_dead_letter(message, headers)
                 if REPLAYED_HEADER in headers:
                     done[headers[REPLAYED_HEADER]] = message
-                elif letter is not None:
-                    found[letter.place] = letter
+                elif letter is not None and headers.get(_CONNECTOR_HEADER, connector) == connector:
+                    found[letter.place] = attrs.evolve(letter, log_id=log.id)
                     ids.setdefault(letter.place, set()).add(letter.id)
     letters = (
         _apply_replay_marks(letter, [done[one] for one in ids[at] if one in done]) for at, letter in found.items()
@@ -85,7 +93,8 @@ def _apply_replay_marks(letter: DeadLetterRecord, marks: list[FoundRecord]) -> D
     if not marks:
         return letter
     key, value = _to_bytes(marks[-1].key()), _to_bytes(marks[-1].value())
-    return attrs.evolve(letter, replayed=True, key=key, value=value, omitted=False)
+    omitted = value is None and OMITTED_HEADER in _decode_headers(marks[-1])
+    return attrs.evolve(letter, replayed=True, key=key, value=value, omitted=omitted)
 
 
 def read_range(records: RecordReader, at: tuple[str, int], start: int, end: int) -> Iterable[FoundRecord]:
@@ -101,14 +110,17 @@ def read_range(records: RecordReader, at: tuple[str, int], start: int, end: int)
 
 
 def mark_replayed(kafka: KafkaSettings, topic: str, letters: Iterable[DeadLetterRecord]) -> None:
-    """Note that letters were put through as they are here. Raises RetriableError without an acknowledgement."""
-    producer = Producer({**client_config(kafka, "producer"), "enable.idempotence": True})
-    with map_kafka_errors(f"marking letters of {topic}"):
-        for letter in letters:
-            producer.produce(topic, letter.value, letter.key, headers=[(REPLAYED_HEADER, letter.id.encode())])
-            producer.poll(0)
-    if producer.flush(_FLUSH_S):
-        raise RetriableError(f"the mark in {topic} was not acknowledged within {_FLUSH_S:.0f} s")
+    """Note that letters were put through as they are here; without a value that the topic does not take.
+
+    Raises:
+        RetriableError: there was no acknowledgement in time.
+        FatalError: the topic refuses a mark.
+    """
+    producer = DeadLetterProducer(topic, kafka)
+    for letter in letters:
+        headers = ((REPLAYED_HEADER, letter.id.encode()),)
+        producer.produce(DeadLetterMessage(letter.id, letter.key, letter.value, headers))
+    producer.flush()
 
 
 def _decode_headers(message: FoundRecord) -> dict[str, str]:
@@ -132,6 +144,7 @@ def _parse_dead_letter(message: FoundRecord, headers: Mapping[str, str]) -> Dead
         value=_to_bytes(message.value()),
         headers=tuple(pair for pair in message.headers() or () if not pair[0].startswith(HEADER_PREFIX)),
         omitted=OMITTED_HEADER in headers and message.value() is None,
+        topic_id=headers.get(f"{HEADER_PREFIX}topic.id", ""),
     )
 
 

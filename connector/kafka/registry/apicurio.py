@@ -17,6 +17,7 @@ import orjson
 
 from connector.errors import FatalError, RetriableError
 from connector.kafka.registry.known_schemas import KnownSchemas
+from connector.kafka.registry.unanswered import unanswered_error
 from connector.settings.converters.apicurio import ApicurioSettings
 from serde.wire_format import SchemaTexts, UnknownSchema
 
@@ -97,7 +98,7 @@ class ApicurioRegistry:
             hint = "; check apicurio.auth.username" if error.code in (_UNAUTHORIZED, _FORBIDDEN) else ""
             raise FatalError(f"{where}: status {error.code}{hint}") from error
         except OSError as error:
-            raise RetriableError(f"{where}: {type(error).__name__}") from error
+            raise unanswered_error(where, error) from error
 
 
 @lru_cache(maxsize=16)

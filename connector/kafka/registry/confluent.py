@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from connector.errors import FatalError, RetriableError
 from connector.kafka.registry.known_schemas import KnownSchemas
+from connector.kafka.registry.unanswered import unanswered_error
 from connector.settings.converters.schema_registry import RegistrySettings
 from serde.wire_format import SchemaTexts, UnknownSchema
 
@@ -142,7 +143,7 @@ class SchemaRegistry:
             raise
         except Exception as error:
             # What the HTTP client raises has no base class that would not change with it.
-            raise RetriableError(f"registry {self._where}: {doing}: {type(error).__name__}") from error
+            raise unanswered_error(f"registry {self._where}: {doing}", error) from error
 
 
 @lru_cache(maxsize=16)

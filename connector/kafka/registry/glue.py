@@ -11,6 +11,7 @@ from typing import Any
 
 from connector.errors import FatalError, RetriableError
 from connector.kafka.registry.known_schemas import KnownSchemas
+from connector.kafka.registry.unanswered import unanswered_error
 from connector.settings.converters.glue import GlueSettings
 from serde.wire_format import SchemaTexts, UnknownSchema
 
@@ -65,7 +66,7 @@ class GlueRegistry:
         except ClientError as error:
             raise _map_error(where, error.response) from error
         except BotoCoreError as error:
-            raise RetriableError(f"{where}: {type(error).__name__}") from error
+            raise unanswered_error(where, error) from error
         found = str(answer.get("DataFormat", ""))
         if found != schema_type:
             raise UnknownSchema(f"the registry has a schema of type {found} there, not {schema_type.capitalize()}")

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connector.opensearch.documents.field_paths import assign_inner_names
 from serde.arrays import children, view_bytes
 from serde.connect.decimal_text import format_decimals
 
@@ -24,9 +25,14 @@ _OUT_OF_RANGE_TEXT = "<value out of range"
 _SPACE = ord(" ")
 
 
-def to_json_texts(array: pa.Array) -> pa.StringArray:
-    """Return the JSON text of every value; nulls are the word null."""
-    return pc.fill_null(_to_nullable_json(array), _NULL)
+def to_json_texts(array: pa.Array, *, named: bool = True) -> pa.StringArray:
+    """Return the JSON text of every value; nulls are the word null.
+
+    Args:
+        array: the values.
+        named: fields of structs have the names of an index's fields (`assign_inner_names`), else those of the type.
+    """
+    return pc.fill_null(_to_nullable_json(array, named=named), _NULL)
 
 
 def to_plain_texts(array: pa.Array) -> pa.StringArray:
@@ -77,12 +83,12 @@ def encode_base64(data: pa.BinaryArray) -> pa.StringArray:
     return _build_strings(made, places * 4, data)
 
 
-def _to_nullable_json(array: pa.Array) -> pa.StringArray:
+def _to_nullable_json(array: pa.Array, *, named: bool) -> pa.StringArray:
     """The JSON text of every value; null where it is."""
     kind = array.type
     types = pa.types
     if types.is_nested(kind):
-        return _nested_to_json(array)
+        return _nested_to_json(array, named=named)
     if types.is_floating(kind):
         return _floats_to_json(array)
     text = to_plain_texts(array)
@@ -92,12 +98,12 @@ def _to_nullable_json(array: pa.Array) -> pa.StringArray:
     return concat_texts('"', text, '"')
 
 
-def _nested_to_json(array: pa.Array) -> pa.StringArray:
+def _nested_to_json(array: pa.Array, *, named: bool) -> pa.StringArray:
     if pa.types.is_struct(array.type):
-        return _structs_to_json(array)
+        return _structs_to_json(array, named=named)
     if pa.types.is_map(array.type):
         return _maps_to_json(array)
-    return _join_items(array, to_json_texts(array.flatten()), "[", "]")
+    return _join_items(array, to_json_texts(array.flatten(), named=named), "[", "]")
 
 
 def _floats_to_json(array: pa.Array) -> pa.StringArray:
@@ -113,13 +119,13 @@ def _floats_to_json(array: pa.Array) -> pa.StringArray:
     return text
 
 
-def _structs_to_json(array: pa.StructArray) -> pa.StringArray:
+def _structs_to_json(array: pa.StructArray, *, named: bool) -> pa.StringArray:
     """Structs as objects, null fields included."""
-    names = array.type.names
+    names = assign_inner_names(array.type.names) if named else array.type.names
     if not names:
         made = pa.array(["{}"] * len(array), pa.string())
     else:
-        made = build_objects(names, [to_json_texts(child) for child in children(array)])
+        made = build_objects(names, [to_json_texts(child, named=named) for child in children(array)])
     return made if not array.null_count else pc.if_else(array.is_valid(), made, None)
 
 
@@ -143,11 +149,11 @@ def quote_json(text: str) -> str:
 
 
 def _maps_to_json(array: pa.MapArray) -> pa.StringArray:
-    """Maps as objects; keys are texts."""
+    """Maps as objects; keys are texts. What is in them is one flat object to an index, and no fields."""
     pairs = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])))
     keys, values = children(pairs.flatten())
     key = escape_json(to_plain_texts(keys))
-    return _join_items(pairs, concat_texts('"', key, '":', to_json_texts(values)), "{", "}")
+    return _join_items(pairs, concat_texts('"', key, '":', to_json_texts(values, named=False)), "{", "}")
 
 
 def _join_items(array: pa.ListArray, items: pa.StringArray, begin: str, end: str) -> pa.StringArray:

@@ -12,6 +12,8 @@ from typing import Any
 
 import attrs
 
+from connector.opensearch.documents.field_paths import is_apart, is_path, join_path
+
 Json = dict[str, Any]
 
 METADATA_FIELDS = frozenset(
@@ -102,18 +104,13 @@ def find_aliases(properties: Mapping[str, Any], path: str = "") -> frozenset[str
 
 def is_free(name: str, taken: Collection[str]) -> bool:
     """Tell whether a field may have a name beside others: none is another's, or a part of the path to another."""
-    parts = name.split(".")
-    # An empty part at the end is none.
-    if name in METADATA_FIELDS or not parts[0] or not all(parts[:-1]):
-        return False
-    above = {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
-    return not (above & set(taken)) and not any(other.startswith(f"{name}.") for other in taken)
+    return name not in METADATA_FIELDS and is_path(name) and is_apart(name, taken)
 
 
 def _unused_name(name: str, number: int, taken: Collection[str]) -> str:
     if is_free(name, taken):
         return name
-    made = name.replace(".", "_") or "_"
+    made = join_path(name)
     while not is_free(made, taken):
         made = f"{made}_{number}"
     return made

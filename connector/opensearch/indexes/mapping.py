@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from connector.opensearch.documents.field_paths import assign_inner_names
+
 FieldMapping = dict[str, Any]
 
 _TEXT_FIELD: FieldMapping = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
@@ -37,7 +39,9 @@ def map_field(kind: pa.DataType) -> FieldMapping:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return map_field(kind.value_type)
     if pa.types.is_struct(kind):
-        return {"properties": map_columns((field.name, field.type) for field in kind)}
+        return {
+            "properties": map_columns(zip(assign_inner_names(kind.names), (field.type for field in kind), strict=True))
+        }
     if pa.types.is_map(kind):
         # Every key would be a field of its own, without end: keys and values are found as texts below one field.
         return {"type": "flat_object"}
@@ -50,6 +54,16 @@ def map_field(kind: pa.DataType) -> FieldMapping:
 def map_columns(columns: Iterable[tuple[str, pa.DataType]]) -> dict[str, FieldMapping]:
     """Return the mapping of columns by name."""
     return {name: map_field(kind) for name, kind in columns}
+
+
+def name_inner_path(kind: pa.DataType, path: Iterable[str]) -> list[str]:
+    """Return the fields that lead through structs to a value, for the names that lead there in their types."""
+    fields = list[str]()
+    for name in path:
+        place = kind.get_field_index(name)
+        fields.append(assign_inner_names(kind.names)[place])
+        kind = kind.field(place).type
+    return fields
 
 
 def missing_properties(known: Mapping[str, Any], wanted: Mapping[str, FieldMapping]) -> dict[str, FieldMapping]:

@@ -191,7 +191,8 @@ def _uses_hadoop(properties: Mapping[str, str]) -> bool:
 
 
 def _jdbc_driver(properties: Mapping[str, str]) -> str:
-    match = re.match(r"jdbc:([A-Za-z0-9]+):", properties.get("uri", ""))
+    """The database of a JDBC URI, as its driver is named; what stands behind a `+` is how it is reached."""
+    match = re.match(r"jdbc:([^:+/]+)(?:\+[^:]*)?:", properties.get("uri", ""))
     return match[1].lower() if match and properties.get("type") in {"jdbc", None} else ""
 
 

@@ -17,7 +17,7 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.columns.ambiguous_names import refuse_ambiguous_names
 from connector.sink.convert.columns.column_renames import follow_key_renames, follow_renames
-from connector.sink.convert.columns.field_matching import find_case_renames, match_case
+from connector.sink.convert.columns.field_matching import match_case
 from connector.sink.convert.columns.schema_needs import find_schema_change, find_unknown_fields
 from connector.sink.convert.columns.type_changes import follow_type_changes
 from connector.sink.convert.columns.type_mismatch import decode_mismatches
@@ -176,6 +176,8 @@ class _Decoding:
             decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", reading, texts)
             self._keys[place] = align_record_keys(decoded, len(self.run.offset), kind)
         keys = self._keys[place] if table is None else follow_key_renames(self._keys[place], table.renames)
+        if self.plan.case_insensitive and table is not None:
+            keys = keys.match_case((*table.layout.keys, *table.layout.key_columns))
         named = documents if table is None else table.layout.keys == (ID_COLUMN,)
         return name_document_keys(keys) if named else keys
 
@@ -284,8 +286,11 @@ def _convert_changes(
         return
     if table is not None:
         change = follow_renames(change, table.renames, table.layout.columns.names)
-    if plan.case_insensitive and table is not None:
-        change = match_case(change, table.layout.columns.names)
+    if plan.case_insensitive:
+        change, unlike = match_case(change, () if table is None else table.layout.columns.names)
+        work.faults.extend(unlike)
+        if change is None:
+            return
     if table is not None and plan.evolve:
         change = follow_type_changes(change, table.layout, plan.events.type_changes)
     change, ambiguous = refuse_ambiguous_names(change, table, plan)
@@ -293,9 +298,8 @@ def _convert_changes(
     if change is None:
         return
     keys = work.keys(table, documents=documents)
-    if plan.case_insensitive and table is not None and keys is not None:
-        wanted = find_case_renames(keys.columns, (*table.layout.keys, *table.layout.key_columns))
-        keys = attrs.evolve(keys, columns={wanted.get(name, name): column for name, column in keys.columns.items()})
+    if plan.case_insensitive and table is None and keys is not None:
+        keys = keys.match_case(change.row.type.names)
     need = find_schema_change(run.topic, change, keys, table, plan)
     if table is None and keys is not None and keys.has_only_faults(change.rows):
         # Nothing here could become a row, so it is no reason for a table.

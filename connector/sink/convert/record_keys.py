@@ -5,7 +5,7 @@ The key of a record says which row it is about; a record whose key cannot be use
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 import attrs
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from connector.iceberg.types.conversion import convert
 from connector.iceberg.types.nested_columns import find_path, read_path, set_column
 from connector.iceberg.types.schema_evolution import evolve
+from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, Mask, children
 from serde.faults import RecordError
@@ -38,6 +39,24 @@ class RecordKeys:
         """Return the faults of these rows."""
         wanted = set(rows.tolist()) if self.faults else set()
         return [fault for fault in self.faults if fault.row in wanted]
+
+    def match_case(self, names: Iterable[str]) -> RecordKeys:
+        """Return the keys with fields by those names that differ from them in case only.
+
+        Of fields that differ from one another in case only each key has the first that it gives; another type than the
+        first field's becomes that, or no value.
+        """
+        exact = set(names)
+        wanted = find_case_renames(self.columns, exact)
+        spelled: dict[str, str] = {}
+        columns: dict[str, pa.Array] = {}
+        for given, column in sorted(self.columns.items(), key=lambda item: item[0] not in exact):
+            name = wanted.get(given, given)
+            first = spelled.setdefault(name.lower(), name)
+            if first in columns:
+                column = pc.coalesce(columns[first], convert(column, columns[first].type)[0])  # noqa: PLW2901
+            columns[first] = column
+        return attrs.evolve(self, columns=columns)
 
     def of(self, name: str) -> pa.Array | None:
         """Return a key's column: a field of that name, or one within structs; None where no key has it."""

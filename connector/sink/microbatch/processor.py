@@ -198,7 +198,7 @@ class BatchProcessor:
         fresh = [letter for letter in result.dead_letters if record_coordinates(letter) not in self._dead]
         try:
             self._limits.check(result.dead_letters, result.metrics)
-            self._letters.write(fresh)
+            self._letters.write(fresh, position.topic_ids)
         except ConnectorError:
             self._committer.discard(names, result)
             raise

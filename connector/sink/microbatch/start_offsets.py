@@ -59,7 +59,7 @@ def find_starting_offsets(
     _check_identity(known, seen)
     waited = dict.fromkeys(named, "")
     later = set(known.topic_ids) | {topic for topic, _ in known.offsets}
-    if known.offsets:
+    if stored is not None or known.offsets:
         later |= seen.topics.keys() - waited.keys()
     fresh = {
         at: end if reset == "latest" and at[0] not in later else seen.beginnings[at] for at, end in seen.ends.items()

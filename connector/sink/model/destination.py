@@ -31,7 +31,7 @@ from connector.sink.model.task_output import TaskOutput
 from connector.sink.model.truncate_scope import TruncateScope
 
 ReplayRows = Sequence[tuple[ChangeBatch, Sequence[str]]]
-"""Rows, and the id of the dead letter of each."""
+"""Rows, and the name of the dead letter of each (`DeadLetterRecord.name`)."""
 
 
 @attrs.frozen
@@ -196,10 +196,10 @@ class ReplayTarget(Protocol):
     """Takes repaired dead letters in."""
 
     def find_replayed(self, name: str) -> set[str]:
-        """Return the letters that were applied before, as far as the table tells."""
+        """Return the names of the letters that were applied before, as far as the table tells."""
 
-    def replay(self, plan: BatchPlan, index: int, name: str, parts: ReplayRows) -> ReplayOutcome:
-        """Write rows into a table of the plan, and make them visible.
+    def replay(self, plan: BatchPlan, index: int, name: str, parts: ReplayRows, *, execute: bool) -> ReplayOutcome:
+        """Write rows into a table of the plan, and make them visible; without `execute` tell what would become of them.
 
         Raises:
             DataFault: they cannot be, for a reason that is not one letter's.

@@ -51,9 +51,10 @@ def _translate(text: str, where: str) -> ConnectorError:
     if unfit:
         return FatalError(f"{where}: a row cannot be written as Avro: {unfit[1]}")
     name, message = (causes[-1][1], causes[-1][2]) if causes else ("", text.splitlines()[0] if text else "")
-    if any(cause[1] in _FILE_NOT_FOUND for cause in causes):
-        return FatalError(f"{where}: file {file} is gone; restore it, or read the table again in full")
     store = classify_store_error(text, where)
+    # A file that cannot be opened now is a missing one to Java, whatever the system says of it.
+    if not isinstance(store, RetriableError) and any(cause[1] in _FILE_NOT_FOUND for cause in causes):
+        return FatalError(f"{where}: file {file} is gone; restore it, or read the table again in full")
     if store is None and (
         any(is_transient([Cause(cause[1], cause[2])]) for cause in causes) or is_retriable_exception(name)
     ):

@@ -163,5 +163,5 @@ class MemoryDestination:
     def find_replayed(self, name: str) -> set[str]:
         return set()
 
-    def replay(self, plan: BatchPlan, index: int, name: str, parts: ReplayRows) -> ReplayOutcome:
+    def replay(self, plan: BatchPlan, index: int, name: str, parts: ReplayRows, *, execute: bool) -> ReplayOutcome:
         return ReplayOutcome()

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+import attrs
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from serde.events.changes import Changes, rename_columns
+from connector.sink.model.plan import SchemaChange
+from serde.arrays import children
+from serde.events.changes import Changes, filter_changes, rename_columns
+from serde.faults import RecordError
+
+_REASON = "fields {first} and {other} differ in case only, and their values in type: one column cannot have both"
 
 
 def find_case_renames(names: Collection[str], columns: Iterable[str]) -> dict[str, str]:
@@ -18,13 +26,58 @@ def find_case_renames(names: Collection[str], columns: Iterable[str]) -> dict[st
     return {n: free.pop(n.lower()) for n in dict.fromkeys(names) if n not in exact and n.lower() in free}
 
 
-def match_case(change: Changes, columns: Iterable[str]) -> Changes:
-    """Return the changes with fields renamed to the columns that differ from them in case only (top level)."""
+def match_case(change: Changes, columns: Iterable[str]) -> tuple[Changes | None, list[RecordError]]:
+    """Return the changes with fields renamed to the columns that differ from them in case only (top level).
+
+    Events of one block may write a name in several ways: those become one column. Where a row gives several, it has the
+    value under the column's own name, or the first one. A value that does not fit those of other rows is a fault.
+    """
+    columns = set(columns)
     wanted = find_case_renames(change.row.type.names, columns)
-    return rename_columns(change, wanted) if wanted else change
+    change = rename_columns(change, wanted) if wanted else change
+    names = change.row.type.names
+    groups: dict[str, list[str]] = {}
+    for name in sorted(names, key=lambda name: name not in columns):
+        groups.setdefault(name.lower(), []).append(name)
+    # Columns that a table has already stay what they are, however alike.
+    merged = {some[0]: [n for n in some[1:] if n not in columns] for some in groups.values() if len(some) > 1}
+    merged = {first: others for first, others in merged.items() if others}
+    return _merge_columns(change, merged) if merged else (change, [])
 
 
-def merge_case_variants(kind: pa.StructType) -> pa.StructType:
+def _merge_columns(change: Changes, merged: dict[str, list[str]]) -> tuple[Changes | None, list[RecordError]]:
+    columns = dict(zip(change.row.type.names, children(change.row), strict=True))
+    faults, keep = list[RecordError](), np.ones(len(change.rows), np.bool_)
+    for first, others in merged.items():
+        for other in others:
+            column, given = columns[first], columns.pop(other)
+            if pa.types.is_null(column.type) or column.type.equals(given.type):
+                columns[first] = given if pa.types.is_null(column.type) else pc.coalesce(column, given)
+                continue
+            unfit = np.asarray(pc.and_(column.is_null(), given.is_valid())) & keep
+            reason = _REASON.format(first=first, other=other)
+            faults.extend(RecordError(row, "TASK_PUT", reason) for row in change.rows[unfit].tolist())
+            keep &= ~unfit
+    gone = change.row.is_null() if change.row.null_count else None
+    row = pa.StructArray.from_arrays(list(columns.values()), names=list(columns), mask=gone)
+    change = attrs.evolve(change, row=row)
+    return (change if keep.all() else filter_changes(change, keep) if keep.any() else None), faults
+
+
+def match_key_shapes(needs: Iterable[SchemaChange], columns: Iterable[str]) -> list[SchemaChange]:
+    """Return what a new table needs, with the fields of record keys named as columns are, whatever their case."""
+    names = list(columns)
+    return [need if need.key is None else attrs.evolve(need, key=match_shape(need.key, names)) for need in needs]
+
+
+def match_shape(kind: Iterable[pa.Field], columns: Iterable[str]) -> pa.StructType:
+    """Return a shape with the names that columns have, whatever their case; of fields that share one, the first one."""
+    fields = merge_case_variants(kind)
+    wanted = find_case_renames([field.name for field in fields], columns)
+    return pa.struct([field.with_name(wanted.get(field.name, field.name)) for field in fields])
+
+
+def merge_case_variants(kind: Iterable[pa.Field]) -> pa.StructType:
     """Return a shape whose names differ in more than case: of those that do not, the first one's."""
     first: dict[str, pa.Field] = {}
     for field in kind:

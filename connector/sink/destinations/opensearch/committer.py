@@ -40,7 +40,7 @@ class OpenSearchCommitter:
 
     def __init__(self, spark: SparkSession, indices: OpenSearchIndexes, search: OpenSearchSettings) -> None:
         """Commit to these."""
-        self._spark, self._indices, self._search = spark, indices, search
+        self.spark, self._indices, self._search = spark, indices, search
         self._log = structlog.get_logger()
 
     def commit(
@@ -136,13 +136,13 @@ class OpenSearchCommitter:
             )
             before = (mark.version for at in cut.offsets for mark in table.watermarks.get(at, {}).values())
             most = max((version, *before))
-        slices = self._spark.sparkContext.defaultParallelism
+        slices = self.spark.sparkContext.defaultParallelism
         # Documents go by versions here even where they are only added to.
         style = attrs.evolve(target.style, partial=False)
         whose = partial(_delete_documents, search=self._search, style=style, own=dict(own))
         task = partial(whose, version=version, most=most, slices=slices)
         with raise_task_errors():
-            rows = self._spark.range(0, slices, 1, slices).mapInArrow(task, "deleted long").collect()
+            rows = self.spark.range(0, slices, 1, slices).mapInArrow(task, "deleted long").collect()
         count = sum(row.deleted for row in rows)
         self._log.info("index emptied by a truncate at its source", index=self._indices.label(name), documents=count)
 

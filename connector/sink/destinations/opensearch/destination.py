@@ -42,7 +42,7 @@ class OpenSearchDestination:
 
     def replay_target(self) -> OpenSearchReplay:
         """Return what sends repaired dead letters."""
-        return OpenSearchReplay(self.tables)
+        return OpenSearchReplay(self.committer.spark, self.tables)
 
     def find_hold(self) -> str | None:
         """Hold nothing up."""

@@ -246,6 +246,15 @@ class OpenSearchTaskWriter:
     def _held(self, table: TablePlan, ids: Sequence[str], fields: Sequence[str]) -> list[StoredDocument | None]:
         return self._sender.fetch_stored(self._target(table).style, ids, fields)
 
+    def find_stale(self, table: TablePlan, folded: FoldedChanges) -> set[int]:
+        """Return what winners are known by (`record_ids`) that the index would not take: it has newer documents."""
+        stale = set[int]()
+        for part in gather(folded.parts, folded.winners):
+            found = self._held(table, self._ids(part, table).to_pylist(), ())
+            stored = np.array([NO_VALUE if document is None else document.version for document in found], np.int64)
+            stale.update(record_ids(part)[stored > self._versions(part, table)].tolist())
+        return stale
+
     def complete_deferred(self, table: TablePlan, deferred: DeferredRows) -> None:
         """Complete rows that waited for the documents of their keys before: by now they are where they belong.
 

@@ -28,7 +28,7 @@ from connector.opensearch.indexes.mapping import FieldMapping, map_columns
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
-from connector.sink.convert.columns.field_matching import merge_case_variants
+from connector.sink.convert.columns.field_matching import match_key_shapes, match_shape, merge_case_variants
 from connector.sink.destinations.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.naming import index_name, raw_index_name
 from connector.sink.destinations.opensearch.document_writer import IndexTarget, OpenSearchWriterFactory
@@ -258,8 +258,10 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             return self._read_note(name, found)
         if found is not None:
             self._check_stream(found)
-        shapes = (merge_case_variants(need.row) if rule.case_insensitive else need.row for need in needs)
-        columns = union_shapes(shapes)
+        columns = union_shapes(need.row for need in needs)
+        if rule.case_insensitive:
+            columns = pa.schema(merge_case_variants(columns))
+            needs = match_key_shapes(needs, columns.names)
         keys = () if self._is_keyless(needs) else choose_key(needs, columns, rule, (name,))
         columns = with_keys(columns, needs if rule.keys.key_source(name) == "record" else [], keys)
         if not len(columns):
@@ -283,9 +285,10 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         return made
 
     def _evolve(self, name: str, known: KnownIndex, needs: list[SchemaChange]) -> KnownIndex:
-        columns = known.layout.columns
+        columns, rule = known.layout.columns, self._settings.table
         for need in needs:
-            columns = evolve(columns, need.row, add=self._settings.table.allow_field_addition)
+            row = match_shape(need.row, columns.names) if rule.case_insensitive else need.row
+            columns = evolve(columns, row, add=rule.allow_field_addition)
         found = self._indexes.current(known.index)
         layout = self._build_layout(name, columns, known.layout.keys)
         fields = self._assign_fields(layout, found, known.fields)

@@ -20,6 +20,7 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.opensearch.documents.document_ids import build_document_ids
 from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.opensearch.documents.json_values import to_json_texts
+from connector.opensearch.indexes.mapping import name_inner_path
 from connector.sink.convert.key_change_headers import pair_with_other_key
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model.change_rows import ChangeBatch
@@ -95,10 +96,11 @@ def set_key(texts: dict[str, pa.StringArray], part: ChangeBatch, table: TablePla
         text = to_json_texts(read_column(part.rows, name))
         if len(path) > 1:
             document = orjson.loads(texts[path[0]][0].as_py()) or {}
+            fields = name_inner_path(part.rows.schema.field(path[0]).type, path[1:])
             inside = document
-            for around in path[1:-1]:
+            for around in fields[:-1]:
                 inside[around] = inside = inside.get(around) or {}
-            inside[path[-1]] = orjson.loads(text[0].as_py())
+            inside[fields[-1]] = orjson.loads(text[0].as_py())
             text = pa.array([orjson.dumps(document).decode()])
         texts[path[0]] = text
 

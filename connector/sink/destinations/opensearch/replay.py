@@ -1,39 +1,77 @@
-"""Repaired dead letters -> documents of their index, at once. On the driver; no Spark job."""
+"""Repaired dead letters -> documents of their index, at once. On the driver; deleted keys are looked up by Spark."""
 
 from __future__ import annotations
 
 import attrs
+from pyspark.sql import SparkSession
 
+from connector.sink.destinations.late_events import drop_late_events
 from connector.sink.destinations.opensearch.document_writer import OpenSearchTaskWriter, record_ids
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
+from connector.sink.destinations.replayed_rows import drop_superseded_rows, find_dropped
 from connector.sink.fold.fold import fold
 from connector.sink.fold.unavailable_values import fill_in_batch
+from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.destination import ReplayOutcome, ReplayRows
 from connector.sink.model.plan import BatchPlan
 
 
 @attrs.frozen
 class OpenSearchReplay:
-    """Documents have their versions: one that is replayed twice is the same, and a newer one in the index stays."""
+    """Documents have their versions: one that is replayed twice is the same, and a newer one in the index stays.
 
+    Versions of deleted documents are forgotten by the index, but remembered with their keys.
+    """
+
+    spark: SparkSession
     indexes: OpenSearchIndexes
 
     def find_replayed(self, name: str) -> set[str]:  # noqa: ARG002 - nothing is kept
         """Return none: the mark in the dead letter topic is enough."""
         return set()
 
-    def replay(self, plan: BatchPlan, index: int, name: str, parts: ReplayRows) -> ReplayOutcome:  # noqa: ARG002 - the plan knows it
+    def replay(
+        self,
+        plan: BatchPlan,
+        index: int,
+        name: str,  # noqa: ARG002 - the plan knows it
+        parts: ReplayRows,
+        *,
+        execute: bool,
+    ) -> ReplayOutcome:
         """Send documents, and wait for what the index says of each. Raises as `Bulk.send`."""
         # No later record is about its key, so a delete need not be remembered.
         writers = OpenSearchTaskWriter(attrs.evolve(self.indexes.writers(), memory=None), plan, plan.label)
-        table = plan.tables[index]
-        if not table.upsert:
-            for part, _ in parts:
-                list(writers.append(table, part))
-        else:
-            folded = fill_in_batch(fold([part for part, _ in parts], table.layout.keys), table.layout.keys)
-            list(writers.upsert(table, folded, ()))
-        writers.finish()
+        table, standing = plan.tables[index], [part for part, _ in parts]
+        if table.upsert:
+            standing = self._drop_deleted(plan, index, standing)
+        overtaken = find_dropped(parts, standing)
         letters = {tag: one for part, ids in parts for tag, one in zip(record_ids(part).tolist(), ids, strict=True)}
+        if table.upsert and standing:
+            folded = fill_in_batch(fold(standing, table.layout.keys), table.layout.keys)
+            if execute:
+                list(writers.upsert(table, folded, ()))
+            else:
+                writers.stale.update(writers.find_stale(table, folded))
+        elif execute:
+            for part in standing:
+                list(writers.append(table, part))
+        writers.finish()
         dead = {letters[tag]: reason for tag, reason in writers.dead.items()}
-        return ReplayOutcome(frozenset(letters[tag] for tag in writers.stale), dead)
+        return ReplayOutcome(overtaken | {letters[tag] for tag in writers.stale}, dead)
+
+    def _drop_deleted(self, plan: BatchPlan, index: int, parts: list[ChangeBatch]) -> list[ChangeBatch]:
+        """Leave out the keys that are remembered as deleted by what is newer."""
+        table, deleted_keys = plan.tables[index], self.indexes.deleted_keys
+        if deleted_keys is None or not table.remembers or table.keep_deletes:
+            return parts
+        try:
+            gone = deleted_keys.of(table.layout.name)
+            return drop_superseded_rows(
+                self.spark,
+                table,
+                parts,
+                lambda asked, ranges, _: drop_late_events(asked, ranges.count, plan, table, None, gone),
+            )
+        finally:
+            deleted_keys.close()

@@ -19,7 +19,7 @@ from connector.iceberg.types.schema_evolution import union_shapes
 from connector.settings import SinkSettings, TableSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm, parse_partition_term
 from connector.settings.iceberg.sort_order import SortTerm, parse_sort_term
-from connector.sink.convert.columns.field_matching import merge_case_variants
+from connector.sink.convert.columns.field_matching import match_key_shapes, merge_case_variants
 from connector.sink.convert.events import icebergevents
 from connector.sink.destinations.iceberg.tables import checks as table_checks
 from connector.sink.destinations.iceberg.tables.options import TableOptions
@@ -127,11 +127,10 @@ class TableCreator:
 def _choose_columns(needs: list[SchemaChange], options: TableOptions) -> tuple[pa.Schema, tuple[str, ...]]:
     """Return the columns of a new table, those of its key included, and the key."""
     settings = options.settings
-    columns = (
-        build_declared_schema(settings.columns)
-        if settings.columns
-        else union_shapes(merge_case_variants(need.row) if settings.case_insensitive else need.row for need in needs)
-    )
+    columns = build_declared_schema(settings.columns) if settings.columns else union_shapes(need.row for need in needs)
+    if settings.case_insensitive and not settings.columns:
+        columns = pa.schema(merge_case_variants(columns))
+        needs = match_key_shapes(needs, columns.names)
     keys = choose_key(needs, columns, settings, options.names)
     columns = with_keys(columns, needs if options.key_source == "record" else [], keys)
     if not len(columns):

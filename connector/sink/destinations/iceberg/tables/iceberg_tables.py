@@ -39,6 +39,7 @@ from connector.sink.convert.columns.column_renames import (
     parse_renames,
     rename_shape,
 )
+from connector.sink.convert.columns.field_matching import match_shape
 from connector.sink.convert.events import icebergevents
 from connector.sink.destinations.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.iceberg.tables import checks as table_checks
@@ -355,10 +356,10 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
     def _evolve(self, name: str, known: TargetTable, needs: list[SchemaChange]) -> TargetTable:
         known, needs = self._follow_renames(name, known, needs)
         before = columns = known.layout.columns
+        rule = self._settings.table
         for need in needs:
-            columns = make_optional(
-                evolve(columns, need.row, add=self._settings.table.allow_field_addition), need.relaxed
-            )
+            row = match_shape(need.row, columns.names) if rule.case_insensitive else need.row
+            columns = make_optional(evolve(columns, row, add=rule.allow_field_addition), need.relaxed)
         version, written_as = known.table.format_version, known.layout.data_format
         if VARIANT_ARROW_TYPE in columns.types and version < VARIANTS_VERSION:
             raise DataFault(f"table {known.table.name} is of format version 2, which has no variant; upgrade it to 3")

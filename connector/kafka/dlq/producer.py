@@ -1,0 +1,90 @@
+"""Messages -> the dead letter topic, acknowledged; without a value that the topic does not take. On the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import attrs
+from confluent_kafka import KafkaError, Message, Producer
+
+from connector.errors import FatalError, RetriableError
+from connector.kafka.admin import client_config, is_transient_error, map_kafka_errors
+from connector.settings import KafkaSettings
+
+FLUSH_S = 60.0
+HEADER_PREFIX = "__connect.errors."
+OMITTED_HEADER = f"{HEADER_PREFIX}value.omitted"
+
+_MAX_MESSAGE_BYTES = 1_000_000_000
+
+
+@attrs.frozen
+class DeadLetterMessage:
+    """What goes to the topic: for which record or letter (`place`), its key, value and headers."""
+
+    place: Hashable
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    def omit_value(self) -> DeadLetterMessage:
+        """Leave the value out, which the headers tell how to find, and say how large it was."""
+        size = str(len(self.value or b"")).encode()
+        return DeadLetterMessage(self.place, self.key, None, (*self.headers, (OMITTED_HEADER, size)))
+
+
+class DeadLetterProducer:
+    """Produces to one dead letter topic, which exists."""
+
+    def __init__(self, topic: str, kafka: KafkaSettings) -> None:
+        """Open a client; no broker is asked yet."""
+        self._topic = topic
+        own = {"partitioner": "murmur2_random", "linger.ms": 20, **client_config(kafka, "producer")}
+        # The client's own limit must not be what refuses a letter: the broker knows its topic's.
+        largest = {"message.max.bytes": _MAX_MESSAGE_BYTES}
+        self._producer = Producer({**largest, **own, "enable.idempotence": True})
+        self._failed: list[KafkaError] = []
+        self._too_large: list[DeadLetterMessage] = []
+        self.acknowledged: set[Hashable] = set()
+
+    def produce(self, sent: DeadLetterMessage) -> None:
+        """Send, and do not wait."""
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                self.acknowledged.add(sent.place)
+            elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE and sent.value is not None:
+                self._too_large.append(sent)
+            else:
+                self._failed.append(error)
+
+        with map_kafka_errors(f"writing to {self._topic}"):
+            while True:
+                try:
+                    self._producer.produce(
+                        self._topic, sent.value, sent.key, headers=list(sent.headers), on_delivery=delivered
+                    )
+                except BufferError:
+                    self._producer.poll(0.1)
+                else:
+                    return
+
+    def flush(self) -> None:
+        """Wait until all are acknowledged.
+
+        Raises:
+            RetriableError: some were not in time; they may be on their way still, or are to be sent again.
+            FatalError: the topic refuses one.
+        """
+        self._wait()
+        while self._too_large:
+            self.produce(self._too_large.pop().omit_value())
+            self._wait()
+        failed, self._failed = self._failed, []
+        for error in failed:
+            text = f"a message to {self._topic} was refused: {error.str()}"
+            raise RetriableError(text) if all(map(is_transient_error, failed)) else FatalError(text)
+
+    def _wait(self) -> None:
+        if self._producer.flush(FLUSH_S):
+            raise RetriableError(f"messages to {self._topic} were not acknowledged within {FLUSH_S:.0f} s")
