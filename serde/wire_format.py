@@ -58,8 +58,8 @@ class Deserializer(Protocol):
 class ReadOptions:
     """What a deserializer is made with.
 
-    wanted: fields of envelopes outside the images that will be looked at (`Unwrap.wanted`), None for all. With a schema
-    the others are not read, which saves about a fifth of the time.
+    wanted: fields of envelopes outside the images that will be looked at (`UnwrapSettings.wanted`), None for all. With
+    a schema the others are not read, which saves about a fifth of the time.
     fetch: writer schemas by id; formats that need a registry raise ValueError without it.
     text_columns: columns, or types by their schema name, whose dates and times become text (`connect.text_columns`);
     number_columns: columns whose decimals do; frame: what a registry's serializers put in front of messages.

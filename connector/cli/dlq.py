@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -81,10 +81,10 @@ def replay_dead_letters(
 
 
 def _read_dead_letters(settings: SinkSettings) -> list[DeadLetterRecord]:
-    find: Callable[[], list[DeadLetterRecord]] = lambda: read_dead_letters(  # noqa: E731 - tried again as a whole
-        KafkaAdmin(settings.kafka), settings.kafka, settings.errors.topic, settings.name
-    )
-    return call_with_retries(find, settings.errors)
+    def read() -> list[DeadLetterRecord]:
+        return read_dead_letters(KafkaAdmin(settings.kafka), settings.kafka, settings.errors.topic, settings.name)
+
+    return call_with_retries(read, settings.errors)
 
 
 def _choose_dead_letters(found: Sequence[DeadLetterRecord], wanted: tuple[str, ...]) -> list[DeadLetterRecord]:

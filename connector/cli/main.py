@@ -101,9 +101,9 @@ def status(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal[
 
                 source_status.show(settings, starting, output=output)
             else:
-                from connector.cli.status.sink import show
+                from connector.cli.status import sink as sink_status
 
-                show(settings, starting, output=output)
+                sink_status.show(settings, starting, output=output)
 
 
 @main.command()

@@ -122,20 +122,8 @@ def build_sink(
     """
     cluster = KafkaAdmin(settings.kafka)
     seen = seen or call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
-    catalog, offsets = call_with_retries(lambda: _open_catalog(spark, settings), settings.errors)
-    context = DestinationContext(spark, settings, catalog, offsets, seen.topics, maintenance_listeners)
-    destination = call_with_retries(lambda: open_destination(context), settings.errors)
-    followed = settings.kafka.transactions
-    ports = SinkPorts(
-        SparkJob(spark),
-        destination,
-        offsets,
-        cluster,
-        DeadLetterWriter(settings.name, settings.kafka, settings.errors, cluster),
-        ConsumerGroup(settings.kafka),
-        Transactions(spark, followed) if followed.topic else None,
-    )
-    batches = begin_batches(settings, ports, seen)
+    ports = _open_ports(spark, settings, cluster, seen, maintenance_listeners)
+    destination, batches = ports.destination, begin_batches(settings, ports, seen)
     position = batches.position
     if prime:
         _prepare_tables(settings, destination.tables, batches, position, seen)
@@ -165,6 +153,27 @@ def build_sink(
         warmed,
     )
     return Sink(stream, batches, destination)
+
+
+def _open_ports(
+    spark: SparkSession,
+    settings: SinkSettings,
+    cluster: KafkaAdmin,
+    seen: ClusterState,
+    maintenance_listeners: Sequence[MaintenanceListener],
+) -> SinkPorts:
+    catalog, offsets = call_with_retries(lambda: _open_catalog(spark, settings), settings.errors)
+    context = DestinationContext(spark, settings, catalog, offsets, seen.topics, maintenance_listeners)
+    followed = settings.kafka.transactions
+    return SinkPorts(
+        SparkJob(spark),
+        call_with_retries(lambda: open_destination(context), settings.errors),
+        offsets,
+        cluster,
+        DeadLetterWriter(settings.name, settings.kafka, settings.errors, cluster),
+        ConsumerGroup(settings.kafka),
+        Transactions(spark, followed) if followed.topic else None,
+    )
 
 
 def _find_start(

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 import attrs
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.source.changes.row_key import RowKey
@@ -103,3 +104,8 @@ class ChangePublisher(Protocol):
 
     def heartbeat(self, ts_ms: int) -> None:
         """Publish that the source is alive, where the destination has a place for it."""
+
+
+def drop_skipped(changes: DataFrame, skipped: frozenset[str]) -> DataFrame:
+    """Return the changes without those of `skipped.operations`."""
+    return changes.filter(~F.col("op").isin(*skipped)) if skipped else changes

@@ -21,7 +21,6 @@ _DAY_S = 86_400
 _UNITS = {"nanos": 9, "picoseconds": 12}
 _MICRO_DIGITS = 6
 _YEARS = (1, 9999)
-_MAX_S = 9_000_000_000
 _SPECIAL = {"POSITIVE_INFINITY": "infinity", "NEGATIVE_INFINITY": "-infinity"}
 
 

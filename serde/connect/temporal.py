@@ -1,8 +1,7 @@
 """wire numbers and texts -> dates and times: each rule of Connect's and Debezium's temporal types, vectorised.
 
 Years 0001 to 9999 are what the tables promise to hold; infinity (sent as the largest or smallest number, or as a
-word) and
-dates before Christ are outside and reported, never bent. 24:00:00 is no time of day and is reported too.
+word) and dates before Christ are outside and reported, never bent. 24:00:00 is no time of day and is reported too.
 """
 
 from __future__ import annotations

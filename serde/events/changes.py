@@ -1,6 +1,7 @@
 """blocks -> changes: envelopes flattened as ExtractNewRecordState would, flattened events as they came.
 
-Source: Debezium's ExtractNewRecordState (delete mode rewrite, add.fields) and the envelope of debezium-events.md.
+Source: Debezium's pages "New Record State Extraction" (delete mode rewrite, add.fields), and "Data change events" of
+each connector.
 """
 
 from __future__ import annotations
@@ -112,8 +113,19 @@ def _flatten_envelopes(
     origin = _join_origin([column_at(block.fields, f"source.{name}") for name in ORIGIN_FIELDS], len(op))
     order = _to_int64(column_at(block.fields, "transaction.total_order"), len(op))
     place, origin = read_positions(lambda name: _envelope_position(block.fields, name), order, origin)
-    ts_ns, rest = _read_ts_ns(block.fields, "source."), (optional, origin, _image_documents(block, row))
-    made = Changes(block.rows, row, op, op == _DELETE, ts_ns, place, order, *rest, added if row.null_count else {})
+    made = Changes(
+        rows=block.rows,
+        row=row,
+        op=op,
+        deleted=op == _DELETE,
+        ts_ns=_read_ts_ns(block.fields, "source."),
+        place=place,
+        total_order=order,
+        optional=optional,
+        origin=origin,
+        documents=_image_documents(block, row),
+        added=added if row.null_count else {},
+    )
     return (made if keep.all() else filter_changes(made, keep)), told, int(message.sum())
 
 

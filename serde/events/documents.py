@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 from attrs import frozen
@@ -111,8 +110,3 @@ def find_date_columns(images: list[DocumentImage]) -> frozenset[str]:
     """The members that are dates in each document that has them."""
     dates = frozenset[str]().union(*(one.dates for one in images))
     return dates - frozenset[str]().union(*(one.others for one in images))
-
-
-def mark_without_image(images: list[DocumentImage]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """True where an event has neither document nor patch."""
-    return np.array([one.text is None for one in images], np.bool_)

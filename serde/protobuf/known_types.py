@@ -49,7 +49,7 @@ message Decimal { int64 units = 1; int32 fraction = 2; uint32 precision = 3; int
 WRAPPERS = frozenset(f"google.protobuf.{name}Value" for name in _WRAPPED)
 """Messages that are one value which may be null."""
 
-TIMESTAMP, DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
+TIMESTAMP = "google.protobuf.Timestamp"
 DATE, TIME_OF_DAY, DECIMAL = "google.type.Date", "google.type.TimeOfDay", "confluent.type.Decimal"
 
 

@@ -1,7 +1,7 @@
 """awkward key changes -> one row per key: transactions that other consumers lose, in one batch and cut at every point.
 
 Debezium's events of one transaction share their timestamp, and a changed key is a delete and a create in partitions of
-their own (debezium-events, "Keys/order"). One topic per cut: the part before it in one run of the sink, the rest in
+their own. One topic per cut: the part before it in one run of the sink, the rest in
 the next, so that two runs see every cut of every story.
 """
 

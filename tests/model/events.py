@@ -1,8 +1,8 @@
 """changes of a made-up table -> Debezium records and the rows they must end in.
 
 A small source database: it writes what a connector would (envelopes without schema block, default replica identity: the
-image of a delete holds its key only), and keeps its own rows as the truth. The shape of the events: debezium-events (PK
-change = d + tombstone + c; all events of one transaction share ts_ns). Its clock is one of
+image of a delete holds its key only), and keeps its own rows as the truth. The events are Debezium's: a
+changed key is a delete, a tombstone and a create; all events of one transaction share ts_ns. Its clock is one of
 
     postgres  positions of changes, dates of commits: of transactions that ran side by side positions go to and fro
     mariadb   the same dates; numbers of transactions, which outlive a server, and positions of its log, which do not

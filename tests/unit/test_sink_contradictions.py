@@ -50,4 +50,4 @@ def test_identifier_fields_within_structs_are_found() -> None:
         '{"type":"struct","fields":[{"id":3,"name":"k","required":true,"type":"long"}]}}]}'
     )
     found = evolve(THERE, schema_json=schema)
-    assert (found.keys, found.nested_keys) == (("id", "s.k"), ("s.k",))
+    assert (found.keys, found.key_paths) == (("id", "s.k"), (("id",), ("s", "k")))

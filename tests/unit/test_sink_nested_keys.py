@@ -90,7 +90,8 @@ def test_a_value_makes_the_structs_around_it() -> None:
 def test_identifier_fields_and_configured_ones_are_keys() -> None:
     """Keys are in the schema's order, those within structs dotted; a configured struct is all that is in it."""
     found = _table().layout
-    assert (found.keys, found.nested_keys, found.key_columns) == (KEYS, KEYS, {"customer"})
+    assert (found.keys, found.key_columns) == (KEYS, {"customer"})
+    assert found.key_paths == tuple(tuple(name.split(".")) for name in KEYS)
     assert [field.type for field in found.key_fields] == [pa.int64(), pa.string()]
     schema = found.schema
     assert [schema.find_field(name).required for name in ("customer", "customer.sub", *KEYS)] == [True] * 4

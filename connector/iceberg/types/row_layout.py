@@ -75,7 +75,7 @@ class RowLayout:
 
     @cached_property
     def key_fields(self) -> tuple[pa.Field, ...]:
-        """The same as fields of flat columns (see `nested.columns_of`)."""
+        """The same as fields of flat columns (see `nested_columns.find_field`)."""
         return tuple(find_field(self.columns, name) for name in self.keys)
 
     @cached_property
@@ -108,11 +108,6 @@ class RowLayout:
     def find_unwritable_values(self, column: pa.Array) -> tuple[Mask, str] | None:  # noqa: ARG002 - no files, no limits
         """Mark the rows whose value of a column cannot be written, and say why; None where all can."""
         return None
-
-    @property
-    def nested_keys(self) -> tuple[str, ...]:
-        """Those of `keys` that are no columns of their own but fields of structs."""
-        return tuple(name for name, path in zip(self.keys, self.key_paths, strict=True) if len(path) > 1)
 
 
 def _iter_key_names(fields: Iterable[NestedField], chosen: FieldFilter, prefix: str = "") -> Iterator[str]:

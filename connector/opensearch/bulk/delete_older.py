@@ -40,10 +40,8 @@ def delete_older(
         RetriableError, FatalError: the cluster is away, or refuses it.
     """
     sender, name = DocumentSender(connection, settings, lambda *_: None), style.over or style.index
-    asking, own = (
-        opensearch_client(connection),
-        {style.fields.get(column, column): v for column, v in (own or {}).items()},
-    )
+    asking = opensearch_client(connection)
+    own = {style.fields.get(column, column): text for column, text in (own or {}).items()}
     body: dict[str, object] = {
         "size": PAGE_DOCUMENTS,
         "_source": sorted(own) or False,

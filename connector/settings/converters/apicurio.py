@@ -15,7 +15,6 @@ from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, TEXT, InvalidValue, ValueType, one_of
 
-AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 IdKind = Literal["globalId", "contentId"]
 _URL = re.compile(r"https?://[^/\s]+\S*")
 _API = "/apis/registry/v2"

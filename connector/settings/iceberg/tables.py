@@ -291,7 +291,7 @@ PREFIXES = (PARTITION_BY_TABLE, SORT_BY_TABLE, routing.ROUTE_REGEX, CREATE_PROPS
 
 @attrs.frozen
 class TableSettings:
-    """What tables are called and look like; partition terms are text as written, see `partitions.parse`.
+    """What tables are called and look like; partition terms are text as written, for `partition_spec` to parse.
 
     `events_only` keeps every event as text in one table.
     `destination_regexp_replace` is a Java replacement, see `regexps.translate_replacement`.

@@ -1,8 +1,4 @@
-"""Decoded changes -> rows of one table with their order: converted, keyed, checked. Runs on executors; no I/O.
-
-Where tables follow their events a value that does not fit is a fault; where they do not, lenient
-conversion holds (`types.lenient_conversion`).
-"""
+"""Decoded changes -> rows of one table with their order: converted, keyed, checked. Runs on executors; no I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ from connector.sink.convert.record_keys import RecordKeys, set_key_columns
 from connector.sink.fold.document_versions import assign_versions, derive_versions, find_last_versions
 from connector.sink.fold.watermarks import find_latest_by_source, find_limits, mark_late_candidates
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
-from connector.sink.model.event_age import select_proven_dates, select_proven_places, units_per_second
+from connector.sink.model.event_age import select_proven_dates, select_proven_places
 from connector.sink.model.plan import VALID_FROM, BatchPlan, TablePlan
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import SOURCE_TS_NS, mark_before_truncate
@@ -81,9 +77,7 @@ def build_rows(
     versions = None
     if table.numbered:
         # Of what is no date, or none that proves anything, the own number does not tell what the document has.
-        suspect &= (part.order.date != NO_VALUE) | (
-            units_per_second(plan.dedup_column, plan.events.add_fields_prefix) is None
-        )
+        suspect &= (part.order.date != NO_VALUE) | (plan.dedup_units_per_second is None)
         versions = _build_versions(run, change, part.order, suspect, table, plan)
         part = attrs.evolve(part, order=attrs.evolve(part.order, dedup=versions))
     part = attrs.evolve(part, suspect=suspect | truncated)
@@ -95,9 +89,9 @@ def _build_versions(
     run: ConsumerRecords, change: Changes, order: ChangeOrder, repeats: Mask, table: TablePlan, plan: BatchPlan
 ) -> Ints:
     """Return the versions of documents, as far as other changes of the batch do not matter."""
-    column = plan.dedup_column
-    own = derive_versions(order.dedup, to_int64(change.total_order), nanoseconds=column == SOURCE_TS_NS)
-    declared = units_per_second(column, plan.events.add_fields_prefix) is None
+    is_ns = plan.dedup_column == SOURCE_TS_NS
+    own = derive_versions(order.dedup, to_int64(change.total_order), nanoseconds=is_ns)
+    declared = plan.dedup_units_per_second is None
     op = np.zeros(len(order), np.uint8) if declared else order.op
     before = find_last_versions(table.watermarks, run.at, change.origin, table.partitions.get(run.topic, 0))
     return assign_versions(own, before, op, repeats)
@@ -108,7 +102,7 @@ def mark_truncated(order: ChangeOrder, origin: pa.DictionaryArray, table: TableP
     result = np.zeros(len(order), np.bool_)
     if not table.truncates or not table.upsert or table.history:
         return result
-    is_time = units_per_second(plan.dedup_column, plan.events.add_fields_prefix) is not None
+    is_time = plan.dedup_units_per_second is not None
     for code, name in enumerate(origin.dictionary.to_pylist()):
         last = table.find_last_truncate(strip_log_name(name))
         if last != LastTruncate():
@@ -261,12 +255,11 @@ def _find_unmatched_rows(change: Changes, found: Mapping[str, pa.Array], table: 
 
 def _fill_deleted_column(columns: dict[str, pa.Array], deleted: Mask, table: TablePlan) -> None:
     """Fill `__deleted` where the event did not bring it (soft delete of topics without the rewrite mode)."""
-    if DELETED_COLUMN in columns and columns[DELETED_COLUMN].null_count:
-        kind = columns[DELETED_COLUMN].type
-        told = pa.array(deleted) if pa.types.is_boolean(kind) else pc.if_else(pa.array(deleted), "true", "false")
-        columns[DELETED_COLUMN] = (
-            columns[DELETED_COLUMN].fill_null(told.cast(kind)) if table.keep_deletes else columns[DELETED_COLUMN]
-        )
+    column = columns.get(DELETED_COLUMN)
+    if not table.keep_deletes or column is None or not column.null_count:
+        return
+    told = pa.array(deleted) if pa.types.is_boolean(column.type) else pc.if_else(pa.array(deleted), "true", "false")
+    columns[DELETED_COLUMN] = column.fill_null(told.cast(column.type))
 
 
 def _fill_added_columns(columns: dict[str, pa.Array], change: Changes, image: Mask, table: TablePlan) -> None:
@@ -281,7 +274,7 @@ def _fill_added_columns(columns: dict[str, pa.Array], change: Changes, image: Ma
 
 def _build_order(run: ConsumerRecords, change: Changes, plan: BatchPlan) -> ChangeOrder:
     rank, values = plan.ranks[run.topic, run.partition], to_int64(read_dedup_values(change, plan.dedup_column))
-    told = (values, change.op, change.deleted, units_per_second(plan.dedup_column, plan.events.add_fields_prefix))
+    told = (values, change.op, change.deleted, plan.dedup_units_per_second)
     return ChangeOrder(
         partition=np.full(len(change.rows), rank, np.int64),
         offset=run.offset[change.rows],

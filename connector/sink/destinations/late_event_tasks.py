@@ -25,7 +25,7 @@ from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.driver_output import RecordsCounted
-from connector.sink.model.event_age import mark_below, select_proven_dates, select_proven_places, units_per_second
+from connector.sink.model.event_age import mark_below, select_proven_dates, select_proven_places
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import OutputKind, Task, TaskOutput
 from serde.arrays import Ints, Mask
@@ -109,7 +109,7 @@ def _read_age(
     columns: Mapping[str, pa.Array], count: int, plan: BatchPlan, order: ChangeOrder | None = None
 ) -> tuple[Ints, LogPositions]:
     """Return what rows of a table prove of their age: dates and places. `order` is of changes that became such rows."""
-    prefix, second = plan.events.add_fields_prefix, units_per_second(plan.dedup_column, plan.events.add_fields_prefix)
+    prefix, second = plan.events.add_fields_prefix, plan.dedup_units_per_second
     if not columns:
         return np.full(count, NO_VALUE, np.int64), unknown_positions(count)
     row = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))

@@ -32,9 +32,8 @@ from connector.sink.job.task_counts import count_buckets, count_reducers
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
 from connector.sink.microbatch.start_offsets import check_topic_id
 from connector.sink.microbatch.task_shares import TableShares
-from connector.sink.microbatch.transactions import Transactions
+from connector.sink.microbatch.transactions import CompleteBatch, Transactions
 from connector.sink.model.destination import Destination
-from connector.sink.model.event_age import units_per_second
 from connector.sink.model.job import Job
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, FieldRoutes, TablePlan
@@ -148,10 +147,12 @@ class BatchProcessor:
         if self.transactions is None:
             return batch, None
         transactions = self.transactions
-        told = self._settings.errors
-        whole = call_with_retries(
-            lambda: transactions.whole(batch, self.plan(transactions.find_unread(batch))[0]), told
-        )
+
+        def cut() -> CompleteBatch:
+            plan, _ = self.plan(transactions.find_unread(batch))
+            return transactions.whole(batch, plan)
+
+        whole = call_with_retries(cut, self._settings.errors)
         return whole.batch, whole.transaction
 
     @property
@@ -229,7 +230,7 @@ class BatchProcessor:
 
     def _newest_ms(self, plan: BatchPlan, names: list[str], metrics: TaskMetrics) -> dict[str, int]:
         """Return the time of each table's newest event, where the dedup column is a time."""
-        second = units_per_second(plan.dedup_column, plan.events.add_fields_prefix)
+        second = plan.dedup_units_per_second
         if second is None:
             return {}
         return {self._targets.label(names[i]): value * 1000 // second for i, value in metrics.newest.items() if value}

@@ -55,7 +55,7 @@ TRANSACTION_SCHEMA = pa.schema(
 )
 SPARK_SCHEMA = from_arrow_schema(TRANSACTION_SCHEMA)
 _POSTGRES_ID = r"^(\d+):\d+$"
-"""PostgreSQL's ids have the event's own position behind the transaction (debezium-events, 3)."""
+"""PostgreSQL's ids have the event's own position behind the transaction ("Transaction metadata" of its connector)."""
 
 
 MAX_RELEASED = 1_000
@@ -101,7 +101,7 @@ class Transactions:
         return attrs.evolve(batch, start=start)
 
     def whole(self, batch: MicroBatch, plan: BatchPlan) -> CompleteBatch:
-        """Return the batch up to where transactions are complete; `plan` reads the `unread` part of it.
+        """Return the batch up to where transactions are complete; `plan` reads the part of it that `find_unread` gives.
 
         One that stays incomplete for longer than `transaction.wait.ms` is let through, with a warning; others are still
         waited for.
@@ -233,10 +233,11 @@ def _find_incomplete(told: DataFrame) -> DataFrame:
 
 def _find_last_complete(told: DataFrame, cuts: Mapping[TopicPartition, int]) -> str:
     """Return the id of the newest end that is not cut off."""
-    kept = told.where(F.col("ends"))
-    for (topic, partition), cut in cuts.items():
-        kept = kept.where(~((F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("first") >= cut)))
-    newest = kept.agg(F.max_by("id", F.struct("ts_ms", "first")).alias("id")).collect()
+    newest = (
+        told.where(F.col("ends") & ~_is_from(cuts))
+        .agg(F.max_by("id", F.struct("ts_ms", "first")).alias("id"))
+        .collect()
+    )
     return str(newest[0].id or "")
 
 

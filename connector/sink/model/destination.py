@@ -1,6 +1,6 @@
 """The port of the sink's destinations: rows of a batch -> Iceberg tables, indexes of OpenSearch, or others.
 
-A destination is one object per sink, made by a factory of `destinations.registry.DESTINATIONS`. The factory of the
+A destination is one object per sink, opened by `destinations.registry.open_destination`. The factory of the
 sink, the job, the micro-batches, the replay of dead letters and the command line know nothing but what is here:
 
     tables       which tables there are, what a batch has to know of them, and making them ready for new schemas

@@ -19,6 +19,7 @@ from connector.settings.iceberg.primary_key import KeySource
 from connector.settings.iceberg.routing import RouteSettings
 from connector.settings.iceberg.row_lookup import RowLookupSettings
 from connector.settings.iceberg.write_mode import DEFAULT_MODE
+from connector.sink.model.event_age import units_per_second
 from connector.sink.model.truncate_scope import TruncateScope, to_legacy_name
 from connector.sink.model.truncates import TableTruncate
 from serde.events.source_positions import strip_log_name
@@ -169,6 +170,11 @@ class BatchPlan:
     record_keys: bool = True
     upserts: bool = True
     variants: bool = False
+
+    @property
+    def dedup_units_per_second(self) -> int | None:
+        """How long a second is in the dedup column; None where it is no time of Debezium's."""
+        return units_per_second(self.dedup_column, self.events.add_fields_prefix)
 
     @property
     def patches(self) -> bool:

@@ -15,7 +15,7 @@ from connector.kafka.producer import MessageProducer
 from connector.kafka.spark_producer import publish_records
 from connector.runtime.retry import call_with_retries
 from connector.settings import SourceSettings
-from connector.source.destination import CapturedTable, PublishTarget
+from connector.source.destination import CapturedTable, PublishTarget, drop_skipped
 from connector.source.destinations.schema_subjects import SchemaSubjects
 from connector.source.envelope import column_records
 from connector.source.envelope.column_records import EventSerializers
@@ -85,7 +85,7 @@ class KafkaPublisher:
         serializers = self.subjects.serializers(wire)
         if not wire.ordered:
             return self._publish_records(changes, wire, serializers, reads=reads)
-        kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
+        kept = drop_skipped(changes, wire.skipped)
         with number_changes(kept, order_columns(wire), partition_columns(wire), events_per_change(wire)) as numbered:
             self._send_boundary(wire, begins=True, count=numbered.count)
             counts = self._publish_records(numbered.changes, wire, serializers, reads=reads)
@@ -167,6 +167,7 @@ def to_kafka_records(changes: DataFrame, wire: EventFormat, serializers: EventSe
         reads: all rows are `r`: then every row is one record.
     """
     key = None if wire.key is None else serializers.key
+    changes = changes if reads else drop_skipped(changes, wire.skipped)
     if serializers.value is not None:
         return column_records.to_column_records(changes, wire, serializers.value, key, reads=reads)
     if key is None:

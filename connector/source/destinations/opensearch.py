@@ -45,7 +45,7 @@ from connector.settings.opensearch.connection import BulkSettings, ConnectionSet
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.source.changes.key_values import refuse_nulls
 from connector.source.changes.row_key import KeyKind
-from connector.source.destination import CapturedTable, PublishTarget, TargetRebuild
+from connector.source.destination import CapturedTable, PublishTarget, TargetRebuild, drop_skipped
 from connector.source.envelope.record_keys import key_parts
 from connector.source.envelope.row_schema import RecordKey, check_columns, describe_row, describe_row_key
 from serde.arrays import Ints
@@ -108,8 +108,7 @@ class OpenSearchPublisher:
             FatalError: the index refuses a document, or a file cannot be read.
         """
         plan = self._plan(table)
-        skipped = self.settings.outgoing.skipped
-        kept = changes.filter(~F.col("op").isin(*skipped)) if skipped else changes
+        kept = drop_skipped(changes, self.settings.outgoing.skipped)
         frame = kept.select(*_task_columns(table, plan))
         with raise_task_errors():
             results = frame.mapInArrow(partial(_send_batches, plan=plan), "result binary").collect()

@@ -124,7 +124,6 @@ def _operations(*, reads: bool) -> tuple[str | None, ...]:
 
 def _to_image_rows(changes: DataFrame, wire: EventFormat) -> DataFrame:
     """Return a row for each image of each record, and for each tombstone."""
-    kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
 
     def kinds(*chosen: int | None) -> Column:
         return F.array(*(F.lit(kind) for kind in chosen if kind is not None))
@@ -132,10 +131,10 @@ def _to_image_rows(changes: DataFrame, wire: EventFormat) -> DataFrame:
     tombstone = TOMBSTONE if wire.tombstones and wire.key is not None else None
     of_change = F.when(F.col("op") == "d", kinds(BEFORE, tombstone))
     if wire.moves:
-        kept = kept.withColumn(_IS_KEY_CHANGE, is_key_change(wire))
+        changes = changes.withColumn(_IS_KEY_CHANGE, is_key_change(wire))
         of_change = of_change.when(F.col(_IS_KEY_CHANGE), kinds(BEFORE, tombstone, AFTER))
     of_change = of_change.when(F.col("op") == "u", kinds(FIRST_OF_TWO, SECOND_OF_TWO)).otherwise(kinds(AFTER))
-    return kept.select("*", F.explode(of_change).alias(_KIND))
+    return changes.select("*", F.explode(of_change).alias(_KIND))
 
 
 def _is_new_key(wire: EventFormat, kind: Column) -> Column:

@@ -36,8 +36,7 @@ def to_json_records(
     if reads:
         value = _value_json(wire, _whole_event(wire))
         return changes.select(key(F.col("after")).alias("key"), value.alias("value"), "op")
-    kept = changes.filter(~F.col("op").isin(*wire.skipped)) if wire.skipped else changes
-    parts = kept.select("*", F.explode(_record_parts(wire)).alias("part"))
+    parts = changes.select("*", F.explode(_record_parts(wire)).alias("part"))
     if wire.moves:
         return _with_key_changes(parts, wire, key)
     is_event = F.col("part") == _EVENT

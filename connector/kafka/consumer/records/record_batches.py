@@ -58,11 +58,6 @@ class RecordBatch:
     epoch: int = -1
     fault: str = ""
 
-    @property
-    def is_compressed(self) -> bool:
-        """Whether the records are compressed."""
-        return bool(self.attributes & _CODEC_BITS)
-
 
 _COLUMNS = ("base", "last", "count", "attributes", "producer", "start", "end", "epoch")
 

@@ -96,7 +96,7 @@ class OpenSearchTaskWriter:
         self._counts: dict[int, int] = {}
 
     def append(self, table: TablePlan, part: ChangeBatch) -> Iterator[TaskOutput]:
-        """Return every event a document of its own, named by where its record stands."""
+        """Index every event as a document of its own, named by where its record stands."""
         if len(part):
             dating = self._target(table).dating
             if dating is None:

@@ -110,10 +110,8 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         given = self._search.existing.get(topic)
         if given:
             return given
-        name, owner = (
-            self._add_stream_prefix(index_name(topic, self._settings.table)),
-            raw_index_name(topic, self._settings.table),
-        )
+        name = self._add_stream_prefix(index_name(topic, self._settings.table))
+        owner = raw_index_name(topic, self._settings.table)
         own, other = self._owners.setdefault(name, (owner, topic))
         if own != owner:
             raise FatalError(

@@ -9,5 +9,5 @@ from connector.sink.model.plan import TablePlan
 
 
 def file_layout(table: TablePlan) -> TableLayout:
-    """Return the layout that `tables.IcebergTables` put into a plan."""
+    """Return the layout that `iceberg_tables.IcebergTables` put into a plan."""
     return cast("TableLayout", table.layout)
