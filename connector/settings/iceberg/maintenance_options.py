@@ -19,7 +19,7 @@ ENABLED = Option(
     kind=BOOLEAN,
     default=False,
     importance="high",
-    doc="Maintain tables inside of the sink, between its batches.",
+    doc="Maintain tables inside of the sink, beside its batches.",
 )
 RATE_LIMIT = Option(
     name=f"{PREFIX}rate-limit-seconds",
