@@ -5,13 +5,16 @@ Spark starts this module instead of `pyspark.daemon` (`spark.python.daemon.modul
 
 from __future__ import annotations
 
-from pyspark.daemon import manager
+from connector.runtime.spark.python_workers import configure_worker, leave_pandas_out
+
+leave_pandas_out()
 
 # Imported here, once, for every worker that is forked.
-import connector.sink.job.map_task
-import connector.sink.job.reduce_task
-import connector.source.changes.rewrites.file_diff  # noqa: F401
-from connector.runtime.spark.python_workers import configure_worker
+from pyspark.daemon import manager  # noqa: E402
+
+import connector.sink.job.map_task  # noqa: E402
+import connector.sink.job.reduce_task  # noqa: E402
+import connector.source.changes.rewrites.file_diff  # noqa: E402, F401
 
 if __name__ == "__main__":
     configure_worker()

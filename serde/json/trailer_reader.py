@@ -20,6 +20,7 @@ from serde.arrays import Bytes, Ints, Mask
 from serde.byte_windows import ByteWindows
 from serde.json.column_reader import ColumnReader, ReadResult
 from serde.json.head_reader import read_heads
+from serde.json.single_numbers import read_single_numbers
 from serde.json.trailer_layout import (
     Member,
     Path,
@@ -136,7 +137,7 @@ class _Matcher:
         for low in range(0, len(rows), step):
             matrix = lines[starts[low : low + step]]
             inside = (matrix - self.low) <= self.span
-            same.append((inside.view(np.uint64) == _ALL_TRUE).all(axis=1))
+            same.append(np.bitwise_and.reduce(inside.view(np.uint64), axis=1) == _ALL_TRUE)
             for leaf, places in self.places:
                 values[leaf.path].append(matrix[:, places].copy())
         hit[hit] = chosen = np.concatenate(same)
@@ -242,6 +243,9 @@ class TrailerReader:
         """Read everything. strict: a field outside the type fails its row; give_up: see `ColumnReader`."""
         if len(texts) < _MIN_ROWS:
             return ColumnReader(texts, kind, strict, give_up).read()
+        numbers = read_single_numbers(texts, kind)
+        if numbers is not None:
+            return ReadResult([(np.arange(len(texts)), numbers)])
         found, rest = self._match(texts, kind, strict=strict)
         out = ReadResult()
         for family, matched in found:

@@ -36,6 +36,19 @@ def test_memory_that_is_freed_is_kept() -> None:
     assert kept * 10 < usual
 
 
+def test_a_worker_starts_without_pandas_and_can_have_it() -> None:
+    """What workers are forked from has not imported pandas; who asks Arrow for a frame gets one."""
+    code = (
+        "import sys, connector.worker_daemon, pyarrow, numpy;"
+        "pyarrow.array(numpy.arange(3));"
+        "before = 'pandas' in sys.modules;"
+        "frame = pyarrow.table({'a': [1]}).to_pandas();"
+        "print(before, type(frame).__module__.partition('.')[0], len(frame))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "pandas", "1"]
+
+
 def test_archives_are_forgotten_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No finder of an archive is left to be refreshed, and modules in archives are imported as before."""
     archive = tmp_path / "shipped.zip"

@@ -44,6 +44,54 @@ def framed(fields: list[Any], payload: Any, name: str = "t.Value") -> bytes:
     return dump({"schema": {"type": "struct", "fields": fields, "optional": False, "name": name}, "payload": payload})
 
 
+NUMBERS = ["0", "7", "-7", "10", "9" * 18, "-" + "9" * 18, "123456789012345678", "1000000000000000"]
+ODD_NUMBERS = [
+    "9" * 19,
+    "1" * 30,
+    "007",
+    "-0",
+    "+1",
+    "1.0",
+    "1e3",
+    "-",
+    "",
+    "null",
+    "true",
+    '"1"',
+    "1 ",
+    " 1",
+    "1,2",
+    "0x1",
+    "\u0661",
+    "{}",
+    "[1]",
+]
+
+
+@pytest.mark.parametrize("odd", [*ODD_NUMBERS, '1,"id":2', '1}{"id":2', '1}\n{"id":2', '1,"b":3'])
+def test_single_numbers_are_what_a_parser_says(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of one number are read without a parser; one that is written otherwise is what it is among few."""
+    known = pa.struct([("id", pa.int64())])
+    good = [b'{"id":%s}' % word.encode() for word in NUMBERS] * 40
+    parsed: list[int] = []
+    usual = column_reader._parse
+    monkeypatch.setattr(column_reader, "_parse", lambda *given, **more: parsed.append(1) or usual(*given, **more))
+    for fmt in ("json", "auto"):
+        reader = make_deserializer(fmt)
+        parsed.clear()
+        decoded = reader.decode(pa.array(good, pa.binary()), "KEY_CONVERTER", known)
+        assert rows(decoded) == {place: {"id": int(NUMBERS[place % len(NUMBERS)])} for place in range(len(good))}
+        assert not parsed
+        one = b'{"id":%s}' % odd.encode()
+        few, many = (
+            make_deserializer(fmt).decode(pa.array(keys, pa.binary()), "KEY_CONVERTER", known)
+            for keys in ([*good[:8], one], [*good, one])
+        )
+        assert rows(many).get(len(good)) == rows(few).get(8)
+        assert [fault.reason for fault in many.faults] == [fault.reason for fault in few.faults]
+        assert len(many.tombstones) == len(few.tombstones)
+
+
 def test_columns_that_no_message_has_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """What only the table has costs the parser nothing; where it comes after all it has the table's type."""
     read: list[list[str]] = []
