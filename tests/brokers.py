@@ -289,8 +289,11 @@ class Brokers:
             preferred = log.replica
         elif not code:
             for _, last, _, batch in log.batches:
-                if last >= offset and (not data or len(data) + len(batch) <= most):
-                    data += batch
+                if last < offset:
+                    continue
+                if data and len(data) + len(batch) > most:
+                    break
+                data += batch
         answer = struct.pack(">ihqq", at[1], code, log.end, log.end)
         answer += struct.pack(">q", log.start) if version >= 5 else b""
         answer += struct.pack(">i", 0) + (struct.pack(">i", preferred) if version >= 11 else b"")

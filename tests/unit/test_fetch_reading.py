@@ -215,3 +215,29 @@ def test_pauses_grow_and_differ() -> None:
         pauses = {pause_s(failures, 0.1, 1.0) for _ in range(20)}
         assert all(0.8 * expected <= pause <= 1.2 * expected for pause in pauses)
         assert len(pauses) > 1
+
+
+def test_no_more_is_asked_for_than_is_left_of_a_range(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last fetch of a range asks for about its rest, by what records took before; too little is asked for again."""
+    log = cluster.logs["t", 0] = Log(start=0, leader=1, epoch=3)
+    for offset in range(0, 3_000, 10):
+        # The last records are ten times as large as any before.
+        value = b"v" * (1_000 if offset < 2_500 else 10_000)
+        log.add(batch([Record(offset + place, b"k", value) for place in range(10)], offset, offset + 9, epoch=3))
+    asked: list[int] = []
+    usual = fetcher.FetchRequest
+    monkeypatch.setattr(fetcher, "FetchRequest", lambda **told: asked.append(told["max_bytes"]) or usual(**told))
+    monkeypatch.setattr(fetcher, "_record_bytes", {})
+    how = fetcher.FetchSettings(partition_bytes=1 << 20)
+    with cluster:
+        client = reader(cluster)
+        for start, end in ((0, 1_500), (1_500, 1_600), (1_600, 3_000)):
+            asked.clear()
+            chunks = fetcher.fetch_records(client, OffsetRange("t", 0, start, end), how)
+            assert [offset for one in chunks for offset in one.offset.tolist()] == list(range(start, end))
+            if start == 0:
+                assert asked[0] == 1 << 20
+                assert 450_000 < asked[1] < 700_000
+            elif start == 1_500:
+                assert len(asked) == 1
+                assert 100_000 < asked[0] < 200_000

@@ -32,6 +32,7 @@ from connector.kafka.protocol.error_codes import (
 )
 from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
 from connector.kafka.protocol.requests import READ_COMMITTED
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings.kafka.reading import DEFAULT_MAX_UNPACKED_BYTES
 
 _RETRY_TIMEOUT_S = 30.0
@@ -39,6 +40,15 @@ _MAX_THROTTLE_S = 30.0
 
 _MAX_REFETCHES = 2
 """How often a batch that is not as it was written is fetched again, as the network or a replica may be to blame."""
+
+
+_SPARE_SHARE, _SPARE_BYTES = 1.15, 1 << 16
+"""More than the rest of a range seems to take: records vary, and the last batch comes whole or not at all."""
+
+_MAX_KNOWN = 10_000
+
+_record_bytes: dict[TopicPartition, float] = {}
+"""What a record took in the last fetch of each topic-partition by this process, which reads them batch after batch."""
 
 
 @attrs.frozen
@@ -181,13 +191,20 @@ class _RangeFetcher:
             offset=self._next,
             isolation=self._how.isolation,
             max_wait_ms=self._how.max_wait_ms,
-            max_bytes=self._how.partition_bytes,
+            max_bytes=self._estimate_bytes(),
             leader_epoch=leader.epoch,
             rack=self._clients.address.rack if host == leader.host else "",
         )
         connection = self._clients.connection(host)
         self._asked = connection, request
         connection.send(request)
+
+    def _estimate_bytes(self) -> int:
+        """Estimate what is left of the range: what a broker sends beyond it is sent, received and checked in vain."""
+        most, each = self._how.partition_bytes, _record_bytes.get(self._at)
+        if each is None:
+            return most
+        return min(most, int((self._wanted.end - self._next) * each * _SPARE_SHARE) + _SPARE_BYTES)
 
     def _fetch_ahead(self) -> None:
         if self._next < self._wanted.end:
@@ -221,6 +238,9 @@ class _RangeFetcher:
         last, epoch = int(listed.last[-1]), int(listed.epoch[-1])
         if last < self._next:
             raise UnreadableRecords(f"a fetch ends at offset {last} already")
+        if len(_record_bytes) >= _MAX_KNOWN:
+            _record_bytes.clear()
+        _record_bytes[self._at] = len(found.data) / (last + 1 - int(listed.base[0]))
         self._next, self._epoch = last + 1, max(self._epoch, epoch)
         self._meter.note_epoch(self._at, min(self._next, self._wanted.end) - 1, _epoch_at(listed, self._wanted.end))
         self._failing_since, self._failures = None, 0
