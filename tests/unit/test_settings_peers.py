@@ -7,6 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from connector.errors import ConfigError
 from connector.settings import SinkSettings, load
 from connector.settings.kafka.batching import BatchPace
 
@@ -166,3 +167,105 @@ def test_a_tables_own_keys_are_found_with_and_without_its_namespace(tmp_path: Pa
     text = "topics=t\niceberg.table.db.orders.id-columns=id\n"
     keys = _load(tmp_path, text, {**NEEDED, **SERVER}).table.keys
     assert [keys.key_source("orders", f"{space}.orders") for space in ("db", "other")] == ["value", "record"]
+
+
+CONNECTOR_JSON = """\
+{
+  "name": "events-sink",
+  "config": {
+    "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+    "tasks.max": 2,
+    "topics.regex": "shop\\\\.public\\\\..*",
+    "iceberg.tables.dynamic-enabled": true,
+    "iceberg.tables.route-field": "db_table",
+    "iceberg.catalog.type": "rest",
+    "iceberg.catalog.uri": "https://localhost"
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_connectors_json_is_read_as_it_is(tmp_path: Path, inner: bool) -> None:
+    """What `POST /connectors` takes, or `PUT .../config`: numbers and truths are texts, and its name is the sink's."""
+    text = CONNECTOR_JSON
+    if inner:
+        text = (
+            text[text.index("{", 1) : text.rindex("}")]
+            .strip()
+            .replace('"connector.class"', '"name": "events-sink",\n"connector.class"')
+        )
+    (tmp_path / "sink.json").write_text(text)
+    settings = load([tmp_path / "sink.json"], NEEDED, {})
+    assert settings.name == "events-sink"
+    assert settings.kafka.takes("shop.public.orders") and not settings.kafka.takes("shopXpublic.orders")
+    assert settings.table.routes is not None and settings.table.routes.dynamic
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ('{"name": "s",\n "config": {"topics": "t"}', 2, "begins as JSON and is none"),
+        ('{"config":\n {"topics": ["a", "b"]}}', 2, "the value of topics is no text"),
+        ('{"config":\n {"topics": null}}', 2, "the value of topics is no text"),
+        ('{"config": "topics"}', 1, "`config` is no JSON object"),
+        ('{"config": {\n"topics": "t",\n"topicss": "t"}}', 3, "topicss: is not a known key"),
+    ],
+)
+def test_faults_of_a_connectors_json_have_their_line(tmp_path: Path, text: str, line: int, said: str) -> None:
+    """As in a properties file: where it stands, what is wrong."""
+    file = tmp_path / "sink.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load([file], {**NEEDED, "debezium.sink.iceberg.warehouse": "/w"}, {})
+    assert any(fault.startswith(f"{file}:{line}: ") and said in fault for fault in caught.value.faults), caught.value
+
+
+def test_the_login_of_that_sinks_own_clients_is_ours(tmp_path: Path) -> None:
+    """`iceberg.kafka.*` says how to get into the same brokers; what the file says without it wins."""
+    text = CONNECT["dynamic"] + (
+        "iceberg.kafka.security.protocol=SASL_SSL\niceberg.kafka.sasl.mechanism=PLAIN\n"
+        'iceberg.kafka.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="u" '
+        'password="secret12";\n'
+    )
+    client = _load(tmp_path, text, NEEDED).kafka.client("admin")
+    assert (client["security.protocol"], client["sasl.mechanisms"]) == ("SASL_SSL", "PLAIN")
+    own = _load(tmp_path, text + "security.protocol=SASL_PLAINTEXT\n", NEEDED).kafka.client("admin")
+    assert own["security.protocol"] == "SASL_PLAINTEXT"
+
+
+def test_what_has_an_effect_is_not_noted_as_having_none(tmp_path: Path) -> None:
+    """The pattern by which Iceberg's transform names tables is read, and said to be nowhere."""
+    notes = _load(tmp_path, CONNECT["change data capture"], NEEDED).notes
+    assert not any("cdc.target.pattern" in note for note in notes)
+    assert any("transforms.debezium.type" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("line", "note"),
+    [
+        ("debezium.sink.batch.metrics.snapshot-mbean=debezium.postgres:type=x", "Debezium Server's iceberg sink"),
+        ("value.converter.replace.null.with.default=false", "say how messages are written"),
+        ("key.converter.enhanced.avro.schema.support=true", "say how messages are written"),
+    ],
+)
+def test_documented_keys_that_change_nothing_stop_nothing(tmp_path: Path, line: str, note: str) -> None:
+    """They are named in a note."""
+    notes = _load(tmp_path, f"{line}\n", SERVER).notes
+    assert any(note in said and line.partition("=")[0] in said for said in notes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "instead"),
+    [
+        ("org.apache.kafka.connect.transforms.InsertField$Value", "collection.name.format=${topic}"),
+        ("org.apache.kafka.connect.transforms.RegexRouter", "debezium.sink.iceberg.destination-regexp"),
+        ("com.example.Other", "unwrapped without one"),
+    ],
+)
+def test_a_transform_that_is_not_applied_has_its_way_out(tmp_path: Path, kind: str, instead: str) -> None:
+    """The message says which option does what the transform is for."""
+    text = f"{CONNECT['dynamic']}transforms=one\ntransforms.one.type={kind}\n"
+    with pytest.raises(ConfigError, match="is a transform that is not applied here") as caught:
+        _load(tmp_path, text, NEEDED)
+    assert instead in str(caught.value)

@@ -39,6 +39,8 @@ DEBEZIUM = ForeignKeys(
         "offset.",
         "%",
     ),
+    # Iceberg's DebeziumTransform names tables by it.
+    read=(".cdc.target.pattern",),
 )
 CONNECT = ForeignKeys(
     "these keys configure a Kafka Connect worker and have no effect here",
@@ -68,8 +70,44 @@ DEBEZIUM_SERVER_SINK = ForeignKeys(
             "debezium.sink.batch.concurrent-uploads.timeout-minutes",
         }
     ),
-    ("debezium.sink.iceberg.openlineage.",),
+    ("debezium.sink.iceberg.openlineage.", "debezium.sink.batch.metrics."),
 )
+CONVERTERS = ForeignKeys(
+    "these keys of Kafka Connect's converters say how messages are written and have no effect on reading them",
+    frozenset(
+        f"{side}.converter.{key}"
+        for side in ("key", "value")
+        for key in (
+            "allow.optional.map.keys",
+            "auto.register.schemas",
+            "connect.meta.data",
+            "decimal.format",
+            "discard.type.doc.default",
+            "enhanced.avro.schema.support",
+            "enhanced.protobuf.schema.support",
+            "generalized.sum.type.support",
+            "id.compatibility.strict",
+            "ignore.default.for.nullables",
+            "json.fail.invalid.schema",
+            "key.subject.name.strategy",
+            "latest.cache.size",
+            "latest.cache.ttl.sec",
+            "latest.compatibility.strict",
+            "max.schemas.per.subject",
+            "normalize.schemas",
+            "propagate.schema.tags",
+            "replace.null.with.default",
+            "schemas.cache.config",
+            "schemas.cache.size",
+            "schema.registry.request.timeout.ms",
+            "scrub.invalid.names",
+            "specific.avro.reader",
+            "use.latest.version",
+            "value.subject.name.strategy",
+        )
+    ),
+)
+"""A sink's: a source's converters do write."""
 FOREIGN_KEYS = (DEBEZIUM, CONNECT, DEBEZIUM_SERVER_SINK)
 SOURCE_KEYS = frozenset(
     {

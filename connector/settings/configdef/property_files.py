@@ -1,6 +1,7 @@
 """properties files, overrides -> entries: layered, each knowing where it was written.
 
-Java's properties syntax (java.util.Properties#load) in UTF-8; a later layer wins, within a file the later line.
+Java's properties syntax (java.util.Properties#load) in UTF-8, or the JSON that Kafka Connect takes for a connector; a
+later layer wins, within a file the later line.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import attrs
 import javaproperties
+import orjson
 
 _LONG_RUN = re.compile(r"[^.\-_]{31,}")
 AFTER_ALL_LINES = 2**31
@@ -85,8 +87,35 @@ class _Unreadable(Exception):
 
 def read_entries(path: Path, layer: int = 0) -> Iterator[Entry]:
     """All entries of a file in order."""
+    text = _read_text(path)
+    return _read_json(path, text, layer) if text.lstrip().startswith("{") else _read_lines(path, text, layer)
+
+
+def _read_json(path: Path, text: str, layer: int) -> Iterator[Entry]:
+    """Read what `POST /connectors` takes (`name`, `config`), or what `PUT /connectors/NAME/config` does."""
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as wrong:
+        raise _Unreadable(wrong.lineno, f"begins as JSON and is none ({wrong.msg})", "mend it") from None
+    config = document.get("config", document)
+    if not isinstance(config, dict):
+        raise _Unreadable(
+            1, "`config` is no JSON object", "write the connector's properties as Kafka Connect takes them"
+        )
+    if config is not document and "name" in document:
+        config = {"name": document["name"], **config}
+    for key, value in config.items():
+        line = text.count("\n", 0, max(0, text.rfind(orjson.dumps(key).decode()))) + 1
+        if isinstance(value, (dict, list)) or value is None:
+            raise _Unreadable(line, f"the value of {key} is no text", "write it as one, in quotes")
+        yield Entry(
+            key, (value if isinstance(value, str) else orjson.dumps(value).decode()).strip(), str(path), line, layer
+        )
+
+
+def _read_lines(path: Path, text: str, layer: int) -> Iterator[Entry]:
     line = 1
-    elements = javaproperties.parse(_read_text(path))
+    elements = javaproperties.parse(text)
     while True:
         try:
             element = next(elements, None)

@@ -23,11 +23,15 @@ _LIKELY = 0.6
 
 @attrs.frozen
 class ForeignKeys:
-    """Keys of another program, by whole name or by how they begin; without a `note` the caller says what is wrong."""
+    """Keys of another program, by whole name or by how they begin; without a `note` the caller says what is wrong.
+
+    Those that end with one of `read` are looked at after all, and not noted.
+    """
 
     note: str
     names: frozenset[str]
     prefixes: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
 
     def owns(self, key: str) -> bool:
         """Whether the key is one of these."""
@@ -56,7 +60,7 @@ class AllowedKeys:
         for key, entry in others:
             if not any(owner.owns(key) for owner in self.foreign) and not key.startswith(self.free):
                 self._refuse(reader, key, entry)
-        reader.notes.extend(_note_foreign_keys(self.foreign, (entry.key for _, entry in others)))
+        reader.notes.extend(_note_foreign_keys(self.foreign, others))
         reader.notes.extend(note for key, entry in others if (note := self._near_miss(key, entry)))
 
     def _refuse(self, reader: ConfigReader, key: str, entry: Entry) -> None:
@@ -80,11 +84,11 @@ class AllowedKeys:
         return f"{entry.where}: {entry.key} is not an option of the {self.who}; did you mean {prefix}{meant}?"
 
 
-def _note_foreign_keys(owners: Iterable[ForeignKeys], keys: Iterable[str]) -> Iterator[str]:
-    """One note for each owner that has keys among these, naming them all."""
-    given = sorted(keys)
+def _note_foreign_keys(owners: Iterable[ForeignKeys], given: Iterable[tuple[str, Entry]]) -> Iterator[str]:
+    """One note for each owner that has keys among these, naming them all as they are written."""
+    named = sorted((entry.key, key) for key, entry in given)
     for owner in owners:
-        owned = [key for key in given if owner.owns(key)]
+        owned = [written for written, key in named if owner.owns(key) and not key.endswith(owner.read)]
         if owned and owner.note:
             yield f"{owner.note}: {', '.join(owned)}"
 

@@ -27,6 +27,8 @@ SAME_AS = {ours: theirs for theirs, ours in _RENAMED.items()}
 """Our names -> the Kafka Connect sink's, for the reference."""
 
 _FAMILIES = (("iceberg.catalog.", _PREFIX), ("iceberg.hadoop.", "spark.hadoop."))
+_KAFKA, _LOGIN = "iceberg.kafka.", ("security.", "sasl.", "ssl.")
+"""That sink's own clients, and what of theirs says how to get in: its brokers are ours."""
 _TABLE_PARTITION = re.compile(r"iceberg\.table\.(.+)\.partition-by")
 _TRANSFORM = re.compile(r"transforms\.([^.]+)\.type")
 _CONNECT_DEFAULTS = {
@@ -52,7 +54,8 @@ NO_EFFECT = (
 """Families that steer the committing of several Connect workers: there is one committer here."""
 
 REFUSED = {
-    "iceberg.hadoop-conf-dir": "give single settings as spark.hadoop.<key>",
+    "iceberg.hadoop-conf-dir": "set the environment variable HADOOP_CONF_DIR to it, or give single settings as "
+    "spark.hadoop.<key>",
 }
 FOREIGN_KEYS = (
     ForeignKeys(
@@ -62,6 +65,13 @@ FOREIGN_KEYS = (
 )
 _OF_ONE_TABLE = (".route-regex", ".id-columns", ".commit-branch", ".write-mode", ".scd-type")
 _KNOWN_TRANSFORMS = ("ExtractNewRecordState", "DebeziumTransform")
+_INSTEAD = {
+    "InsertField$Value": "topics choose their tables without it, or by collection.name.format=${topic}",
+    "RegexRouter": "tables are named by debezium.sink.iceberg.destination-regexp and -replace",
+    "ByLogicalTableRouter": "tables are named by debezium.sink.iceberg.destination-regexp and -replace",
+}
+"""Transforms that people use with that sink -> what does here what they are for."""
+_UNWRAPPED = "Debezium's envelopes are unwrapped without one"
 _CDC_PATTERN = "{db}.{table}"
 
 
@@ -81,6 +91,8 @@ def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     result: dict[str, Entry] = {}
     for key, entry in entries.items():
         name = _rename_key(key)
+        if name != key and name in entries and entries[name].layer >= entry.layer:
+            continue  # said by its own name too
         if name not in result or entry.layer >= result[name].layer:
             result[name] = entry
     named = entries.get("connector.class")
@@ -102,6 +114,8 @@ def _rename_key(key: str) -> str:
     table = _TABLE_PARTITION.fullmatch(key)
     if table:
         return f"{_PREFIX}partition-by.{table[1]}"
+    if key.removeprefix(_KAFKA).startswith(_LOGIN):
+        return key.removeprefix(_KAFKA)
     for theirs, ours in _FAMILIES:
         if key.startswith(theirs):
             return ours + key.removeprefix(theirs)
@@ -120,8 +134,8 @@ def check(reader: ConfigReader) -> None:
                 f"write {', '.join(_OF_ONE_TABLE)}, .partition-by or .maintenance.* after the table",
             )
         if _TRANSFORM.fullmatch(key) and not entry.text.strip().endswith(_KNOWN_TRANSFORMS):
-            what = "is a transform that is not applied here"
-            reader.add_fault(entry, what, "take it out; Debezium's envelopes are unwrapped without one")
+            instead = _INSTEAD.get(entry.text.strip().rpartition(".")[2], _UNWRAPPED)
+            reader.add_fault(entry, "is a transform that is not applied here", f"take it out; {instead}")
 
 
 def cdc_target(reader: ConfigReader) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import attrs
 
 from connector.settings import lineage, server
-from connector.settings.configdef.common import FOREIGN_KEYS, NAME, SOURCE_KEYS, SPARK_PREFIX, OptionScope
+from connector.settings.configdef.common import CONVERTERS, FOREIGN_KEYS, NAME, SOURCE_KEYS, SPARK_PREFIX, OptionScope
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.unknown_keys import AllowedKeys
 from connector.settings.converters import event_format
@@ -57,7 +57,7 @@ def collect_options() -> SinkOptions:
         "docs/reference/options.md",
         tuple(name for option in options for name in option.names),
         tuple(prefix.name for prefix in prefixes),
-        foreign=(*FOREIGN_KEYS, *iceberg_kafka_connect.FOREIGN_KEYS, *foreign),
+        foreign=(*FOREIGN_KEYS, CONVERTERS, *iceberg_kafka_connect.FOREIGN_KEYS, *foreign),
         others=SOURCE_KEYS,
         other_todo="a file with connector.class=IcebergSource is a source's, which has it",
     )
