@@ -92,10 +92,10 @@ def status(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal[
     """
     with report_errors():
         settings = load_settings(files, overrides)
-        from connector.runtime.spark.session import start_session
+        from connector.runtime.spark.session import start_gateway
 
         # What follows is imported beside the start of the JVM.
-        with start_session(settings) as starting:
+        with start_gateway(settings) as starting:
             if isinstance(settings, SourceSettings):
                 from connector.cli.status import source as source_status
 

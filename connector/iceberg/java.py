@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -18,7 +18,10 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
 from connector.runtime.failure_causes import Cause, is_permanent, is_transient
+from connector.runtime.spark.driver_gateway import DriverGateway
 
+Driver: TypeAlias = SparkSession | DriverGateway
+"""The driver's JVM: Spark's, or one without Spark, in which tables can be looked at and changed, but not scanned."""
 Jvm = Any
 JavaTable = Any
 JavaCatalog = Any
@@ -38,6 +41,7 @@ _RETRIABLE_EXCEPTIONS = (
     "SocketTimeoutException",
 )
 _MAX_CAUSES = 20
+_HADOOP = "hadoop."
 _CALLBACK_LOCK = threading.Lock()
 _CATALOG_REMEDY = "no retry mends this: check the catalog's properties, its credentials, and the jars given to Spark"
 
@@ -127,11 +131,18 @@ def java_exception_name(error: BaseException | None) -> str:
     return str(cause.java_exception.getClass().getSimpleName()) if isinstance(cause, Py4JJavaError) else ""
 
 
-def jvm(spark: SparkSession) -> Jvm:
-    """Return Java's classes in the driver's JVM, by their full names."""
-    gateway = spark.sparkContext._gateway  # noqa: SLF001 - PySpark's only door to Java
+def gateway_of(driver: Driver) -> Any:
+    """Return Py4J's gateway to the driver's JVM."""
+    if isinstance(driver, DriverGateway):
+        return driver.gateway
+    gateway = driver.sparkContext._gateway  # noqa: SLF001 - PySpark's only door to Java
     assert gateway is not None
-    return _JavaPackage(gateway._gateway_client)  # noqa: SLF001
+    return gateway
+
+
+def jvm(driver: Driver) -> Jvm:
+    """Return Java's classes in the driver's JVM, by their full names."""
+    return _JavaPackage(gateway_of(driver)._gateway_client)  # noqa: SLF001
 
 
 class _JavaPackage:
@@ -149,15 +160,14 @@ class _JavaPackage:
         return JavaClass(full, self._client) if name[:1].isupper() else _JavaPackage(self._client, full)
 
 
-def load_class(spark: SparkSession, name: str) -> Any:
+def load_class(driver: Driver, name: str) -> Any:
     """Return Java's class of that name; `Class.forName` does not know the jars of `spark.jars`."""
-    return jvm(spark).java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+    return jvm(driver).java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
 
 
-def start_callback_server(spark: SparkSession) -> None:
+def start_callback_server(driver: Driver) -> None:
     """Have Java call back: validators and callbacks of commits are Python's; Java's own exceptions come through."""
-    gateway = spark.sparkContext._gateway  # noqa: SLF001 - as `foreachBatch` does
-    assert gateway is not None
+    gateway = gateway_of(driver)
     with _CALLBACK_LOCK:
         gateway.callback_server_parameters.propagate_java_exceptions = True
         ensure_callback_server_started(gateway)
@@ -168,12 +178,31 @@ def activate_session(spark: SparkSession) -> None:
     jvm(spark).org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
-def iceberg_catalog(spark: SparkSession, name: str) -> JavaCatalog:
+def iceberg_catalog(driver: Driver, name: str) -> JavaCatalog:
     """Return Iceberg's catalog behind a Spark catalog; connects to it on first use."""
-    activate_session(spark)
+    if isinstance(driver, DriverGateway):
+        with map_java_errors(f"opening catalog {name}"):
+            return _build_catalog(driver, name)
+    activate_session(driver)
     with map_java_errors(f"opening catalog {name}"):
-        state = spark._jsparkSession.sessionState()  # noqa: SLF001
+        state = driver._jsparkSession.sessionState()  # noqa: SLF001
         return state.catalogManager().catalog(name).icebergCatalog()
+
+
+def _build_catalog(driver: DriverGateway, name: str) -> JavaCatalog:
+    """Open a catalog as Iceberg's SparkCatalog does it, by the same settings."""
+    java, base = jvm(driver), f"spark.sql.catalog.{name}."
+    settings = java.org.apache.spark.SparkConf(True)  # with what spark-submit read from files
+    for key, value in driver.conf.items():
+        settings.set(key, value)
+    hadoop = java.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(settings)
+    options = java.java.util.TreeMap(java.java.lang.String.CASE_INSENSITIVE_ORDER)
+    for pair in settings.getAllWithPrefix(base):
+        key, value = str(pair.productElement(0)), str(pair.productElement(1))
+        options.put(key, value)
+        if key.startswith(_HADOOP):
+            hadoop.set(key.removeprefix(_HADOOP), value)
+    return java.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(name, options, hadoop)
 
 
 def iterate(iterable: Any) -> Iterator[Any]:
@@ -202,11 +231,9 @@ def vended_credentials(io: Any, location: str) -> dict[str, str]:
     return {} if fitting is None else to_dict(found[fitting])
 
 
-def to_string_array(spark: SparkSession, values: tuple[str, ...]) -> Any:
+def to_string_array(driver: Driver, values: tuple[str, ...]) -> Any:
     """Copy to a Java array of strings; lists and dicts need no such step, PySpark's gateway copies them by itself."""
-    gateway = spark.sparkContext._gateway  # noqa: SLF001
-    assert gateway is not None
-    array = gateway.new_array(jvm(spark).java.lang.String, len(values))
+    array = gateway_of(driver).new_array(jvm(driver).java.lang.String, len(values))
     for position, value in enumerate(values):
         array[position] = value
     return array

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from connector.errors import FatalError, RetriableError
 from connector.kafka.librdkafka_config import build_librdkafka_config
 from connector.kafka.protocol.error_codes import is_transient
+from connector.runtime.deadline import Deadline
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
 from connector.settings.kafka.kafka import Scope
@@ -106,20 +107,26 @@ def client_config(settings: KafkaSettings, scope: Scope) -> dict[str, Any]:
 class KafkaAdmin:
     """One Kafka cluster."""
 
-    def __init__(self, settings: KafkaSettings, timeout_s: float = ADMIN_TIMEOUT_S) -> None:
-        """Prepare; nothing is asked yet. An answer is waited for `timeout_s`."""
-        self._settings, self._timeout_s = settings, timeout_s
+    def __init__(
+        self, settings: KafkaSettings, timeout_s: float = ADMIN_TIMEOUT_S, deadline: Deadline | None = None
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        An answer is waited for `timeout_s`, and not beyond the deadline of all answers: what is asked after it raises
+        RetriableError.
+        """
+        self._settings, self._timeout_s, self._deadline = settings, timeout_s, deadline
         self._admin = self._open()
 
     def id(self) -> str:
         """Return the cluster's id."""
         with map_kafka_errors(f"asking {self._settings.bootstrap_servers} for the cluster id"):
-            return str(self._admin.describe_cluster(request_timeout=self._timeout_s).result().cluster_id)
+            return str(self._admin.describe_cluster(request_timeout=self._wait_s()).result().cluster_id)
 
     def describe(self) -> ClusterInfo:
         """Return what the cluster tells of itself and of this user's rights."""
         with map_kafka_errors(f"asking {self._settings.bootstrap_servers} for the cluster"):
-            asked = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=self._timeout_s)
+            asked = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=self._wait_s())
             found = asked.result()
         return ClusterInfo(str(found.cluster_id), len(found.nodes), _operations(found.authorized_operations))
 
@@ -127,7 +134,7 @@ class KafkaAdmin:
         """Return what this user may do with topics; those that do not exist, or cannot be seen, are left out."""
         with map_kafka_errors("asking for rights on topics"):
             futures = self._admin.describe_topics(
-                TopicCollection(list(names)), include_authorized_operations=True, request_timeout=self._timeout_s
+                TopicCollection(list(names)), include_authorized_operations=True, request_timeout=self._wait_s()
             )
             found = [one for future in futures.values() if (one := _described_topic(future)) is not None]
         return {topic.name: _operations(topic.authorized_operations) for topic in found}
@@ -145,7 +152,7 @@ class KafkaAdmin:
         if not names:
             return {}
         with map_kafka_errors("describing topics"):
-            futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=self._timeout_s)
+            futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=self._wait_s())
             found = [one for future in futures.values() if (one := _described_topic(future)) is not None]
         return {
             t.name: TopicInfo(t.name, str(t.topic_id), len(t.partitions)) for t in sorted(found, key=lambda t: t.name)
@@ -173,7 +180,7 @@ class KafkaAdmin:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=dict(config))
         try:
             with map_kafka_errors(f"creating topic {topic}"):
-                self._admin.create_topics([new], request_timeout=self._timeout_s)[topic].result()
+                self._admin.create_topics([new], request_timeout=self._wait_s())[topic].result()
         except FatalError as error:
             cause = error.__cause__
             if not (isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
@@ -182,8 +189,19 @@ class KafkaAdmin:
     def _partitions(self) -> dict[str, int]:
         """Return how many partitions each topic has."""
         with map_kafka_errors(f"listing topics of {self._settings.bootstrap_servers}"):
-            listed = self._admin.list_topics(timeout=self._timeout_s).topics
+            listed = self._admin.list_topics(timeout=self._wait_s()).topics
             return {name: len(topic.partitions) for name, topic in listed.items()}
+
+    def _wait_s(self) -> float:
+        """Return how long the next answer is waited for."""
+        if self._deadline is None:
+            return self._timeout_s
+        remaining_s = self._deadline.remaining_s()
+        if remaining_s == 0:
+            raise RetriableError(
+                f"{self._settings.bootstrap_servers} did not answer within {self._deadline.limit_s:g} s"
+            )
+        return min(self._timeout_s, remaining_s)
 
     def _open(self) -> AdminClient:
         with map_kafka_errors("the Kafka client cannot be made"):
@@ -196,7 +214,7 @@ class KafkaAdmin:
             return {}
         with map_kafka_errors("asking for offsets"):
             try:
-                futures = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
+                futures = self._admin.list_offsets(wanted, request_timeout=self._wait_s())
                 found = {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
             except KafkaException as error:
                 if error.args[0].code() > 0:

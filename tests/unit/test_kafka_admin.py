@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from connector.cli.status.end_offsets import read_ends
 from connector.errors import RetriableError
 from connector.kafka.admin import KafkaAdmin, is_transient_error
-from connector.settings import KafkaSettings
+from connector.runtime.deadline import Deadline
+from connector.settings import KafkaSettings, SinkSettings, load
 from tests.brokers import Brokers, Log
 
 OFFERED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (1, 7), 18: (0, 0)}
@@ -66,3 +68,75 @@ def test_leaders_that_have_moved_are_learnt_anew(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(RetriableError):
         cluster.fetch_end_offsets([("t", 0)])
     assert cluster.fetch_end_offsets([("t", 0)]) == {("t", 0): 7}
+
+
+class _Clock:
+    """Time goes on where somebody waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class _SlowClient:
+    """Answers each question after 1.25 s, or not at all; notes down what it was asked, and how long that may take."""
+
+    def __init__(self, clock: _Clock, *, is_absent: bool = False) -> None:
+        self.asked: list[tuple[str, float]] = []
+        self._clock, self._is_absent = clock, is_absent
+
+    def list_topics(self, *, timeout: float) -> Any:
+        self._wait("topics", timeout)
+        names = {"t": 2, "other": 1}
+        return SimpleNamespace(topics={name: SimpleNamespace(partitions=range(n)) for name, n in names.items()})
+
+    def list_offsets(self, wanted: dict[Any, Any], *, request_timeout: float) -> dict[Any, Future[Any]]:
+        self._wait("offsets", request_timeout)
+        found: dict[Any, Future[Any]] = {}
+        for at in wanted:
+            found[at] = Future()
+            found[at].set_result(SimpleNamespace(offset=7))
+        return found
+
+    def _wait(self, what: str, timeout_s: float) -> None:
+        self.asked.append((what, timeout_s))
+        self._clock.now_s += min(timeout_s, 100 if self._is_absent else 1.25)
+        if self._is_absent:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+def _settings() -> SinkSettings:
+    given = {"bootstrap.servers": "h:1", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
+    return load((), given)
+
+
+def test_a_look_asks_two_things_within_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for end offsets alone asks nothing else, and the second answer has what the first one left."""
+    clock = _Clock()
+    client = _SlowClient(clock)
+    monkeypatch.setattr("connector.kafka.admin.AdminClient", lambda _: client)
+    seen = read_ends(_settings(), Deadline.after(3.0, clock))
+    assert (seen.ends, seen.unanswered) == ({("t", 0): 7, ("t", 1): 7}, "")
+    assert client.asked == [("topics", 3.0), ("offsets", 1.75)]
+
+
+def test_a_broker_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the limit nothing more is asked, and one line says why there is no lag."""
+    clock = _Clock()
+    client = _SlowClient(clock, is_absent=True)
+    monkeypatch.setattr("connector.kafka.admin.AdminClient", lambda _: client)
+    seen = read_ends(_settings(), Deadline.after(3.0, clock))
+    assert seen.ends == {} and seen.unanswered.startswith("Kafka gave no answer")
+    assert client.asked == [("topics", 3.0)]
+
+
+def test_nothing_is_asked_after_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that took all of the time leave none for the next question."""
+    clock = _Clock()
+    client = _SlowClient(clock)
+    monkeypatch.setattr("connector.kafka.admin.AdminClient", lambda _: client)
+    seen = read_ends(_settings(), Deadline.after(1.0, clock))
+    assert "h:1 did not answer within 1 s" in seen.unanswered
+    assert client.asked == [("topics", 1.0)]

@@ -13,6 +13,7 @@ from rich.table import Table as Grid
 from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshots import SnapshotHistory
+from connector.iceberg.java import Driver
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
@@ -82,13 +83,13 @@ def _open_rows(spark: SparkSession, settings: SourceSettings) -> OffsetRows:
     return call_with_retries(opened, settings.errors)
 
 
-def read_tables(spark: SparkSession, settings: SourceSettings, texts: Mapping[str, str]) -> list[SourceTable]:
+def read_tables(driver: Driver, settings: SourceSettings, texts: Mapping[str, str]) -> list[SourceTable]:
     """Return the tables that the source reads, or has read; `texts` are their stored offsets.
 
     Raises:
         RetriableError: the catalog stayed away.
     """
-    catalog = Catalog(spark, settings.catalog, settings.errors)
+    catalog = Catalog(driver, settings.catalog, settings.errors)
     signals = settings.signals.table
     own = {catalog.full_name(settings.capture.offsets_table), *([signals] if signals else [])}
     found = call_with_retries(lambda: discovery.find_tables(catalog, settings.capture, own), settings.errors)
@@ -99,7 +100,7 @@ def read_tables(spark: SparkSession, settings: SourceSettings, texts: Mapping[st
         if table is None:
             seen.append(SourceTable(name, stored.get(name)))
             continue
-        snapshots = SnapshotHistory(spark, table, settings.capture.branch)
+        snapshots = SnapshotHistory(driver, table, settings.capture.branch)
         try:
             newest = snapshots.newest()
         except FatalError as error:

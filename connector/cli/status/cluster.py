@@ -11,13 +11,13 @@ from contextlib import contextmanager
 
 import attrs
 
+from connector.cli.status.end_offsets import LIMIT_S, describe
 from connector.errors import ConnectorError
 from connector.kafka.admin import KafkaAdmin
+from connector.runtime.deadline import Deadline
 from connector.settings import SinkSettings
 from connector.sink.factory import inspect_cluster
 from connector.sink.microbatch.start_offsets import ClusterState
-
-TIMEOUT_S = 5.0
 
 
 @attrs.frozen
@@ -37,9 +37,6 @@ def view_cluster(settings: SinkSettings) -> Iterator[Future[ClusterView]]:
 
 def _read_cluster(settings: SinkSettings) -> ClusterView:
     try:
-        return ClusterView(inspect_cluster(KafkaAdmin(settings.kafka, TIMEOUT_S)))
+        return ClusterView(inspect_cluster(KafkaAdmin(settings.kafka, deadline=Deadline.after(LIMIT_S))))
     except ConnectorError as error:
-        told = " ".join(str(error).split())
-        return ClusterView(
-            ClusterState("", {}, {}, {}), f"Kafka gave no answer, so current offsets are unknown: {told}"
-        )
+        return ClusterView(ClusterState("", {}, {}, {}), describe(error))

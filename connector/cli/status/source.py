@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import attrs
 import click
 import orjson
-from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Column
 from rich.table import Table as Grid
 
 from connector.cli.offsets.source import SourceTable, read_tables, snapshots_behind
+from connector.cli.status.answers import wait_for
 from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.java import Driver
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
-from connector.runtime.spark.session import open_session
+from connector.runtime.spark.session import open_gateway
 from connector.runtime.spark.session_builder import StartingSession
 from connector.settings import SourceSettings
 from connector.source.snapshots.snapshot_queue import QueuedSnapshot, SnapshotQueue
+
+LIMIT_S = 60.0
+"""So long all answers of the catalog together may take: a source may have hundreds of tables."""
 
 
 def show(settings: SourceSettings, starting: StartingSession, *, output: Literal["text", "json"]) -> None:
     """Print a row per table, and one per snapshot on demand, or all of it as one JSON document.
 
-    `starting` is the session.
+    `starting` is the JVM; Spark is not needed.
 
     Raises:
-        RetriableError: the catalog is away; it is asked once.
+        RetriableError: the catalog is away, or does not answer; it is asked once.
     """
     once = attrs.evolve(settings, errors=attrs.evolve(settings.errors, retry_timeout_ms=0))
-    with open_session(settings, starting) as spark:
-        tables, queue = _read(spark, once)
+    with ThreadPoolExecutor(1, "status") as beside, open_gateway(starting) as driver:
+        tables, queue = wait_for(beside.submit(_read, driver, once), LIMIT_S)
     if output == "json":
         click.echo(orjson.dumps(_to_document(settings.name, tables, queue), option=orjson.OPT_INDENT_2).decode())
         return
@@ -46,12 +51,12 @@ def show(settings: SourceSettings, starting: StartingSession, *, output: Literal
         click.echo(_sentence(snapshot, paused=queue.paused))
 
 
-def _read(spark: SparkSession, settings: SourceSettings) -> tuple[list[SourceTable], SnapshotQueue]:
-    catalog = Catalog(spark, settings.catalog)
+def _read(driver: Driver, settings: SourceSettings) -> tuple[list[SourceTable], SnapshotQueue]:
+    catalog = Catalog(driver, settings.catalog)
     if catalog.load(settings.capture.offsets_table) is None:
-        return read_tables(spark, settings, {}), SnapshotQueue()
+        return read_tables(driver, settings, {}), SnapshotQueue()
     rows = OffsetRows(catalog, settings.capture.offsets_table, settings.name, SOURCE)
-    return read_tables(spark, settings, rows.by_table), SnapshotQueue.parse(rows.own)
+    return read_tables(driver, settings, rows.by_table), SnapshotQueue.parse(rows.own)
 
 
 def _to_document(name: str, tables: list[SourceTable], queue: SnapshotQueue) -> dict[str, Any]:

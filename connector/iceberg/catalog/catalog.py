@@ -9,11 +9,19 @@ from typing import Any
 import pyarrow as pa
 from py4j.java_gateway import is_instance_of
 from pyiceberg.schema import Schema
-from pyspark.sql import SparkSession
 
 from connector.errors import CommitUnknown, FatalError, RetriableError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.java import iceberg_catalog, iterate, java_exception_name, jvm, map_java_errors, to_string_array
+from connector.iceberg.java import (
+    Driver,
+    gateway_of,
+    iceberg_catalog,
+    iterate,
+    java_exception_name,
+    jvm,
+    map_java_errors,
+    to_string_array,
+)
 from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
 from connector.runtime.retry import call_with_retries
 from connector.settings import CatalogSettings, ErrorSettings
@@ -28,20 +36,20 @@ _TABLE_INTERFACE = "org.apache.iceberg.HasTableOperations"
 class Catalog:
     """The catalog of one connector; a table is named without namespace where that is the connector's own, else with."""
 
-    def __init__(self, spark: SparkSession, settings: CatalogSettings, errors: ErrorSettings | None = None) -> None:
+    def __init__(self, driver: Driver, settings: CatalogSettings, errors: ErrorSettings | None = None) -> None:
         """Connect to the catalog; `errors` tells how long what is made and committed there is tried again.
 
         Raises:
             RetriableError: it is away.
             FatalError: it cannot be opened.
         """
-        self._spark, self._settings, self._errors = spark, settings, errors or NO_RETRIES
+        self._driver, self._settings, self._errors = driver, settings, errors or NO_RETRIES
         warehouse = settings.properties.get("warehouse")
         folder = local_path(warehouse) if warehouse else None
         if folder is not None:
             # SQLite makes its file, not the folder of it.
             folder.mkdir(parents=True, exist_ok=True)
-        self._java = iceberg_catalog(spark, settings.name)
+        self._java = iceberg_catalog(driver, settings.name)
         self._lock = threading.Lock()
         self._ensured: set[tuple[str, ...]] = set()
 
@@ -66,11 +74,11 @@ class Catalog:
         name = ".".join((*namespace, table))
         try:
             with map_java_errors(f"loading table {name}"):
-                iceberg = jvm(self._spark).org.apache.iceberg
-                where = iceberg.catalog.Namespace.of(to_string_array(self._spark, namespace))
+                iceberg = jvm(self._driver).org.apache.iceberg
+                where = iceberg.catalog.Namespace.of(to_string_array(self._driver, namespace))
                 identifier = iceberg.catalog.TableIdentifier.of(where, table)
                 java = self._java.loadTable(identifier)
-            if not is_instance_of(self._spark.sparkContext._gateway, java, _TABLE_INTERFACE):  # noqa: SLF001
+            if not is_instance_of(gateway_of(self._driver), java, _TABLE_INTERFACE):
                 return None  # what Iceberg tells of a table (`orders.snapshots`), under a name like a table's
         except FatalError as error:
             if java_exception_name(error) in ("NoSuchTableException", "NoSuchNamespaceException"):
@@ -151,7 +159,7 @@ class Catalog:
         location: str | None,
     ) -> None:
         with map_java_errors(f"creating table {self.full_name(table)}"):
-            parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(schema.model_dump_json())
+            parsed = jvm(self._driver).org.apache.iceberg.SchemaParser.fromJson(schema.model_dump_json())
             builder = self._java.buildTable(self._identifier(table), parsed).withProperties(properties)
             if location:
                 builder = builder.withLocation(location)
@@ -176,7 +184,7 @@ class Catalog:
         wanted = build_table_schema(columns, (), required, nanoseconds=table.format_version > 2)  # noqa: PLR2004 - v3 has them
 
         def change() -> None:
-            parsed = jvm(self._spark).org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json())
+            parsed = jvm(self._driver).org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json())
             table.java.updateSchema().unionByNameWith(parsed).commit()
 
         table.settle(f"evolving table {table.name}", change)
@@ -220,7 +228,7 @@ class Catalog:
                 out.removeField(field.name())
             out.commit()
             back = transaction.updateSpec()
-            expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
+            expressions = jvm(self._driver).org.apache.iceberg.expressions.Expressions
             for field in fields:
                 source = table.java.schema().findColumnName(field.sourceId())
                 back.addField(field.name(), expressions.transform(source, field.transform()))
@@ -232,7 +240,7 @@ class Catalog:
 
     def _wrap_table(self, name: str, java: Any, identifier: Any) -> Table:
         properties = dict(self._settings.properties)
-        return Table(self._spark, name, java, properties, self._errors, lambda: self._java.loadTable(identifier))
+        return Table(self._driver, name, java, properties, self._errors, lambda: self._java.loadTable(identifier))
 
     def _split(self, table: str) -> tuple[tuple[str, ...], str]:
         *levels, name = table.split(".")
@@ -240,10 +248,10 @@ class Catalog:
 
     def _identifier(self, table: str) -> Any:
         levels, name = self._split(table)
-        return jvm(self._spark).org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(levels), name)
+        return jvm(self._driver).org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(levels), name)
 
     def _namespace(self, levels: tuple[str, ...]) -> Any:
-        return jvm(self._spark).org.apache.iceberg.catalog.Namespace.of(to_string_array(self._spark, levels))
+        return jvm(self._driver).org.apache.iceberg.catalog.Namespace.of(to_string_array(self._driver, levels))
 
     def _ensure_namespace(self, levels: tuple[str, ...]) -> None:
         """Create a namespace that is not there, once: tables are made in several threads."""
@@ -262,7 +270,7 @@ class Catalog:
                 raise
 
     def _add_order(self, update: Any, terms: tuple[SortTerm, ...]) -> None:
-        iceberg = jvm(self._spark).org.apache.iceberg
+        iceberg = jvm(self._driver).org.apache.iceberg
         for term in terms:
             nulls = iceberg.NullOrder.NULLS_FIRST if term.nulls_first else iceberg.NullOrder.NULLS_LAST
             by = self._expression(term.by)
@@ -275,6 +283,6 @@ class Catalog:
         update.commit()
 
     def _expression(self, term: PartitionTerm) -> Any:
-        expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
+        expressions = jvm(self._driver).org.apache.iceberg.expressions.Expressions
         made = getattr(expressions, "ref" if term.transform == "identity" else term.transform)
         return made(term.column) if term.width is None else made(term.column, term.width)

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.java import jvm, map_java_errors
+from connector.iceberg.java import Driver, jvm, map_java_errors
 
 MAIN_BRANCH = "main"
 Json = dict[str, Any]
@@ -22,9 +21,9 @@ Json = dict[str, Any]
 class SnapshotHistory:
     """The snapshots of one table on one branch; `poll` looks for new ones."""
 
-    def __init__(self, spark: SparkSession, table: Table, branch: str = MAIN_BRANCH) -> None:
+    def __init__(self, driver: Driver, table: Table, branch: str = MAIN_BRANCH) -> None:
         """Wrap a loaded table; nothing is read before the first poll."""
-        self._spark, self._table, self._branch = spark, table, branch
+        self._driver, self._table, self._branch = driver, table, branch
         self._location = ""
         self._by_id: dict[int, Json] = {}
 
@@ -57,7 +56,7 @@ class SnapshotHistory:
         location = str(current.metadataFileLocation())
         if location != self._location:
             with map_java_errors(f"reading the history of {self._table.name}"):
-                text = jvm(self._spark).org.apache.iceberg.TableMetadataParser.toJson(current)
+                text = jvm(self._driver).org.apache.iceberg.TableMetadataParser.toJson(current)
             found = orjson.loads(text).get("snapshots", ())
             self._by_id = {snapshot["snapshot-id"]: snapshot for snapshot in found}
             self._location = location

@@ -26,6 +26,7 @@ from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.file_io import file_io_for, map_read_errors
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
 from connector.iceberg.java import (
+    Driver,
     JavaTable,
     iterate,
     jvm,
@@ -37,6 +38,7 @@ from connector.iceberg.java import (
 from connector.iceberg.types.schema_json import to_pyiceberg
 from connector.iceberg.types.single_values import parse_non_finite
 from connector.runtime.retry import call_with_retries
+from connector.runtime.spark.driver_gateway import DriverGateway
 from connector.settings import ErrorSettings
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
 from connector.settings.kafka.error_handling import NO_RETRIES
@@ -61,7 +63,7 @@ class Table:
 
     def __init__(
         self,
-        spark: SparkSession,
+        driver: Driver,
         name: str,
         java: JavaTable,
         catalog_properties: dict[str, str],
@@ -71,14 +73,14 @@ class Table:
         """Wrap a loaded Java table.
 
         Args:
-            spark: the session whose JVM holds it.
+            driver: the JVM that holds it.
             name: the table's name with its namespace.
             java: Iceberg's table object.
             catalog_properties: what the catalog was opened with; FileIO reads its own keys from it.
             errors: how long commits are tried again; None for a table that is only read.
             load: asks the catalog for the table once more, with what it hands out for it; None where that is not known.
         """
-        self.spark, self.name, self.java = spark, name, java
+        self.driver, self.name, self.java = driver, name, java
         self.errors = errors or NO_RETRIES
         self._catalog_properties = catalog_properties
         self._load, self._loaded_ms = load, _now_ms()
@@ -100,6 +102,13 @@ class Table:
                 f"table {self.name} has no branch {branch}: make it (ALTER TABLE ... CREATE BRANCH) or name another"
             )
         self.branch = branch
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session whose JVM holds it. TypeError where that JVM has no Spark: then rows cannot be read."""
+        if isinstance(self.driver, DriverGateway):
+            raise TypeError(f"table {self.name} was loaded without Spark")
+        return self.driver
 
     @property
     def snapshot_id(self) -> int | None:
@@ -175,7 +184,7 @@ class Table:
 
     def layout(self) -> TableLayout:
         """Return what executors need to write files for this table."""
-        iceberg = jvm(self.spark).org.apache.iceberg
+        iceberg = jvm(self.driver).org.apache.iceberg
         with map_java_errors(f"reading the schema of {self.name}"):
             spec, everywhere = self.java.spec(), self.unpartitioned_spec()
             return TableLayout(
@@ -238,7 +247,7 @@ class Table:
     def list_snapshots(self) -> dict[int, SnapshotEntry]:
         """Return all snapshots of the table as it was last read, of any branch, by id."""
         with map_java_errors(f"reading the snapshots of table {self.name}"):
-            parser = jvm(self.spark).org.apache.iceberg.TableMetadataParser
+            parser = jvm(self.driver).org.apache.iceberg.TableMetadataParser
             text = str(parser.toJson(self.java.operations().current()))
         return {
             snapshot["snapshot-id"]: SnapshotEntry(snapshot.get("parent-snapshot-id"), snapshot.get("summary", {}))
@@ -247,7 +256,7 @@ class Table:
 
     def accept_callbacks(self) -> None:
         """Let validators and callbacks of commits, which are Python's, be called by Java."""
-        start_callback_server(self.spark)
+        start_callback_server(self.driver)
 
     def ancestors(self) -> Iterator[Snapshot]:
         """Return the newest snapshot of the branch and those before it that have not expired, newest first."""
@@ -260,12 +269,12 @@ class Table:
 
     def expression(self, where: str) -> Any:
         """Read Iceberg's JSON of an expression over the table's columns."""
-        parser = jvm(self.spark).org.apache.iceberg.expressions.ExpressionParser
+        parser = jvm(self.driver).org.apache.iceberg.expressions.ExpressionParser
         return parser.fromJson(where, self.java.schema())
 
     def content_files(self, descriptions: Iterable[FileDescription]) -> Iterator[Any]:
         """Make Iceberg's content files from their JSON descriptions."""
-        iceberg = jvm(self.spark).org.apache.iceberg
+        iceberg = jvm(self.driver).org.apache.iceberg
         parser, mapper, specs = iceberg.ContentFileParser, iceberg.util.JsonUtil.mapper(), self.java.specs()
         for description in descriptions:
             document = mapper.readTree(description.json.decode())
@@ -275,7 +284,7 @@ class Table:
 
     def _set_non_finite(self, document: Any, description: dict[str, Any]) -> None:
         """Put numbers in the place of their names in a file's partition: Java reads them, but not from text."""
-        numbers = jvm(self.spark).org.apache.iceberg.util.JsonUtil.mapper().getNodeFactory()
+        numbers = jvm(self.driver).org.apache.iceberg.util.JsonUtil.mapper().getNodeFactory()
         fields = self.java.specs().get(description["spec-id"]).partitionType().fields()
         for place, (field, value) in enumerate(zip(iterate(fields), description["partition"], strict=True)):
             number = parse_non_finite(str(field.type().typeId()), value)

@@ -76,7 +76,12 @@ class StartingJvm:
     def close(self) -> None:
         """End a JVM that nobody has connected to."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        if not self._is_connected and self.process.poll() is None:
+        if not self._is_connected:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the JVM at once: what it has not done yet nobody waits for."""
+        if self.process.poll() is None:
             self.process.kill()
             self.process.wait(_END_S)
 

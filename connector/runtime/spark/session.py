@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from connector.errors import ConnectorError, FatalError
 from connector.runtime.jvm.class_data import write_class_data
 from connector.runtime.spark import session_builder
+from connector.runtime.spark.driver_gateway import DriverGateway
 from connector.runtime.spark.session_builder import StartingSession
 from connector.runtime.stop_signals import keep_handlers
 from connector.settings import SinkSettings, SourceSettings
@@ -27,6 +28,23 @@ def start_session(settings: SinkSettings | SourceSettings, *, lists_classes: boo
     """
     app = f"icebridge {settings.name}"
     return session_builder.begin_session(app, settings.catalog, settings.spark, lists_classes=lists_classes)
+
+
+def start_gateway(settings: SinkSettings | SourceSettings) -> StartingSession:
+    """Begin to start a JVM that looks at the catalog, on this machine wherever Spark's master is."""
+    here = {**settings.spark, "spark.master": "local[1]"}
+    return session_builder.begin_session(f"icebridge {settings.name}", settings.catalog, here)
+
+
+@contextmanager
+def open_gateway(starting: StartingSession) -> Iterator[DriverGateway]:
+    """Wait for the JVM, and for no Spark: that is two thirds of a session's time. End it, unless Spark is in it."""
+    with keep_handlers(), starting:
+        gateway = starting.connect()
+    try:
+        yield DriverGateway(gateway, starting.conf)
+    finally:
+        starting.end()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import attrs
 import structlog
@@ -194,13 +194,30 @@ class StartingSession:
     conf: Mapping[str, str]
     jvm: DriverJvm | None
 
+    def connect(self) -> Any:
+        """Wait for the JVM; return PySpark's gateway to it, with no Spark context in it yet.
+
+        PySparkRuntimeError: the JVM ended.
+        """
+        if self.jvm is not None:
+            return self.jvm.connect()
+        from pyspark import SparkContext
+
+        SparkContext._ensure_initialized()  # noqa: SLF001 - as SparkContext itself does it
+        return SparkContext._gateway  # noqa: SLF001
+
+    def end(self) -> None:
+        """End a JVM of this one's own, connected to or not."""
+        if self.jvm is not None:
+            self.jvm.starting.kill()
+
     def finish(self) -> SparkSession:
         """Wait for the JVM; return the session. PySparkRuntimeError: the JVM ended."""
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
         if self.jvm is not None:
-            SparkContext._ensure_initialized(gateway=self.jvm.connect())  # noqa: SLF001 - PySpark's way to give it one
+            SparkContext._ensure_initialized(gateway=self.connect())  # noqa: SLF001 - PySpark's way to give it one
         is_cluster = not is_local(self.conf["spark.master"])
         if is_cluster and is_open(self.conf):
             structlog.get_logger().warning(OPEN_NOTE, master=self.conf["spark.master"])

@@ -1,0 +1,51 @@
+"""settings -> where the selected topics end now, for a look at a sink: asked beside what takes longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import attrs
+
+from connector.errors import ConnectorError
+from connector.kafka.admin import KafkaAdmin
+from connector.runtime.deadline import Deadline
+from connector.runtime.topic_partitions import TopicPartition
+from connector.settings import SinkSettings
+
+LIMIT_S = 3.0
+"""So long all answers of the brokers together may take: somebody is waiting for them."""
+
+
+@attrs.frozen
+class EndsView:
+    """The offset after the last record of each selected topic-partition; none where `unanswered` says why."""
+
+    ends: Mapping[TopicPartition, int]
+    unanswered: str = ""
+
+
+@contextmanager
+def view_ends(settings: SinkSettings) -> Iterator[Future[EndsView]]:
+    """Ask for end offsets alone, beside what is done inside."""
+    with ThreadPoolExecutor(1, "glance") as beside:
+        yield beside.submit(read_ends, settings, Deadline.after(LIMIT_S))
+
+
+def read_ends(settings: SinkSettings, deadline: Deadline) -> EndsView:
+    """Return what the brokers say until the deadline: two answers, which partitions there are and where they end."""
+    try:
+        admin = KafkaAdmin(settings.kafka, deadline=deadline)
+        at = sorted(admin.select_partitions())
+        if not at:
+            return EndsView({}, "none of the selected topics exists yet, so there are no current offsets")
+        return EndsView(admin.fetch_end_offsets(at))
+    except ConnectorError as error:
+        return EndsView({}, describe(error))
+
+
+def describe(error: ConnectorError) -> str:
+    """Return the line that stands in place of what the brokers did not tell."""
+    told = " ".join(str(error).split())
+    return f"Kafka gave no answer, so current offsets are unknown: {told}"

@@ -1,0 +1,86 @@
+"""`icebridge status` in a process of its own -> what the catalog says, by a JVM in which no Spark is started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.commit.ancestry import StoredCommit
+from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, SCHEMA_DRIFT_COUNT
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
+from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.settings import load
+from connector.settings.source.settings import load_source
+from connector.source.snapshots.next_step import SnapshotOffset
+from connector.source.snapshots.table_offset import TableOffset
+from tests.reading import Lake
+from tests.running import Workspace, workspace
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+NOBODY = "127.0.0.1:9"
+NO_SPARK = {"spark.extraListeners": "no.such.Listener"}
+"""With this no Spark context comes up."""
+
+
+@pytest.fixture
+def space(quick: dict[str, str], tmp_path: Path) -> Workspace:
+    """A warehouse without a broker."""
+    return workspace(tmp_path, "seen", NOBODY, {**quick, "topics": "t"})
+
+
+def test_a_sinks_status_needs_no_spark(spark: SparkSession, space: Workspace) -> None:
+    """Newest commits, drift, tables without a commit of the sink, and why there is no lag; none that is gone."""
+    lake = Lake(spark, space.name, space.catalog)
+    catalog = Catalog(spark, load([space.file({})]).catalog)
+    spark.sql(f"CREATE NAMESPACE {space.name}.`default`")
+    for name in ("ours", "others"):
+        spark.sql(f"CREATE TABLE {space.name}.`default`.{name} (id BIGINT) USING iceberg")
+    mine = lake.java("ours").newAppend().set(CONNECTOR_NAME, "seen").set(SCHEMA_DRIFT_COUNT, "3")
+    mine.commit()
+    committed = int(lake.java("ours").currentSnapshot().snapshotId())
+    lake.java("ours").newAppend().commit()
+    position = KafkaOffsets(offsets={("t", 0): 5})
+    tables = {f"default.{name}": StoredCommit(position) for name in ("ours", "others", "gone")}
+    OffsetsTable(catalog, "_debezium_offset_storage", "seen").save(position, tables)
+    told = _status(space, {"debezium.source.offset.storage.iceberg.table-name": "_debezium_offset_storage"})
+    assert told["tables"].keys() == {"default.ours", "default.others"}
+    ours, others = told["tables"]["default.ours"], told["tables"]["default.others"]
+    assert (ours["snapshot_id"], ours["iceberg_schema_drift_count"], ours["lag"]) == (committed, 3, None)
+    assert (others["snapshot_id"], others["committed_at"]) == (None, None)
+    assert told["unanswered"].startswith("Kafka gave no answer")
+
+
+def test_a_sources_status_needs_no_spark(spark: SparkSession, space: Workspace) -> None:
+    """How far it is in each table that the catalog has, and what lies before it."""
+    extra = {"connector.class": "IcebergSource", "topic.prefix": "p", "table.include.list": "db\\.[a-z].*"}
+    given = {key: value for key, value in space.properties.items() if key not in {"topics", "debezium.sink.type"}}
+    space = Workspace(space.home, space.name, given)
+    lake = Lake(spark, space.name, space.catalog)
+    spark.sql(f"CREATE NAMESPACE {space.name}.db")
+    spark.sql(f"CREATE TABLE {space.name}.db.t (id BIGINT) USING iceberg")
+    table = lake.java("t", "db")
+    table.newAppend().commit()
+    first = int(table.currentSnapshot().snapshotId())
+    table.newAppend().commit()
+    settings = load_source([space.file(extra)])
+    rows = OffsetRows(Catalog(spark, settings.catalog), settings.capture.offsets_table, "seen", SOURCE)
+    rows.put(None, {"db.t": TableOffset(SnapshotOffset(str(table.uuid()), first)).json()})
+    told = _status(space, extra)
+    newest = int(lake.java("t", "db").currentSnapshot().snapshotId())
+    assert told["tables"] == {
+        "db.t": {"published_snapshot": first, "newest_snapshot": newest, "snapshots_behind": 1, "full_read": None}
+    }
+
+
+def _status(space: Workspace, extra: dict[str, str]) -> dict[str, dict[str, dict[str, object]]]:
+    """Return the document that the command prints in a process of its own."""
+    done = space.start({**extra, **NO_SPARK}, "--output", "json", command="status").wait(120)
+    assert done.code == 0, done.text[-4000:]
+    found: dict[str, dict[str, dict[str, object]]] = json.loads(done.text[done.text.index("{\n") :])
+    return found
