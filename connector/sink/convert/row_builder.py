@@ -188,22 +188,14 @@ def _convert_columns(
         if column is None:
             result[field.name] = pa.nulls(len(change.rows), field.type)
             continue
-        faults = None
         if field.name in table.layout.variants:
             column, long = _to_variant_text(column, change)
             bad.update((int(i), f"column {field.name}: a document of more than 16 MiB") for i in np.flatnonzero(long))
-        guessed = not change.optional and pa.types.is_decimal(field.type) and pa.types.is_string(column.type)
-        if plan.evolve or field.name in table.layout.key_columns or not field.nullable:
-            result[field.name], faults = convert_required(column, field.type, lenient=not plan.evolve)
-            if guessed:
-                result[field.name], faults = _reject_base64(column, result[field.name], faults)
-        else:
-            result[field.name], _, lost = coerce(column, field)
-            if guessed:
-                kept, _ = _reject_base64(column, result[field.name], None)
-                lost += kept.null_count - result[field.name].null_count
-                result[field.name] = kept
-            nulled += lost
+        has_schema, is_key = bool(change.optional), field.name in table.layout.key_columns
+        result[field.name], faults, lost = _convert_column(
+            column, field, strict=plan.evolve, required=is_key or not field.nullable, has_schema=has_schema
+        )
+        nulled += lost
         if faults is not None:
             reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
             bad.update((int(i), reason) for i in np.flatnonzero(faults))
@@ -211,6 +203,24 @@ def _convert_columns(
         if unwritable is not None:
             bad.update((int(i), f"column {field.name}: {unwritable[1]}") for i in np.flatnonzero(unwritable[0]))
     return result, bad, nulled
+
+
+def _convert_column(
+    column: pa.Array, field: pa.Field, *, strict: bool, required: bool, has_schema: bool
+) -> tuple[pa.Array, Mask | None, int]:
+    """Convert a column; the other results mark the rows that do not fit, and count values that became null instead.
+
+    Only a column that is neither `strict` nor `required` has such nulls.
+    """
+    guessed = not has_schema and pa.types.is_decimal(field.type) and pa.types.is_string(column.type)
+    if strict or required:
+        values, faults = convert_required(column, field.type, lenient=not strict)
+        return (*(_reject_base64(column, values, faults) if guessed else (values, faults)), 0)
+    values, _, lost = coerce(column, field)
+    if not guessed:
+        return values, None, lost
+    kept, _ = _reject_base64(column, values, None)
+    return kept, None, lost + kept.null_count - values.null_count
 
 
 def _to_variant_text(column: pa.Array, change: Changes) -> tuple[pa.Array, Mask]:
