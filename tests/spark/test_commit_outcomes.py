@@ -1,7 +1,7 @@
 """What a catalog does with a commit, and what it says of it -> tables that are right and whole, commit by commit.
 
 Truncates, tidying, expiry, new tables, changes of schemas, repairs, offsets that are set; batches are in
-`tests/kafka/test_sink_outcomes.py`.
+`tests/kafka/test_sink_commit_outcomes.py`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Documents behind one name with several indexes, without a node: indexes of the test's own that keep OpenSearch's
-rules for external versions. The real ones are met in tests/kafka/test_search_names.py.
+rules for external versions. The real ones are met in tests/kafka/test_search_series.py.
 """
 
 from __future__ import annotations
