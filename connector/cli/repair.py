@@ -15,6 +15,7 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.manifest_repair import MisleadingBounds, find_misleading_bounds, remove_misleading_bounds
 from connector.iceberg.commit.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
+from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings
@@ -44,7 +45,8 @@ def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: b
 
     Args:
         settings: a sink's; its catalog is looked through, and of it the namespace of its tables.
-        tables: only these, with their namespace where it is another; all of the namespace by default.
+        tables: only these, with their namespace where it is another; by default all of the namespace, and all others
+            that the sink has written to.
         execute: do it; without this only what would be done is shown.
 
     Raises:
@@ -85,8 +87,13 @@ def _place(settings: SinkSettings, table: str) -> _Place:
 
 
 def _list_places(catalog: Catalog, settings: SinkSettings) -> list[_Place]:
+    """Return the tables of the sink's namespace, and those of others that it has written to (events may name them)."""
     namespace = settings.catalog.namespace
     found = call_with_retries(lambda: catalog.list_tables(namespace), settings.errors)
+    written = call_with_retries(
+        lambda: OffsetsTable(catalog, settings.table.offsets_table, settings.name).tables, settings.errors
+    )
+    found += sorted({_place(settings, table) for table in written} - set(found))
     if not found:
         raise ConfigError(
             f"repair: namespace {'.'.join(namespace)} of the catalog has no tables; check warehouse, uri and "
