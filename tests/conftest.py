@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import core as hypothesis_core
 from hypothesis import settings
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home
+from connector.runtime.jvm.java_names import remember_java_names
 from connector.runtime.spark.session_builder import disable_checksum_files
 from tests.host import Host
 from tests.model import recordings
@@ -88,6 +91,18 @@ def servers(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterato
     shared.close()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def started(request: pytest.FixtureRequest) -> None:
+    """Start at once, and beside each other, what the tests to come need: each takes seconds, most of them waiting."""
+    items = [item for item in request.session.items if any(item.get_closest_marker(name) for name in WITH_SERVERS)]
+    needed = {name for item in items for name in getattr(item, "fixturenames", ())}
+    for kind in ("broker", "search"):
+        if kind in needed:
+            request.getfixturevalue("servers").prepare(kind)
+    if "spark" in needed:
+        request.getfixturevalue("spark")
+
+
 @pytest.fixture(scope="session")
 def broker(servers: Servers) -> SharedBroker:
     """One broker for all tests; each test has topics of its own."""
@@ -149,13 +164,19 @@ def spark(quick: dict[str, str]) -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
         "spark.python.daemon.module": "connector.worker_daemon",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.sql.ui.explainMode": "simple",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "ERROR",
         **({} if THOROUGH else INTERPRETED),
     }
+    pairs = SparkConf(loadDefaults=False).setAll(list(settings.items())).setMaster("local[2]").setAppName("tests")
     with on_class_path(fetch_jars("spark")):
-        session = SparkSession.builder.master("local[2]").appName("tests").config(map=dict(settings)).getOrCreate()
+        gateway = launch_gateway(pairs)
+    remember_java_names(gateway)
+    SparkContext._ensure_initialized(gateway=gateway)
+    session = SparkSession.builder.config(conf=pairs).getOrCreate()
     disable_checksum_files(session)
     yield session
     session.stop()
@@ -168,8 +189,9 @@ def quick() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """A process with Spark in which commands run one after the other."""
+def host(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """Runs commands in this process; they find the Spark session that is there, and take it for their own."""
+    assert spark
     running = Host(tmp_path_factory.mktemp("host"))
     yield running
     running.close()

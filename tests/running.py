@@ -96,10 +96,13 @@ class Workspace:
         return path
 
     def run(self, extra: Mapping[str, str] | None = None, *, timeout_s: float = 240) -> Run:
-        """Run the sink once, up to the offsets at its start; in a process of its own where there is no host."""
+        """Run the sink once, up to the offsets at its start; in a process of its own where there is no host.
+
+        A host has one Spark session for all: what only a new one takes (its master, its JVM) needs `start`.
+        """
         if self.host is None:
             return self.start(extra, "--once").wait(timeout_s)
-        said = self.host.call("run", "--once", str(self.file(extra or {})), timeout_s=timeout_s)
+        said = self.host.call("run", "--once", str(self.file(extra or {})))
         return Run.of(said.code, said.log)
 
     def start(self, extra: Mapping[str, str] | None = None, *arguments: str, command: str = "run") -> Sink:

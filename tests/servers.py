@@ -65,6 +65,14 @@ class Servers:
         self._home = home
         self._connection: socket.socket | None = None
         self._folder: Path | None = None
+        self._unread: list[socket.socket] = []
+
+    def prepare(self, kind: str) -> None:
+        """Have a server started beside what comes before somebody asks where it is."""
+        self._connected()
+        if (found := self._found()) is not None:  # a connection of its own: nobody reads the answer
+            found[0].sendall(f"{kind}\n".encode())
+            self._unread.append(found[0])
 
     def address(self, kind: str) -> str:
         """Where clients find a server, which is started when it does not run. RuntimeError with its log's end."""
@@ -85,6 +93,8 @@ class Servers:
 
     def close(self) -> None:
         """Need them no longer."""
+        for connection in self._unread:
+            connection.close()
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -6,8 +6,12 @@ import uuid
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
 
-from tests.conftest import MakeWorkspace, OpenLake
+from connector.errors import ConnectorError
+from connector.runtime.monitoring.listeners import BatchReport
+from tests.conftest import MakeWorkspace
+from tests.inside import Inside, run_until
 from tests.model.recordings import Record
 from tests.running import Workspace
 from tests.topics import Topics
@@ -36,28 +40,25 @@ def _taken(space: Workspace) -> None:
 
 
 def test_a_table_that_refuses_its_commit_holds_up_no_other(
-    topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:
     """The others get the batch, the sink ends with the table's name, and goes on without loss or double rows."""
     _more(topics, 0, 3, create=True)
     routes = {"iceberg.tables.dynamic-enabled": "true", "iceberg.tables.route-field": "table"}
-    space = make_workspace("refused", {"topics": TOPIC, "debezium.sink.iceberg.upsert": "false", **routes})
-    sink = space.start()
-    try:
-        assert sink.wait_until(lambda: sink.commits() == 1, 120), sink.text()[-4000:]
+    space = plain_workspace("refused", {"topics": TOPIC, "debezium.sink.iceberg.upsert": "false", **routes})
+    inside = Inside(spark, space)
+
+    def interfere(report: BatchReport) -> None:
+        assert report.metrics.events == 9
         _taken(space)
         _more(topics, 3, 2)
-        run = sink.wait(120)
-    finally:
-        sink.kill()
-    assert run.code == 1
-    assert [line["faults"] for line in run.lines if "lake.taken" in str(line.get("faults"))], run.text[-4000:]
-    tables = lake(space)
-    ids = {name: sorted(row["id"] for row in tables.rows(name, "lake")) for name in TABLES}
+
+    with pytest.raises(ConnectorError, match=r"lake\.taken"):
+        run_until(inside.sink(told=interfere), lambda: False)
+    ids = {name: sorted(row["id"] for row in inside.lake.rows(name, "lake")) for name in TABLES}
     assert ids == {"good": [0, 1, 2, 3, 4], "other": [0, 1, 2, 3, 4], "taken": [0, 1, 2]}
     _more(topics, 5, 1)
-    again = space.run()
-    assert again.code == 0, again.text[-4000:]
-    assert {name: sorted(row["id"] for row in tables.rows(name, "lake")) for name in TABLES} == {
+    inside.run()
+    assert {name: sorted(row["id"] for row in inside.lake.rows(name, "lake")) for name in TABLES} == {
         name: [0, 1, 2, 3, 4, 5] for name in TABLES
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 from tests.host import PROJECT
@@ -26,12 +27,18 @@ def _is_gone(keeper: Path) -> bool:
 
 
 def test_processes_share_a_keeper_that_ends_with_the_last_of_them(tmp_path: Path) -> None:
-    """What is done once to the servers is done by the first, and again when they are other ones."""
+    """What is done once to the servers is done by the first, and again when they are other ones.
+
+    A server that was prepared is the one that others find.
+    """
     done: list[str] = []
     first, second = Servers(tmp_path), Servers(tmp_path)
     first.once("work", lambda: done.append("first"))
     second.once("work", lambda: done.append("second"))
     keeper = _keeper(tmp_path)
+    first.prepare("registry")
+    assert urllib.request.urlopen(f"{second.address('registry')}/subjects", timeout=5).status == 200
+    assert first.address("registry") == second.address("registry")
     first.close()
     second.once("more", lambda: done.append("more"))
     second.close()

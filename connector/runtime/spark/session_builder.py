@@ -45,6 +45,9 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
     "spark.python.worker.reuse": "true",
     **{f"spark.executorEnv.{name}": value for name, value in MEMORY_ENVIRONMENT.items()},
+    # Else PySpark tells the JVM for each column of an expression which line of ours made it: ten calls, for messages
+    # that name our lines to people who know theirs.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Spark's own leaves out keys of accounts, credentials and logins.
     "spark.redaction.regex": SPARK_REGEX,
     "spark.sql.redaction.options.regex": f"{SPARK_REGEX}|url",
