@@ -1,9 +1,10 @@
-"""`python -m tests.simulation`: go through histories, one seed after the other; tell the first that is wrong, shrunk.
+"""`python -m tests.simulation`: go through histories, one seed after the other; tell what is wrong, shrunk.
 
 --seed N        only this one, told in full
 --first N       begin with this seed (default: by the clock)
 --histories N   so many (default: without end)
 --seconds S     for so long
+--go-on         do not end with the first that is wrong: tell one of each kind
 --tally FILE    add a line with what was run
 """
 
@@ -30,13 +31,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=None)
     parser.add_argument("--histories", type=int, default=sys.maxsize)
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--go-on", action="store_true")
     parser.add_argument("--tally", type=Path)
     told = parser.parse_args(arguments)
     with quiet(), tempfile.TemporaryDirectory(prefix="simulation-") as folder:
         if told.seed is not None:
             return _tell_one(told.seed, folder)
         first = told.first if told.first is not None else int(time.time()) % 10**9
-        return _run(first, told.histories, told.seconds, told.tally, folder)
+        return _run(first, told, folder)
 
 
 def _tell_one(seed: int, folder: str) -> int:
@@ -49,12 +51,16 @@ def _tell_one(seed: int, folder: str) -> int:
     return 1
 
 
-def _run(first: int, histories: int, seconds: float, tally: Path | None, folder: str) -> int:
+def _run(first: int, told: argparse.Namespace, folder: str) -> int:
     began = shown = time.monotonic()
-    done, failure = 0, None
+    done = wrong = 0
+    kinds: set[str] = set()
     try:
-        while failure is None and done < histories and time.monotonic() - began < seconds:
+        while done < told.histories and time.monotonic() - began < told.seconds and (told.go_on or not wrong):
             failure = tell(make_story(first + done), folder)
+            if failure is not None:
+                wrong += 1
+                _tell_new(first + done, failure, kinds, folder)
             done += 1
             if time.monotonic() - shown > SHOWN_EVERY_S:
                 shown = time.monotonic()
@@ -62,16 +68,18 @@ def _run(first: int, histories: int, seconds: float, tally: Path | None, folder:
     except KeyboardInterrupt:
         pass
     took = time.monotonic() - began
-    _say(f"seeds {first} to {first + done - 1}: {done} histories in {took:.0f} s, {'one' if failure else 'none'} wrong")
-    if tally is not None:
-        Tally(first, done, int(failure is not None), took).add_to(tally)
-    if failure is not None:
-        _say(_tell_shrunk(first + done - 1, failure, folder))
-    return int(failure is not None)
+    _say(f"seeds {first} to {first + done - 1}: {done} histories in {took:.0f} s, {wrong or 'none'} wrong")
+    if told.tally is not None:
+        Tally(first, done, wrong, took).add_to(told.tally)
+    return int(wrong > 0)
 
 
-def _tell_shrunk(seed: int, failure: Failure, folder: str) -> str:
-    return f"\nseed {seed}, shrunk (all of it: --seed {seed}):\n{shrink(failure, folder)}"
+def _tell_new(seed: int, failure: Failure, kinds: set[str], folder: str) -> None:
+    """Shrink a failure of a kind that was not there yet; the time that it takes is no history's."""
+    _say(f"\nseed {seed} is wrong: {failure.reason}")
+    if failure.kind not in kinds:
+        kinds.add(failure.kind)
+        _say(f"shrunk (all of it: --seed {seed}):\n{shrink(failure, folder)}\n")
 
 
 def _say(text: str) -> None:
