@@ -6,16 +6,21 @@ or by its branch (`rest`). Whatever else is done to tables from outside is here 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import count
 from typing import Any, Literal
 
 import attrs
+import orjson
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
+from connector.iceberg.catalog.file_description import FileDescription
+from connector.iceberg.write.deletion_vectors import decode_vector
 from tests.simulation.interruptions import commit_refused
 
 CatalogKind = Literal["jdbc", "rest"]
@@ -24,12 +29,38 @@ Rows = list[dict[str, Any]]
 
 @attrs.frozen
 class LiveFile:
-    """A file of a snapshot; `number` is its data sequence number, 0 until it is committed."""
+    """A file of a snapshot; `number` is its data sequence number, 0 until it is committed.
+
+    Of position deletes `referenced` is the data file that they are about; a vector is a piece of its file.
+    """
 
     path: str
     content: str
     description: Any = attrs.field(default=None, eq=False)
     number: int = 0
+    referenced: str | None = None
+    offset: int | None = None
+    size_bytes: int | None = None
+
+    @property
+    def place(self) -> tuple[str, int | None]:
+        """Where it is: vectors share files."""
+        return self.path, self.offset
+
+    @property
+    def is_data(self) -> bool:
+        return self.content == "data"
+
+    def referencedDataFile(self) -> str | None:  # noqa: N802 - Java's name
+        return self.referenced
+
+    @staticmethod
+    def of(description: FileDescription, number: int) -> LiveFile:
+        """As a commit brings it."""
+        told = orjson.loads(description.json) if description.json else {}
+        piece = told.get("content-offset"), told.get("content-size-in-bytes")
+        named = description.path, description.content, description, number, description.referenced_data_file
+        return LiveFile(*named, *piece)
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -78,6 +109,10 @@ class Metadata:
         return self.schema.model_dump_json()
 
     @property
+    def format_version(self) -> int:
+        return int(self.properties.get("format-version", 2))
+
+    @property
     def newest(self) -> SnapshotVersion | None:
         return None if self.head is None else self.snapshots[self.head]
 
@@ -100,8 +135,10 @@ class CatalogServer:
     tables: dict[str, Metadata] = attrs.field(factory=dict)
     files: dict[str, Any] = attrs.field(factory=dict)
     broken: list[str] = attrs.field(factory=list)
+    store: int = 0
     landed: Callable[[str, SnapshotVersion, Any], None] = lambda *_: None
     now_ms: int = 1_700_000_000_000
+    _read: dict[Any, Any] = attrs.field(factory=dict)
     _ids: Iterator[int] = attrs.field(factory=lambda: count(1))
 
     def next_id(self) -> int:
@@ -140,31 +177,48 @@ class CatalogServer:
                     self.broken.append(f"{path} of table {table.name}, snapshot {one.id}")
 
     def rows(self, name: str, snapshot: int | None = None) -> Rows:
-        """The live rows of a table, as any reader sees them: data files, without what equality deletes take out."""
+        """The live rows of a table, as any reader sees them."""
         table = self.tables[name]
         version = table.newest if snapshot is None else table.snapshots[snapshot]
-        if version is None:
-            return []
-        deletes = [(file.number, self._keys(file)) for file in version.files if file.content == "equality-deletes"]
-        return [
-            row
-            for file in version.files
-            if file.content == "data"
-            for row in self.read(file.path)
-            if not any(number > file.number and _is_hit(row, keys) for number, keys in deletes)
-        ]
+        return [] if version is None else [row for _, _, row in self.live_rows(version)]
+
+    def live_rows(self, version: SnapshotVersion) -> Iterator[tuple[LiveFile, int, dict[str, Any]]]:
+        """The rows of a snapshot with their data file and position, without those that deletes take out."""
+        keys = [(file.number, self._keys(file)) for file in version.files if file.content == "equality-deletes"]
+        positions = [file for file in version.files if file.content == "position-deletes"]
+        for file in version.files:
+            if file.content != "data":
+                continue
+            gone = self.deleted_positions(file.path, positions)
+            for place, row in enumerate(self.read(file.path)):
+                if place not in gone and not any(at > file.number and _is_hit(row, those) for at, those in keys):
+                    yield file, place, row
+
+    def deleted_positions(self, path: str, deletes: Iterable[LiveFile]) -> set[int]:
+        """What position deletes take out of a data file."""
+        return {at for one in deletes if one.referenced == path for at in self._positions(one)}
 
     def read(self, path: str) -> Rows:
         """The rows of one file."""
         found = self.files[path]
-        if isinstance(found, pa.Table):
-            found = self.files[path] = found.to_pylist()
-        return found  # type: ignore[no-any-return]
+        if not isinstance(found, pa.Table):
+            return found  # type: ignore[no-any-return]
+        if path not in self._read:
+            self._read[path] = found.to_pylist()
+        return self._read[path]  # type: ignore[no-any-return]
 
     def _keys(self, file: LiveFile) -> tuple[tuple[str, ...], frozenset[tuple[Any, ...]]]:
         rows = self.read(file.path)
         names = tuple(rows[0]) if rows else ()
         return names, frozenset(tuple(row[name] for name in names) for row in rows)
+
+    def _positions(self, file: LiveFile) -> Iterable[int]:
+        content, place = self.files[file.path], (file.path, file.offset)
+        if place not in self._read and file.offset is not None and file.size_bytes is not None:
+            self._read[place] = list(decode_vector(content[file.offset : file.offset + file.size_bytes]))
+        elif place not in self._read:
+            self._read[place] = pq.read_table(io.BytesIO(content), use_threads=False)["pos"].to_pylist()
+        return self._read[place]  # type: ignore[no-any-return]
 
     # --- what others do -----------------------------------------------------------------------------------------
 

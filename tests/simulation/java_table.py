@@ -6,13 +6,14 @@ ancestors, tries a few times more when the catalog says a conflict, and hands on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
 
 from connector.iceberg.catalog.file_description import FileDescription
 from tests.simulation.catalog_server import CatalogServer, LiveFile, Metadata, SnapshotVersion
+from tests.simulation.conflicts import Demands, find_conflict
 from tests.simulation.interruptions import Interruptions, JavaError, catalog_away, commit_refused, commit_unanswered
 
 RETRIES = 4
@@ -146,7 +147,7 @@ class JavaTable:
         return self
 
     def formatVersion(self) -> int:  # noqa: N802
-        return 2
+        return self.now.format_version
 
     def metadataFileLocation(self) -> str:  # noqa: N802
         return f"{self.now.name}/metadata/{self.now.version}"
@@ -203,11 +204,10 @@ class Update:
     operation: str
     properties: dict[str, str] = attrs.field(factory=dict)
     added: list[FileDescription] = attrs.field(factory=list)
-    removed: set[str] = attrs.field(factory=set)
+    removed: list[LiveFile] = attrs.field(factory=list)
     validators: list[Any] = attrs.field(factory=list)
     consumer: Any = None
-    since: int | None = None
-    guarded: bool = False
+    demands: Demands = attrs.field(factory=Demands)
     rows_filter: Callable[[dict[str, Any]], bool] | None = None
 
     def set(self, key: str, value: str) -> Update:
@@ -226,11 +226,27 @@ class Update:
         return self
 
     def validateFromSnapshot(self, snapshot: int) -> Update:  # noqa: N802
-        self.since = snapshot
+        self.demands.since = snapshot
         return self
 
     def validateNoConflictingDataFiles(self) -> Update:  # noqa: N802
-        self.guarded = True
+        self.demands.no_new_data = True
+        return self
+
+    def validateNoConflictingDeleteFiles(self) -> Update:  # noqa: N802
+        self.demands.no_new_deletes = True
+        return self
+
+    def validateDeletedFiles(self) -> Update:  # noqa: N802
+        self.demands.deletes_count = True
+        return self
+
+    def validateDataFilesExist(self, paths: Iterable[str]) -> Update:  # noqa: N802
+        self.demands.exist |= set(paths)
+        return self
+
+    def conflictDetectionFilter(self, where: Any) -> Update:  # noqa: N802
+        self.demands.where = where
         return self
 
     def addFile(self, file: FileDescription) -> Update:  # noqa: N802
@@ -245,8 +261,14 @@ class Update:
     addRows = addDeletes = appendFile = addFile  # noqa: N815
 
     def deleteFile(self, file: FileDescription) -> Update:  # noqa: N802
-        self.removed.add(file.path)
+        self.removed.append(LiveFile.of(file, 0))
         return self
+
+    def removeRows(self, file: LiveFile) -> Update:  # noqa: N802
+        self.removed.append(file)
+        return self
+
+    removeDeletes = removeRows  # noqa: N815
 
     def commit(self) -> None:
         """Try as Iceberg does; its exceptions are Java's."""
@@ -277,21 +299,11 @@ class Update:
         for validator in self.validators:
             if not validator.validate(JavaIterator([JavaSnapshot(one) for one in base.ancestors()])):
                 raise JavaError("ValidationException", str(validator.errorMessage()))
-        if self.guarded and any(one.added for one in self._since(base)):
-            raise JavaError("ValidationException", "found conflicting files")
+        find_conflict(self.demands, base, [LiveFile.of(one, 0) for one in self.added], self.removed)
         newest = base.newest
-        paths = {file.path for file in newest.files} if newest is not None else set[str]()
-        if self.removed - paths:
+        places = {file.place for file in newest.files} if newest is not None else set()
+        if {file.place for file in self.removed} - places:
             raise JavaError("ValidationException", "missing required files to delete")
-
-    def _since(self, base: Metadata) -> Iterator[SnapshotVersion]:
-        """The snapshots that came behind the one that was read; all there are where none was."""
-        for one in base.ancestors():
-            if one.id == self.since:
-                return
-            yield one
-        if self.since is not None:
-            raise JavaError("ValidationException", "cannot determine history between starting snapshot and the last")
 
     def _build(self, base: Metadata, made: list[str]) -> SnapshotVersion:
         server, newest = self.table.server, base.newest
@@ -299,8 +311,9 @@ class Update:
         manifest = f"{base.name}/metadata/snap-{at}"
         made.append(manifest)
         server.files[manifest] = b""
-        kept = [file for file in (newest.files if newest is not None else ()) if file.path not in self.removed]
-        new = [LiveFile(one.path, one.content, one, number) for one in self.added]
+        gone = {file.place for file in self.removed}
+        kept = [file for file in (newest.files if newest is not None else ()) if file.place not in gone]
+        new = [LiveFile.of(one, number) for one in self.added]
         if self.rows_filter is not None:
             rows = [row for row in server.rows(base.name, base.head) if not self.rows_filter(row)]
             kept, new = [], [server.write(base.name, rows, number)] if rows else []
@@ -308,13 +321,20 @@ class Update:
             at,
             base.head,
             number,
-            self.operation,
+            self._name(new),
             dict(self.properties),
             (*kept, *new),
             manifest,
             any(one.content == "data" for one in new),
             server.now_ms,
         )
+
+    def _name(self, new: Iterable[LiveFile]) -> str:
+        """A row delta has its operation by what it does."""
+        if self.operation != "overwrite" or self.removed:
+            return self.operation
+        kinds = {file.is_data for file in new}
+        return "append" if kinds == {True} else "delete" if kinds == {False} else "overwrite"
 
     def _send(self, base: Metadata, version: SnapshotVersion) -> None:
         snapshots = {**base.snapshots, version.id: version}

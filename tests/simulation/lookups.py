@@ -26,7 +26,8 @@ from connector.sink.model.task_output import OutputKind, TaskOutput, read_rows, 
 from tests.simulation.catalog_server import Rows
 from tests.simulation.interruptions import Interruptions
 from tests.simulation.java_table import JavaTable
-from tests.simulation.tables import SimulatedDeletedKeys, store_away
+from tests.simulation.store import store_away
+from tests.simulation.tables import SimulatedDeletedKeys
 
 
 @attrs.frozen(eq=False)

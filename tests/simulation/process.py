@@ -17,6 +17,8 @@ import pyarrow as pa
 import stamina
 import structlog
 
+from connector.iceberg.catalog.file_description import FileDescription
+from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.state.offsets_table import OffsetsTable
@@ -33,17 +35,21 @@ from connector.sink.destinations.iceberg.write.table_writer import IcebergWriter
 from connector.sink.factory import SinkPorts, begin_batches, inspect_cluster
 from connector.sink.model.destination import Lookups, WriterFactory
 from connector.sink.model.micro_batch import MicroBatch
-from connector.sink.model.plan import BatchPlan
-from connector.sink.model.result import JobResult
+from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.result import JobResult, KeyLookup
 from tests.simulation.broker import Broker, SimulatedCluster
 from tests.simulation.catalog_server import CatalogServer
 from tests.simulation.interruptions import Interruptions, broker_away
 from tests.simulation.lookups import MemoryLateEventLookup
+from tests.simulation.row_search import find_rows, searches_in_memory
 from tests.simulation.source import Truth
-from tests.simulation.tables import STORES, MemoryFiles, NoRewritesGuard, SimulatedCatalog, SimulatedDeletedKeys
+from tests.simulation.store import STORES, MemoryFiles
+from tests.simulation.tables import NoRewritesGuard, SimulatedCatalog, SimulatedDeletedKeys
 from tests.unit.local_job import LocalJob
 
 NAME = "simulated"
+TRUNCATE = "truncate-"
+"""Of this begin the ids of commits in which truncates take rows."""
 RETRY_ATTEMPTS = 4
 
 
@@ -138,7 +144,16 @@ def _open_destination(
 
 
 class SimulatedCommitter(IcebergCommitter):
-    """Commits; rows of a truncate go without Spark."""
+    """Commits; rows of a truncate go, and rows are looked for, without Spark."""
+
+    def _find_rows(
+        self, name: str, table: TablePlan, asked: KeyLookup | None
+    ) -> tuple[RowsToReplace | None, list[FileDescription]]:
+        if asked is None:
+            return None, []
+        target = self._targets[name]
+        plan = attrs.evolve(table.with_identity_key, base=target.base)
+        return find_rows(target.table, plan, asked, target.table.java.server.store)
 
     def _delete_rows(self, table: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
         def gone(row: dict[str, Any]) -> bool:
@@ -148,7 +163,7 @@ class SimulatedCommitter(IcebergCommitter):
         table.refresh()
         if table.snapshot_id is None:
             return
-        made = f"truncate-{self._targets.name}-{table.java.server.next_id()}"
+        made = f"{TRUNCATE}{self._targets.name}-{table.java.server.next_id()}"
         commit_exactly_once(
             table, made, lambda: table.java.newDelete().set(CREATED_BY, self._connector).deleteFromRowFilter(gone)
         )
@@ -298,6 +313,7 @@ def one_thread(*, lazy: bool) -> Iterator[None]:
     with ExitStack() as until:
         until.enter_context(stamina.set_testing(True, attempts=RETRY_ATTEMPTS))
         until.enter_context(patch("connector.runtime.retry.time.sleep"))
+        until.enter_context(searches_in_memory())
         for place, executor in places.items():
             until.enter_context(patch(f"{place}.ThreadPoolExecutor", executor))
         yield

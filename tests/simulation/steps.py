@@ -43,6 +43,9 @@ class World:
     catalog: CatalogKind = "jdbc"
     lazy: bool = False
     parallelism: int = 2
+    mode: Literal["equality-delete", "position-delete", "copy-on-write"] = "equality-delete"
+    search: Literal["join", "key-index"] = "join"
+    version: Literal[2, 3] = 2
 
     @property
     def properties(self) -> tuple[str, ...]:
@@ -54,6 +57,9 @@ class World:
             "debezium.sink.iceberg.warehouse=/nowhere",
             "topics=" + ",".join(f"db.public.t{number}" for number in range(self.topics)),
             f"debezium.sink.iceberg.upsert={str(self.upsert).lower()}",
+            *((f"debezium.sink.iceberg.write-mode={self.mode}",) if self.upsert else ()),
+            f"iceberg.row-lookup={self.search}",
+            f"debezium.sink.iceberg.format-version={self.version}",
             f"debezium.sink.iceberg.upsert-keep-deletes={str(self.keep_deletes).lower()}",
             f"debezium.transforms.unwrap.add.fields={fields}",
             f"truncate.enabled={str(self.upsert and not self.keep_deletes).lower()}",
@@ -183,6 +189,9 @@ def _make_world(rng: Random) -> World:
         catalog=rng.choice(["jdbc", "rest"]),  # type: ignore[arg-type]
         lazy=rng.random() < 0.5,
         parallelism=rng.choice([1, 2]),
+        mode=rng.choices(["equality-delete", "position-delete", "copy-on-write"], [2, 1, 1])[0],  # type: ignore[arg-type]
+        search=rng.choice(["join", "key-index"]),  # type: ignore[arg-type]
+        version=rng.choice([2, 3]),  # type: ignore[arg-type]
     )
 
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache
 from typing import Any
 
 import attrs
+import orjson
 import pyarrow as pa
-from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, PrimitiveType
+from pyiceberg.types import NestedField
 
 from connector.errors import FatalError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
@@ -27,14 +26,18 @@ from connector.iceberg.commit.delete_guard import DeleteGuard
 from connector.iceberg.java import map_java_errors
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.types.arrow_types import build_table_schema
-from connector.iceberg.write.partitioning import Partition
-from connector.iceberg.write.rolling_file import FileKind
 from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings
 from tests.simulation.catalog_server import CatalogServer, LiveFile, Metadata, Rows
 from tests.simulation.interruptions import Interruptions, catalog_away, commit_unanswered
 from tests.simulation.java_table import JavaTable
+from tests.simulation.store import io_properties
 
+_CONTENTS = {
+    "data": DataFileContent.DATA,
+    "equality-deletes": DataFileContent.EQUALITY_DELETES,
+    "position-deletes": DataFileContent.POSITION_DELETES,
+}
 _SPEC = '{"spec-id":0,"fields":[]}'
 
 
@@ -45,10 +48,12 @@ class SimulatedTable(Table):
 
     def layout(self) -> TableLayout:
         now = self.java.now
-        return TableLayout(now.name, now.uuid, now.name, now.schema_json, _SPEC, 0, now.properties, {})
+        return TableLayout(
+            now.name, now.uuid, now.name, now.schema_json, _SPEC, 0, now.properties, self.io_properties()
+        )
 
     def io_properties(self) -> dict[str, str]:
-        return {}
+        return io_properties(self.java.server.store)
 
     def metadata(self) -> Any:
         return MetadataView(self.java.server, self.java.now)
@@ -68,6 +73,9 @@ class SimulatedTable(Table):
 
     def accept_callbacks(self) -> None:
         pass
+
+    def expression(self, where: str) -> Any:
+        return orjson.loads(where)
 
     def content_files(self, descriptions: Iterable[FileDescription]) -> Iterator[Any]:
         return iter(descriptions)
@@ -141,7 +149,7 @@ class FileView:
 
     @property
     def content(self) -> DataFileContent:
-        return DataFileContent.DATA if self.live.content == "data" else DataFileContent.EQUALITY_DELETES
+        return _CONTENTS[self.live.content]
 
     @property
     def lower_bounds(self) -> Mapping[int, bytes]:
@@ -250,69 +258,3 @@ class NoRewritesGuard(DeleteGuard):
 
     def check(self, table: Table, checked: int | None, *, wrote: bool) -> None:
         pass
-
-
-STORES: dict[int, tuple[CatalogServer, Interruptions]] = {}
-"""What tasks write to, by a number that travels with them."""
-
-
-@attrs.frozen
-class MemoryFiles:
-    """Opens files in a store in memory."""
-
-    store: int
-
-    def __call__(self, layout: TableLayout, kind: FileKind, partition: Partition, label: str) -> MemoryFile:
-        return MemoryFile(self.store, layout, kind)
-
-
-@attrs.define(eq=False)
-class MemoryFile:
-    """A file that is written to memory when it is closed."""
-
-    store: int
-    layout: TableLayout
-    kind: FileKind
-    waiting: list[pa.RecordBatch] = attrs.field(factory=list)
-    waiting_bytes: int = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.waiting.append(batch)
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> Iterator[FileDescription]:
-        """Write the file, and describe it; nothing where nothing came."""
-        rows, self.waiting = sum(batch.num_rows for batch in self.waiting), self.waiting
-        if not rows:
-            return
-        server, calls = STORES[self.store]
-        table = pa.Table.from_batches(self.waiting)
-        path = f"{self.layout.name}/data/{self.kind.content}-{server.next_id()}"
-
-        def put() -> None:
-            server.files[path] = table
-
-        calls.call(f"write {self.kind.content} of {self.layout.name}", put, store_away)
-        lower, upper = _bounds(table, self.layout) if self.kind.content == "data" else ({}, {})
-        yield FileDescription(path, self.kind.content, b"", None, 1, lower, upper)
-
-
-def store_away() -> Exception:
-    return RetriableError("the store does not answer")
-
-
-def _bounds(table: pa.Table, layout: TableLayout) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    lower, upper = {}, {}
-    for field_id, name, kind in _key_fields(layout.schema_json, layout.keys):
-        low, high = pa.compute.min_max(table[name]).as_py().values()
-        if low is not None:
-            lower[field_id], upper[field_id] = to_bytes(kind, low), to_bytes(kind, high)
-    return lower, upper
-
-
-@lru_cache(maxsize=64)
-def _key_fields(schema_json: str, keys: tuple[str, ...]) -> list[tuple[int, str, PrimitiveType]]:
-    schema = Schema.model_validate_json(schema_json)
-    return [(f.field_id, f.name, f.field_type) for f in schema.fields if f.name in keys]  # type: ignore[misc]

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.offset_ranges import OffsetRange
@@ -19,7 +20,7 @@ from connector.sink.job.map_task import map_task
 from connector.sink.job.reduce_task import reduce_task
 from connector.sink.model.destination import Lookups, WriterFactory
 from connector.sink.model.plan import BatchPlan
-from connector.sink.model.result import DriverOutput, JobResult
+from connector.sink.model.result import DriverOutput, JobResult, KeyLookup
 from connector.sink.model.task_output import OutputKind, Task, TaskOutput, read_rows, to_batches, unpack_value
 
 Records = Mapping[TopicPartition, ConsumerRecords]
@@ -41,7 +42,8 @@ class LocalRecords:
 
 @attrs.define(eq=False)
 class LocalJob:
-    """Runs jobs over `records` (`model.job.Job`). Look-ups get and give outputs in lists; there are no joins."""
+    """Runs jobs over `records` (`model.job.Job`). Look-ups get and give outputs in lists, and there are no joins;
+    of keys whose rows are looked for the outputs are in a list too."""
 
     records: Records
     parallelism: int = 2
@@ -65,6 +67,12 @@ class LocalJob:
             outputs += (judged := list(_reduce(late, plan, writers, judged=True)))
             result.add(_told(judged))
         known = {OutputKind.DRIVER, *({OutputKind.LATE_CANDIDATES} if lookups.late_events is not None else ())}
+        known |= {OutputKind.KEYS} if any(table.needs_row_lookup for table in plan.tables) else set()
+        for table in plan.tables if result.ready else ():
+            ranges = KeyRanges.join(result.key_ranges.get(table.index, ()))
+            if table.needs_row_lookup and ranges.count:
+                keys: Any = [one for one in outputs if one.kind == OutputKind.KEYS and one.table == table.index]
+                result.key_lookups[table.index] = KeyLookup(keys, ranges, plan.reducers)
         assert {one.kind for one in outputs} <= known, "only a table could tell more"
         return result
 

@@ -280,7 +280,7 @@ def _convert_changes(
     plan, run = work.plan, work.run
     work.truncates.extend(read_truncates(run, made, table))
     work.faults.extend(refuse_truncates(made, table))
-    change, untold = drop_truncated(run, made, table)
+    change, truncated, untold = drop_truncated(run, made, table)
     work.metrics += TaskMetrics(untold=untold)
     if change is None:
         return
@@ -307,7 +307,7 @@ def _convert_changes(
     elif need is not None:
         work.needs.append(need if name is None else attrs.evolve(need, table=name))
     elif table is not None:
-        ready = build_rows(run, change, keys, table, plan)
+        ready = build_rows(run, change, keys, table, plan, truncated)
         work.part(ready.part, table)
         work.faults.extend(ready.faults)
         work.metrics += ready.metrics

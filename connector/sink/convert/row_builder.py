@@ -30,6 +30,7 @@ from serde.events.changes import DELETED_COLUMN, Changes
 from serde.events.source_positions import NO_VALUE, strip_log_name, unknown_positions
 from serde.faults import RecordError
 
+NO_ROWS: Ints = np.zeros(0, np.int64)
 _NO_OP = np.uint8(0)
 DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
 """Dedup columns that are Debezium's time of the source, and their units."""
@@ -46,9 +47,14 @@ class BuiltRows:
 
 
 def build_rows(
-    run: ConsumerRecords, change: Changes, keys: RecordKeys | None, table: TablePlan, plan: BatchPlan
+    run: ConsumerRecords,
+    change: Changes,
+    keys: RecordKeys | None,
+    table: TablePlan,
+    plan: BatchPlan,
+    truncated_rows: Ints = NO_ROWS,
 ) -> BuiltRows:
-    """Make the table's rows of one block's changes."""
+    """Make the table's rows of one block's changes; `truncated_rows` of the run are deletes from before a truncate."""
     columns, bad, nulled = _convert_columns(change, table, plan)
     faults = [RecordError(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
     image = np.asarray(change.row.is_valid())
@@ -66,11 +72,11 @@ def build_rows(
     if not table.upsert:
         dropped.update(change.rows[~image].tolist())
     keep = _mark_rows_to_write(run, change.rows, dropped, table)
-    truncated = mark_truncated(part.order, change.origin, table, plan)
+    truncated = mark_truncated(part.order, change.origin, table, plan) | np.isin(change.rows, truncated_rows)
     # A delete from before it stays until the fold is through: it tells what its tombstone is about.
     gone, part = truncated & ~part.deleted, attrs.evolve(part, truncated=truncated)
     metrics = TaskMetrics(nulled=nulled, late=int((keep & gone).sum()))
-    if not table.dated and not table.numbered:
+    if not table.tells_order:
         return BuiltRows(_filter_rows(part, keep & ~gone), faults, SourceProgress(table.index, run.at), metrics)
     marks = find_limits(table.watermarks, run.at, change.origin.dictionary.to_pylist())
     suspect = mark_late_candidates(part.order, change.origin, marks)

@@ -93,7 +93,7 @@ class ChangeBatch:
 
     `deleted` marks changes after which the key is gone; `image` those that carry a row (a tombstone does not);
     `suspect` those that may be older than what the table holds (`fold.watermarks`); `truncated` those of them that are
-    known to be deletes from before a truncate of an earlier batch.
+    known to be deletes from before a truncate.
     """
 
     rows: pa.RecordBatch

@@ -99,6 +99,11 @@ class TablePlan:
         return self.upsert and self.keys_from == "record"
 
     @property
+    def tells_order(self) -> bool:
+        """Whether its rows or documents tell how old they are."""
+        return self.dated or self.numbered
+
+    @property
     def identity(self) -> tuple[str, ...]:
         """The columns that tell rows of the table apart."""
         return (*self.layout.keys, VALID_FROM) if self.history else self.layout.keys
@@ -111,7 +116,8 @@ class TablePlan:
     @property
     def needs_lookup(self) -> bool:
         """Whether the table may have to be read for the batch."""
-        late = bool((self.dated or self.remembers) and (self.watermarks or self.truncates))
+        known = bool(self.watermarks or self.truncates) or self.cuts != TruncateScope()
+        late = (self.dated or self.remembers) and known
         return self.needs_row_lookup or self.needs_tombstone_lookup or self.patches or self.history or late
 
     @property

@@ -11,6 +11,7 @@ from connector.sink.convert.row_builder import to_int64
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.truncate_scope import REFUSED_REASON, TruncateScope
 from connector.sink.model.truncates import OP_TRUNCATE, ChangeTimes, Truncate, is_repeated
+from serde.arrays import Ints
 from serde.events.changes import Changes, filter_changes
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 from serde.faults import RecordError
@@ -41,9 +42,17 @@ def refuse_truncates(change: Changes, table: TablePlan | None) -> Iterator[Recor
             yield RecordError(int(change.rows[index]), "TASK_PUT", REFUSED_REASON.format(table=table.layout.name))
 
 
-def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> tuple[Changes | None, int]:
-    """Leave out truncates themselves, and what came before those that emptied the table; count what is not known."""
+def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> tuple[Changes | None, Ints, int]:
+    """Leave out truncates themselves, and what came before those that emptied the table.
+
+    Deletes from before stay where tables tell the order of changes: each tells what the tombstone behind it is about,
+    which would else be taken for one of its own, and take a row that came after the truncate.
+
+    Returns:
+        What stays; which rows of the run are such deletes; and how many changes stay that cannot be told.
+    """
     keep, untold = change.op != OP_TRUNCATE, 0
+    deletes = np.zeros(len(keep), np.bool_)
     if table is not None and table.cuts != TruncateScope():
         moments = ChangeTimes(to_int64(change.ts_ns), change.op, change.deleted, change.place)
         names = [strip_log_name(name) for name in change.origin.dictionary.to_pylist()]
@@ -54,7 +63,11 @@ def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | Non
             own = named[np.asarray(change.origin.indices)]
             later, unknown = cut.after((run.topic, run.partition), run.offset[change.rows], moments)
             untold += int((keep & own & unknown).sum())
+            if table.tells_order:
+                deletes |= own & ~later & change.deleted & (change.op != OP_TRUNCATE)
             keep &= later | ~own
+    rows = change.rows[deletes]
+    keep |= deletes
     if keep.all():
-        return change, untold
-    return (filter_changes(change, keep) if keep.any() else None), untold
+        return change, rows, untold
+    return (filter_changes(change, keep) if keep.any() else None), rows, untold
