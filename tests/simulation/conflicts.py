@@ -1,6 +1,6 @@
-"""A snapshot update and the table that it would land on -> Iceberg's refusal, where its own validations find a conflict.
+"""A snapshot update and the table that it would land on -> Iceberg's refusal, where it finds a conflict itself.
 
-These are `MergingSnapshotProducer`'s, by what an update asked for (`BaseRowDelta.validate`).
+Its validations are `MergingSnapshotProducer`'s, by what an update asked for (`BaseRowDelta.validate`).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Mapping
 from itertools import count
 from random import Random
@@ -19,6 +20,7 @@ from tests.simulation.broker import Broker, Topic
 from tests.simulation.catalog_server import CatalogServer, SnapshotVersion
 from tests.simulation.expectations import FOREIGN, Expectation, Wrong
 from tests.simulation.interruptions import Crash, Interruptions
+from tests.simulation.other_writers import change_row
 from tests.simulation.process import NAME, TRUNCATE, Process, Surroundings, Told, one_thread, settings_of
 from tests.simulation.source import KEYS, Source, Truth
 from tests.simulation.steps import Batch, KafkaStep, Kill, SourceStep, Step, Story, TableStep
@@ -172,6 +174,8 @@ class History:
                 self.server.compact(name)
             case "append rows":
                 self._append(rng, name)
+            case "change row":
+                self._change_row(rng, name)
             case "expire":
                 self._expire(name, rng.choice([1, 1, 3]))
             case "roll back":
@@ -212,6 +216,19 @@ class History:
         row |= {"id": key, "n": -key - 1, "name": "foreign"}
         expected.foreign[key] = row
         self.server.append(name, [row])
+
+    def _change_row(self, rng: Random, name: str) -> None:
+        """Another writer changes or deletes a row of its own."""
+        expected = self.tables[name]
+        there = {row["id"]: row for row in self.server.rows(name)}
+        key = rng.choice([FOREIGN, FOREIGN + 1, FOREIGN + 2])
+        if key not in expected.foreign or key not in there:
+            return
+        row = {**there[key], "n": -rng.randrange(10_000)} if rng.random() < 0.6 else None
+        expected.foreign.pop(key)
+        if row is not None:
+            expected.foreign[key] = row
+        change_row(self.server, name, key, row, rng.choice(["rewrite", "positions"]))  # type: ignore[arg-type]
 
     # --- the sink ------------------------------------------------------------------------------------------------
 
@@ -345,6 +362,7 @@ class History:
         for name, expected in self.tables.items():
             if name in self.lost:
                 continue
+            self._check_vectors(name)
             if name not in self.server.tables:
                 if any(truth.row is not None for truth in expected.taken):
                     raise Wrong(f"{name} is not there, but its offsets moved")
@@ -359,6 +377,13 @@ class History:
             except Wrong as wrong:
                 raise Wrong(f"{name}: {wrong}") from None
             self._check_letters(expected)
+
+    def _check_vectors(self, name: str) -> None:
+        """Readers go by one vector of a data file (spec, "Deletion Vectors")."""
+        newest = self.server.tables[name].newest if name in self.server.tables else None
+        vectors = Counter(file.referenced for file in newest.files if file.offset is not None) if newest else Counter()
+        if vectors and max(vectors.values()) > 1:
+            raise Wrong(f"{name} has two vectors of one data file")
 
     def _is_complete(self, expected: Expectation) -> bool:
         topic = self.broker.topics[expected.topic]

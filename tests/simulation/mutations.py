@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import attrs
 import numpy as np
+from pyroaring import BitMap64
 
 from connector.errors import CommitRefused
 from connector.iceberg.commit.commit_attempts import _CommitAttempts
@@ -153,6 +154,37 @@ def offsets_go_back() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def moved_rows_are_deleted_where_they_were() -> Iterator[None]:
+    """Positions are deleted in a data file that a compaction has put another in the place of."""
+    with patch("tests.simulation.java_table.Update.validateDataFilesExist", lambda self, _: self):
+        yield
+
+
+@contextmanager
+def vectors_forget() -> Iterator[None]:
+    """A new vector of a data file has only what the batch deletes: earlier deletes in it come back."""
+    with patch(
+        "connector.iceberg.write.position_deletes.read_deleted_positions",
+        lambda *_: BitMap64(),
+    ):
+        yield
+
+
+@contextmanager
+def looked_up_rows_are_not_guarded() -> Iterator[None]:
+    """Nobody looks whether another writer added or moved rows between the look-up and the commit."""
+    with patch("connector.iceberg.commit.commit._start_row_delta", _start_unguarded):
+        yield
+
+
+def _start_unguarded(table: Any, pending: Any) -> Any:
+    update = table.java.newRowDelta()
+    if pending.found is not None:
+        pending.replace_rows(update, pending.found)
+    return update
+
+
 MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     made.__name__: made
     for made in (
@@ -168,5 +200,8 @@ MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         conflicts_are_not_looked_for,
         bounds_are_forgotten,
         offsets_go_back,
+        moved_rows_are_deleted_where_they_were,
+        vectors_forget,
+        looked_up_rows_are_not_guarded,
     )
 }

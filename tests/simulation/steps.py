@@ -18,7 +18,9 @@ from tests.simulation.interruptions import FAULTS
 
 SourceAct = Literal["commit", "commits", "restart", "read", "truncate", "poison", "grow", "fail over"]
 KafkaAct = Literal["compact topic", "retain", "recreate"]
-TableAct = Literal["rewrite files", "append rows", "expire", "roll back", "land late commits", "jump of the clock"]
+TableAct = Literal[
+    "rewrite files", "append rows", "change row", "expire", "roll back", "land late commits", "jump of the clock"
+]
 
 
 _PLACES: dict[Clock, tuple[str, ...]] = {
@@ -143,7 +145,8 @@ _SOURCE: dict[SourceAct, float] = {
 _KAFKA: dict[KafkaAct, float] = {"compact topic": 1, "retain": 0.15, "recreate": 0.1}
 _TABLE: dict[TableAct, float] = {
     "rewrite files": 1,
-    "append rows": 1,
+    "append rows": 1.2,
+    "change row": 0.8,
     "expire": 1,
     "roll back": 0.25,
     "land late commits": 1.2,

@@ -6,9 +6,8 @@ Data files are kept as they are handed over; one that a task reads is Parquet, m
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 import attrs
 import pyarrow as pa
@@ -129,7 +128,7 @@ class _MemoryInput(InputFile):
     def exists(self) -> bool:
         return self._location in STORES[self._store][0].files
 
-    def open(self, seekable: bool = True) -> io.BytesIO:  # type: ignore[override]  # noqa: ARG002, FBT001, FBT002
+    def open(self, seekable: bool = True) -> io.BytesIO:  # type: ignore[override]
         server, calls = STORES[self._store]
         return io.BytesIO(calls.call(f"read {self._location}", lambda: _read_bytes(server, self._location), store_away))
 
@@ -166,7 +165,7 @@ class _MemoryOutput(OutputFile):
     def to_input_file(self) -> InputFile:
         return _MemoryInput(self._store, self._location)
 
-    def create(self, overwrite: bool = False) -> _MemoryStream:  # type: ignore[override]  # noqa: ARG002, FBT001, FBT002
+    def create(self, overwrite: bool = False) -> _MemoryStream:  # type: ignore[override]
         return _MemoryStream(self._store, self._location)
 
 

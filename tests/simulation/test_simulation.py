@@ -79,6 +79,17 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 297),
         ),
     ),
+    # The delete was left out as one from before the truncate, and its tombstone took the row that was there by then.
+    "a truncate comes again, and a delete with its tombstone before it": (
+        World(),
+        (
+            SourceStep("commits", 795),
+            SourceStep("truncate", 596),
+            SourceStep("commit", 401),
+            SourceStep("restart", 182),
+            Batch(0, 832),
+        ),
+    ),
     # The offsets of a run that crashed behind its commit were stored, but not that commit.
     "a table is rolled back behind a commit that a crash kept from being stored": (
         World(),
