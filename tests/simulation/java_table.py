@@ -296,10 +296,11 @@ class Update:
             return
 
     def _validate(self, base: Metadata) -> None:
+        """In Iceberg's order: its own conflicts, whoever validates ancestors, then files that are to go."""
+        find_conflict(self.demands, base, [LiveFile.of(one, 0) for one in self.added], self.removed)
         for validator in self.validators:
             if not validator.validate(JavaIterator([JavaSnapshot(one) for one in base.ancestors()])):
                 raise JavaError("ValidationException", str(validator.errorMessage()))
-        find_conflict(self.demands, base, [LiveFile.of(one, 0) for one in self.added], self.removed)
         newest = base.newest
         places = {file.place for file in newest.files} if newest is not None else set()
         if {file.place for file in self.removed} - places:

@@ -1,4 +1,4 @@
-"""Another engine's changes of single rows -> commits to a simulated table, by rewriting files or by position deletes."""
+"""Another engine's changes of single rows -> commits to a simulated table, by new files or by position deletes."""
 
 from __future__ import annotations
 
