@@ -21,7 +21,7 @@ THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
 TYPES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/icebridge/mypy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit durations lint soak simulate interop bench jars lock docs site images image-test compose-test packages-test clean
+.PHONY: help demo test test-all unit durations lint soak simulate mutate interop bench jars lock docs site images image-test compose-test packages-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -74,6 +74,10 @@ soak: $(DEVELOPMENT) ## What takes long: minutes of other writers and of mainten
 
 simulate: $(DEVELOPMENT) ## Histories of the simulated world without end (Ctrl-C); options in SIMULATE="--seconds 60 --tally simulated.jsonl"
 	$(BIN)/python -m tests.simulation $(SIMULATE)
+
+mutate: $(DEVELOPMENT) ## Faults put into the pure rules and the commit protocol one at a time, and whether unit tests notice (minutes)
+	$(BIN)/mutmut run $(MUTATE)
+	$(BIN)/mutmut results
 
 interop: $(DEVELOPMENT) ## Debezium's own transform and JDBC sink on a Kafka Connect worker, into PostgreSQL (minutes)
 	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink mariadb-source mysql-source avro-converter

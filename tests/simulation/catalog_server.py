@@ -201,10 +201,11 @@ class CatalogServer:
     def read(self, path: str) -> Rows:
         """The rows of one file."""
         found = self.files[path]
-        if not isinstance(found, pa.Table):
-            return found  # type: ignore[no-any-return]
+        if isinstance(found, list):
+            return found
         if path not in self._read:
-            self._read[path] = found.to_pylist()
+            table = found if isinstance(found, pa.Table) else pq.read_table(io.BytesIO(found), use_threads=False)
+            self._read[path] = table.to_pylist()
         return self._read[path]  # type: ignore[no-any-return]
 
     def _keys(self, file: LiveFile) -> tuple[tuple[str, ...], frozenset[tuple[Any, ...]]]:

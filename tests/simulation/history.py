@@ -17,13 +17,14 @@ from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME, C
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.runtime.topic_partitions import TopicPartition
 from tests.simulation.broker import Broker, Topic
-from tests.simulation.catalog_server import CatalogServer, SnapshotVersion
+from tests.simulation.catalog_server import CatalogServer, Rows, SnapshotVersion
 from tests.simulation.expectations import FOREIGN, Expectation, Wrong
 from tests.simulation.interruptions import Crash, Interruptions
 from tests.simulation.other_writers import change_row
 from tests.simulation.process import NAME, TRUNCATE, Process, Surroundings, Told, one_thread, settings_of
+from tests.simulation.search_cluster import CLUSTERS, SearchCluster
 from tests.simulation.source import KEYS, Source, Truth
-from tests.simulation.steps import Batch, KafkaStep, Kill, SourceStep, Step, Story, TableStep
+from tests.simulation.steps import CLUSTER_URL, Batch, KafkaStep, Kill, SourceStep, Step, Story, TableStep
 from tests.simulation.store import STORES
 
 OFFSETS = "_debezium_offset_storage"
@@ -53,6 +54,8 @@ class History:
         self.broker = Broker({name: Topic(source, f"id-{name}") for name, source in sources.items()})
         self.around = Surroundings(number, self.broker, self.server, self.calls)
         STORES[self.around.number] = (self.server, self.calls)
+        self.search = SearchCluster()
+        CLUSTERS[CLUSTER_URL] = (self.search, self.calls)
         self.settings = settings_of(world.properties, self.folder)
         self.processes: dict[int, Process] = {}
         self.reasons: set[str] = set()
@@ -129,6 +132,11 @@ class History:
                 source.rng = rng
                 source.fail_over()
 
+    def _survives_compaction(self, source: Source) -> bool:
+        """Tell whether tombstones are enough, which is all that compaction leaves of deletes (docs/guarantees.md)."""
+        world = self.story.world
+        return not world.keep_deletes and not world.documents and source.partitions == world.partitions
+
     def _knows(self, source: Source) -> bool:
         """Tell whether the sink can notice that a topic grows (docs/guarantees.md)."""
         return bool(self.tables[self._table_of(source.topic)].ends)
@@ -138,8 +146,7 @@ class History:
         name = rng.choice(self.names)
         topic = self.broker.topics[name]
         match step.act:
-            case "compact topic" if not self.story.world.keep_deletes:
-                # Of a delete compaction leaves the tombstone only, which marks no row (docs/guarantees.md).
+            case "compact topic" if self._survives_compaction(topic.source):
                 topic.compact()
             case "retain":
                 partition = rng.randrange(topic.source.partitions)
@@ -163,6 +170,10 @@ class History:
         name = rng.choice(sorted(self.tables))
         if step.act == "land late commits":
             self.calls.land()
+        elif step.act == "forget deletes":
+            # A request that comes after all, as late as that, nothing can tell from a new one.
+            if not self.calls.late:
+                self.search.forget_deletes()
         elif step.act == "jump of the clock":
             self.server.now_ms += rng.choice([-3_600_000, 3_600_000, 86_400_000])
         elif name in self.server.tables:
@@ -235,6 +246,9 @@ class History:
     def _batch(self, step: Batch) -> None:
         self.calls.happened = []
         nested = bool(self.running)
+        if self.story.world.documents and step.process:
+            # Nobody tells one process of another there: no commit has an end to compare.
+            return
         if not nested:
             self.calls.begin(dict(step.during))
         process = self.processes.get(step.process)
@@ -362,21 +376,34 @@ class History:
         for name, expected in self.tables.items():
             if name in self.lost:
                 continue
-            self._check_vectors(name)
-            if name not in self.server.tables:
-                if any(truth.row is not None for truth in expected.taken):
-                    raise Wrong(f"{name} is not there, but its offsets moved")
+            rows = self._documents(expected) if self.story.world.documents else self._rows(name, expected)
+            if rows is None:
                 continue
-            try:
-                rows = self.server.rows(name)
-            except KeyError as gone:
-                raise Wrong(f"{name} cannot be read: file {gone} is gone") from gone
             done = complete or self._is_complete(expected)
             try:
                 expected.check(rows, complete=done)
             except Wrong as wrong:
                 raise Wrong(f"{name}: {wrong}") from None
             self._check_letters(expected)
+
+    def _documents(self, expected: Expectation) -> Rows | None:
+        """The documents of an index. What is sent is there before anybody acknowledges it: until then nobody can tell
+        what has to be there.
+        """
+        if not self._is_complete(expected) or expected.topic not in self.search.indexes:
+            return None
+        return [document for _, document in self.search.indexes[expected.topic].documents.values()]
+
+    def _rows(self, name: str, expected: Expectation) -> Rows | None:
+        if name not in self.server.tables:
+            if any(truth.row is not None for truth in expected.taken):
+                raise Wrong(f"{name} is not there, but its offsets moved")
+            return None
+        self._check_vectors(name)
+        try:
+            return self.server.rows(name)
+        except KeyError as gone:
+            raise Wrong(f"{name} cannot be read: file {gone} is gone") from gone
 
     def _check_vectors(self, name: str) -> None:
         """Readers go by one vector of a data file (spec, "Deletion Vectors")."""
@@ -414,10 +441,11 @@ class History:
         self.events.append("     in the end: nothing goes wrong any more")
         self.calls.land()
         self.processes.clear()
+        last = 0 if self.story.world.documents else 9
         for number in range(MAX_FINAL_ROUNDS):
-            self._batch(Batch(9, number, whole=True))
+            self._batch(Batch(last, number, whole=True))
             self._check(complete=False)
-            process = self.processes.get(9)
+            process = self.processes.get(last)
             if process is not None and all(map(self._is_complete, self._kept())):
                 process.batches.close()
                 self._check(complete=True)

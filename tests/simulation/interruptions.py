@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 import attrs
+from opensearchpy.exceptions import OpenSearchException
 from py4j.protocol import Py4JJavaError
 
 from connector.errors import RetriableError
@@ -136,5 +137,5 @@ class Interruptions:
         for do in waiting:
             try:
                 do()
-            except Py4JJavaError:
+            except (Py4JJavaError, OpenSearchException):
                 continue

@@ -50,21 +50,28 @@ class MemoryLateEventLookup:
         gone = None
         if self.deleted_keys is not None and not table.keep_deletes:
             gone = self.deleted_keys.remembered(table.layout.name)
-        asked = [one for one in outputs if one.kind == OutputKind.LATE_CANDIDATES and one.table == table.index]
-        suspects = list(candidate_task(table, self.plan)(to_batches(asked)))
-        lost = _find_lost(suspects, table, self.plan, held, gone)
-        judged = pa.RecordBatch.from_pydict(
-            {
-                "bucket": [one.bucket for one in asked],
-                "payload": pa.array([one.payload for one in asked], pa.binary()),
-                "lost": [sorted(row for bucket, row in lost if bucket == one.bucket) for one in asked],
-            }
-        )
-        yield [
-            TaskOutput(kind, payload.to_pybytes(), index, bucket)
-            for batch in drop_late_task(table)(iter([judged]))
-            for kind, index, bucket, payload in read_rows(batch)
-        ]
+        yield judge_late(outputs, table, self.plan, held, gone)
+
+
+def judge_late(
+    outputs: Sequence[TaskOutput], table: TablePlan, plan: BatchPlan, held: Rows, gone: Rows | None
+) -> list[TaskOutput]:
+    """What stands of late candidates, by the rows that a table holds and the keys that were deleted."""
+    asked = [one for one in outputs if one.kind == OutputKind.LATE_CANDIDATES and one.table == table.index]
+    suspects = list(candidate_task(table, plan)(to_batches(asked)))
+    lost = _find_lost(suspects, table, plan, held, gone)
+    judged = pa.RecordBatch.from_pydict(
+        {
+            "bucket": [one.bucket for one in asked],
+            "payload": pa.array([one.payload for one in asked], pa.binary()),
+            "lost": [sorted(row for bucket, row in lost if bucket == one.bucket) for one in asked],
+        }
+    )
+    return [
+        TaskOutput(kind, payload.to_pybytes(), index, bucket)
+        for batch in drop_late_task(table)(iter([judged]))
+        for kind, index, bucket, payload in read_rows(batch)
+    ]
 
 
 def _rows_at(java: JavaTable, base: int | None) -> Rows:

@@ -27,6 +27,7 @@ from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings, load
+from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.destinations.iceberg.back_pressure import BackPressure
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.destination import IcebergDestination
@@ -42,6 +43,8 @@ from tests.simulation.catalog_server import CatalogServer
 from tests.simulation.interruptions import Interruptions, broker_away
 from tests.simulation.lookups import MemoryLateEventLookup
 from tests.simulation.row_search import find_rows, searches_in_memory
+from tests.simulation.search_cluster import search_in_memory
+from tests.simulation.search_destination import SimulatedIndexes, open_indexes
 from tests.simulation.source import Truth
 from tests.simulation.store import STORES, MemoryFiles
 from tests.simulation.tables import NoRewritesGuard, SimulatedCatalog, SimulatedDeletedKeys
@@ -130,11 +133,13 @@ class Told:
 
 def _open_destination(
     settings: SinkSettings, catalog: SimulatedCatalog, offsets: OffsetsTable, topics: Any, around: Surroundings
-) -> SimulatedDestination:
+) -> SimulatedDestination | SimulatedIndexes:
     deleted = None
     if settings.table.upsert and not settings.table.keep_deletes:
         kept = settings.table.deleted_keys
         deleted = SimulatedDeletedKeys(None, catalog, kept.table, settings.name, kept.retention)  # type: ignore[arg-type]
+    if isinstance(settings.destination, OpenSearchSettings):
+        return open_indexes(settings, offsets, topics, deleted)
     tables = IcebergTables(settings, catalog, offsets.tables, deleted, NoRewritesGuard(settings.name))
     loaded = [tables[name] for name in tables.find_existing(topics)]
     committer = SimulatedCommitter(None, tables, settings.name)  # type: ignore[arg-type]
@@ -280,7 +285,7 @@ class InlineExecutor:
     def map(self, call: Any, values: Any) -> list[Any]:
         return [call(value) for value in values]
 
-    def shutdown(self) -> None:
+    def shutdown(self, **_: Any) -> None:
         pass
 
 
@@ -307,6 +312,7 @@ def one_thread(*, lazy: bool) -> Iterator[None]:
     """
     places = {
         "connector.sink.destinations.iceberg.committer": InlineExecutor,
+        "connector.opensearch.bulk.bulk_processor": InlineExecutor,
         "connector.sink.destinations.table_registry": InlineExecutor,
         "connector.sink.microbatch.processor": LazyExecutor if lazy else InlineExecutor,
     }
@@ -314,6 +320,7 @@ def one_thread(*, lazy: bool) -> Iterator[None]:
         until.enter_context(stamina.set_testing(True, attempts=RETRY_ATTEMPTS))
         until.enter_context(patch("connector.runtime.retry.time.sleep"))
         until.enter_context(searches_in_memory())
+        until.enter_context(search_in_memory())
         for place, executor in places.items():
             until.enter_context(patch(f"{place}.ThreadPoolExecutor", executor))
         yield

@@ -19,7 +19,14 @@ from tests.simulation.interruptions import FAULTS
 SourceAct = Literal["commit", "commits", "restart", "read", "truncate", "poison", "grow", "fail over"]
 KafkaAct = Literal["compact topic", "retain", "recreate"]
 TableAct = Literal[
-    "rewrite files", "append rows", "change row", "expire", "roll back", "land late commits", "jump of the clock"
+    "rewrite files",
+    "append rows",
+    "change row",
+    "expire",
+    "roll back",
+    "land late commits",
+    "jump of the clock",
+    "forget deletes",
 ]
 
 
@@ -30,6 +37,9 @@ _PLACES: dict[Clock, tuple[str, ...]] = {
     "seconds": (),
 }
 """The fields that make a row tell its place in its source's log."""
+
+
+CLUSTER_URL = "http://simulated:9200"
 
 
 @attrs.frozen
@@ -48,6 +58,7 @@ class World:
     mode: Literal["equality-delete", "position-delete", "copy-on-write"] = "equality-delete"
     search: Literal["join", "key-index"] = "join"
     version: Literal[2, 3] = 2
+    documents: bool = False
 
     @property
     def properties(self) -> tuple[str, ...]:
@@ -59,15 +70,22 @@ class World:
             "debezium.sink.iceberg.warehouse=/nowhere",
             "topics=" + ",".join(f"db.public.t{number}" for number in range(self.topics)),
             f"debezium.sink.iceberg.upsert={str(self.upsert).lower()}",
-            *((f"debezium.sink.iceberg.write-mode={self.mode}",) if self.upsert else ()),
-            f"iceberg.row-lookup={self.search}",
+            *(self._into_indexes if self.documents else self._into_tables),
             f"debezium.sink.iceberg.format-version={self.version}",
             f"debezium.sink.iceberg.upsert-keep-deletes={str(self.keep_deletes).lower()}",
             f"debezium.transforms.unwrap.add.fields={fields}",
             f"truncate.enabled={str(self.upsert and not self.keep_deletes).lower()}",
             "errors.deadletterqueue.limit.ratio=1",
-            "debezium.sink.iceberg.maintenance.enabled=false",
         )
+
+    @property
+    def _into_tables(self) -> tuple[str, ...]:
+        mode = (f"debezium.sink.iceberg.write-mode={self.mode}",) if self.upsert else ()
+        return *mode, f"iceberg.row-lookup={self.search}", "debezium.sink.iceberg.maintenance.enabled=false"
+
+    @property
+    def _into_indexes(self) -> tuple[str, ...]:
+        return "debezium.sink.type=opensearch", f"connection.url={CLUSTER_URL}", "behavior.on.null.values=delete"
 
 
 @attrs.frozen
@@ -151,6 +169,7 @@ _TABLE: dict[TableAct, float] = {
     "roll back": 0.25,
     "land late commits": 1.2,
     "jump of the clock": 0.3,
+    "forget deletes": 0.6,
 }
 MOST_CALLS = 34
 """Calls of a batch that begins with a start, roughly."""
@@ -195,6 +214,7 @@ def _make_world(rng: Random) -> World:
         mode=rng.choices(["equality-delete", "position-delete", "copy-on-write"], [2, 1, 1])[0],  # type: ignore[arg-type]
         search=rng.choice(["join", "key-index"]),  # type: ignore[arg-type]
         version=rng.choice([2, 3]),  # type: ignore[arg-type]
+        documents=rng.random() < 0.2,
     )
 
 

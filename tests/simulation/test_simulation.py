@@ -90,6 +90,17 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 832),
         ),
     ),
+    # Of an index only what the last batch added was stored: the next start knew nothing of the other partitions, and a
+    # change whose date was below that of the delete before it was refused.
+    "a start, and an index whose last batch was of one partition": (
+        World(partitions=3, clock="mariadb", documents=True),
+        (SourceStep("commits", 256), Batch(0, 201), Batch(0, 671)),
+    ),
+    # Documents went by the truncate's date, which says when the statement began.
+    "a truncate that waited, and documents of later dates": (
+        World(clock="mariadb", documents=True),
+        (SourceStep("commit", 767), SourceStep("truncate", 465)),
+    ),
     # The offsets of a run that crashed behind its commit were stored, but not that commit.
     "a table is rolled back behind a commit that a crash kept from being stored": (
         World(),

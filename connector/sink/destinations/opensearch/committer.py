@@ -34,6 +34,9 @@ from connector.sink.model.truncate_scope import TruncateScope
 from connector.sink.model.truncates import TableTruncate
 from serde.events.source_positions import NO_VALUE
 
+_SECOND_NS = 1_000_000_000
+_ANY_VERSION = int(np.iinfo(np.int64).max)
+
 
 class OpenSearchCommitter:
     """Commits batches to the indexes of one sink."""
@@ -59,13 +62,17 @@ class OpenSearchCommitter:
         deferred = {i: [x for x in told if isinstance(x, DeferredRows)] for i, told in result.written.items()}
         self._complete(plan, {index: rows for index, rows in deferred.items() if rows})
         commits = {}
-        for index, told in sorted(result.written.items()):
-            counts = Counter[str]()
-            for each in told:
+        for table in plan.tables:
+            come, told = build_table_position(plan, table, result.progress, position), result.written.get(table.index)
+            if told is None and not come.dated:
+                continue
+            counts, name = Counter[str](), names[table.index]
+            for each in told or ():
                 if not isinstance(each, DeferredRows):
                     counts.update(each)
-            stands = build_table_position(plan, plan.tables[index], result.progress, position)
-            commits[names[index]] = TableCommit(self._indices.label(names[index]), stands, dict(counts))
+            # All that is known of the index is stored, not only what this batch adds: the next start has no other.
+            stands = self._indices.position(name).advance(come)
+            commits[name] = TableCommit(self._indices.label(name), stands, dict(counts))
         ids = self._indices.confirm_indexes(commits)
         self._judge(commits)
         for name, one in commits.items():
@@ -136,6 +143,12 @@ class OpenSearchCommitter:
             )
             before = (mark.version for at in cut.offsets for mark in table.watermarks.get(at, {}).values())
             most = max((version, *before))
+            if cut.alone and cut.deletes_until(table.find_last_truncate(cut.source).place) is None:
+                # All there is came before, by Kafka's order, or is sent again: dates of statements go to and fro.
+                most = _ANY_VERSION
+            if cut.ts_ns % _SECOND_NS == 0:
+                # Changes after it may have smaller dates, and their versions with them.
+                version = 0
         slices = self.spark.sparkContext.defaultParallelism
         # Documents go by versions here even where they are only added to.
         style = attrs.evolve(target.style, partial=False)

@@ -137,7 +137,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         noted, rule = self._known[name], self._settings.table
         upsert = rule.upsert and bool(noted.layout.keys)
         deletes = upsert and noted.tombstones and self._search.null_values == "delete"
-        stood, numbered = self._stood.get(self._place(name), KafkaOffsets()), upsert and noted.versions == "source"
+        stood, numbered = self.position(name), upsert and noted.versions == "source"
         return TablePlan(
             index=index,
             layout=noted.layout,
@@ -152,10 +152,13 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             truncates=stood.truncates if numbered else {},
         )
 
+    def position(self, name: str) -> KafkaOffsets:
+        """Return where an index stands: after the batches that are in it, as far as anybody knows."""
+        return self._stood.get(self._place(name), KafkaOffsets())
+
     def record_position(self, name: str, position: KafkaOffsets) -> None:
         """Take note of where an index stands once a batch is in it."""
-        place = self._place(name)
-        self._stood[place] = self._stood.get(place, KafkaOffsets()).advance(position)
+        self._stood[self._place(name)] = position
 
     def target(self, name: str) -> IndexTarget:
         """Return how documents of an index are written."""
