@@ -188,7 +188,7 @@ def _start_unguarded(table: Any, pending: Any) -> Any:
 
 @contextmanager
 def indexes_forget_where_they_stood() -> Iterator[None]:
-    """A start knows nothing of the versions that documents were given (half of this was once a fault of this program)."""
+    """A start knows nothing of the versions that documents were given (once partly a fault of ours)."""
     with patch.object(OpenSearchIndexes, "position", lambda *_: KafkaOffsets()):
         yield
 

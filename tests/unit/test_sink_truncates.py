@@ -58,6 +58,7 @@ def test_kafkas_order_counts_within_the_partition() -> None:
         (9, 8, 100, True),  # the truncate is what is sent again
         (11, 6, 101, True),  # a source that moved has small places again
         (9, 8, 99, False),
+        (9, 8, SECOND, True),  # whole seconds prove nothing against a place
         (11, 7, 100, True),
     ],
 )
@@ -81,6 +82,7 @@ def test_within_the_partition_a_place_proves_what_comes_again(offset: int, place
         ({"op": "r", "ts_ns": 99}, False, False),  # what was read before holds nothing that came after
         ({"op": "r", "ts_ns": 101, "place": 6}, False, False),
         ({"op": "r", "ts_ns": 101}, True, True),
+        ({"op": "r", "ts_ns": 100}, True, True),
     ],
 )
 def test_the_sources_order_counts_between_partitions(change: dict[str, int], kept: bool, untold: bool) -> None:
@@ -107,6 +109,36 @@ def test_the_latest_of_several_counts() -> None:
     )
 
 
+def test_places_of_two_servers_do_not_tell_the_latest() -> None:
+    """Of truncates in logs of two servers the one with the later date is the latest."""
+    one, other = truncate(0, 1, 300, 6), Truncate("t", 0, 2, 200, (SOURCE + 1, 9, 0, 0), 3, "s")
+    assert TableTruncate.of([one, other]).ts_ns == 300
+    latest = TableTruncate.of([attrs.evolve(one, ts_ns=100), other])
+    assert (latest.ts_ns, latest.total_order, latest.source) == (200, 3, "s")
+
+
+def test_a_truncate_may_be_the_first_record() -> None:
+    """Behind a truncate at offset 0 the partition's next record is one that came after it."""
+    cut = TableTruncate.of([truncate(offset=0, place=NO_VALUE)])
+    assert cut.offsets == {HERE: 0}
+    assert [after(cut, HERE, 0), after(cut, HERE, 1)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("ts_ns", "place", "kept"),
+    [
+        (SECOND // 2, 6, False),  # the truncate's whole second does not make an older place newer
+        (3 * SECOND // 2 + 1, 6, False),
+        (SECOND // 2, 8, True),
+    ],
+)
+def test_a_truncate_of_a_whole_second_proves_nothing_by_its_date(ts_ns: int, place: int, kept: bool) -> None:
+    """Places decide then, whichever side precise dates are on; where there are none, Kafka's order does."""
+    cut = TableTruncate.of([truncate(ts_ns=SECOND)])
+    assert after(cut, HERE, 11 if not kept else 9, ts_ns, place) is kept
+    assert after(cut, HERE, 11, ts_ns) and not after(cut, HERE, 9, ts_ns)
+
+
 def test_without_a_clock_only_the_partition_is_known() -> None:
     """A truncate that does not tell when it was empties its partition up to it, and leaves the others alone."""
     cut = TableTruncate.of([truncate(ts_ns=NO_VALUE, place=NO_VALUE)])
@@ -117,7 +149,7 @@ def test_what_came_before_a_truncate_of_an_earlier_batch() -> None:
     """By its place where both tell one, else by a precise date."""
     place = unknown_positions(5, SOURCE)
     place[:3, 1] = (6, 7, 8)
-    date = np.array([NO_VALUE, NO_VALUE, 50, 99, 101])
+    date = np.array([NO_VALUE, NO_VALUE, 50, 99, 100])
     order = ChangeOrder(np.zeros(5, np.int64), np.arange(5), date, date, place, np.full(5, ord("u"), np.uint8))
     assert mark_before_truncate(order, 100, (SOURCE, 7, 0, 0)).tolist() == [True, True, False, True, False]
     assert mark_before_truncate(order, 100, ()).tolist() == [False, False, True, True, False]
@@ -140,13 +172,18 @@ def test_a_truncate_that_comes_again() -> None:
         False,
     ]
     assert not is_repeated(truncate(ts_ns=SECOND, place=NO_VALUE), LastTruncate(2 * SECOND))
+    assert is_repeated(truncate(ts_ns=SECOND + 1, place=NO_VALUE), LastTruncate(2 * SECOND))
+    assert is_repeated(truncate(ts_ns=50, place=NO_VALUE), LastTruncate(100, (SOURCE, 7, 0, 0))), "by dates then"
+    whole = LastTruncate(SECOND, (SOURCE, 7, 0, 0))
+    assert is_repeated(truncate(ts_ns=2 * SECOND, place=6), whole), "whole seconds prove nothing against a place"
+    assert not is_repeated(truncate(ts_ns=2 * SECOND + 1, place=6), whole)
 
 
 def test_a_source_that_moved_has_small_places_again() -> None:
     """What is dated after a truncate came after it, and a truncate that is dated after another is no repetition."""
     place = unknown_positions(3, SOURCE)
     place[:, 1] = 6
-    date = np.array([99, 101, NO_VALUE])
+    date = np.array([100, 101, NO_VALUE])
     order = ChangeOrder(np.zeros(3, np.int64), np.arange(3), date, date, place, np.full(3, ord("u"), np.uint8))
     assert mark_before_truncate(order, 100, (SOURCE, 7, 0, 0)).tolist() == [True, False, True]
     assert mark_before_truncate(order, 0, (SOURCE, 7, 0, 0)).tolist() == [True, True, True]
@@ -164,6 +201,7 @@ def test_a_source_that_moved_has_small_places_again() -> None:
         (True, SECOND, (), (), None),  # Kafka's order: whatever their dates are, they came before
         (False, SECOND, (), (), SECOND - 1),
         (True, SECOND, (SOURCE, 7, 0, 0), (SOURCE, 6, 0, 0), None),
+        (True, SECOND + 5, (SOURCE, 7, 0, 0), (SOURCE, 6, 0, 0), None),
         (True, SECOND, (SOURCE, 7, 0, 0), (SOURCE, 7, 0, 0), SECOND),  # the last one, once more
         (True, NO_VALUE, (), (), None),
         (False, NO_VALUE, (), (), None),
