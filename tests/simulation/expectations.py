@@ -94,15 +94,17 @@ class Expectation:
                 raise Wrong(f"key {row['id']} has two rows: n={found[row['id']]['n']} and n={row['n']}")
             found[row["id"]] = row
         live = {key: row["n"] for key, row in found.items() if row.get("__deleted") != "true"}
-        for key, allowed in self._allowed(complete=complete):
+        for key, allowed, row in self._allowed(complete=complete):
             if live.get(key) not in allowed:
                 raise Wrong(f"key {key} is {_told(live.get(key))}, and must be {' or '.join(map(_told, allowed))}")
+            if row is not None and live.get(key) == row["n"] and found[key]["name"] != row["name"]:
+                raise Wrong(f"the name of key {key} is {found[key]['name']}, and must be {row['name']}")
         known = {truth.key for truth in self.taken} | self.foreign.keys()
         if strange := live.keys() - known:
             raise Wrong(f"keys {sorted(strange)} are there, and no record has them")
 
-    def _allowed(self, *, complete: bool) -> Iterator[tuple[int, list[int | None]]]:
-        """The values that a key may have, None for no row."""
+    def _allowed(self, *, complete: bool) -> Iterator[tuple[int, list[int | None], Mapping[str, Any] | None]]:
+        """The values that a key may have, None for no row; and its row, if it has one."""
         by_key: dict[int, list[Truth]] = defaultdict(list)
         cut = max((truth.serial for truth in self.taken if truth.says == "truncate"), default=0)
         for truth in self.taken:
@@ -117,10 +119,10 @@ class Expectation:
             # Of a delete that was compacted the tombstone is left, which tells no age.
             proven = self.exact and not read and all(truth.serial in events for truth in truths)
             if complete or proven:
-                yield key, [_n(last, cut), *([None] if last.serial < self.early_cut else [])]
+                yield key, [_n(last, cut), *([None] if last.serial < self.early_cut else [])], last.row
         # A truncate takes the rows of others that were there; one that comes again may, or may not, take later ones.
         for key, row in self.foreign.items() if not cut and not self.early_cut else ():
-            yield key, [row["n"]]
+            yield key, [row["n"]], row
 
     def _check_appended(self, rows: Rows) -> None:
         wanted = Counter(_image(truth) for truth in self.taken if not truth.tombstone and truth.says != "truncate")

@@ -50,7 +50,7 @@ class History:
         number = next(_NUMBERS)
         self.server = CatalogServer(world.catalog, landed=self._landed, store=number)
         self.names = [f"db.public.t{number}" for number in range(world.topics)]
-        sources = {name: Source(name, world.partitions, world.clock) for name in self.names}
+        sources = {name: self._make_source(name, world.partitions) for name in self.names}
         self.broker = Broker({name: Topic(source, f"id-{name}") for name, source in sources.items()})
         self.around = Surroundings(number, self.broker, self.server, self.calls)
         STORES[self.around.number] = (self.server, self.calls)
@@ -69,6 +69,9 @@ class History:
         self.lost: set[str] = set()
         self.put_back: dict[str, int] = {}
         self.running: list[Process] = []
+
+    def _make_source(self, name: str, partitions: int) -> Source:
+        return Source(name, partitions, self.story.world.clock, leaves_out=self.story.world.leaves_out)
 
     def _table_of(self, topic: str) -> str:
         return "d." + topic.replace(".", "_")
@@ -155,7 +158,7 @@ class History:
                 if gone > self.saved.get((name, partition), 0):
                     self.reasons.add("retention")
             case "recreate":
-                fresh = Source(name, topic.source.partitions, topic.source.clock)
+                fresh = self._make_source(name, topic.source.partitions)
                 self.broker.topics[name] = Topic(fresh, f"{topic.id}-again")
                 # A run that crashed before it stored anything of the topic leaves nothing that the new one could lack.
                 if any(at[0] == name for at in (*self.saved, *self.tables[self._table_of(name)].ends)):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import attrs
 
+from serde.events.unavailable_value import PLACEHOLDER
 from tests.model.events import Clock, Database, Row
 from tests.model.life import Life
 from tests.model.recordings import Record
@@ -35,10 +36,12 @@ class Truth:
 
 
 class Source(Database):
-    """One table; `truth` is beside `log`."""
+    """One table; `truth` is beside `log`. With `leaves_out` updates may come without a value that they left as it was."""
 
-    def __init__(self, topic: str, partitions: int, clock: Clock) -> None:
+    def __init__(self, topic: str, partitions: int, clock: Clock, *, leaves_out: bool = False) -> None:
         super().__init__(topic, partitions, clock=clock)
+        self.leaves_out = leaves_out
+        self._whole: Row | None = None
         self.truth: list[Truth] = []
         self.serial = 0
         self._says = Truth(0, "poison")
@@ -77,11 +80,20 @@ class Source(Database):
                 at = self._partition(record.key) if record.key else record.partition
                 self._append(at, record.key, self._sent_again(record.value))
 
+    def _change(self, order: int, op: str, what: Any, new: int = 0) -> int:
+        if op != "u" or not self.leaves_out or self.rng.random() < 0.5:
+            return super()._change(order, op, what, new)
+        self._whole = {**what, "name": self.rows[what["id"]]["name"]}
+        self.rows[what["id"]] = self._whole
+        self._event(op, None, {**self._whole, "name": PLACEHOLDER}, order + 1)
+        self._whole = None
+        return order + 1
+
     def _event(self, op: str, before: Row | None, after: Row | None, order: int) -> None:
         self.serial += 1
         image: Any = after or before
         says: Says = "read" if op == "r" else "change"
-        self._says = Truth(self.serial, says, image["id"], None if op == "d" else dict(image), self._transaction)
+        self._says = Truth(self.serial, says, image["id"], None if op == "d" else dict(self._whole or image), self._transaction)
         super()._event(op, before, after, order)
 
     def _envelope(self, op: str, before: Row | None, after: Row | None, order: int) -> Row:

@@ -59,6 +59,7 @@ class World:
     search: Literal["join", "key-index"] = "join"
     version: Literal[2, 3] = 2
     documents: bool = False
+    leaves_out: bool = False
 
     @property
     def properties(self) -> tuple[str, ...]:
@@ -201,6 +202,7 @@ def make_story(seed: int, most: int = 14) -> Story:
 def _make_world(rng: Random) -> World:
     upsert = rng.random() < 0.85
     clock: Clock = rng.choices(["postgres", "mysql", "mariadb", "seconds"], [8, 1, 1, 1])[0]  # type: ignore[assignment]
+    documents = rng.random() < 0.2
     return World(
         partitions=rng.choice([1, 1, 2, 3]),
         topics=rng.choice([1, 1, 1, 2]),
@@ -214,7 +216,8 @@ def _make_world(rng: Random) -> World:
         mode=rng.choices(["equality-delete", "position-delete", "copy-on-write"], [2, 1, 1])[0],  # type: ignore[arg-type]
         search=rng.choice(["join", "key-index"]),  # type: ignore[arg-type]
         version=rng.choice([2, 3]),  # type: ignore[arg-type]
-        documents=rng.random() < 0.2,
+        documents=documents,
+        leaves_out=documents and upsert and clock == "postgres" and rng.random() < 0.5,
     )
 
 
