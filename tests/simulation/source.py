@@ -93,7 +93,9 @@ class Source(Database):
         self.serial += 1
         image: Any = after or before
         says: Says = "read" if op == "r" else "change"
-        self._says = Truth(self.serial, says, image["id"], None if op == "d" else dict(self._whole or image), self._transaction)
+        self._says = Truth(
+            self.serial, says, image["id"], None if op == "d" else dict(self._whole or image), self._transaction
+        )
         super()._event(op, before, after, order)
 
     def _envelope(self, op: str, before: Row | None, after: Row | None, order: int) -> Row:

@@ -214,6 +214,14 @@ class Destination(Protocol):
         """What people call one target: "table", "index"."""
 
     @property
+    def keeps_offsets(self) -> bool:
+        """Whether commits say themselves which offsets are in them.
+
+        Where none does, a batch's offsets are saved before the next one begins: after a crash at most one batch is sent
+        again, from where it began.
+        """
+
+    @property
     def tables(self) -> TableRegistry:
         """The targets, by name."""
 

@@ -105,6 +105,7 @@ class MemoryDestination:
     tables: MemoryTables
     rows: dict[str, dict[object, dict[str, object]]] = attrs.field(factory=dict)
     target_kind: str = "list"
+    keeps_offsets: bool = False
 
     @property
     def committer(self) -> MemoryDestination:

@@ -41,6 +41,7 @@ class IcebergDestination:
     back_pressure: BackPressure
     maintenance: SinkMaintenance | None = None
     target_kind: str = "table"
+    keeps_offsets: bool = True
 
     def stored_offsets(self) -> Mapping[str, KafkaOffsets]:
         """Return the offsets of the tables that there were at the start, as their snapshots have them."""

@@ -26,6 +26,7 @@ class OpenSearchDestination:
     tables: OpenSearchIndexes
     committer: OpenSearchCommitter
     target_kind: str = "index"
+    keeps_offsets: bool = False
 
     def stored_offsets(self) -> Mapping[str, KafkaOffsets]:
         """Return none: an index keeps no offsets."""
