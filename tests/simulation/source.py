@@ -36,7 +36,7 @@ class Truth:
 
 
 class Source(Database):
-    """One table; `truth` is beside `log`. With `leaves_out` updates may come without a value that they left as it was."""
+    """One table; `truth` is beside `log`. With `leaves_out` updates may come without a value that stays as it was."""
 
     def __init__(self, topic: str, partitions: int, clock: Clock, *, leaves_out: bool = False) -> None:
         super().__init__(topic, partitions, clock=clock)
