@@ -1,0 +1,87 @@
+"""A scene -> Wrong, where an invariant does not hold in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.simulation.catalog_server import Rows
+from tests.simulation.expectations import Expectation, Wrong
+from tests.simulation.scene import Scene
+
+
+class Checks(Scene):
+    """What has to hold, looked at after each step."""
+
+    def _check(self, *, complete: bool) -> None:
+        if self.server.broken:
+            raise Wrong(f"a file was deleted that a table needs: {self.server.broken[0]}")
+        for name, expected in self.tables.items():
+            if name in self.lost:
+                continue
+            rows = self._documents(expected) if self.story.world.documents else self._rows(name, expected)
+            if rows is None:
+                continue
+            done = complete or self._is_complete(expected)
+            try:
+                expected.check(rows, complete=done)
+            except Wrong as wrong:
+                raise Wrong(f"{name}: {wrong}") from None
+            self._check_letters(expected)
+
+    def _documents(self, expected: Expectation) -> Rows | None:
+        """The documents of an index. What is sent is there before anybody acknowledges it: until then nobody can tell
+        what has to be there.
+        """
+        if not self._is_complete(expected) or expected.topic not in self.search.indexes:
+            return None
+        return [document for _, document in self.search.indexes[expected.topic].documents.values()]
+
+    def _rows(self, name: str, expected: Expectation) -> Rows | None:
+        if name not in self.server.tables:
+            if any(truth.row is not None for truth in expected.taken):
+                raise Wrong(f"{name} is not there, but its offsets moved")
+            return None
+        self._check_vectors(name)
+        try:
+            return self.server.rows(name)
+        except KeyError as gone:
+            raise Wrong(f"{name} cannot be read: file {gone} is gone") from gone
+
+    def _check_vectors(self, name: str) -> None:
+        """Readers go by one vector of a data file (spec, "Deletion Vectors")."""
+        newest = self.server.tables[name].newest if name in self.server.tables else None
+        vectors = Counter(file.referenced for file in newest.files if file.offset is not None) if newest else Counter()
+        if vectors and max(vectors.values()) > 1:
+            raise Wrong(f"{name} has two vectors of one data file")
+
+    def _is_complete(self, expected: Expectation) -> bool:
+        topic = self.broker.topics[expected.topic]
+        return all(expected.ends.get((expected.topic, p), 0) >= topic.end(p) for p in range(topic.source.partitions))
+
+    def _check_letters(self, expected: Expectation) -> None:
+        letters = {place for place in self.around.letters if place[0] == expected.topic}
+        if missing := expected.poison - letters:
+            raise Wrong(f"no dead letter of {min(missing)}, which cannot be read")
+        topic = self.broker.topics[expected.topic]
+        for name, partition, offset in letters:
+            places = topic.places(partition)
+            if name not in map(self._topic, self.lost) and topic.source.truth[places[offset]].says != "poison":
+                raise Wrong(f"{name}-{partition} offset {offset} is a dead letter, and nothing is wrong with it")
+
+    def _topic(self, table: str) -> str:
+        return self.tables[table].topic
+
+    def _check_group(self) -> None:
+        if "rolled back" in self.reasons:
+            return
+        for at, end in self.around.group.items():
+            if end > self._acknowledged(at) and self._table_of(at[0]) not in self.lost:
+                raise Wrong(f"the consumer group stands at {end} of {at}, and the tables at {self._acknowledged(at)}")
+
+    def _kept(self) -> list[Expectation]:
+        return [expected for name, expected in self.tables.items() if name not in self.lost]
+
+    def _check_stored(self) -> None:
+        ends = {at: self.broker.topics[at[0]].end(at[1]) for at in self.broker.partitions()}
+        if {at: self.around.group.get(at, 0) for at in ends} != ends and not self.lost and not self.put_back:
+            raise Wrong(f"in the end the consumer group stands at {self.around.group}, and the topics end at {ends}")

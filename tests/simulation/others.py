@@ -1,0 +1,93 @@
+"""Steps of others than the sink -> what they do to tables, to the cluster of indexes, or to the machine."""
+
+from __future__ import annotations
+
+from random import Random
+
+from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
+from tests.simulation.expectations import FOREIGN
+from tests.simulation.other_writers import change_row
+from tests.simulation.process import NAME
+from tests.simulation.scene import Scene
+from tests.simulation.source import KEYS
+from tests.simulation.steps import TableStep
+
+
+class Others(Scene):
+    """Other writers, maintenance, operators."""
+
+    def _move_table(self, step: TableStep) -> None:
+        rng = Random(step.seed)
+        name = rng.choice(sorted(self.tables))
+        if step.act == "land late commits":
+            self.calls.land()
+        elif step.act == "forget deletes":
+            # A request that comes after all, as late as that, nothing can tell from a new one.
+            if not self.calls.late:
+                self.search.forget_deletes()
+        elif step.act == "jump of the clock":
+            self.server.now_ms += rng.choice([-3_600_000, 3_600_000, 86_400_000])
+        elif name in self.server.tables:
+            self._move_one_table(step, rng, name)
+
+    def _move_one_table(self, step: TableStep, rng: Random, name: str) -> None:
+        match step.act:
+            case "rewrite files":
+                self.server.compact(name)
+            case "append rows":
+                self._append(rng, name)
+            case "change row":
+                self._change_row(rng, name)
+            case "expire":
+                self._expire(name, rng.choice([1, 1, 3]))
+            case "roll back":
+                before = self.server.tables[name].newest
+                if before is not None and self.server.roll_back(name, rng.randint(1, 2)):
+                    self._put_back(name, before.number)
+
+    def _expire(self, name: str, keep: int) -> None:
+        """Expire snapshots; but not the only one that knows where a run that crashed stood, nor the last that tells of
+        a rollback (docs/guarantees.md).
+        """
+        left = list(self.server.tables[name].ancestors())[:keep]
+        ends = self.tables[name].ends
+        known = any(one.summary.get(CONNECTOR_NAME) == NAME for one in left)
+        known = known or all(self.saved.get(at, 0) >= end for at, end in ends.items())
+        if known and (name not in self.put_back or left[-1].number <= self.put_back[name]):
+            self.server.expire(name, keep)
+
+    def _put_back(self, name: str, number: int) -> None:
+        """A table is as it was at a snapshot, and had a `number` before; whoever goes on has to read from there."""
+        head = self.server.tables[name].head
+        assert head is not None
+        self.tables[name] = self.states[head].copy()
+        self.put_back[name] = number
+        self.reasons.add("rolled back")
+        for process in self.processes.values():
+            if process not in self.running:
+                process.reads.clear()
+
+    def _append(self, rng: Random, name: str) -> None:
+        """Another writer adds rows of its own keys, or of one that the table does not have."""
+        expected = self.tables[name]
+        there = {row["id"] for row in self.server.rows(name)}
+        key = FOREIGN + rng.randrange(3) if rng.random() < 0.6 else rng.randrange(KEYS)
+        if key in there or any(truth.key == key for truth in expected.taken):
+            return
+        row = {field.name: None for field in self.server.tables[name].schema.fields}
+        row |= {"id": key, "n": -key - 1, "name": "foreign"}
+        expected.foreign[key] = row
+        self.server.append(name, [row])
+
+    def _change_row(self, rng: Random, name: str) -> None:
+        """Another writer changes or deletes a row of its own."""
+        expected = self.tables[name]
+        there = {row["id"]: row for row in self.server.rows(name)}
+        key = rng.choice([FOREIGN, FOREIGN + 1, FOREIGN + 2])
+        if key not in expected.foreign or key not in there:
+            return
+        row = {**there[key], "n": -rng.randrange(10_000)} if rng.random() < 0.6 else None
+        expected.foreign.pop(key)
+        if row is not None:
+            expected.foreign[key] = row
+        change_row(self.server, name, key, row, rng.choice(["rewrite", "positions"]))  # type: ignore[arg-type]

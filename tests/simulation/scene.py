@@ -1,0 +1,130 @@
+"""A world and what is acknowledged in it: each commit and each saving of offsets tells what has to be in the tables."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+import attrs
+import pyarrow.parquet as pq
+
+from connector.iceberg.commit.commit_summary import COMMIT_ID, CREATED_BY
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.runtime.topic_partitions import TopicPartition
+from tests.simulation.broker import Broker, Topic
+from tests.simulation.catalog_server import CatalogServer, SnapshotVersion
+from tests.simulation.expectations import Expectation, Wrong
+from tests.simulation.interruptions import Interruptions
+from tests.simulation.process import NAME, TRUNCATE, Process, Surroundings, Told, settings_of
+from tests.simulation.search_cluster import CLUSTERS, SearchCluster
+from tests.simulation.source import Source, Truth
+from tests.simulation.steps import CLUSTER_URL, Story
+from tests.simulation.store import STORES
+
+OFFSETS = "_debezium_offset_storage"
+_NUMBERS = count()
+SHARED = "d.all"
+"""The table that takes all topics, in worlds where they share one."""
+
+
+@attrs.define(eq=False, slots=False)
+class Scene:
+    """Everything that there is in a story; `events` tells what became of each step.
+
+    `tables` has what is expected of each topic's rows, by the name of the table that they would have alone.
+    """
+
+    story: Story
+    folder: str
+    events: list[str] = attrs.field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        world = self.story.world
+        self.calls = Interruptions(act=self._act)
+        number = next(_NUMBERS)
+        self.server = CatalogServer(world.catalog, landed=self._landed, store=number)
+        self.names = [f"db.public.t{number}" for number in range(world.topics)]
+        sources = {name: self._make_source(name, world.partitions) for name in self.names}
+        self.broker = Broker({name: Topic(source, f"id-{name}") for name, source in sources.items()})
+        self.around = Surroundings(number, self.broker, self.server, self.calls)
+        STORES[self.around.number] = (self.server, self.calls)
+        self.search = SearchCluster()
+        CLUSTERS[CLUSTER_URL] = (self.search, self.calls)
+        self.settings = settings_of(world.properties, self.folder)
+        self.processes: dict[int, Process] = {}
+        self.reasons: set[str] = set()
+        exact, precise = world.clock == "postgres" and world.places, world.clock == "postgres"
+        self.tables = {
+            self._table_of(name): Expectation(name, world.upsert, exact, precise, alone=world.partitions == 1)
+            for name in self.names
+        }
+        self.saved: dict[TopicPartition, int] = {}
+        self.states: dict[int, Expectation] = {}
+        self.lost: set[str] = set()
+        self.put_back: dict[str, int] = {}
+        self.running: list[Process] = []
+
+    def _make_source(self, name: str, partitions: int) -> Source:
+        return Source(name, partitions, self.story.world.clock, leaves_out=self.story.world.leaves_out)
+
+    def _table_of(self, topic: str) -> str:
+        return "d." + topic.replace(".", "_")
+
+    def _acknowledged(self, at: TopicPartition) -> int:
+        return self.tables[self._table_of(at[0])].ends.get(at, 0)
+
+    def _landed(self, name: str, snapshot: SnapshotVersion, told: Any) -> None:
+        reads: Mapping[TopicPartition, Mapping[int, Truth]] = {}
+        if isinstance(told, Told):
+            reads = told.reads
+            for other in (*self.processes.values(), *self.running):
+                other.has_rival = other.has_rival or other is not told.process
+        if name == f"d.{OFFSETS}":
+            self._stored(snapshot, reads)
+            return
+        position = KafkaOffsets.from_summary(snapshot.summary, NAME)
+        if name not in self.tables:
+            return
+        expected = self.tables[name]
+        if position is not None:
+            self._committed(name, expected, position, reads)
+        elif snapshot.summary.get(COMMIT_ID, "").startswith(TRUNCATE):
+            expected.empty(reads)
+        self.states[snapshot.id] = expected.copy()
+
+    def _committed(
+        self,
+        name: str,
+        expected: Expectation,
+        position: KafkaOffsets,
+        reads: Mapping[TopicPartition, Mapping[int, Truth]],
+    ) -> None:
+        if name in self.lost:
+            raise Wrong(f"a batch was committed to {name} although its topic was made again")
+        backwards = [at for at, end in position.offsets.items() if end < expected.ends.get(at, 0)]
+        if backwards and name not in self.put_back:
+            raise Wrong(f"{name} went back to {position.offsets[backwards[0]]} of {backwards[0]}")
+        self.put_back.pop(name, None)
+        expected.advance(position.offsets, reads, self._there(), f"the commit to {name}")
+
+    def _stored(self, snapshot: SnapshotVersion, told: Mapping[TopicPartition, Mapping[int, Truth]]) -> None:
+        """Offsets were stored: everything before them has to be in its table."""
+        for file in snapshot.files if snapshot.summary.get(CREATED_BY) == NAME else ():
+            self.saved |= self._read_offsets(file.path)
+        if snapshot.summary.get(CREATED_BY) != NAME:
+            return
+        # What a process that has not looked since says of a table that was put back its next look contradicts.
+        for expected in (expected for name, expected in self.tables.items() if name not in self.put_back):
+            first = {at: end for at, end in self.saved.items() if at in expected.ends or end}
+            expected.advance(first, told, self._there(), "the offsets table")
+
+    def _read_offsets(self, path: str) -> Mapping[TopicPartition, int]:
+        rows = pq.read_table(io.BytesIO(self.server.files[path]), use_threads=False).to_pylist()
+        own = (KafkaOffsets.parse(row["offset_data"]).offsets for row in rows if row["id"] == NAME)
+        return next(own, {})
+
+    def _there(self) -> dict[TopicPartition, dict[int, Truth]]:
+        topics = self.broker.topics
+        return {(name, p): topics[name].truths(p, 0, 1 << 60) for name, p in self.broker.partitions()}
