@@ -18,9 +18,12 @@ class Checks(Scene):
         for name, expected in self.tables.items():
             if name in self.lost:
                 continue
-            rows = self._documents(expected) if self.story.world.documents else self._rows(name, expected)
+            place = self._place(name)
+            rows = self._documents(expected) if self.story.world.documents else self._rows(place, expected)
             if rows is None:
                 continue
+            if self.is_shared:
+                rows = [row for row in rows if expected.has(row["id"])]
             done = complete or self._is_complete(expected)
             try:
                 expected.check(rows, complete=done)

@@ -29,7 +29,7 @@ class Wrong(AssertionError):
 @attrs.define(eq=False)
 class Expectation:
     """Of one table. `exact` tells that each change proves its age to the table, so that no state of it is older than it
-    may be; `precise` that dates are more than whole seconds, `alone` that one partition has them all.
+    may be; `precise` that dates are more than whole seconds, `alone` that one partition has all. Keys are above `base`.
     """
 
     topic: str
@@ -37,6 +37,7 @@ class Expectation:
     exact: bool
     precise: bool
     alone: bool = True
+    base: int = 0
     ends: dict[TopicPartition, int] = attrs.field(factory=dict)
     taken: list[Truth] = attrs.field(factory=list)
     foreign: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
@@ -77,6 +78,10 @@ class Expectation:
                     if truth.key in self.foreign and self.upsert:
                         self.foreign.pop(truth.key)
             self.ends[at] = max(start, end)
+
+    def has(self, key: int) -> bool:
+        """Tell whether a key is of this topic, where several share a table; the first has those of other writers."""
+        return self.base <= key < self.base + 100 or (key >= FOREIGN and not self.base)
 
     def empty(self, reads: Reads) -> None:
         """Take note that rows from before a truncate go, which the process has read and nothing acknowledges yet."""

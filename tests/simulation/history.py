@@ -73,7 +73,7 @@ class History(Others, Checks):
             case "read":
                 for key in rng.sample(range(KEYS), 2):
                     source.rng = rng
-                    source.read(key)
+                    source.read(key + source.base)
             case "truncate" if self.settings.table.truncate:
                 source.truncate(rng)
             case "poison":
@@ -107,7 +107,7 @@ class History(Others, Checks):
                 # What a table has beyond the stored offsets, after a crash, counts as unread: the sink stops.
                 if gone > self.saved.get((name, partition), 0):
                     self.reasons.add("retention")
-            case "recreate":
+            case "recreate" if not self.is_shared:
                 fresh = self._make_source(name, topic.source.partitions)
                 self.broker.topics[name] = Topic(fresh, f"{topic.id}-again")
                 # A run that crashed before it stored anything of the topic leaves nothing that the new one could lack.

@@ -18,7 +18,7 @@ class Others(Scene):
 
     def _move_table(self, step: TableStep) -> None:
         rng = Random(step.seed)
-        name = rng.choice(sorted(self.tables))
+        name = rng.choice(sorted(set(map(self._place, self.tables))))
         if step.act == "land late commits":
             self.calls.land()
         elif step.act == "forget deletes":
@@ -50,7 +50,7 @@ class Others(Scene):
         a rollback (docs/guarantees.md).
         """
         left = list(self.server.tables[name].ancestors())[:keep]
-        ends = self.tables[name].ends
+        ends = {at: end for one in self._owners(name).values() for at, end in one.ends.items()}
         known = any(one.summary.get(CONNECTOR_NAME) == NAME for one in left)
         known = known or all(self.saved.get(at, 0) >= end for at, end in ends.items())
         if known and (name not in self.put_back or left[-1].number <= self.put_back[name]):
@@ -60,7 +60,7 @@ class Others(Scene):
         """A table is as it was at a snapshot, and had a `number` before; whoever goes on has to read from there."""
         head = self.server.tables[name].head
         assert head is not None
-        self.tables[name] = self.states[head].copy()
+        self.tables |= {label: expected.copy() for label, expected in self.states[head].items()}
         self.put_back[name] = number
         self.reasons.add("rolled back")
         for process in self.processes.values():
@@ -69,7 +69,7 @@ class Others(Scene):
 
     def _append(self, rng: Random, name: str) -> None:
         """Another writer adds rows of its own keys, or of one that the table does not have."""
-        expected = self.tables[name]
+        expected = next(iter(self._owners(name).values()))
         there = {row["id"] for row in self.server.rows(name)}
         key = FOREIGN + rng.randrange(3) if rng.random() < 0.6 else rng.randrange(KEYS)
         if key in there or any(truth.key == key for truth in expected.taken):
@@ -81,7 +81,7 @@ class Others(Scene):
 
     def _change_row(self, rng: Random, name: str) -> None:
         """Another writer changes or deletes a row of its own."""
-        expected = self.tables[name]
+        expected = next(iter(self._owners(name).values()))
         there = {row["id"]: row for row in self.server.rows(name)}
         key = rng.choice([FOREIGN, FOREIGN + 1, FOREIGN + 2])
         if key not in expected.foreign or key not in there:

@@ -27,6 +27,8 @@ OFFSETS = "_debezium_offset_storage"
 _NUMBERS = count()
 SHARED = "d.all"
 """The table that takes all topics, in worlds where they share one."""
+SPREAD = 100
+"""Keys of the topics there are so far apart."""
 
 
 @attrs.define(eq=False, slots=False)
@@ -56,18 +58,33 @@ class Scene:
         self.processes: dict[int, Process] = {}
         self.reasons: set[str] = set()
         exact, precise = world.clock == "postgres" and world.places, world.clock == "postgres"
+        alone = world.partitions == 1 and not self.is_shared
         self.tables = {
-            self._table_of(name): Expectation(name, world.upsert, exact, precise, alone=world.partitions == 1)
+            self._table_of(name): Expectation(name, world.upsert, exact, precise, alone, sources[name].base)
             for name in self.names
         }
         self.saved: dict[TopicPartition, int] = {}
-        self.states: dict[int, Expectation] = {}
+        self.states: dict[int, dict[str, Expectation]] = {}
         self.lost: set[str] = set()
         self.put_back: dict[str, int] = {}
+        self.said: dict[tuple[str, TopicPartition], int] = {}
         self.running: list[Process] = []
 
     def _make_source(self, name: str, partitions: int) -> Source:
-        return Source(name, partitions, self.story.world.clock, leaves_out=self.story.world.leaves_out)
+        world, base = self.story.world, SPREAD * self.names.index(name) if self.is_shared else 0
+        return Source(name, partitions, world.clock, leaves_out=world.leaves_out, base=base)
+
+    @property
+    def is_shared(self) -> bool:
+        return self.story.world.shared and self.story.world.topics > 1
+
+    def _place(self, label: str) -> str:
+        """The table that has the rows of a topic, by the name of the one that they would have alone."""
+        return SHARED if self.is_shared else label
+
+    def _owners(self, table: str) -> dict[str, Expectation]:
+        """What is expected of a table, for each topic that fills it."""
+        return {label: one for label, one in self.tables.items() if self._place(label) == table}
 
     def _table_of(self, topic: str) -> str:
         return "d." + topic.replace(".", "_")
@@ -85,14 +102,15 @@ class Scene:
             self._stored(snapshot, reads)
             return
         position = KafkaOffsets.from_summary(snapshot.summary, NAME)
-        if name not in self.tables:
-            return
-        expected = self.tables[name]
+        owners = self._owners(name)
+        for label, expected in owners.items():
+            if position is not None:
+                self._committed(label, expected, position, reads)
+            elif snapshot.summary.get(COMMIT_ID, "").startswith(TRUNCATE):
+                expected.empty(reads)
         if position is not None:
-            self._committed(name, expected, position, reads)
-        elif snapshot.summary.get(COMMIT_ID, "").startswith(TRUNCATE):
-            expected.empty(reads)
-        self.states[snapshot.id] = expected.copy()
+            self.put_back.pop(name, None)
+        self.states[snapshot.id] = {label: expected.copy() for label, expected in owners.items()}
 
     def _committed(
         self,
@@ -103,10 +121,11 @@ class Scene:
     ) -> None:
         if name in self.lost:
             raise Wrong(f"a batch was committed to {name} although its topic was made again")
-        backwards = [at for at, end in position.offsets.items() if end < expected.ends.get(at, 0)]
-        if backwards and name not in self.put_back:
+        # What the offsets table has beyond it, of topics without rows in the batch, a commit need not say.
+        backwards = [at for at, end in position.offsets.items() if end < self.said.get((name, at), 0)]
+        self.said |= {(name, at): end for at, end in position.offsets.items()}
+        if backwards and self._place(name) not in self.put_back:
             raise Wrong(f"{name} went back to {position.offsets[backwards[0]]} of {backwards[0]}")
-        self.put_back.pop(name, None)
         expected.advance(position.offsets, reads, self._there(), f"the commit to {name}")
 
     def _stored(self, snapshot: SnapshotVersion, told: Mapping[TopicPartition, Mapping[int, Truth]]) -> None:
@@ -116,7 +135,7 @@ class Scene:
         if snapshot.summary.get(CREATED_BY) != NAME:
             return
         # What a process that has not looked since says of a table that was put back its next look contradicts.
-        for expected in (expected for name, expected in self.tables.items() if name not in self.put_back):
+        for expected in (one for label, one in self.tables.items() if self._place(label) not in self.put_back):
             first = {at: end for at, end in self.saved.items() if at in expected.ends or end}
             expected.advance(first, told, self._there(), "the offsets table")
 

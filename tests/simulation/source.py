@@ -36,11 +36,13 @@ class Truth:
 
 
 class Source(Database):
-    """One table; `truth` is beside `log`. With `leaves_out` updates may come without a value that stays as it was."""
+    """One table; `truth` is beside `log`. Keys begin at `base`. With `leaves_out` updates may come without a value that
+    stays as it was.
+    """
 
-    def __init__(self, topic: str, partitions: int, clock: Clock, *, leaves_out: bool = False) -> None:
+    def __init__(self, topic: str, partitions: int, clock: Clock, *, leaves_out: bool = False, base: int = 0) -> None:
         super().__init__(topic, partitions, clock=clock)
-        self.leaves_out = leaves_out
+        self.leaves_out, self.base = leaves_out, base
         self._whole: Row | None = None
         self.truth: list[Truth] = []
         self.serial = 0
@@ -50,10 +52,10 @@ class Source(Database):
         """Commit one transaction, now and then two side by side."""
         self.rng = rng
         if self.clock == "postgres" and rng.random() < 0.1 and len(self.rows) > 1:
-            one, other = rng.sample(sorted(self.rows), 2)
+            one, other = (key - self.base for key in rng.sample(sorted(self.rows), 2))
             self.side_by_side([("u", LIFE.made(rng, one))], [("u", LIFE.made(rng, other))])
             return
-        self.transaction(*LIFE.steps(rng, set(self.rows), most))
+        self.transaction(*LIFE.steps(rng, {key - self.base for key in self.rows}, most))
 
     def truncate(self, rng: Random) -> None:
         """Empty the table; the event has no key, and goes to any partition."""
@@ -81,6 +83,8 @@ class Source(Database):
                 self._append(at, record.key, self._sent_again(record.value))
 
     def _change(self, order: int, op: str, what: Any, new: int = 0) -> int:
+        what = {**what, "id": what["id"] + self.base} if isinstance(what, dict) else what + self.base
+        new += self.base
         if op != "u" or not self.leaves_out or self.rng.random() < 0.5:
             return super()._change(order, op, what, new)
         self._whole = {**what, "name": self.rows[what["id"]]["name"]}

@@ -60,11 +60,13 @@ class World:
     version: Literal[2, 3] = 2
     documents: bool = False
     leaves_out: bool = False
+    shared: bool = False
 
     @property
     def properties(self) -> tuple[str, ...]:
         """The sink's."""
-        fields = ",".join(("op", "source.ts_ns", *(_PLACES[self.clock] if self.places else ())))
+        places, parts = _PLACES[self.clock] if self.places else (), ("db", "schema", "table") if self.shared else ()
+        fields = ",".join(("op", "source.ts_ns", *places, *parts))
         return (
             "name=simulated",
             "bootstrap.servers=localhost:9",
@@ -82,6 +84,11 @@ class World:
     @property
     def _into_tables(self) -> tuple[str, ...]:
         mode = (f"debezium.sink.iceberg.write-mode={self.mode}",) if self.upsert else ()
+        if self.shared:
+            mode += (
+                r"debezium.sink.iceberg.destination-regexp=db\\.public\\.t.",
+                "debezium.sink.iceberg.destination-regexp-replace=all",
+            )
         return *mode, f"iceberg.row-lookup={self.search}", "debezium.sink.iceberg.maintenance.enabled=false"
 
     @property
@@ -203,7 +210,7 @@ def _make_world(rng: Random) -> World:
     upsert = rng.random() < 0.85
     clock: Clock = rng.choices(["postgres", "mysql", "mariadb", "seconds"], [8, 1, 1, 1])[0]  # type: ignore[assignment]
     documents = rng.random() < 0.2
-    return World(
+    world = World(
         partitions=rng.choice([1, 1, 2, 3]),
         topics=rng.choice([1, 1, 1, 2]),
         clock=clock,
@@ -219,6 +226,8 @@ def _make_world(rng: Random) -> World:
         documents=documents,
         leaves_out=documents and upsert and clock == "postgres" and rng.random() < 0.5,
     )
+    # Two sources fill one table.
+    return attrs.evolve(world, shared=world.topics > 1 and not documents and rng.random() < 0.5)
 
 
 def _make_step(rng: Random, world: World, *, calm: bool) -> Step:
