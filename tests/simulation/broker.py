@@ -13,6 +13,7 @@ from connector.errors import GapError
 from connector.kafka.admin import KafkaAdmin, TopicInfo
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.topic_partitions import TopicPartition
+from connector.sink.convert.key_change_headers import NEW_KEY_HEADER, OLD_KEY_HEADER
 from tests.simulation.interruptions import Interruptions, broker_away
 from tests.simulation.source import Source, Truth
 
@@ -89,7 +90,12 @@ class Broker:
         offsets = [offset for offset in range(start, end) if (partition, offset) not in topic.gone]
         records = [topic.source.log[places[offset]] for offset in offsets]
         keys, values = (pa.array([getattr(one, side) for one in records], pa.binary()) for side in ("key", "value"))
-        return ConsumerRecords(name, partition, np.array(offsets, np.int64), keys, values)
+        told = [topic.source.headers[places[offset]] or ("", None) for offset in offsets]
+        names = (OLD_KEY_HEADER, NEW_KEY_HEADER)
+        headers = {
+            one: pa.array([value if name == one else None for name, value in told], pa.binary()) for one in names
+        }
+        return ConsumerRecords(name, partition, np.array(offsets, np.int64), keys, values, headers=headers)
 
 
 class SimulatedCluster(KafkaAdmin):

@@ -223,6 +223,7 @@ def _joined(one: Any, other: Any) -> Any:
         offset=np.concatenate([one.offset, other.offset]),
         key=pa.concat_arrays([one.key, other.key]),
         value=pa.concat_arrays([one.value, other.value]),
+        headers={name: pa.concat_arrays([own, other.headers[name]]) for name, own in one.headers.items()},
     )
 
 

@@ -18,7 +18,7 @@ from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
 from connector.sink.model.destination import Lookups
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
-from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.task_output import OutputKind, TaskOutput
 from tests.simulation.lookups import judge_late
 from tests.simulation.tables import SimulatedDeletedKeys
 
@@ -46,6 +46,7 @@ class MemoryDeletedLookup:
         self, outputs: Sequence[TaskOutput], table: TablePlan, result: JobResult, until: ExitStack
     ) -> Iterator[list[TaskOutput]]:
         yield judge_late(outputs, table, self.plan, [], self.deleted_keys.remembered(table.layout.name))
+        yield [one for one in outputs if one.kind == OutputKind.KEY_CHANGES]
 
 
 def open_indexes(

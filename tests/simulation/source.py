@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import attrs
 
+from connector.sink.convert.key_change_headers import NEW_KEY_HEADER, OLD_KEY_HEADER
 from serde.events.unavailable_value import PLACEHOLDER
 from tests.model.events import Clock, Database, Row
 from tests.model.life import Life
@@ -20,6 +21,7 @@ from tests.model.recordings import Record
 KEYS = 5
 _UNREAD = ("version", "sequence", "ts_ms", "ts_us", "xmin", "txId", "row", "snapshot")
 LIFE = Life(KEYS, updated=0.55, again=0.4, brief=0.1)
+Header = tuple[str, bytes]
 Says = Literal["change", "read", "truncate", "poison"]
 
 
@@ -33,6 +35,7 @@ class Truth:
     row: Row | None = None
     transaction: int = 0
     tombstone: bool = False
+    came_from: int | None = None
 
 
 class Source(Database):
@@ -44,6 +47,9 @@ class Source(Database):
         super().__init__(topic, partitions, clock=clock)
         self.leaves_out, self.base = leaves_out, base
         self._whole: Row | None = None
+        self._header: Header | None = None
+        self._came_from: int | None = None
+        self.headers: list[Header | None] = []
         self.truth: list[Truth] = []
         self.serial = 0
         self._says = Truth(0, "poison")
@@ -76,15 +82,18 @@ class Source(Database):
     def again(self, first: int) -> None:
         """Restart: everything from an event on is sent again, in order, up to now; reads are not."""
         first -= self.truth[first].tombstone
-        for record, truth in list(zip(self.log, self.truth, strict=True))[first:]:
+        for record, truth, header in list(zip(self.log, self.truth, self.headers, strict=True))[first:]:
             if truth.says in ("change", "truncate"):
-                self._says = truth
+                self._says, self._header = truth, header
                 at = self._partition(record.key) if record.key else record.partition
                 self._append(at, record.key, self._sent_again(record.value))
+        self._header = None
 
     def _change(self, order: int, op: str, what: Any, new: int = 0) -> int:
         what = {**what, "id": what["id"] + self.base} if isinstance(what, dict) else what + self.base
         new += self.base
+        if self.leaves_out and op == "k":
+            return self._move(order, what, new)
         if op != "u" or not self.leaves_out or self.rng.random() < 0.5:
             return super()._change(order, op, what, new)
         self._whole = {**what, "name": self.rows[what["id"]]["name"]}
@@ -93,13 +102,25 @@ class Source(Database):
         self._whole = None
         return order + 1
 
+    def _move(self, order: int, old: int, new: int) -> int:
+        """A change of key: each half tells the other's key in a header."""
+        moved = {**self.rows.pop(old), "id": new}
+        self._header = NEW_KEY_HEADER, _key(new)
+        self._event("d", {"id": old}, None, order + 1)
+        self._header, self._whole, self._came_from = (OLD_KEY_HEADER, _key(old)), moved, old
+        image = {**moved, "name": PLACEHOLDER} if self.rng.random() < 0.5 else moved
+        self._event("c", None, image, order + 2)
+        self._header = self._whole = self._came_from = None
+        self.rows[new] = moved
+        return order + 2
+
     def _event(self, op: str, before: Row | None, after: Row | None, order: int) -> None:
         self.serial += 1
         image: Any = after or before
         says: Says = "read" if op == "r" else "change"
-        self._says = Truth(
-            self.serial, says, image["id"], None if op == "d" else dict(self._whole or image), self._transaction
-        )
+        row = None if op == "d" else dict(self._whole or image)
+        place = self.serial, says, image["id"], row, self._transaction
+        self._says = Truth(*place, came_from=self._came_from)
         super()._event(op, before, after, order)
 
     def _envelope(self, op: str, before: Row | None, after: Row | None, order: int) -> Row:
@@ -111,7 +132,12 @@ class Source(Database):
 
     def _append(self, partition: int, key: bytes | None, value: bytes | None) -> None:
         self.truth.append(attrs.evolve(self._says, tombstone=value is None))
+        self.headers.append(None if value is None else self._header)
         super()._append(partition, key, value)
+
+
+def _key(key: int) -> bytes:
+    return json.dumps({"id": key}).encode()
 
 
 @attrs.frozen

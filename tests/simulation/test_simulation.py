@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.running import SEED
@@ -43,6 +44,7 @@ def test_many_histories(tmp_path: Path) -> None:
         assert failure is None, f"python -m tests.simulation --seed {seed}\n{shrink(failure, str(tmp_path))}"
 
 
+LEFT_OUT = World(documents=True, leaves_out=True)
 APPENDED = World(partitions=3, upsert=False, lazy=True)
 
 FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
@@ -106,6 +108,26 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             SourceStep("commits", 528),
             Batch(0, 761, during=((12, "crash"),)),
         ),
+    ),
+    # The delete of the later row was taken for the one that says under which key the earlier row goes on, and the later
+    # row's document was put there.
+    "a key that is given to another row in the batch in which its row gets another key": (
+        LEFT_OUT,
+        (SourceStep("commit", 222), SourceStep("commits", 750)),
+    ),
+    # What the update left out was taken from the document of another row that has or had one of the keys.
+    "a new key that another row had": (
+        LEFT_OUT,
+        (SourceStep("commits", 161), Batch(0, 386), SourceStep("commits", 470)),
+    ),
+    "an old key whose row is another by then": (
+        LEFT_OUT,
+        (SourceStep("commits", 143), Batch(0, 0, whole=True), SourceStep("commit", 273), SourceStep("commit", 502)),
+    ),
+    # A delete that marks the document empties it, and it may come before the create looks.
+    "a new key, and a delete that only marks the old one": (
+        attrs.evolve(LEFT_OUT, keep_deletes=True),
+        (SourceStep("commit", 273), SourceStep("commit", 502)),
     ),
     # Documents went by the truncate's date, which says when the statement began.
     "a truncate that waited, and documents of later dates": (

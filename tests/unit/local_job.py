@@ -67,6 +67,7 @@ class LocalJob:
             outputs += (judged := list(_reduce(late, plan, writers, judged=True)))
             result.add(_told(judged))
         known = {OutputKind.DRIVER, *({OutputKind.LATE_CANDIDATES} if lookups.late_events is not None else ())}
+        known |= {OutputKind.KEY_CHANGES} if lookups.late_events is not None else set()
         known |= {OutputKind.KEYS} if any(table.needs_row_lookup for table in plan.tables) else set()
         for table in plan.tables if result.ready else ():
             ranges = KeyRanges.join(result.key_ranges.get(table.index, ()))

@@ -30,6 +30,7 @@ from connector.settings.opensearch.connection import BulkSettings, ConnectionSet
 from connector.sink.convert.key_change_headers import mark_key_changes
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows
 from connector.sink.destinations.opensearch import key_changes
+from connector.sink.destinations.opensearch.key_changes import RowOrigin
 from connector.sink.destinations.opensearch.timestamps import TimestampRule
 from connector.sink.destinations.soft_deletes import mark_deleted
 from connector.sink.fold.unavailable_values import find_last_rows, find_unavailable_columns, mark_unavailable
@@ -46,9 +47,9 @@ from serde.events.source_positions import NO_VALUE
 
 @attrs.frozen(eq=False)
 class DeferredRows:
-    """Rows to be completed when the job is through, packed; and for each the id of the document that it had before."""
+    """Rows to be completed when the job is through, packed; and for each where it came from."""
 
-    ids_before: Sequence[str]
+    origins: Sequence[RowOrigin]
     rows: bytes
 
 
@@ -151,7 +152,7 @@ class OpenSearchTaskWriter:
         missing = mark_unavailable(folded)
         for part in gather(folded.parts, folded.winners[~gone & ~missing]):
             self._index(part, table)
-        if keys.after and not table.keep_deletes:
+        if keys.after:
             self._move_documents(folded, gone, keys, table)
         for part in gather(folded.parts, folded.winners[missing]):
             yield from self._complete(part, find_unavailable_columns(part), table, keys.before)
@@ -220,12 +221,13 @@ class OpenSearchTaskWriter:
     def _move_documents(
         self, folded: FoldedChanges, gone: Mask, keys: key_changes.KeyChanges, table: TablePlan
     ) -> None:
-        """Put documents whose keys changed under their new ones, before they are deleted under the old."""
+        """Put documents whose keys changed under their new ones, before they are deleted, or marked, under the old."""
         last = list(gather(folded.parts, find_last_rows(folded, table.layout.keys)))
         rows = {text: (part, row) for part in last for row, text in enumerate(self._ids(part, table).to_pylist())}
         for part in gather(folded.parts, folded.winners[gone]):
             ids = self._ids(part, table).to_pylist()
-            wanted = [row for row, text in enumerate(ids) if text in keys.after]
+            moves = {row: move for row in range(len(ids)) if (move := keys.find_new_key(part, row)) is not None}
+            wanted = list(moves)
             unknown_ids = [ids[row] for row in wanted if ids[row] not in rows or part.suspect[row]]
             names = part.rows.schema.names
             found = dict(zip(unknown_ids, self._held(table, unknown_ids, names), strict=True))
@@ -236,7 +238,7 @@ class OpenSearchTaskWriter:
                 texts = key_changes.read_document_texts(ids[row], rows, found, names)
                 if texts is None:
                     continue
-                other, place = keys.after[ids[row]]
+                other, place = moves[row]
                 own = other.take(np.array([place]))
                 key_changes.set_key(texts, own, table)
                 version = np.array([0 if versions is None else versions[row]])
@@ -260,30 +262,40 @@ class OpenSearchTaskWriter:
 
         Those are under the present keys; under the ones before where no delete tells that they are gone.
         """
-        part, before = unpack(deferred.rows, table.layout.rows), deferred.ids_before
+        part, origins = unpack(deferred.rows, table.layout.rows), deferred.origins
         unsent, ids = find_unavailable_columns(part), self._ids(part, table)
-        own, others = (self._held(table, some, list(unsent)) for some in (ids.to_pylist(), before))
-        found = [one or other for one, other in zip(own, others, strict=True)]
-        self._fill(part, ids, unsent, found, table)
+        found = self._held(table, ids.to_pylist(), list(unsent))
+        before = self._held(table, [one.id for one in origins], list(unsent))
+        if self._target(table).versions == "source":
+            found = [one if one and origin.has_moved(one) else None for one, origin in zip(found, origins, strict=True)]
+            before = [
+                one if one and origin.is_before(one) else None for one, origin in zip(before, origins, strict=True)
+            ]
+        self._fill(part, ids, unsent, [one or other for one, other in zip(found, before, strict=True)], table)
 
     def _complete(
-        self, part: ChangeBatch, unsent: Mapping[str, Mask], table: TablePlan, before: Mapping[str, str]
+        self, part: ChangeBatch, unsent: Mapping[str, Mask], table: TablePlan, before: Mapping[str, RowOrigin]
     ) -> Iterator[TaskOutput]:
         """Send rows whose unsent values are those of the documents that there are (PostgreSQL's TOASTed columns).
 
-        `before` names the documents that rows whose key changed had: those are looked at first. Where neither is there
-        yet, another task is about to put it there: such rows are handed on, to be sent once the job is through.
+        `before` tells which rows had another key, and their documents with them. Where those are not under the present
+        key yet, another task may be about to put them there: such rows are handed on, to be sent once the job is
+        through.
         """
         ids = self._ids(part, table).to_pylist()
-        found = self._held(table, [before.get(text, text) for text in ids], list(unsent))
-        again = [row for row, one in enumerate(found) if one is None and ids[row] in before]
-        for row, one in zip(again, self._held(table, [ids[row] for row in again], list(unsent)), strict=True):
-            found[row] = one
-        waiting = np.array([one is None and ids[row] in before for row, one in enumerate(found)], np.bool_)
+        found, origins = self._held(table, ids, list(unsent)), [before.get(text) for text in ids]
+        numbered = self._target(table).versions == "source"
+        waiting = np.array(
+            [
+                origin is not None and (one is None or not numbered or not origin.has_moved(one))
+                for one, origin in zip(found, origins, strict=True)
+            ],
+            np.bool_,
+        )
         if waiting.any():
             rows = np.flatnonzero(waiting)
-            ids_before = [before[ids[row]] for row in rows.tolist()]
-            yield TaskOutput.of(Written(table.index, DeferredRows(ids_before, pack(part.take(rows)))))
+            waited = [origin for row in rows.tolist() if (origin := origins[row]) is not None]
+            yield TaskOutput.of(Written(table.index, DeferredRows(waited, pack(part.take(rows)))))
             kept = np.flatnonzero(~waiting)
             part, found = part.take(kept), [found[row] for row in kept.tolist()]
             unsent = {name: mask[kept] for name, mask in unsent.items()}

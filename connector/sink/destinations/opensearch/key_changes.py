@@ -26,14 +26,43 @@ from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OutputKind, TaskOutput
+from serde.events.source_positions import NO_VALUE
+
+_MOVED_BELOW = 2
+"""A document is put under its new key a version below that of the delete, which is right before the create."""
+
+RecordPlace = tuple[int, int]
+"""The rank of a record's topic-partition, and its offset."""
+
+
+@attrs.frozen
+class RowOrigin:
+    """The document id that a row had before its key changed, and the version of the create that says so."""
+
+    id: str
+    version: int
+
+    def is_before(self, document: StoredDocument) -> bool:
+        """Tell whether a document under the key before is of the row: later ones are of another row with that key."""
+        return self.version == NO_VALUE or document.version < self.version
+
+    def has_moved(self, document: StoredDocument) -> bool:
+        """Tell whether a document under the present key is of the row: earlier ones are of another with that key."""
+        return self.version == NO_VALUE or document.version >= self.version - _MOVED_BELOW
 
 
 @attrs.frozen
 class KeyChanges:
-    """Which key rows of a bucket came from, and went to: by document id. `moved` has the rows to put under new keys."""
+    """Where rows of a bucket came from, by document id; and under which key (a row of a batch) they went on, by the
+    place of the delete that says so: a key may be given anew behind it, and deleted without going anywhere.
+    """
 
-    before: Mapping[str, str] = attrs.field(factory=dict)
-    after: Mapping[str, tuple[ChangeBatch, int]] = attrs.field(factory=dict)
+    before: Mapping[str, RowOrigin] = attrs.field(factory=dict)
+    after: Mapping[RecordPlace, tuple[ChangeBatch, int]] = attrs.field(factory=dict)
+
+    def find_new_key(self, delete: ChangeBatch, row: int) -> tuple[ChangeBatch, int] | None:
+        """Return where the row of a key went that a delete takes away; None where it is gone."""
+        return self.after.get(_place(delete, row))
 
 
 def announce_key_changes(part: ChangeBatch, run: ConsumerRecords, table: TablePlan) -> Iterator[TaskOutput]:
@@ -56,8 +85,8 @@ def announce_key_changes(part: ChangeBatch, run: ConsumerRecords, table: TablePl
 
 def read_key_changes(payloads: Iterable[bytes], table: TablePlan, columns: pa.Schema) -> KeyChanges:
     """Read what was told of the keys of a bucket."""
-    before: dict[str, str] = {}
-    after: dict[str, tuple[ChangeBatch, int]] = {}
+    before: dict[str, RowOrigin] = {}
+    after: dict[RecordPlace, tuple[ChangeBatch, int]] = {}
     for payload in payloads:
         size, _, rest = payload.partition(b"\n")
         told, body, middle = rest[:1], rest[1:], orjson.loads(size)
@@ -67,10 +96,15 @@ def read_key_changes(payloads: Iterable[bytes], table: TablePlan, columns: pa.Sc
             zip(_to_document_ids(own, table), _to_document_ids(other, table), strict=True)
         ):
             if told == b"<":
-                before[here] = there
+                origin = RowOrigin(there, int(own.order.dedup[row]))
+                before[here] = max(origin, before.get(here, origin), key=lambda one: one.version)
             else:
-                after[here] = (other, row)
+                after[_place(own, row)] = (other, row)
     return KeyChanges(before, after)
+
+
+def _place(part: ChangeBatch, row: int) -> RecordPlace:
+    return int(part.order.partition[row]), int(part.order.offset[row])
 
 
 def read_document_texts(
