@@ -224,11 +224,14 @@ class OpenSearchTaskWriter:
         """Put documents whose keys changed under their new ones, before they are deleted, or marked, under the old."""
         last = list(gather(folded.parts, find_last_rows(folded, table.layout.keys)))
         rows = {text: (part, row) for part in last for row, text in enumerate(self._ids(part, table).to_pylist())}
+        lacking = self._find_lacking(last, table)
         for part in gather(folded.parts, folded.winners[gone]):
             ids = self._ids(part, table).to_pylist()
             moves = {row: move for row in range(len(ids)) if (move := keys.find_new_key(part, row)) is not None}
             wanted = list(moves)
-            unknown_ids = [ids[row] for row in wanted if ids[row] not in rows or part.suspect[row]]
+            unknown_ids = [
+                ids[row] for row in wanted if ids[row] not in rows or ids[row] in lacking or part.suspect[row]
+            ]
             names = part.rows.schema.names
             found = dict(zip(unknown_ids, self._held(table, unknown_ids, names), strict=True))
             versions = np.maximum(part.order.dedup, 1) - 1 if self._target(table).versions == "source" else None
@@ -238,12 +241,26 @@ class OpenSearchTaskWriter:
                 texts = key_changes.read_document_texts(ids[row], rows, found, names)
                 if texts is None:
                     continue
+                document, origin = found.get(ids[row]), keys.before.get(ids[row])
+                if document is not None and (origin is None or versions is None or origin.has_moved(document)):
+                    key_changes.fill_texts(texts, lacking.get(ids[row], ()), document)
                 other, place = moves[row]
                 own = other.take(np.array([place]))
                 key_changes.set_key(texts, own, table)
                 version = np.array([0 if versions is None else versions[row]])
                 self._sender.put(self._target(table).style, texts, self._ids(own, table), version, record_ids(own))
         self._sender.settle()
+
+    def _find_lacking(self, parts: Sequence[ChangeBatch], table: TablePlan) -> dict[str, list[str]]:
+        """Return by document id the columns of rows that no event of the batch tells."""
+        lacking: dict[str, list[str]] = {}
+        for part in parts:
+            unsent = find_unavailable_columns(part)
+            ids = self._ids(part, table).to_pylist() if unsent else []
+            for name, mask in unsent.items():
+                for row in np.flatnonzero(mask).tolist():
+                    lacking.setdefault(ids[row], []).append(name)
+        return lacking
 
     def _held(self, table: TablePlan, ids: Sequence[str], fields: Sequence[str]) -> list[StoredDocument | None]:
         return self._sender.fetch_stored(self._target(table).style, ids, fields)

@@ -124,6 +124,13 @@ def read_document_texts(
     return {name: pa.array([orjson.dumps(document.fields.get(name)).decode()]) for name in names}
 
 
+def fill_texts(texts: dict[str, pa.StringArray], names: Iterable[str], document: StoredDocument) -> None:
+    """Set fields that the batch does not tell to what the index has."""
+    for name in names:
+        if name in document.fields:
+            texts[name] = pa.array([orjson.dumps(document.fields[name]).decode()])
+
+
 def set_key(texts: dict[str, pa.StringArray], part: ChangeBatch, table: TablePlan) -> None:
     """Set the values of a key in the texts of a document; the part is the one row that has it."""
     for name, path in zip(table.layout.keys, table.layout.key_paths, strict=True):
