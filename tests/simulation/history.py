@@ -103,6 +103,7 @@ class History(Others, Checks):
                 topic.compact()
             case "retain":
                 partition = rng.randrange(topic.source.partitions)
+                self.tables[self._table_of(name)].partial = True
                 gone = topic.beginnings[partition] = rng.randint(topic.beginning(partition), topic.end(partition))
                 # What a table has beyond the stored offsets, after a crash, counts as unread: the sink stops.
                 if gone > self.saved.get((name, partition), 0):
