@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.settlement import _SettlingOperations
 from connector.maintenance.lease import LeaseTable
 from connector.maintenance.maintainer import Maintainer
+from connector.maintenance.spark_actions import delete_orphan_files
 from connector.settings import load
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
@@ -31,10 +33,12 @@ BEFORE, AFTER = "before", "after"
 class Workshop:
     """A catalog with tables, and maintainers of them."""
 
-    def __init__(self, spark: SparkSession, home: Path, name: str = "maintained") -> None:
-        """Make an empty catalog of this name."""
+    def __init__(
+        self, spark: SparkSession, home: Path, name: str = "maintained", own: Mapping[str, str] | None = None
+    ) -> None:
+        """Make an empty catalog of this name; `own` are Iceberg's properties of another one than of folders."""
         self.spark, self.home, self.name = spark, home, name
-        properties = {"type": "hadoop", "warehouse": str(home)}
+        properties = {"type": "hadoop", "warehouse": str(home), **(own or {})}
         self.lake = Lake(spark, name, properties)
         self.catalog = Catalog(spark, CatalogSettings(name, properties, ("default",), {}))
         file = home / "sink.properties"
@@ -88,3 +92,28 @@ def cut_commits(patch: pytest.MonkeyPatch, when: str) -> None:
     patch.setattr("connector.maintenance.conversion.conversion.commit_exactly_once", commit)
     patch.setattr(_SettlingOperations, "_attempt", try_once)
     patch.setattr(LeaseTable, "release", lambda *_, **__: None)
+
+
+def disturb_tasks(patch: pytest.MonkeyPatch, disturb: Callable[[], object]) -> None:
+    """Have something happen once, right before the next commit of maintenance, or before orphans are looked for."""
+    attempt, left = _SettlingOperations._attempt, [disturb]
+
+    def happen() -> None:
+        if left:
+            left.pop()()
+
+    def commit(*arguments: Any) -> None:
+        happen()
+        commit_exactly_once(*arguments)
+
+    def try_once(operations: Any, one: Any) -> Any:
+        happen()
+        return attempt(operations, one)
+
+    def look(*arguments: Any, **named: Any) -> dict[str, int]:
+        happen()
+        return delete_orphan_files(*arguments, **named)
+
+    patch.setattr("connector.maintenance.conversion.conversion.commit_exactly_once", commit)
+    patch.setattr(_SettlingOperations, "_attempt", try_once)
+    patch.setattr("connector.maintenance.maintainer.delete_orphan_files", look)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import attrs
 import click
 import orjson
-from pyspark.sql import SparkSession
+import structlog
 from rich.console import Console
 from rich.table import Table as Grid
 
-from connector.errors import ConfigError
+from connector.errors import ConfigError, ConnectorError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.state.offsets_table import OffsetsTable
@@ -40,17 +41,29 @@ class Round:
 
 @attrs.frozen
 class TableReport:
-    """One table: its state, which tasks have something to do and why, what was done, and its partitions."""
+    """One table: its state, which tasks have something to do and why, what was done, and its partitions.
+
+    `failure` says why it could not be looked at, or no further.
+    """
 
     table: str
-    state: TableState
-    due: dict[str, str]
-    done: Sequence[TaskOutcome]
-    partitions: Sequence[PartitionFiles]
+    state: TableState | None = None
+    due: dict[str, str] = attrs.field(factory=dict)
+    done: Sequence[TaskOutcome] = ()
+    partitions: Sequence[PartitionFiles] = ()
+    failure: str | None = None
+
+    @property
+    def failures(self) -> list[str]:
+        """Everything that went wrong."""
+        tasks = (f"{one.task}: {one.failure}" for one in self.done if one.failure is not None)
+        return [*tasks, *(() if self.failure is None else (self.failure,))]
 
 
 def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None, as_json: bool) -> None:
     """Look at tables, and maintain them if told; once, or again and again until a signal.
+
+    A table that cannot be looked at, or a task that fails, does not keep the others from their turn.
 
     Args:
         settings: a sink's: its catalog, tables, and policies.
@@ -60,7 +73,8 @@ def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None
 
     Raises:
         ConfigError: there is no such table.
-        RetriableError: the catalog stayed away.
+        RetriableError: the catalog stayed away at the start.
+        FatalError: of one round, that something failed.
     """
     waiting = _Waiting()
     with open_session(settings) as spark, stop_on_signals(waiting):
@@ -68,16 +82,20 @@ def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None
         leases = call_with_retries(
             lambda: LeaseTable.open(catalog, settings.table.offsets_table, owner_name()), settings.errors
         )
-        noted = call_with_retries(
-            lambda: OffsetsTable(catalog, settings.table.offsets_table, settings.name).tables, settings.errors
-        )
-        maintainer = Maintainer(spark, catalog, settings.table, settings.name, leases, lambda name: name in noted)
+        maintainer = Maintainer(spark, catalog, settings.table, settings.name, leases)
         while True:
-            tables = _find_tables(settings, catalog, maintainer, asked)
-            reports = [_do_table(spark, maintainer, table, asked) for table in tables]
+            reports = list(_do_round(settings, catalog, maintainer, asked))
             _print_reports(reports, asked, as_json=as_json)
+            if every_s is None:
+                _check_done(reports)
             if every_s is None or waiting.wait(every_s):
                 return
+
+
+def _check_done(reports: Sequence[TableReport]) -> None:
+    failed = [f"{report.table}: {failure}" for report in reports for failure in report.failures]
+    if failed:
+        raise FatalError(f"maintain: {'; '.join(failed)}")
 
 
 class _Waiting:
@@ -91,34 +109,63 @@ class _Waiting:
         return self._stopping.wait(seconds)
 
 
-def _find_tables(settings: SinkSettings, catalog: Catalog, maintainer: Maintainer, asked: Round) -> list[Table]:
-    def find() -> list[Table]:
-        names = asked.tables or tuple(sorted(OffsetsTable(catalog, settings.table.offsets_table, settings.name).tables))
-        found = {name: maintainer.load(catalog.full_name(name)) for name in names}
-        missing = sorted(name for name, table in found.items() if table is None)
-        if missing and asked.tables:
-            raise ConfigError(f"maintain: no table {', '.join(missing)}; add its namespace if it is in another one")
-        return [table for table in found.values() if table is not None]
+def _do_round(settings: SinkSettings, catalog: Catalog, maintainer: Maintainer, asked: Round) -> Iterator[TableReport]:
+    """Yield what became of each table.
 
-    return call_with_retries(find, settings.errors)
+    Raises:
+        ConfigError: there is no such table, of those that are asked for.
+    """
+    try:
+        noted = call_with_retries(partial(_list_tables, settings, catalog), settings.errors)
+    except ConnectorError as error:
+        yield _report_failure(settings.table.offsets_table, error)
+        return
+    maintainer.wrote = frozenset(noted).__contains__
+    found = {name: _load(maintainer, name, settings) for name in map(catalog.full_name, asked.tables or noted)}
+    missing = sorted(name for name, table in found.items() if table is None)
+    if missing and asked.tables:
+        raise ConfigError(f"maintain: no table {', '.join(missing)}; add its namespace if it is in another one")
+    for name, table in found.items():
+        if isinstance(table, ConnectorError):
+            yield _report_failure(name, table)
+        elif table is not None:
+            yield _do_table(maintainer, table, asked)
 
 
-def _do_table(spark: SparkSession, maintainer: Maintainer, table: Table, asked: Round) -> TableReport:
-    table.refresh()
-    state = maintainer.read_state(table)
-    due = maintainer.find_due(table, state) if asked.by_triggers else _find_work(spark, maintainer, table, state, asked)
-    due = {task: reason for task, reason in due.items() if task in (asked.tasks or TASKS)}
-    done: Sequence[TaskOutcome] = ()
-    if asked.execute and due:
-        done = maintainer.run(table, tuple(due))
+def _list_tables(settings: SinkSettings, catalog: Catalog) -> tuple[str, ...]:
+    return tuple(sorted(OffsetsTable(catalog, settings.table.offsets_table, settings.name).tables))
+
+
+def _load(maintainer: Maintainer, name: str, settings: SinkSettings) -> Table | ConnectorError | None:
+    try:
+        return call_with_retries(partial(maintainer.load, name), settings.errors)
+    except ConnectorError as error:
+        return error
+
+
+def _report_failure(table: str, error: ConnectorError) -> TableReport:
+    structlog.get_logger().warning("a table could not be maintained", table=table, reason=str(error))
+    return TableReport(table, failure=str(error))
+
+
+def _do_table(maintainer: Maintainer, table: Table, asked: Round) -> TableReport:
+    report = TableReport(table.name)
+    try:
         table.refresh()
         state = maintainer.read_state(table)
-    return TableReport(table.name, state, due, done, count_partitions(table))
+        due = maintainer.find_due(table, state) if asked.by_triggers else _find_work(maintainer, table, state, asked)
+        due = {task: reason for task, reason in due.items() if task in (asked.tasks or TASKS)}
+        report = attrs.evolve(report, state=state, due=due)
+        if asked.execute and due:
+            report = attrs.evolve(report, done=maintainer.run(table, tuple(due)))
+            table.refresh()
+            report = attrs.evolve(report, state=maintainer.read_state(table))
+        return attrs.evolve(report, partitions=count_partitions(table))
+    except ConnectorError as error:
+        return attrs.evolve(report, failure=_report_failure(table.name, error).failure)
 
 
-def _find_work(
-    spark: SparkSession, maintainer: Maintainer, table: Table, state: TableState, asked: Round
-) -> dict[str, str]:
+def _find_work(maintainer: Maintainer, table: Table, state: TableState, asked: Round) -> dict[str, str]:
     """Return the tasks that have something to do now, whether or not they are due by their triggers."""
     policy = maintainer.policy_of(table.name)
     found: dict[str, str] = {}
@@ -133,7 +180,11 @@ def _find_work(
         if expiry is not None and expiry.snapshots:
             found[EXPIRE] = f"{expiry.snapshots} of {state.snapshots} snapshots may go"
     if _is_wanted(asked, ORPHANS, enabled=policy.orphans.enabled):
-        count = 1 if asked.execute else delete_orphan_files(spark, table, policy.orphans, execute=False)["removed"]
+        count = (
+            1
+            if asked.execute
+            else delete_orphan_files(maintainer.spark, table, policy.orphans, execute=False)["removed"]
+        )
         if count:
             found[ORPHANS] = f"files older than {policy.orphans.min_age_s} s that no snapshot has"
     return found
@@ -167,7 +218,9 @@ def _print_reports(reports: Sequence[TableReport], asked: Round, *, as_json: boo
         done = {outcome.task: outcome for outcome in report.done}
         for task, reason in report.due.items():
             click.echo(f"{report.table}: {task}: {reason}{_format_outcome(done.get(task), execute=asked.execute)}")
-        if not report.due:
+        if report.failure is not None:
+            click.echo(f"{report.table}: failed: {report.failure}")
+        elif not report.due:
             click.echo(f"{report.table}: nothing to do")
     if not asked.execute:
         click.echo("nothing was changed; use --execute")
@@ -182,9 +235,10 @@ def _format_outcome(outcome: TaskOutcome | None, *, execute: bool) -> str:
 
 
 def _to_json(report: TableReport) -> dict[str, object]:
-    state = attrs.asdict(report.state, filter=lambda field, _: field.name != "progress")
+    state = report.state and attrs.asdict(report.state, filter=lambda field, _: field.name != "progress")
     return {
         "state": state,
+        "failure": report.failure,
         "due": report.due,
         "done": {outcome.task: attrs.asdict(outcome) for outcome in report.done},
         "partitions": [attrs.asdict(each) for each in report.partitions],

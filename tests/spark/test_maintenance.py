@@ -307,3 +307,21 @@ def test_the_command(workshop: Workshop, host: Host) -> None:
     assert {task: one["failure"] for task, one in done["done"].items()} == {CONVERT: None, REWRITE: None}
     assert done["state"]["equality_deletes"] == 0
     check_rows(workshop.spark, workshop.lake, written)
+
+
+@pytest.mark.thorough
+def test_a_table_that_fails_holds_up_no_other(workshop: Workshop, host: Host) -> None:
+    """Of two tables one cannot be read: the other is maintained, what failed is told, and so does the exit code."""
+    broken, written = (workshop.written(seed) for seed in (20, 21))
+    for file in (workshop.home / "default" / broken.case.name / "metadata").glob("snap-*"):
+        file.unlink()
+    names = [part for one in (broken, written) for part in ("--table", one.case.name)]
+    said = host.call(
+        "maintain", "--json", *names, "--task", "convert", "--execute", str(workshop.home / "sink.properties")
+    )
+    assert said.code == 1, said.log
+    told = json.loads(said.out.strip().splitlines()[-1])["tables"]
+    assert told[broken.table.name]["failure"] or told[broken.table.name]["done"][CONVERT]["failure"]
+    assert told[written.table.name]["done"][CONVERT]["failure"] is None
+    assert told[written.table.name]["state"]["equality_deletes"] == 0
+    check_rows(workshop.spark, workshop.lake, written)

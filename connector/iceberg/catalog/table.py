@@ -137,11 +137,17 @@ class Table:
 
         Raises:
             RetriableError: the catalog is away.
+            FatalError: it was dropped.
         """
-        if self.renew():
-            return
-        with map_java_errors(f"refreshing table {self.name}"):
-            self.java.refresh()
+        if not self.renew():
+            with map_java_errors(f"refreshing table {self.name}"):
+                self._reload()
+
+    def _reload(self) -> None:
+        """Have Java read the newest metadata; of a table that was dropped it tells so once, and has nothing then."""
+        self.java.refresh()
+        if self.java.operations().current() is None:
+            raise FatalError(f"table {self.name} is not there any more: it was dropped")
 
     def settle(self, doing: str, change: Callable[[], None]) -> None:
         """Change the table's metadata, again until it is known to be done; done twice it must be as done once.
@@ -154,9 +160,9 @@ class Table:
         def attempt() -> None:
             try:
                 with map_java_errors(doing):
-                    self.java.refresh()
+                    self._reload()
                     change()
-                    self.java.refresh()
+                    self._reload()
             except CommitUnknown as error:
                 raise RetriableError(str(error)) from error.__cause__
 
