@@ -45,6 +45,8 @@ _LINEAGE_COLUMNS = {ROW_ID_COLUMN: (ROW_ID_FIELD_ID, "long"), SEQUENCE_COLUMN: (
 
 _SPARK_NAMES = {FILE_COLUMN: "_file", POSITION_COLUMN: "_pos", DELETED_COLUMN: "_deleted"}
 _SMALLEST_SPLIT_BYTES, _LARGEST_SPLIT_BYTES = 4 * 1024**2, 128 * 1024**2
+_OPEN_COST_BYTES = 4 * 1024**2
+"""As many bytes as a file counts at least, whatever its size; Iceberg's own default."""
 
 
 def column_name(place: int) -> str:
@@ -114,7 +116,7 @@ class TableReader:
             )
             _spark_table_cache(self.spark).add(key, table)
             reader = self.spark.read.format("iceberg").option("split-size", str(self._split_bytes(tasks)))
-            return reader.load(key)
+            return reader.option("file-open-cost", str(_OPEN_COST_BYTES)).load(key)
 
     def _check_formats(self, tasks: Sequence[FileScanTask]) -> None:
         """Refuse files that Spark refuses as a whole, so the table's own schema counts, not the reader's."""
@@ -131,8 +133,9 @@ class TableReader:
                 )
 
     def _split_bytes(self, tasks: Sequence[FileScanTask]) -> int:
-        """Cut the work so that every core gets some, and no task much."""
-        share = sum(task.size_bytes for task in tasks) // (2 * self.spark.sparkContext.defaultParallelism)
+        """Cut the work so that every core gets some, and no task much; a small file is as much as opening it costs."""
+        work = sum(max(task.size_bytes, _OPEN_COST_BYTES) for task in tasks)
+        share = work // (2 * self.spark.sparkContext.defaultParallelism)
         return min(max(share, _SMALLEST_SPLIT_BYTES), _LARGEST_SPLIT_BYTES)
 
     def _document(self, extra: dict[str, tuple[int, str]]) -> dict[str, Any]:

@@ -6,11 +6,12 @@ the join: they would be most of what is shuffled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 import attrs
 import orjson
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
@@ -30,7 +31,7 @@ PLACE_COLUMN = "place"
 BROADCAST_RECORDS = 500_000
 """Up to so many keys every executor gets them all; more are joined by a shuffle, and none passes the driver."""
 
-_HASH, _OLDEST, _NEWEST, _SCOPE = "file_hash", "oldest", "newest", "scope"
+_HASH, _PATH, _OLDEST, _NEWEST, _SCOPE = "file_hash", "path", "oldest", "newest", "scope"
 
 
 @attrs.frozen(eq=False)
@@ -68,13 +69,14 @@ class PositionSearch:
         described = [_as_data_file(file.description) for file in group.deletes if file.description is not None]
         tasks = tasks_without_deletes(self.spark, self.table, self.table.content_files(described))
         scopes = group.scopes or {}
-        of_files = [
-            (file.path, file.sequence_number, scopes.get(file.scope, -1) if file.scope is not None else -1)
-            for file in group.deletes
-        ]
-        rows = self._number_files(
-            _with_keys(reader.read_live_rows(tasks), keys), of_files, f"{_NEWEST} long, {_SCOPE} int"
-        )
+        of_files = {
+            _PATH: pa.array([file.path for file in group.deletes], pa.string()),
+            _NEWEST: pa.array([file.sequence_number for file in group.deletes], pa.int64()),
+            _SCOPE: pa.array(
+                [-1 if file.scope is None else scopes.get(file.scope, -1) for file in group.deletes], pa.int32()
+            ),
+        }
+        rows = self._number_files(_with_keys(reader.read_live_rows(tasks), keys), of_files)
         names = [f"deleted_{key}" for key in keys]
         renamed = rows.select(*(F.col(key).alias(name) for key, name in zip(keys, names, strict=True)), _NEWEST, _SCOPE)
         by = [*names, _SCOPE] if group.scopes is not None else names
@@ -85,26 +87,27 @@ class PositionSearch:
         files = (self.tasks[file.path].java().file() for file in group.data_files)
         tasks = tasks_without_deletes(self.spark, self.table, files)
         scopes = group.scopes or {}
-        of_files = [
-            (file.path, oldest, scopes.get(file.scope, -1), places[file.path])
-            for file, oldest in zip(group.data_files, group.oldest, strict=True)
-        ]
-        columns = f"{_OLDEST} long, {_SCOPE} int, {PLACE_COLUMN} int"
-        return self._number_files(_with_keys(reader.read_live_rows(tasks), keys), of_files, columns)
+        of_files = {
+            _PATH: pa.array([file.path for file in group.data_files], pa.string()),
+            _OLDEST: pa.array(group.oldest, pa.int64()),
+            _SCOPE: pa.array([scopes.get(file.scope, -1) for file in group.data_files], pa.int32()),
+            PLACE_COLUMN: pa.array([places[file.path] for file in group.data_files], pa.int32()),
+        }
+        return self._number_files(_with_keys(reader.read_live_rows(tasks), keys), of_files)
 
-    def _number_files(self, rows: DataFrame, of_files: Iterable[tuple[object, ...]], columns: str) -> DataFrame:
+    def _number_files(self, rows: DataFrame, of_files: Mapping[str, pa.Array]) -> DataFrame:
         """Put what is known of each file in the place of its path; told apart by a number made of the path.
 
         Raises:
             FatalError: two paths have the same number.
         """
-        known = self.spark.createDataFrame(list(of_files), f"path string, {columns}")
-        known = known.withColumn(_HASH, F.xxhash64("path"))
+        # As Arrow it is a relation of the plan, and looking at it no job.
+        known = self.spark.createDataFrame(pa.table(dict(of_files))).withColumn(_HASH, F.xxhash64(_PATH))
         hashed = [row[0] for row in known.select(_HASH).collect()]
         if len(set(hashed)) < len(hashed):
             raise FatalError(f"table {self.table.name}: two of its files have paths of the same hash")
         numbered = rows.withColumn(_HASH, F.xxhash64(FILE_COLUMN)).drop(FILE_COLUMN)
-        return numbered.join(F.broadcast(known.drop("path")), _HASH).drop(_HASH)
+        return numbered.join(F.broadcast(known.drop(_PATH)), _HASH).drop(_HASH)
 
     def _fields(self) -> dict[int, Json]:
         return read_top_level_fields(self.spark, self.table)
