@@ -27,7 +27,8 @@ def _produce(topics: Topics, topic: str, first: int, count: int, *, create: bool
 
 
 @contextmanager
-def _worker(space: Workspace) -> Iterator[tuple[Sink, Client]]:
+def _worker(space: Workspace, *, killed: bool = False) -> Iterator[tuple[Sink, Client]]:
+    """A worker that ends by SIGTERM, and cleanly, or is `killed`."""
     process = space.start({"listeners": "http://127.0.0.1:0", "quarkus.http.port": "-1"}, command="serve")
 
     def urls() -> list[str]:
@@ -36,7 +37,8 @@ def _worker(space: Workspace) -> Iterator[tuple[Sink, Client]]:
     try:
         assert process.wait_until(lambda: bool(urls()), 120), process.text()[-4000:]
         yield process, Client(urls()[0])
-        assert process.terminate().code == 0, process.text()[-4000:]
+        if not killed:
+            assert process.terminate().code == 0, process.text()[-4000:]
     finally:
         process.kill()
 
@@ -87,3 +89,61 @@ def test_connectors_of_one_process(topics: Topics, make_workspace: MakeWorkspace
         assert (_state(rest, "two"), _offset(rest, "two")) == ("PAUSED", 4)
         assert rest.call("PUT", "/connectors/two/resume").status == 202
         assert process.wait_until(lambda: _offset(rest, "two") == 7, 120), process.text()[-4000:]
+
+
+def test_a_worker_that_is_killed(topics: Topics, make_workspace: MakeWorkspace) -> None:
+    """Each connector is as it was: running, paused, stopped, failed; one whose properties are lost says so, and is back
+    once they are there; one that was deleted while it ran stays away.
+    """
+    topic = "killedworker.a"
+    _produce(topics, topic, 0, 4, create=True)
+    space = make_workspace("killedworker", {})
+    secrets = space.home / "names.properties"
+    secrets.write_text("id=a-name\n")
+    base = {
+        "connector.class": SINK_CLASS,
+        "debezium.sink.batch.interval-ms": "100",
+        "iceberg.tables.auto-create-enabled": "true",
+        "topics": topic,
+    }
+    own = {
+        "runs": {},
+        "gone": {},
+        "paused": {},
+        "stopped": {},
+        "fails": {"topics": "killedworker.none", "errors.retry.timeout": "0"},
+        "lost": {"consumer.override.client.id": f"${{file:{secrets}:id}}"},
+    }
+    states = {"paused": "PAUSED", "stopped": "STOPPED"}
+
+    def wanted(process: Sink, rest: Client, expected: dict[str, str]) -> None:
+        for name, state in expected.items():
+            reached = process.wait_until(lambda name=name, state=state: _state(rest, name) == state, 120)  # type: ignore[misc]
+            assert reached, (name, _state(rest, name), process.text()[-4000:])
+
+    with _worker(space, killed=True) as (process, rest):
+        for name, more in own.items():
+            config = {**base, "debezium.sink.iceberg.table-prefix": f"{name}_", **more}
+            state = states.get(name, "RUNNING")
+            created = rest.call("POST", "/connectors", {"name": name, "config": config, "initial_state": state})
+            assert created.status == 201, created.body
+        wanted(process, rest, {"runs": "RUNNING", "lost": "RUNNING", "fails": "FAILED", **states})
+        assert process.wait_until(lambda: _offset(rest, "runs") == 4, 120), process.text()[-4000:]
+        assert rest.call("DELETE", "/connectors/gone").status == 204
+        _produce(topics, topic, 4, 3)
+    secrets.unlink()
+    with _worker(space, killed=True) as (process, rest):
+        assert process.wait_until(lambda: rest.call("GET", "/connectors").body == sorted({*own} - {"gone"}), 60)
+        wanted(process, rest, {"runs": "RUNNING", "lost": "FAILED", "fails": "FAILED", **states})
+        assert "names.properties" in rest.call("GET", "/connectors/lost/status").body["tasks"][0]["trace"]
+        assert process.wait_until(lambda: _offset(rest, "runs") == 7, 120), process.text()[-4000:]
+        assert (_offset(rest, "paused"), _offset(rest, "stopped")) == (0, 0)
+        secrets.write_text("id=a-name\n")
+        assert rest.call("POST", "/connectors/lost/restart").status == 204
+        wanted(process, rest, {"lost": "RUNNING"})
+        assert rest.call("PUT", "/connectors/paused/resume").status == 202
+        assert rest.call("PUT", "/connectors/runs/stop").status == 204
+        wanted(process, rest, {"paused": "RUNNING", "runs": "STOPPED"})
+    with _worker(space) as (process, rest):
+        wanted(process, rest, {"paused": "RUNNING", "runs": "STOPPED", "lost": "RUNNING", "stopped": "STOPPED"})
+        assert process.wait_until(lambda: _offset(rest, "paused") == 7, 120), process.text()[-4000:]
