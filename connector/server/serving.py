@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
 import attrs
 import structlog
@@ -67,9 +68,11 @@ def serve(settings: SinkSettings, config: Mapping[str, str], starting: StartingS
             Catalog(spark, settings.catalog, settings.errors), settings.server.config_table, settings.errors
         )
         worker = Worker(_connector_factory(spark, defaults), store, metrics)
-        with serve_worker(settings.server, worker, metrics, defaults.complete) as sampler, stop_on_signals(stopping):
-            sampler.read_java(spark._jvm)  # noqa: SLF001 - PySpark has no other way to its JVM
-            worker.start_stored()
+        with ExitStack() as running:
+            with worker.starting_stored():
+                sampler = running.enter_context(serve_worker(settings.server, worker, metrics, defaults.complete))
+                running.enter_context(stop_on_signals(stopping))
+                sampler.read_java(spark._jvm)  # noqa: SLF001 - PySpark has no other way to its JVM
             structlog.get_logger().info("serving", connectors=worker.names)
             stopping.event.wait()
             worker.close()

@@ -8,7 +8,8 @@ is at hand behind the scenes, and its successor begins after that.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import structlog
 
@@ -54,12 +55,20 @@ class Worker:
         for source in connector.metrics:
             self._metrics.add(source)
 
-    def start_stored(self) -> None:
-        """Start the connectors that were there when the process ended; one that cannot be read is shown as failed."""
-        for name, stored in sorted(self._store.load().items()):
-            connector = self._revive(name, stored)
-            self.add(connector)
-            connector.start()
+    @contextmanager
+    def starting_stored(self) -> Iterator[None]:
+        """Show the connectors that were there when the process ended, and start them after the block.
+
+        Meanwhile nothing can be changed: a request that comes as soon as there is a listener must neither find them
+        missing nor make one of their names. One that cannot be read is shown as failed.
+        """
+        with self._lock:
+            revived = [self._revive(name, stored) for name, stored in sorted(self._store.load().items())]
+            for connector in revived:
+                self.add(connector)
+            yield
+            for connector in revived:
+                connector.start()
 
     def close(self) -> None:
         """End all connectors, each after its batch at hand."""

@@ -228,7 +228,8 @@ def test_a_stored_connector_that_cannot_be_read_any_more() -> None:
     store.put("gone", StoredConnector({}, "STOPPED"))
     store.put("good", StoredConnector({**SINK, "name": "good"}))
     with serving(store=store) as server:
-        server.worker.start_stored()
+        with server.worker.starting_stored():
+            pass
         rest = server.rest
         assert rest.call("GET", "/connectors").body == ["bad", "gone", "good"]
         task = rest.call("GET", "/connectors/bad/status").body["tasks"][0]
@@ -243,6 +244,28 @@ def test_a_stored_connector_that_cannot_be_read_any_more() -> None:
         wait_for(lambda: server.connector("bad").lifecycle.state == "RUNNING")
         assert rest.call("DELETE", "/connectors/gone").status == 204
         assert sorted(store.load()) == ["bad", "good"]
+
+
+def test_requests_while_a_worker_starts() -> None:
+    """Stored connectors are there with the first answer; what changes one waits, and changes the one that is there."""
+    store, answers = InMemoryConfigStore(), list[Answer]()
+    store.put("s", StoredConnector({**SINK, "name": "s"}, "PAUSED"))
+    with serving(store=store) as server:
+
+        def change() -> None:
+            answers.append(server.rest.call("PUT", "/connectors/s/config", {**SINK, "name": "s", "tasks.max": "1"}))
+
+        changing = threading.Thread(target=change)
+        with server.worker.starting_stored():
+            assert server.rest.call("GET", "/connectors").body == ["s"]
+            assert server.rest.call("GET", "/connectors/s/status").status == 200
+            changing.start()
+            changing.join(0.2)
+            assert not answers
+        changing.join(20)
+        assert [answer.status for answer in answers] == [200]  # 201 for one that is made
+        wait_for(lambda: server.connector("s").lifecycle.state == "PAUSED")
+        assert store.load()["s"].target == "PAUSED"
 
 
 GOOD = {"table-uuid": "u", "snapshot-id": 7, "ts-ns": 1, "schema-id": 0}
