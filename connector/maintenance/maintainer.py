@@ -9,11 +9,13 @@ import attrs
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitRefused, ConnectorError
+from connector.errors import CommitRefused, ConnectorError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
+from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS
 from connector.iceberg.commit.delete_guard import DeleteGuard
+from connector.iceberg.java import java_exception_name
 from connector.maintenance.conversion.conversion import ConversionResult, convert_deletes
 from connector.maintenance.conversion.position_files import FILE_LABEL
 from connector.maintenance.expiry import (
@@ -194,11 +196,13 @@ class Maintainer:
         for left in reversed(range(LOST_RACES)):
             try:
                 return do()
-            except CommitRefused as error:
+            except RetriableError as error:
+                if not _is_lost_race(error):
+                    raise
                 structlog.get_logger().warning("another writer was faster", table=table.name, reason=str(error))
                 if not left:
                     self.leases.hand_over(table.name, task)
-                    raise
+                    raise CommitRefused(str(error)) from error.__cause__
         raise AssertionError("unreachable")
 
     def _do(self, table: Table, task: str, in_flight: Collection[int], run: MaintenanceRun) -> Mapping[str, int]:
@@ -237,6 +241,11 @@ class Maintainer:
 def _folder(table: Table, run: str) -> str:
     """Return where a run writes: what it leaves behind is found there."""
     return f"{table.layout().data_path}/{FILE_LABEL}-{run}"
+
+
+def _is_lost_race(error: RetriableError) -> bool:
+    """Tell whether another writer was faster: Iceberg's own actions say so by its exceptions."""
+    return isinstance(error, CommitRefused) or java_exception_name(error) in CONFLICT_EXCEPTIONS
 
 
 def _count_conversion(done: ConversionResult) -> dict[str, int]:

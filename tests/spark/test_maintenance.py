@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 import pytest
+import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, RetriableError
@@ -38,7 +39,7 @@ from tests.host import Host
 from tests.spark.test_conversion import check_rows, summary_of
 from tests.spark.test_key_types import values_by_spark
 from tests.tiers import tiered
-from tests.workshop import OFFSETS, Workshop
+from tests.workshop import OFFSETS, Workshop, disturb_tasks
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -285,6 +286,25 @@ def test_a_lost_race_is_handed_over(workshop: Workshop, monkeypatch: pytest.Monk
     convert, manifests = maintainer.run(written.table, [CONVERT, MANIFESTS])
     assert convert.failure and not manifests.failure
     assert maintainer.leases.read(written.table.name).handed == (CONVERT,)
+
+
+def test_manifests_that_another_writer_replaced_are_merged_anew(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are deleted meanwhile write a manifest anew: the merging lost, and is done again at once."""
+    written = workshop.written(22)
+    table, gone = written.case.table, sorted(written.model)[::2]
+
+    def delete() -> None:
+        workshop.spark.sql(f"DELETE FROM {table} WHERE k IN ({', '.join(map(str, gone))})")
+        written.model = {key: value for key, value in written.model.items() if key not in gone}
+
+    disturb_tasks(monkeypatch, delete)
+    with structlog.testing.capture_logs() as lines:
+        (outcome,) = workshop.maintainer().run(written.table, [MANIFESTS])
+    assert outcome.failure is None
+    assert any(line["event"] == "another writer was faster" for line in lines)
+    check_rows(workshop.spark, workshop.lake, written)
 
 
 @pytest.mark.thorough
