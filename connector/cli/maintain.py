@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain, repeat
 
 import attrs
 import click
@@ -83,8 +84,8 @@ def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None
             lambda: LeaseTable.open(catalog, settings.table.offsets_table, owner_name()), settings.errors
         )
         maintainer = Maintainer(spark, catalog, settings.table, settings.name, leases)
-        while True:
-            reports = list(_do_round(settings, catalog, maintainer, asked))
+        for first in chain([True], repeat(False)):
+            reports = list(do_round(settings, catalog, maintainer, asked, first=first))
             _print_reports(reports, asked, as_json=as_json)
             if every_s is None:
                 _check_done(reports)
@@ -109,11 +110,13 @@ class _Waiting:
         return self._stopping.wait(seconds)
 
 
-def _do_round(settings: SinkSettings, catalog: Catalog, maintainer: Maintainer, asked: Round) -> Iterator[TableReport]:
+def do_round(
+    settings: SinkSettings, catalog: Catalog, maintainer: Maintainer, asked: Round, *, first: bool
+) -> Iterator[TableReport]:
     """Yield what became of each table.
 
     Raises:
-        ConfigError: there is no such table, of those that are asked for.
+        ConfigError: in the first round there is no such table, of those that are asked for.
     """
     try:
         noted = call_with_retries(partial(_list_tables, settings, catalog), settings.errors)
@@ -123,13 +126,15 @@ def _do_round(settings: SinkSettings, catalog: Catalog, maintainer: Maintainer, 
     maintainer.wrote = frozenset(noted).__contains__
     found = {name: _load(maintainer, name, settings) for name in map(catalog.full_name, asked.tables or noted)}
     missing = sorted(name for name, table in found.items() if table is None)
-    if missing and asked.tables:
+    if missing and asked.tables and first:
         raise ConfigError(f"maintain: no table {', '.join(missing)}; add its namespace if it is in another one")
     for name, table in found.items():
         if isinstance(table, ConnectorError):
             yield _report_failure(name, table)
         elif table is not None:
             yield _do_table(maintainer, table, asked)
+        elif asked.tables:
+            yield _report_failure(name, FatalError(f"table {name} is not there any more: it was dropped"))
 
 
 def _list_tables(settings: SinkSettings, catalog: Catalog) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ import pytest
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitRefused, RetriableError
+from connector.cli.maintain import Round, do_round
+from connector.errors import CommitRefused, ConfigError, RetriableError
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.java import map_java_errors
@@ -24,6 +25,7 @@ from connector.maintenance.lease_rules import Lease
 from connector.maintenance.maintainer import TaskOutcome
 from connector.maintenance.partitions import count_partitions
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
+from connector.settings import load
 from connector.settings.iceberg.maintenance import (
     ConvertPolicy,
     ExpiryPolicy,
@@ -345,3 +347,16 @@ def test_a_table_that_fails_holds_up_no_other(workshop: Workshop, host: Host) ->
     assert told[written.table.name]["done"][CONVERT]["failure"] is None
     assert told[written.table.name]["state"]["equality_deletes"] == 0
     check_rows(workshop.spark, workshop.lake, written)
+
+
+def test_a_table_that_goes_between_two_rounds_holds_up_no_other(workshop: Workshop) -> None:
+    """Named with others, and dropped: it is told, and the others are done; in the first round it is a mistake."""
+    written = workshop.written(23)
+    settings = load([workshop.home / "sink.properties"])
+    asked = Round(("no_such_table", written.case.name), (CONVERT,), execute=True)
+    with pytest.raises(ConfigError, match="no_such_table"):
+        list(do_round(settings, workshop.catalog, workshop.maintainer(), asked, first=True))
+    gone, done = do_round(settings, workshop.catalog, workshop.maintainer(), asked, first=False)
+    assert gone.failure is not None and not done.failures
+    written.table.refresh()
+    assert summary_of(written)["total-equality-deletes"] == "0"
