@@ -9,9 +9,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.read.scan_planning import plan_files
-from connector.iceberg.read.table_reader import TableReader, release_reads
 from connector.maintenance.conversion.conversion import (
     Conversion,
     commit_conversion,
@@ -192,14 +190,3 @@ def test_table_rolled_back_meanwhile(spark: SparkSession, opened: Opened) -> Non
     written.table.refresh()
     with pytest.raises(CommitRefused):
         commit_conversion(spark, written.table, made, "test")
-
-
-def test_small_files_are_read_by_few_tasks(spark: SparkSession, opened: Opened) -> None:
-    """A task of Spark costs more than opening a small file: there are as many as keep all cores busy."""
-    written = fill(spark, opened[0], Case(LONG, "equality-delete", 3, "parquet", None, 5, "conversions"))
-    assert written.table.snapshot_id is not None
-    tasks = plan_files(spark, written.table, written.table.snapshot_id) * 30
-    reader = TableReader(spark, written.table, SnapshotSchema(written.table.layout().schema_json))
-    count = reader.read_live_rows(tasks).rdd.getNumPartitions()
-    release_reads(spark, written.table)
-    assert len(tasks) > count <= 2 * spark.sparkContext.defaultParallelism + 1
