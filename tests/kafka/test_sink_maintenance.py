@@ -190,8 +190,17 @@ def _rows(inside: Inside, table: str) -> dict[int, int]:
     return {row["id"]: row["n"] for row in rows}
 
 
-MODES = ("equality-delete", "position-delete", "copy-on-write")
-CASES = [(mode, version, by) for mode in MODES for version in (2, 3) for by in ("", "p")]
+MODES, ANY = ("equality-delete", "position-delete", "copy-on-write"), "any"
+"""The modes, and one that is another after each start of the sink."""
+
+
+def _draw_writing(mode: str, rng: Random) -> dict[str, str]:
+    """How a sink writes from its start on."""
+    how = rng.choice(MODES) if mode == ANY else mode
+    return {"debezium.sink.iceberg.write-mode": how, "iceberg.row-lookup": rng.choice(("key-index", "join"))}
+
+
+CASES = [(mode, version, by) for mode in (*MODES, ANY) for version in (2, 3) for by in ("", "p")]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +216,7 @@ def test_rows_are_those_of_the_model(
     name = f"tended_{mode.replace('-', '_')}_v{version}_{by or 'none'}"
     story = Story(name, Random(f"{name}{os.environ.get('ICEBRIDGE_SEED', '')}"), topics, {})
     story.events()
-    told = {"format-version": str(version), "write-mode": mode, **({"partition-by": by} if by else {})}
+    told = {"format-version": str(version), **({"partition-by": by} if by else {})}
     own = {f"debezium.sink.iceberg.{key}": value for key, value in told.items()}
     inside = Inside(spark, plain_workspace(name, {**MAINTAINED, **own, "topics": name}))
     ends, turn = time.monotonic() + SECONDS, 0
@@ -223,7 +232,7 @@ def test_rows_are_those_of_the_model(
         _maintenance(sink)
 
     def begin() -> Sink:
-        begun = inside.sink()
+        begun = inside.sink(_draw_writing(mode, story.rng))
         _maintenance(begun).maintainer.in_flight_ms = 120_000
         return begun
 
