@@ -23,6 +23,7 @@ from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.consumer.assignment import PartitionAssignment
 from connector.kafka.consumer.fetcher import FetchSettings
 from connector.kafka.consumer.offset_ranges import OffsetRange
+from connector.runtime.spark.python_workers import keep_memory
 from serde.formats import make_deserializer
 from serde.wire_format import Deserializer
 
@@ -32,6 +33,7 @@ _PIECE = 50_000
 
 def main(job: dict[str, Any]) -> dict[str, Any]:
     """Fill the topics, then read them in turns; `figures` are events per CPU second, the best of the rounds."""
+    keep_memory()  # as tasks do
     some = events(job["events"])
     feeds = {name: _filled(job["bootstrap"], name, some) for name in FORMATS}
     decoders = {name: make_deserializer(name, None, {SCHEMA_ID: (some.schema,)}.__getitem__) for name in FORMATS}
