@@ -18,8 +18,11 @@ from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.model.destination import TaskWriter
 from connector.sink.model.plan import BatchPlan
 
-MAX_RECORDS, MAX_PARTITIONS = 60_000, 4
-"""How many records are read at most, and of how many topic-partitions."""
+MAX_RECORDS, MAX_PARTITIONS = 8_000, 4
+"""How many records are read at most, and of how many topic-partitions: enough to learn how they are laid out.
+
+The first batch waits for it: 60,000 took 0.3 s of CPU more, and spared the first batch less than 0.1 s.
+"""
 
 MAX_BYTES = 64 * 1024**2
 """And about how many bytes of them."""
