@@ -12,8 +12,9 @@ export PYTHONDONTWRITEBYTECODE :=
 
 UNIT := tests/unit tests/laws tests/model tests/simulation
 SERVERS := tests/spark tests/kafka
-# Two processes, which take the files that last longest first (tests/order.py).
-TWO := -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Processes with a Spark session each, which take the files that last longest first (tests/order.py).
+WORKERS ?= 2
+BY_FILE := -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # All examples of laws, by a seed of the clock's unless ICEBRIDGE_SEED names one; it is printed.
 THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
 
@@ -48,18 +49,18 @@ demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg 
 
 test: $(DEVELOPMENT) ## lint and the tests of every change, always the same examples (about 13 minutes on 2 cores)
 	@$(MAKE) --no-print-directory -j2 lint unit
-	$(BIN)/python -m pytest $(SERVERS) -m "not thorough and not soak" $(TWO)
+	$(BIN)/python -m pytest $(SERVERS) -m "not thorough and not soak" $(BY_FILE)
 
 test-all: $(DEVELOPMENT) ## lint and all tests but interop and soak, with other examples each time (about an hour on 2 cores)
 	@$(MAKE) --no-print-directory lint
 	$(THOROUGH) $(BIN)/python -m pytest $(UNIT) -q --numprocesses 2
-	$(THOROUGH) $(BIN)/python -m pytest $(SERVERS) -m "not soak" $(TWO)
+	$(THOROUGH) $(BIN)/python -m pytest $(SERVERS) -m "not soak" $(BY_FILE)
 
 unit: $(DEVELOPMENT) ## The tests that need no JVM (about a minute)
 	$(BIN)/python -m pytest $(UNIT) -m "not thorough" -q --numprocesses 2
 
 durations: $(DEVELOPMENT) ## Renew tests/durations.json, by which the tests are put in order (as long as test-all)
-	ICEBRIDGE_THOROUGH=1 $(BIN)/python -m pytest $(UNIT) $(SERVERS) -m "not soak" $(TWO) --record-durations
+	ICEBRIDGE_THOROUGH=1 $(BIN)/python -m pytest $(UNIT) $(SERVERS) -m "not soak" $(BY_FILE) --record-durations
 
 lint: $(DEVELOPMENT) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check connector serde tests benchmarks

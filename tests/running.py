@@ -27,12 +27,15 @@ from tests.host import PROJECT, Host
 COMMITTED = "batch committed"
 
 SHORT_LIVED = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xss4m "
-    "-Djdk.lang.Process.launchMechanism=VFORK"
+    "-XX:TieredStopAtLevel=1 -XX:Tier3InvocationThreshold=50 -XX:Tier3MinInvocationThreshold=25 "
+    "-XX:Tier3CompileThreshold=500 -XX:Tier3BackEdgeThreshold=15000 -XX:ReservedCodeCacheSize=240m "
+    "-XX:+UseSerialGC -XX:NewSize=340m -XX:MetaspaceSize=256m -Xss4m -Djdk.lang.Process.launchMechanism=VFORK"
 )
-"""For a JVM that ends before code compiled by the slower of its two compilers has paid; with the room for code that
-both would have: the 48 MB of one alone are full after some hundred tests, which ends the JVM. Hadoop starts a process
-(chmod) for each local file that it makes: without Java's helper in between, at half the cost."""
+"""For a JVM that ends before code compiled by the slower of its two compilers has paid. The quicker one begins at a
+quarter of the calls: of what tests do a third was interpreted still. It has the room for code that both would have: the
+48 MB of one alone are full after some hundred tests, which ends the JVM. New objects have a third of the heap from the
+start. Hadoop starts a process (chmod) for each local file that it makes: without Java's helper in between, at half the
+cost."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For a session of many plans that take few rows each: compiling them takes longer than what they do."""
 THOROUGH = bool(os.environ.get("ICEBRIDGE_THOROUGH"))

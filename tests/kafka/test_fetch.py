@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -150,31 +149,6 @@ def test_a_large_record_is_read_whole(topics: Topics) -> None:
     assert [(key, len(value or b"")) for _, key, value in read(small, topic, 0, 2)] == [(b"k", 20_000_000), (b"l", 1)]
 
 
-def test_a_broker_that_restarts_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash of the broker within a range loses and doubles nothing; one that stays away is an error to try again."""
-    with KafkaBroker(tmp_path) as own:
-        own.create_topic("t", 1)
-        rows = [(b"k", b"x" * 1000)] * 3000
-        fill(own.bootstrap_servers, "t", rows, **{"batch.size": "20000"})
-        small = settings(own.bootstrap_servers, {"max.partition.fetch.bytes": "50000"})
-        how = fetcher.FetchSettings(partition_bytes=50_000)
-        chunks = fetcher.fetch_records(
-            broker_client_for(ClusterAddress.of(small.client("consumer"))), OffsetRange("t", 0, 0, 3000), how
-        )
-        seen = next(chunks).offset.tolist()
-        own.kill()
-        again = threading.Timer(1.0, own.start)
-        again.start()
-        for chunk in chunks:
-            seen += chunk.offset.tolist()
-        again.join()
-        assert seen == list(range(3000))
-        monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", 2.0)
-        own.kill()
-        with pytest.raises(RetriableError):
-            read(small, "t", 0, 3000)
-
-
 def test_a_topic_that_is_not_there_is_told(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody leads a topic that does not exist."""
     monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", 1.0)
@@ -208,7 +182,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaBro
         "listener.name.guarded.ssl.truststore.location": str(made.authority),
         "listener.name.guarded.ssl.client.auth": "required",
     }
-    with KafkaBroker(home / "broker", port=own, properties=properties) as broker:
+    with KafkaBroker(home / "broker", port=own, properties=properties, short_lived=True) as broker:
         broker.create_topic("t", 1)
         fill(broker.bootstrap_servers, "t", [(b"k", b"v")])
         _add_scram_users(broker)
@@ -258,3 +232,33 @@ def test_a_certificate_of_another_authority_is_refused(guarded: tuple[KafkaBroke
         FatalError, match="its certificate is not accepted: self-signed certificate in certificate chain"
     ):
         read(settings(f"{HOST}:{port}", other), "t", 0, 1)
+
+
+def test_a_broker_that_restarts_is_waited_for(
+    guarded: tuple[KafkaBroker, Certificates, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash of the broker within a range loses and doubles nothing; one that stays away is an error to try again.
+
+    The last test of this file: it leaves no broker behind.
+    """
+    own, *_ = guarded
+    own.create_topic("restarted", 1)
+    rows = [(b"k", b"x" * 1000)] * 3000
+    fill(own.bootstrap_servers, "restarted", rows, **{"batch.size": "20000"})
+    small = settings(own.bootstrap_servers, {"max.partition.fetch.bytes": "50000"})
+    how = fetcher.FetchSettings(partition_bytes=50_000)
+    chunks = fetcher.fetch_records(
+        broker_client_for(ClusterAddress.of(small.client("consumer"))), OffsetRange("restarted", 0, 0, 3000), how
+    )
+    seen = next(chunks).offset.tolist()
+    own.kill()
+    again = threading.Timer(1.0, own.start)
+    again.start()
+    for chunk in chunks:
+        seen += chunk.offset.tolist()
+    again.join()
+    assert seen == list(range(3000))
+    monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", 2.0)
+    own.kill()
+    with pytest.raises(RetriableError):
+        read(small, "restarted", 0, 3000)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import GapError
 from connector.runtime.monitoring.listeners import BatchReport
-from tests.conftest import MakeWorkspace, OpenLake
+from tests.conftest import MakeWorkspace
 from tests.inside import Inside, run_until
 from tests.model.recordings import Record
 from tests.topics import TIMEOUT_S, Topics
@@ -30,41 +30,33 @@ def events(topic: str, partition: int, *ids: int) -> list[Record]:
     ]
 
 
-def test_what_appears_while_the_sink_runs_is_read_from_its_start(
-    topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
-) -> None:
-    """A partition that is added and a topic that is made lose none of their records, in this run and after it.
+PLAIN = {"debezium.sink.iceberg.upsert-keep-deletes": "false", "debezium.sink.batch.interval-ms": "200"}
 
-    The run ends by a signal that its JVM and the Python workers get too: a clean stop, whatever was at hand.
-    """
+
+def test_what_appears_while_the_sink_runs_is_read_from_its_start(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """A partition that is added and a topic that is made lose none of their records, in this run and after it."""
     topics.create({FIRST: 1})
     topics.replay(events(FIRST, 0, 1, 2), create=False)
-    space = make_workspace("grow", {"topics.regex": r"grow\..*", "debezium.sink.iceberg.upsert-keep-deletes": "false"})
-    sink = space.start({"debezium.sink.batch.interval-ms": "200"})
-    assert sink.wait_until(lambda: sink.commits() == 1, 120), sink.text()[-6000:]
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    for future in admin.create_partitions([NewPartitions(FIRST, 2)]).values():
-        future.result(30)
-    topics.create({LATER: 1})
-    topics.replay([*events(FIRST, 1, 3, 4, 5), *events(LATER, 0, 6, 7)], create=False)
+    inside = Inside(spark, plain_workspace("grow", {"topics.regex": r"grow\..*", **PLAIN}))
+    reports: list[BatchReport] = []
 
-    def through() -> bool:
-        return sum(line.get("events", 0) for line in sink.lines() if line.get("event") == "batch committed") == 7
+    def grow(report: BatchReport) -> None:
+        reports.append(report)
+        if len(reports) == 1:
+            admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+            for future in admin.create_partitions([NewPartitions(FIRST, 2)]).values():
+                future.result(30)
+            topics.create({LATER: 1})
+            topics.replay([*events(FIRST, 1, 3, 4, 5), *events(LATER, 0, 6, 7)], create=False)
 
-    assert sink.wait_until(through, 60), sink.text()[-6000:]
+    run_until(inside.sink(told=grow), lambda: sum(report.metrics.events for report in reports) >= 7)
+    found = {name: sorted(r["id"] for r in inside.lake.many(f"grow_public_{name}")) for name in ("first", "later")}
+    assert found == {"first": [1, 2, 3, 4, 5], "later": [6, 7]}
     topics.replay(events(LATER, 0, 8, 9), create=False)
-    ended = sink.terminate_group()
-    assert ended.code == 0, ended.text[-6000:]
-    assert "Traceback" not in ended.text
-    sink.wait_for_group(60)
-    found = {name: sorted(r["id"] for r in lake(space).many(f"grow_public_{name}")) for name in ("first", "later")}
-    assert found["first"] == [1, 2, 3, 4, 5]
-    assert found["later"] in ([6, 7], [6, 7, 8, 9])
-    assert space.run().code == 0
-    assert sorted(r["id"] for r in lake(space).many("grow_public_later")) == [6, 7, 8, 9]
-
-
-PLAIN = {"debezium.sink.iceberg.upsert-keep-deletes": "false", "debezium.sink.batch.interval-ms": "200"}
+    inside.run()
+    assert sorted(r["id"] for r in inside.lake.many("grow_public_later")) == [6, 7, 8, 9]
 
 
 def test_topics_are_read_by_their_whole_names(

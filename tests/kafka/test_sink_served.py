@@ -68,7 +68,10 @@ def _task_states(rest: Client, name: str) -> list[str]:
 
 
 def test_a_sink_is_watched_and_steered(topics: Topics, make_workspace: MakeWorkspace) -> None:
-    """What the batches did is in the metrics; a paused sink reads nothing, a stopped one takes other offsets."""
+    """What the batches did is in the metrics; a paused sink reads nothing, a stopped one takes other offsets.
+
+    The run ends by a signal that its JVM and the Python workers get too: a clean stop, whatever was at hand.
+    """
     _produce(topics, 0, 10, create=True)
     space = make_workspace("served", SERVED)
     name = "served"
@@ -109,7 +112,14 @@ def test_a_sink_is_watched_and_steered(topics: Topics, make_workspace: MakeWorks
         assert rest.call("PATCH", f"/connectors/{name}/offsets", far).status == 400
         assert rest.call("PUT", f"/connectors/{name}/resume").status == 202
         assert sink.wait_until(lambda: sink.commits() == 3, 60), sink.text()[-4000:]
-    assert [line["events"] for line in sink.wait(10).batches] == [10, 5, 3]
+        _produce(topics, 15, 2)
+        ended = sink.terminate_group()
+    assert ended.code == 0, ended.text[-4000:]
+    assert "Traceback" not in ended.text
+    assert [line["events"] for line in ended.batches] in ([10, 5, 3], [10, 5, 3, 2])
+    sink.wait_for_group(60)
+    again = space.run()
+    assert (again.code, ended.total("events") + again.total("events")) == (0, 20), again.text[-4000:]
 
 
 @pytest.mark.thorough

@@ -32,7 +32,7 @@ def test_executors_in_other_processes_give_the_same_table(
         "spark.executor.memory": "768m",
     }
     space = make_workspace("cluster", extra)
-    run = space.run()
+    run = space.start(None, "--once").wait(240)
     assert run.code == 0, run.text[-6000:]
     assert len(run.batches) > 1
     rows = lake(space).many("cluster_public_t")

@@ -61,6 +61,8 @@ class StartingJvm:
         from pyspark.errors import PySparkRuntimeError
         from pyspark.java_gateway import launch_gateway
 
+        from connector.runtime.jvm.java_names import remember_java_names
+
         try:
             while not self._told.is_file() and self.process.poll() is None:
                 time.sleep(_POLL_S)
@@ -71,6 +73,7 @@ class StartingJvm:
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
         gateway.proc, self._is_connected = self.process, True
+        remember_java_names(gateway)
         return gateway
 
     def close(self) -> None:
