@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.unit, pytest.mark.timeout(600)]
 
 WITHIN = 10_000
 FREQUENT = (
-    "offsets_before_commit",
+    "vectors_forget",
     "small_transactions_lose_updates",
     "creates_are_doubled",
     "replayed_batches_are_not_filtered",
