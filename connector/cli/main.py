@@ -36,7 +36,7 @@ def main() -> None:
 def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None:  # noqa: FBT001 - click's way
     """Run a sink or source.
 
-    FILE... are properties files; later ones override earlier ones.
+    FILE... are properties files, or the JSON of a Kafka Connect connector; later ones override earlier ones.
     """
     with report_errors(), leave_on_signals():
         from connector.cli.run import run_connector

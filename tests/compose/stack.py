@@ -69,6 +69,13 @@ class Stack:
         return self.run(f"{COMPOSE} {shlex.join(arguments)}", timeout_s)
 
 
+def write_podman_conf(folder: Path) -> Path:
+    """Write what podman needs to run containers on machines like this one; docker does not read it."""
+    file = folder / "containers.conf"
+    file.write_text(_CONF)
+    return file
+
+
 @contextmanager
 def by_docker() -> Iterator[Stack]:
     """Yield the stack as docker runs it."""
@@ -80,13 +87,12 @@ def by_podman(binary: str) -> Iterator[Stack]:
     """Yield the stack as podman runs it, asked by Compose's binary, which answers to `docker compose`."""
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
-        (home / "containers.conf").write_text(_CONF)
         docker = home / "docker"
         docker.write_text(f'#!/bin/sh\nshift\nexec {shlex.quote(binary)} "$@"\n')
         docker.chmod(0o755)
         address = f"unix://{scratch}/podman.sock"
         environ = {
-            "CONTAINERS_CONF": str(home / "containers.conf"),
+            "CONTAINERS_CONF": str(write_podman_conf(home)),
             **choose_ports(),
             **os.environ,
             "DOCKER_HOST": address,

@@ -8,9 +8,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import jgo
+from jgo.maven import MavenContext
 
 from connector.demo.servers import opensearch_node
 from connector.runtime.jvm.archives import unpack_archive
@@ -28,6 +30,7 @@ IMAGES = {
     "catalog": "apache/iceberg-rest-fixture:{ICEBERG_REST_VERSION}",
     "opensearch": "opensearchproject/opensearch:{OPENSEARCH_VERSION}",
     "prometheus": "prom/prometheus:{PROMETHEUS_VERSION}",
+    "trino": "trinodb/trino:{TRINO_VERSION}",
 }
 """Stand-in -> the image's name in compose.yaml."""
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
@@ -48,7 +51,7 @@ CATALOG = (
 """Iceberg's own REST server is in the test fixtures of its specification."""
 
 
-def collect_jars(folder: Path) -> None:
+def collect_jars(folder: Path, env: Mapping[str, str]) -> None:
     """Put the jars of every stand-in below a folder."""
     for component in ("broker", "connect"):
         _copy(fetch_jars(component), folder / component)
@@ -63,6 +66,7 @@ def collect_jars(folder: Path) -> None:
     catalog = {artifact.resolve() for root in CATALOG for artifact in jgo.resolve(root) if artifact.packaging == "jar"}
     _copy(catalog, folder / "catalog")
     _lay_out_opensearch(folder / "search")
+    _lay_out_trino(folder / "trino", env["TRINO_VERSION"])
 
 
 def _lay_out_opensearch(home: Path) -> None:
@@ -75,6 +79,19 @@ def _lay_out_opensearch(home: Path) -> None:
         shutil.copy(target, link)
     _copy(others, home / "lib")
     shutil.copy(opensearch_node._LOG_CONFIG, home / "log4j2.properties")
+
+
+def _lay_out_trino(home: Path, version: str) -> None:
+    """Take the server and the Iceberg plugin out of Trino's archive, whose files are links to each other."""
+    maven = MavenContext()
+    archive = maven.project("io.trino", "trino-server").at_version(version).artifact(packaging="tar.gz").resolve()
+    client = maven.project("io.trino", "trino-cli").at_version(version).artifact(classifier="executable").resolve()
+    with tempfile.TemporaryDirectory() as scratch:
+        subprocess.run(["tar", "xzf", str(archive), "-C", scratch], check=True)
+        server = Path(scratch) / f"trino-server-{version}"
+        shutil.copytree(server / "lib", home / "lib")
+        shutil.copytree(server / "plugin" / "iceberg", home / "plugin" / "iceberg")
+    shutil.copy(client, home / "trino-cli.jar")
 
 
 def _copy(files: object, folder: Path) -> None:
@@ -90,7 +107,7 @@ def build() -> None:
         context = Path(scratch)
         shutil.copytree(HERE / "bin", context / "bin")
         shutil.copy(HERE / "Dockerfile", context)
-        collect_jars(context / "jars")
+        collect_jars(context / "jars", env)
         _bud("--build-arg", f"ICEBRIDGE=icebridge:{env['ICEBRIDGE_VERSION']}", "--tag", TAG, str(context))
         for name, image in IMAGES.items():
             file = context / f"Dockerfile.{name}"

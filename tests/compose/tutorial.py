@@ -10,9 +10,7 @@ import attrs
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 START = "docker compose --file docker/compose.yaml up --build --wait"
 """The command that starts the stack: stand-ins start the services that they have."""
-STOP = "docker compose --file docker/compose.yaml down"
-NO_STAND_IN = (" trino",)
-"""Words of commands for servers that have no stand-in."""
+STOP = "docker compose --file docker/compose.yaml --profile '*' down"
 
 
 @attrs.frozen
@@ -26,11 +24,12 @@ class Step:
 
 
 TELLS = {
-    "icebridge status": "committed",
+    "icebridge-start status": "committed",
     "curl 'http://localhost:9200": '"first_name" : "Anne',
     "UPDATE inventory.customers": "UPDATE 1",
     "kafka-console-consumer.sh": '"Anne Marie"',
     "DELETE FROM inventory.orders": "DELETE 1",
+    "FROM lake.inventory.customers": '"1004","Anne Marie","u"',
 }
 """Part of a command -> what it tells."""
 
