@@ -22,6 +22,7 @@ from benchmarks.suite import measure_all
 @click.option("--events-upsert", default=1_000_000, help="Events of the upsert topic; the large one has twice as many.")
 @click.option("--keys", default=200_000, help="Distinct keys of the upsert topics.")
 @click.option("--rows", default=5_000_000, help="Rows of the big table.")
+@click.option("--changes", default=10_000, help="Upserts of each of 50 batches to the table that is maintained.")
 @click.option("--scale", default=1.0, help="Multiplies all of the above; 0.02 tries whether everything works.")
 @click.option("--only", multiple=True, help="Name, start of a name, or pattern of cases to run; may be repeated.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("benchmarks/results"), help="Where results go.")
@@ -32,6 +33,7 @@ def main(
     events_upsert: int,
     keys: int,
     rows: int,
+    changes: int,
     scale: float,
     only: Sequence[str],
     out: Path,
@@ -39,7 +41,7 @@ def main(
     keep: bool,
 ) -> None:
     """Measure this sink beside two home-made ones on the same topics; exit code 1 when a case failed or is wrong."""
-    sizes = Sizes(events_append, events_upsert, keys, rows)
+    sizes = Sizes(events_append, events_upsert, keys, rows, changes=changes)
     if scale != 1:
         sizes = sizes.scaled(scale)
     if work is not None:

@@ -21,16 +21,18 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.manifest import DataFileContent
+from pyiceberg.table.snapshots import Operation
 
 from benchmarks.contenders import Place, connector_command, end_tree, started_process, write_properties
 from benchmarks.generate import Events
 from benchmarks.measure import Memory, TreeSampler
 from benchmarks.messages import envelopes
-from benchmarks.plan import FIRST_EVENTS, LATENCY, Case, Sizes
+from benchmarks.plan import CONVERTED, FIRST_EVENTS, LATENCY, Case, Sizes
 from benchmarks.tables import metadata_location, open_table
 from benchmarks.topics import create, producer, send
 
 CASE = Case("latency-ours", "ours", LATENCY, 1_000_000)
+CONVERTING = Case("latency-converting-ours", "ours", f"{LATENCY}_converted", 1_000_000, properties=CONVERTED)
 _TICK_S, _POLL_S, _QUIET_S, _FIRST_LIMIT_S, _STOP_LIMIT_S = 0.05, 0.05, 6.0, 120.0, 60.0
 
 
@@ -95,22 +97,22 @@ class CatalogWatch(threading.Thread):
                 count, since = len(self.seen), time.monotonic()
 
 
-def measure(events: Events, place: Place, sizes: Sizes) -> tuple[Latency, Events]:
+def measure(events: Events, place: Place, sizes: Sizes, case: Case = CASE) -> tuple[Latency, Events]:
     """Run the sink with its default trigger; returns the figures and the events as they were produced."""
-    topic = CASE.full_topic
+    topic = case.full_topic
     create(place.bootstrap, topic)
     client = producer(place.bootstrap, linger_ms=5)
     first = events.part(0, FIRST_EVENTS).stamped(np.zeros(FIRST_EVENTS, np.int64))
     for chunk in envelopes(first):
         send(client, topic, chunk)
     client.flush()
-    watch = CatalogWatch(place.warehouse, CASE.table)
+    watch = CatalogWatch(place.warehouse, case.table)
     watch.start()
-    command = connector_command(write_properties(CASE, place), once=False)
+    command = connector_command(write_properties(case, place), once=False)
     try:
         with started_process(command) as process, TreeSampler(process.pid, place.broker_pid) as sampler:
             started = time.time()
-            drain(process, place.work / "latency.log")
+            drain(process, place.work / f"{case.name}.log")
             first_s = watch.wait_for_first(_FIRST_LIMIT_S) - started
             watch.wait_until_quiet()
             begun, start_s = time.monotonic(), time.time()
@@ -121,7 +123,7 @@ def measure(events: Events, place: Place, sizes: Sizes) -> tuple[Latency, Events
     finally:
         watch.finish()
     usage = sampler.usage()
-    delays = delays_ms(place.warehouse, watch.seen, int(start_s * 1000))
+    delays = delays_ms(place.warehouse, case.table, watch.seen, int(start_s * 1000))
     p50, p95, p99, greatest = percentiles(delays)
     figures = Latency(
         rows=len(delays),
@@ -154,11 +156,16 @@ def produce_steadily(client: Any, topic: str, events: Events, rate_per_s: int) -
     return np.concatenate(stamps)
 
 
-def delays_ms(warehouse: Path, seen: dict[int, float], since_ms: int) -> NDArray[np.int64]:
-    """Visible minus produced of each row that a snapshot added and that was produced at or after `since_ms`."""
-    table = open_table(warehouse, CASE.table)
+def delays_ms(warehouse: Path, name: str, seen: dict[int, float], since_ms: int) -> NDArray[np.int64]:
+    """Visible minus produced of each row that a snapshot added and that was produced at or after `since_ms`.
+
+    Snapshots that write rows anew, which were visible before, do not count.
+    """
+    table = open_table(warehouse, name)
     delays = [np.empty(0, np.int64)]
     for snapshot in table.metadata.snapshots:
+        if snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE:
+            continue
         for manifest in snapshot.manifests(table.io):
             if manifest.added_snapshot_id != snapshot.snapshot_id:
                 continue

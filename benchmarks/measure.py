@@ -109,6 +109,11 @@ class TreeSampler:
         return total
 
 
+def tree_cpu_seconds(pid: int) -> float:
+    """CPU seconds so far of a process and everything below it that lives."""
+    return sum(_cpu_seconds(process) for process in tree_of(psutil.Process(pid)))
+
+
 def tree_of(root: Any) -> list[Any]:
     """`root` and everything below it that lives."""
     try:

@@ -20,18 +20,28 @@ FORGETFUL = {"deleted.keys.retention.ms": "0"}
 UNDATED = {**FORGETFUL, "debezium.sink.iceberg.upsert-dedup-column": "no_such_column"}
 """Without dates a table has no watermarks: what they cost is the difference."""
 
+MAINTENANCE_CASE = "maintenance"
+CONVERTED = {
+    "iceberg.maintenance.enabled": "true",
+    "iceberg.maintenance.rate-limit-seconds": "10",
+    "iceberg.maintenance.convert-equality-deletes.schedule.interval-second": "30",
+    "iceberg.maintenance.rewrite.enabled": "false",
+}
+"""A sink that converts its equality deletes every 30 seconds."""
+
 LATENCY_RATE_PER_S, LATENCY_SECONDS, FIRST_EVENTS = 5_000, 60, 1_000
 
 
 @attrs.frozen
 class Sizes:
-    """How much is produced: events per topic, keys, rows of the big table, events per wire format."""
+    """How much is produced: events per topic, keys, rows of the big table, upserts of a batch there, wire events."""
 
     append: int = 2_000_000
     upsert: int = 1_000_000
     keys: int = 200_000
     rows: int = 5_000_000
     wire: int = 200_000
+    changes: int = 10_000
     latency_seconds: int = LATENCY_SECONDS
     latency_rate: int = LATENCY_RATE_PER_S
 
@@ -48,6 +58,7 @@ class Sizes:
             keys=max(20, round(self.keys * factor)),
             rows=max(20, round(self.rows * factor)),
             wire=max(400, round(self.wire * factor)),
+            changes=max(4, round(self.changes * factor)),
             latency_seconds=max(5, round(self.latency_seconds * min(1.0, factor))),
             latency_rate=self.latency_rate,
         )

@@ -20,6 +20,7 @@ from rich.table import Table
 from benchmarks.chart import draw
 from benchmarks.figures import Run
 from benchmarks.latency import Latency
+from benchmarks.maintenance.figures import Maintenance, maintenance_line
 from benchmarks.plan import Sizes
 from benchmarks.source.figures import Source
 from benchmarks.source.report import show_source
@@ -47,12 +48,21 @@ class Results:
     seconds: float
     source: Source | None = None
     wire: Wire | None = None
+    maintenance: Maintenance | None = None
+    maintenance_fault: str = ""
+    converting: Latency | None = None
 
     @property
     def failed(self) -> bool:
         """Whether a case failed or left a wrong table."""
-        sink = any(run.fault for run in self.runs) or bool(self.latency and self.latency.fault)
-        return sink or bool(self.source and self.source.failed) or bool(self.wire and self.wire.faults)
+        latencies = [found for found in (self.latency, self.converting) if found is not None]
+        sink = any(run.fault for run in self.runs) or any(found.fault for found in latencies)
+        return (
+            sink
+            or bool(self.maintenance_fault)
+            or bool(self.source and self.source.failed)
+            or bool(self.wire and self.wire.faults)
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The content of results.json."""
@@ -65,6 +75,8 @@ class Results:
             "runs": {run.case.name: run.as_json() for run in self.runs},
             "latency": attrs.asdict(self.latency) if self.latency else None,
             "source": self.source.as_json() if self.source else None,
+            "maintenance": attrs.asdict(self.maintenance) if self.maintenance else None,
+            "converting": attrs.asdict(self.converting) if self.converting else None,
             "wire": attrs.asdict(self.wire) if self.wire else None,
             "verdicts": [
                 attrs.asdict(verdict) | {"reached": verdict.reached, "ratio": verdict.ratio}
@@ -85,16 +97,29 @@ def show(results: Results, console: Console) -> None:
     for run in results.runs:
         if run.fault:
             console.print(f"{run.case.name}: {run.fault[-_FAULT_CHARS:]}", style="red", markup=False, highlight=False)
-    if results.latency and results.latency.fault:
-        console.print(f"latency: {results.latency.fault}", style="red", markup=False, highlight=False)
-    if results.latency:
-        console.print(latency_line(results.latency), highlight=False)
+    _show_latencies(results, console)
+    _show_maintenance(results, console)
     if results.source:
         show_source(results.source, console)
     for line in wire_lines(results.wire) if results.wire else []:
         console.print(line, markup=False, highlight=False)
     for verdict in results.verdicts:
         console.print(verdict_line(verdict), style=_style(verdict), markup=False, highlight=False)
+
+
+def _show_latencies(results: Results, console: Console) -> None:
+    for name, latency in (("latency", results.latency), ("latency, converting", results.converting)):
+        if latency and latency.fault:
+            console.print(f"{name}: {latency.fault}", style="red", markup=False, highlight=False)
+        if latency:
+            console.print(f"{name}: {latency_line(latency)}", highlight=False)
+
+
+def _show_maintenance(results: Results, console: Console) -> None:
+    if results.maintenance:
+        console.print(maintenance_line(results.maintenance), markup=False, highlight=False)
+    if results.maintenance_fault:
+        console.print(results.maintenance_fault, style="red", markup=False, highlight=False)
 
 
 def row_of(run: Run) -> list[str]:

@@ -14,11 +14,14 @@ from benchmarks.contenders import Place, command, run, step
 from benchmarks.figures import Run, run_of
 from benchmarks.generate import Events, append_events, final_rows, spread, upsert_events
 from benchmarks.latency import Latency
+from benchmarks.maintenance.figures import maintenance_verdicts
+from benchmarks.maintenance.suite import measure_maintenance
 from benchmarks.messages import Message, envelopes, flattened
 from benchmarks.plan import (
     APPEND,
     FIRST_EVENTS,
     LATENCY,
+    MAINTENANCE_CASE,
     MANY,
     Case,
     Sizes,
@@ -52,21 +55,29 @@ def measure_all(place: Place, sizes: Sizes, only: Sequence[str], say: Say) -> Re
     prefill(place, sizes, wanted, say)
     runs = [measured(case, place, say) for case in wanted]
     pairs = [write_reference(done, streams[done.case.topic], sizes.rows, place.work / "reference") for done in runs]
-    latency = None
-    if matches(latency_run.CASE.name, only):
-        latency = measured_latency(place, sizes, pairs, say)
+    latencies = {
+        case.name: measured_latency(place, sizes, pairs, say, case)
+        for case in (latency_run.CASE, latency_run.CONVERTING)
+        if matches(case.name, only)
+    }
     if pairs:
         say("checking the tables ...")
         faults = faults_of(pairs, place)
         runs = [with_check(done, faults) for done in runs]
-    if latency is not None:
-        latency = attrs.evolve(latency, fault=faults[latency_run.CASE.name])
+    latency, converting = (
+        attrs.evolve(found, fault=faults[case.name]) if (found := latencies.get(case.name)) is not None else None
+        for case in (latency_run.CASE, latency_run.CONVERTING)
+    )
     source = measure_source(place, sizes.rows, only, say)
     judged = verdicts({done.case.name: done for done in runs}, latency)
     judged += source_verdicts(source) if source else []
     wire = measure_wire(place, sizes.wire, only, say)
     judged += wire_verdicts(wire) if wire else []
-    return Results(sizes, tuple(runs), latency, tuple(judged), time.monotonic() - started, source, wire)
+    kept, fault = measure_maintenance(place, sizes, only, say)
+    if matches(MAINTENANCE_CASE, only) or converting is not None:
+        judged += maintenance_verdicts(kept, *(None if one is None else one.p95_ms for one in (latency, converting)))
+    seconds = time.monotonic() - started
+    return Results(sizes, tuple(runs), latency, tuple(judged), seconds, source, wire, kept, fault, converting)
 
 
 def fill_topics(place: Place, sizes: Sizes, wanted: Iterable[str], say: Say) -> dict[str, Events]:
@@ -118,20 +129,20 @@ def measured(case: Case, place: Place, say: Say) -> Run:
     return figures
 
 
-def measured_latency(place: Place, sizes: Sizes, pairs: list[Pair], say: Say) -> Latency | None:
-    """The latency run; its table joins the pairs to check. None when it failed: the other figures stand."""
-    say(f"{latency_run.CASE.name} ...")
+def measured_latency(place: Place, sizes: Sizes, pairs: list[Pair], say: Say, case: Case) -> Latency | None:
+    """A latency run; its table joins the pairs to check. None when it failed: the other figures stand."""
+    say(f"{case.name} ...")
     count = FIRST_EVENTS + sizes.latency_rate * sizes.latency_seconds
     events = upsert_events(count, sizes.keys, sizes.stride, LATENCY, seed=7)
     try:
-        latency, stamped = latency_run.measure(events, place, sizes)
+        latency, stamped = latency_run.measure(events, place, sizes, case)
     except (OSError, RuntimeError, ValueError, LookupError) as error:
         say(f"  failed: {type(error).__name__}: {error}")
         return None
-    file = place.work / "reference" / "latency.parquet"
+    file = place.work / "reference" / f"{case.name}.parquet"
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(final_rows(stamped, consumed_of(stamped, None)), file)
-    pairs.append({"name": latency_run.CASE.name, "tables": latency_run.CASE.tables, "reference": str(file)})
+    pairs.append({"name": case.name, "tables": case.tables, "reference": str(file)})
     return latency
 
 

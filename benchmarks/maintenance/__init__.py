@@ -1,0 +1,1 @@
+"""Maintenance: what turning equality deletes into vectors costs, and what readers have of it, as ratios."""
