@@ -38,7 +38,7 @@ def start_gateway(settings: SinkSettings | SourceSettings) -> StartingSession:
 
 @contextmanager
 def open_gateway(starting: StartingSession) -> Iterator[DriverGateway]:
-    """Wait for the JVM, and for no Spark: that is two thirds of a session's time. End it, unless Spark is in it."""
+    """Wait for the JVM, and start no Spark in it. End it afterwards, unless it is Spark's."""
     with keep_handlers(), starting:
         gateway = starting.connect()
     try:
