@@ -62,23 +62,6 @@ def test_a_full_disk(topics: Topics, plain_workspace: MakeWorkspace, search: Sea
     assert (report.dead_letters, sorted(search.documents("full.t"))) == (0, ["1", "2"])
 
 
-def test_a_disk_too_full_for_new_indexes(
-    topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession
-) -> None:
-    """The block of new indexes above the high watermark (403) is waited for, and named: no fault of the login."""
-    block = "cluster.blocks.create_index"
-    topics.replay([_flat("unmade", 0, 1)])
-    sink = _sink(spark, plain_workspace, search, "unmade")
-    search.ask("PUT", "_cluster/settings", {"transient": {block: True}})
-    try:
-        with pytest.raises(RetriableError, match=r"status 403.*create-index blocked.*free disk space"):
-            sink.run()
-    finally:
-        search.ask("PUT", "_cluster/settings", {"transient": {block: None}})
-    sink.run()
-    assert sorted(search.documents("unmade.t")) == ["1"]
-
-
 def test_too_many_fields(topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession) -> None:
     """The limit of fields stops the sink with what to do; with mappings left to OpenSearch the document is dead."""
     limit = "index.mapping.total_fields.limit"
@@ -98,12 +81,33 @@ def test_too_many_fields(topics: Topics, plain_workspace: MakeWorkspace, search:
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
-    """A node that takes small requests only."""
+    """A node of its own, which takes small requests only."""
     home: Path = tmp_path_factory.mktemp("narrow")
     node = OpenSearchNode(home, heap_mb=256, settings={"http.max_content_length": "1mb"})
     node.start()
     yield Search(node.url)
     node.stop()
+
+
+@pytest.mark.thorough
+def test_a_disk_too_full_for_new_indexes(
+    topics: Topics, plain_workspace: MakeWorkspace, narrow: Search, spark: SparkSession
+) -> None:
+    """The block of new indexes above the high watermark (403) is waited for, and named: no fault of the login.
+
+    It is the whole node's, which other tests share: this one has its own.
+    """
+    block = "cluster.blocks.create_index"
+    topics.replay([_flat("unmade", 0, 1)])
+    sink = _sink(spark, plain_workspace, narrow, "unmade")
+    narrow.ask("PUT", "_cluster/settings", {"transient": {block: True}})
+    try:
+        with pytest.raises(RetriableError, match=r"status 403.*create-index blocked.*free disk space"):
+            sink.run()
+    finally:
+        narrow.ask("PUT", "_cluster/settings", {"transient": {block: None}})
+    sink.run()
+    assert sorted(narrow.documents("unmade.t")) == ["1"]
 
 
 @pytest.mark.thorough
