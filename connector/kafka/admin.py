@@ -175,6 +175,14 @@ class KafkaAdmin:
         """Return the offset of the oldest record that is still there."""
         return self._offsets(at, OffsetSpec.earliest())
 
+    def fetch_offsets_from_time(self, at: Iterable[TopicPartitionKey], ts_ms: int) -> dict[TopicPartitionKey, int]:
+        """Return the first offset of each topic-partition whose record has this time or a later one; none without one.
+
+        The time is the record's: of its producer, or of the broker (`message.timestamp.type`).
+        """
+        found = self._list_offsets(at, OffsetSpec.for_timestamp(ts_ms))
+        return {place: offset for place, offset in found.items() if offset >= 0}
+
     def create(self, topic: str, partitions: int, replication: int, config: Mapping[str, str]) -> None:
         """Create a topic unless it is there."""
         new = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=dict(config))
@@ -208,19 +216,22 @@ class KafkaAdmin:
             config = client_config(self._settings, "admin")
             return AdminClient({**config, "socket.connection.setup.timeout.ms": 10000})
 
-    def _offsets(self, at: Iterable[TopicPartitionKey], spec: OffsetSpec) -> dict[TopicPartitionKey, int]:
+    def _list_offsets(self, at: Iterable[TopicPartitionKey], spec: OffsetSpec) -> dict[TopicPartitionKey, int]:
         wanted = {TopicPartition(topic, partition): spec for topic, partition in at}
         if not wanted:
             return {}
         with map_kafka_errors("asking for offsets"):
             try:
                 futures = self._admin.list_offsets(wanted, request_timeout=self._wait_s())
-                found = {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
+                return {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
             except KafkaException as error:
                 if error.args[0].code() > 0:
                     # librdkafka asks by the leader epochs that it learnt first: once they moved it is refused for good.
                     self._admin = self._open()
                 raise
+
+    def _offsets(self, at: Iterable[TopicPartitionKey], spec: OffsetSpec) -> dict[TopicPartitionKey, int]:
+        found = self._list_offsets(at, spec)
         unknown = sorted(at for at, offset in found.items() if offset < 0)
         if unknown:
             # librdkafka says so, and no error, of a topic-partition that has no leader now.

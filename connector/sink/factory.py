@@ -151,6 +151,7 @@ def build_sink(
         destination.find_hold,
         rest,
         warmed,
+        batches.stop_waiting,
     )
     return Sink(stream, batches, destination)
 

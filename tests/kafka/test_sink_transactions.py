@@ -223,6 +223,24 @@ def test_several_are_overdue_and_the_sink_starts_again(make_steps: Callable[...,
     assert steps.step(121.1) == source.after["6"]
 
 
+def test_a_run_with_an_end_lets_through_what_is_old(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """Each run would wait anew: by the times of its records an incomplete transaction is let through, or waited for."""
+    source = Source(Database("ended.public.t", 1), "ended.transaction")
+    topics.create({"ended.public.t": 1, "ended.transaction": 2})
+    whole, (*dead, _), (*young, end) = (source.transaction(*_creates(n, n + 1)) for n in (1, 3, 5))
+    extra = {"topics": "ended.public.t", "transaction.topic": "ended.transaction", "transaction.wait.ms": "600000"}
+    inside = Inside(spark, plain_workspace("ended", extra))
+    topics.replay([attrs.evolve(one, timestamp_ms=START_NS // 10**6) for one in (*whole, *dead)], create=False)
+    topics.replay(young, create=False)
+    inside.run()
+    assert _found(inside, "ended_public_t") == source.after["2"]
+    topics.replay([end], create=False)
+    inside.run()
+    assert _found(inside, "ended_public_t") == source.after["3"]
+
+
 def test_quiet_topics_are_let_through_too(topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession) -> None:
     """When nothing more comes, what was waited for long enough is brought in all the same."""
     source, now = Source(Database("quiet.public.t", 1), "quiet.transaction"), [0.0]

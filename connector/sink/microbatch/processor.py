@@ -164,6 +164,11 @@ class BatchProcessor:
         """Whether a part of what was held back of transactions need not be waited for any longer."""
         return self.transactions is not None and self.transactions.overdue
 
+    def stop_waiting(self, before: Mapping[TopicPartition, int]) -> None:
+        """Hold nothing back any longer in the next batch of the transactions that began before these offsets."""
+        if self.transactions is not None:
+            self.transactions.stop_waiting(before)
+
     def _end_position(self, batch: MicroBatch) -> KafkaOffsets:
         unknown = [topic for topic in batch.topics if not self.position.topic_ids.get(topic)]
         found: dict[str, TopicInfo] = call_with_retries(lambda: self._cluster.topics(unknown), self._settings.errors)

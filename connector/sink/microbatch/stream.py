@@ -30,6 +30,7 @@ from connector.errors import ConnectorError, FatalError, GapError, RetriableErro
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.monitoring.listeners import BatchReport
+from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
 from connector.settings import SinkSettings
 from connector.settings.kafka.batching import BatchPace
@@ -61,6 +62,7 @@ class Stream:
     hold: Callable[[], str | None] = lambda: None
     beat: Callable[[], None] = lambda: None
     warmed: Callable[[], None] = lambda: None
+    stop_waiting: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
     _stopping: threading.Event = attrs.field(factory=threading.Event)
     _leaving: threading.Event = attrs.field(factory=threading.Event)
@@ -76,9 +78,11 @@ class Stream:
         Raises:
             ConnectorError: what ended it.
         """
-        self._at = dict(self.position.offsets)
+        self._at, began_ms = dict(self.position.offsets), time.time_ns() // 1_000_000
         while self._run_until_growth(once=once):
             pass
+        if once and not self._stopping.is_set():
+            self._bring_in_old(began_ms)
 
     def stop(self) -> None:
         """Finish the batch at hand, then leave; safe to call from a signal handler."""
@@ -215,6 +219,21 @@ class Stream:
             raise
         finally:
             self._busy.release()
+
+    def _bring_in_old(self, began_ms: int) -> None:
+        """Bring in what is held back at the end of a run with `once`, if it has been in Kafka for long enough.
+
+        The next such run would hold it back again: how long a process has waited says nothing then, but the times of
+        the records do. Counted until the run began: what came since is not read in it, nor the rest of a transaction.
+        """
+        held = sorted(at for at, end in self._seen.items() if self._at.get(at, end) < end)
+        if not held:
+            return
+        until_ms = began_ms - self.settings.kafka.transactions.wait_ms
+        recent = call_with_retries(lambda: self.cluster.fetch_offsets_from_time(held, until_ms), self.settings.errors)
+        if any(self._at[at] < recent.get(at, self._seen[at]) for at in held):
+            self.stop_waiting({at: recent.get(at, self._seen[at]) for at in held})
+            self._batch(self._seen)
 
     def _stop_query(self, query: StreamingQuery) -> None:
         self._leaving.set()

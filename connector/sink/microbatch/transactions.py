@@ -86,12 +86,17 @@ class Transactions:
         self._told_until: dict[TopicPartition, int] = {}
         self._let_through: list[str] = []
         self._due: float | None = None
+        self._old: dict[TopicPartition, int] = {}
         self._log = structlog.get_logger()
 
     @property
     def overdue(self) -> bool:
         """Whether a transaction has been waited for long enough: a batch up to the same offsets lets it through."""
         return self._due is not None and self._clock() >= self._due
+
+    def stop_waiting(self, before: Mapping[TopicPartition, int]) -> None:
+        """Let the next batch pass what is incomplete and began before these offsets, however new it is here."""
+        self._old = dict(before)
 
     def find_unread(self, batch: MicroBatch) -> MicroBatch:
         """Return the part of a batch of which nothing is told yet."""
@@ -134,6 +139,12 @@ class Transactions:
         waited = _find_waiting(told, self._let_through)
         oldest = waited.agg(F.min("since").alias("since")).collect()[0].since
         limit = now - self._settings.wait_ms / 1000
+        if self._old:
+            began = [_is_in_partition(place) & (F.col("first") < offset) for place, offset in self._old.items()]
+            old = told.where(_any_of(began)).select("id").distinct().withColumn("old", F.lit(1))
+            since = F.when(F.col("old").isNotNull(), F.lit(float(limit))).otherwise(F.col("since"))
+            waited, self._old = waited.join(old, "id", "left").select("id", since.alias("since")), {}
+            oldest = None if oldest is None else waited.agg(F.min("since").alias("since")).collect()[0].since
         if oldest is not None and oldest <= limit:
             self._pass(told, waited.where(F.col("since") <= limit))
             waited = waited.where(F.col("since") > limit)
