@@ -101,6 +101,9 @@ BATCHES = (
     (_moved("oldkey", 2, _record(20, 20, "c", **UNSENT)), _record(3, 23, "u", **UNSENT), _record(4, 24, "c")),
     (_record(1, 31, "d", **GONE), _record(2, 20, "d", **GONE), _record(20, 32, "u", **UNSENT)),
     (_moved("oldkey", 1, _record(10, 31, "c", **UNSENT)), _record(10, 42, "u", **UNSENT), _record(5, 43, "c")),
+    (_record(7, 44, "c"), _record(8, 45, "c"), _record(9, 46, "c")),
+    (_record(7, 47, "d", **GONE), _record(7, 48, "c", **{"a.b": "of another"}), _record(9, 49, "u", **UNSENT)),
+    (_moved("oldkey", 7, _record(70, 47, "c", **UNSENT)), _record(9, 50, "u", **UNSENT), _record(8, 50, "u")),
     (_tombstone(4), _record(6, 51, "c", **{**UNSENT, "bin": "AQI=", "ints": None}), _record(3, 52, "u", **UNSENT)),
 )
 
@@ -134,11 +137,46 @@ def test_values_survive_batches(way: str, topics: Topics, make_workspace: MakeWo
         6: (PLACEHOLDER, whole, None, 51, 51),  # a row that truly holds that text
         10: ("text 1", whole, [1, None], 42, 42),
         20: ("text 2", whole, [2, None], 32, 32),
+        7: ("of another", whole, [7, None], 48, 48),
+        8: ("text 8", whole, [8, None], 50, 50),
+        9: ("text 9", whole, [9, None], 50, 50),
+        70: ("text 7", whole, [7, None], 47, 47),
     }
     assert set(rows) - set(live) == ({1, 2, 4} if keep == "true" else set())
     if keep == "true":
         # What only a tombstone says goodbye to keeps the row that the table had.
         assert (rows[4]["a.b"], rows[4]["ints"], _micros(rows[4]["at"])) == ("text 4", [4, None], 24)
+
+
+def test_an_old_key_that_is_given_anew_tells_its_own_rows(
+    topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
+) -> None:
+    """A row whose key changed takes what its own row had along, not what later rows of the old key have."""
+    topics.replay([attrs.evolve(_record(n, n, "c"), topic="reused") for n in (1, 2, 3)])
+    extra = {"topics": "reused", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
+    space = make_workspace("reused", extra)
+    assert (run := space.run()).code == 0, run.text[-6000:]
+    moves = (
+        _record(1, 11, "u", **{**UNSENT, "a.b": "later 1"}),
+        *(_record(1, 12, "d", **GONE), _moved("oldkey", 1, _record(10, 12, "c", **UNSENT)), _record(1, 13, "c")),
+        *(_record(2, 14, "d", **GONE), _moved("oldkey", 2, _record(20, 14, "c", **UNSENT))),
+        _record(2, 15, "c", **{"a.b": "new 2", "ints": [7]}),
+        *(_record(2, 16, "d", **GONE), _moved("oldkey", 2, _record(21, 16, "c", **UNSENT))),
+        *(_tombstone(2), _record(2, 17, "c", **{"a.b": "newest 2"}), _record(3, 18, "d", **GONE)),
+        _moved("oldkey", 3, _record(30, 18, "c", **UNSENT)),
+    )
+    topics.replay([attrs.evolve(one, topic="reused") for one in moves], create=False)
+    again = space.run()
+    assert (again.code, again.total("dead_letters")) == (0, 0), again.text[-6000:]
+    found = {int(r["id"].rpartition("-")[2]): (r["a.b"], r["ints"], r["n"]) for r in lake(space).rows("reused")}
+    assert found == {
+        1: ("text 1", [1, None], 13),
+        2: ("newest 2", [2, None], 17),
+        10: ("later 1", [1, None], 12),
+        20: ("text 2", [2, None], 14),
+        21: ("new 2", [7], 16),
+        30: ("text 3", [3, None], 18),
+    }
 
 
 def _micros(at: time) -> int:

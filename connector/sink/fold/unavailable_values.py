@@ -145,9 +145,53 @@ def find_last_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
 
 
 def find_needed_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
-    """Find what a later fold has to know besides the winners: last rows, and the moved creates that rows go back to."""
+    """Find what a later fold has to know besides the winners: last rows, the moved creates that rows go back to, and
+    rows that were deleted before their key was given to another.
+    """
     op = np.concatenate([part.order.op for part in folded.parts])
-    return np.union1d(find_last_rows(folded, keys), np.flatnonzero(op == OP_KEY_CHANGE))
+    deletes, rows = _find_reused_keys(folded, keys)
+    return np.unique(np.concatenate([find_last_rows(folded, keys), np.flatnonzero(op == OP_KEY_CHANGE), deletes, rows]))
+
+
+def find_rows_of_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> ChangeBatch | None:
+    """Return the rows that deletes took away before their key was given to another row, each in the order of its
+    delete: so it is told apart from the other rows of its key. None without any.
+
+    Of a delete that no row of the batch comes before it is what the delete itself says of the row.
+    """
+    deletes, rows = _find_reused_keys(folded, keys)
+    if not len(deletes):
+        return None
+    order = ChangeOrder.concat([part.order for part in folded.parts])
+    codes = compute_key_codes(folded.parts, keys)
+    told = np.column_stack([codes[deletes], order.dedup[deletes], order.place[deletes]])
+    _, first = np.unique(told, axis=0, return_index=True)
+    deletes, rows = deletes[first], rows[first]
+    chosen = np.unique(rows)
+    taken = ChangeBatch.concat(gather(folded.parts, chosen)).take(np.searchsorted(chosen, rows))
+    return attrs.evolve(taken, order=order.take(deletes))
+
+
+def _find_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> tuple[Ints, Ints]:
+    """Find the deletes that another row of their key follows, and the last row before each: or itself, without one.
+
+    Cost: a look at the operations; with a row behind a delete, a sort of all changes.
+    """
+    deleted = np.concatenate([part.deleted for part in folded.parts])
+    gives = np.concatenate([part.image for part in folded.parts]) & ~deleted
+    none = np.zeros(0, np.int64)
+    if not deleted.any() or not gives.any():
+        return none, none
+    sequence, starts = _sort_by_key(folded.parts, keys)
+    place = np.arange(len(sequence))
+    last = np.maximum.accumulate(np.where(gives[sequence], place, -1))
+    following = np.minimum.accumulate(np.where(gives[sequence], place, len(place))[::-1])[::-1]
+    begins = np.append(starts, len(place))
+    reused = deleted[sequence] & (following < len(place))
+    reused &= begins[following] == starts
+    found = np.flatnonzero(reused)
+    before = np.where(last[found] >= starts[found], last[found], found)
+    return sequence[found], sequence[before]
 
 
 def _find_row_starts(parts: Sequence[ChangeBatch], sequence: Ints, starts: Ints) -> Ints:

@@ -2,7 +2,9 @@
 
 came    rows with unsent values (`fold.unavailable_values`), each to be looked up under its own key, or, where it goes
         back to a create that a change of key made, under the key before (`convert.key_change_headers`)
-last    the last rows that the batch knows of each key
+reused  rows of the batch that were deleted before their key was given to another: a change of key meant them if its
+        delete stands where its create does in the source's log
+last    the last rows that the batch knows of each key, for the others
 live    the table as it was at batch start
 struck  rows of its files that deletes hit: what an old key had, where the delete of it came in an earlier batch
 One join by Spark, only for batches that have such rows. What none of them tells stays as it came.
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.read.positional_reader import read_rows_at
@@ -30,11 +32,16 @@ from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OutputKind
 from serde.arrays import Mask, valid_mask
 from serde.events.document_patches import apply_patches, find_patches
+from serde.events.source_positions import NO_VALUE
 from serde.events.unavailable_value import find_unavailable
 
 FILE_LABEL = "patch"
 _PLACE_COLUMNS = ("_partition", "_offset", "_moved")
 _PLACE_TYPES = [pa.int64(), pa.int64(), pa.bool_()]
+_EVENT, _REUSED = "_event", "_reused_event"
+"""Where in the source's log a change of key stands, as create and as delete."""
+_CHANGED, _LIVE_ORDER = "_changed", "_live_order"
+"""The dedup values of a change of key, and of the row that the table has: a later one is another row's."""
 
 
 @attrs.frozen
@@ -62,7 +69,7 @@ def fill_from_table(
     """Write the rows with known values in place of unsent ones; return the outputs of the files.
 
     Args:
-        outputs: outputs of this table, of kinds UNAVAILABLE_ROWS, OLD_KEY_ROWS and LAST_ROWS.
+        outputs: outputs of this table, of kinds UNAVAILABLE_ROWS, OLD_KEY_ROWS, LAST_ROWS and REUSED_KEY_ROWS.
         table: its plan.
         held: what the table held at batch start.
         moved: whether there are outputs of kind OLD_KEY_ROWS.
@@ -74,30 +81,48 @@ def fill_from_table(
     values, rest = (tuple(name for name in unsent if (name in held.names) is read) for read in (True, False))
     sides = _JoinColumns(keys, layout.key_paths, values, rest, layout.columns)
     joined = _read_incoming(outputs, table, sides, moved=moved)
-    joined = _join_side(joined, "last", _read_last_rows(outputs, table, sides), sides)
-    joined = _join_side(joined, "live", _rename_columns(held.live_rows, "live", held, sides), sides)
-    looked_in = ["last", "live"]
+    batch_sides, other = ["last"], None
+    if moved:
+        batch_sides = ["reused", "last"]
+        reused = _read_batch_rows(outputs, table, sides, "reused")
+        joined = _join_side(joined, "reused", reused, sides, F.col(_EVENT) == F.col(_REUSED))
+        other = F.col(_REUSED).isNull()
+    joined = _join_side(joined, "last", _read_batch_rows(outputs, table, sides, "last"), sides, other)
+    order = held.names[dedup_column] if moved and _is_number(layout.columns, dedup_column, held) else None
+    live, other = held.live_rows, None
+    if order is not None:
+        live = live.withColumn(_LIVE_ORDER, F.col(order).cast("bigint"))
+        other = F.coalesce(F.col(_LIVE_ORDER) <= F.col(_CHANGED), F.lit(True))
+    also = () if order is None else (_LIVE_ORDER,)
+    joined = _join_side(joined, "live", _rename_columns(live, "live", held, sides, *also), sides, other)
+    looked_in = [*batch_sides, "live"]
     if moved and dedup_column in held.names:
         joined = _join_side(joined, "struck", _find_latest_deleted(held, sides, held.names[dedup_column]), sides)
         looked_in.append("struck")
     own = column_aliases("came", len(layout.columns))
-    found = [*column_aliases("last", len(unsent))]
-    found += [name for side in looked_in[1:] for name in (*column_aliases(side, len(values)), *_place_names(side))]
+    found = [name for side in batch_sides for name in column_aliases(side, len(unsent))]
+    for side in looked_in[len(batch_sides) :]:
+        found += [*column_aliases(side, len(values)), *_place_names(side)]
     fields = [layout.columns.field(name) for name in rest]
 
     def filled(batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = {f.name: from_spark(batch.column(a), f.type) for f, a in zip(layout.columns, own, strict=True)}
         for side in looked_in:
-            own_names = sides.names if side == "last" else values
+            own_names = sides.names if side in batch_sides else values
             for name, alias in zip(own_names, column_aliases(side, len(own_names)), strict=True):
                 columns[name] = coalesce_unavailable(columns[name], from_spark(batch.column(alias), columns[name].type))
-            if rest and side != "last":
+            if rest and side not in batch_sides:
                 files, positions = (batch.column(name) for name in _place_names(side))
                 for field, column in zip(fields, read_rows_at(layout, files, positions, fields), strict=True):
                     columns[field.name] = coalesce_unavailable(columns[field.name], column)
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns)
 
     return joined.select(*own, *found).mapInArrow(rewrite_task(table, FILE_LABEL, filled), task_output.OUTPUT_SCHEMA)
+
+
+def _is_number(columns: pa.Schema, name: str, held: TableRows) -> bool:
+    """Tell whether a column is read by Spark, and has dedup values as they came."""
+    return name in held.names and pa.types.is_integer(columns.field(name).type)
 
 
 def _may_be_unavailable(kind: pa.DataType) -> bool:
@@ -110,7 +135,9 @@ def _filter_kind(outputs: DataFrame, kind: str) -> DataFrame:
 
 
 def _read_incoming(outputs: DataFrame, table: TablePlan, sides: _JoinColumns, *, moved: bool) -> DataFrame:
-    """Return the rows with unsent values, and in `_under_0`, ... the key to look each of them up under."""
+    """Return the rows with unsent values, and in `_under_0`, ... the key to look each of them up under; with `moved`
+    also where in the source's log the change of key stands.
+    """
     columns, keys = table.layout.columns, sides.keys
     own = column_aliases("came", len(columns))
     made = spark_schema([*columns.types, *_PLACE_TYPES], [*own, *_PLACE_COLUMNS])
@@ -122,9 +149,12 @@ def _read_incoming(outputs: DataFrame, table: TablePlan, sides: _JoinColumns, *,
             "*", *(key_column(alias, path).alias(name) for path, name in zip(sides.paths, under, strict=True))
         )
     old, at = column_aliases("old", len(keys)), ("_at_partition", "_at_offset", "_at_moved")
-    made = spark_schema([*sides.types(keys), *_PLACE_TYPES], [*old, *at])
+    made = spark_schema([*sides.types(keys), *_PLACE_TYPES, pa.binary(), pa.int64()], [*old, *at, _EVENT, _CHANGED])
     before = unpack_changes(
-        _filter_kind(outputs, OutputKind.OLD_KEY_ROWS), table, made, lambda part: _encode_keys(part, keys)
+        _filter_kind(outputs, OutputKind.OLD_KEY_ROWS),
+        table,
+        made,
+        lambda part: [*_encode_keys(part, keys), _encode_event(part), _encode_dedup(part)],
     )
     same = (F.col("_partition") == F.col(at[0])) & (F.col("_offset") == F.col(at[1])) & F.col("_moved")
     joined = came.join(before, same, "left")
@@ -132,15 +162,16 @@ def _read_incoming(outputs: DataFrame, table: TablePlan, sides: _JoinColumns, *,
     return joined.select("*", *(F.coalesce(F.col(o), key_column(alias, path)).alias(name) for path, o, name in chosen))
 
 
-def _read_last_rows(outputs: DataFrame, table: TablePlan, sides: _JoinColumns) -> DataFrame:
+def _read_batch_rows(outputs: DataFrame, table: TablePlan, sides: _JoinColumns, side: str) -> DataFrame:
     names = (*sides.keys, *sides.names)
-    keys, values = column_aliases("last_key", len(sides.keys)), column_aliases("last", len(sides.names))
-    made = spark_schema(sides.types(names), [*keys, *values])
+    keys, values = column_aliases(f"{side}_key", len(sides.keys)), column_aliases(side, len(sides.names))
+    made = spark_schema([*sides.types(names), pa.binary()], [*keys, *values, f"_{side}_event"])
 
     def columns(part: ChangeBatch) -> list[pa.Array]:
-        return [to_spark(column) for column in read_columns(part.rows, names)]
+        return [*(to_spark(column) for column in read_columns(part.rows, names)), _encode_event(part)]
 
-    return unpack_changes(_filter_kind(outputs, OutputKind.LAST_ROWS), table, made, columns)
+    kind = OutputKind.REUSED_KEY_ROWS if side == "reused" else OutputKind.LAST_ROWS
+    return unpack_changes(_filter_kind(outputs, kind), table, made, columns)
 
 
 def _rename_columns(rows: DataFrame, side: str, held: TableRows, sides: _JoinColumns, *also: str) -> DataFrame:
@@ -170,8 +201,10 @@ def _side_columns(side: str, sides: _JoinColumns) -> list[str]:
     return [*column_aliases(f"{side}_key", len(sides.keys)), *column_aliases(side, len(sides.values))]
 
 
-def _join_side(joined: DataFrame, side: str, rows: DataFrame, sides: _JoinColumns) -> DataFrame:
-    condition = F.lit(True)
+def _join_side(
+    joined: DataFrame, side: str, rows: DataFrame, sides: _JoinColumns, condition: Column | None = None
+) -> DataFrame:
+    condition = F.lit(True) if condition is None else condition
     for under, key in zip(*(column_aliases(name, len(sides.keys)) for name in ("under", f"{side}_key")), strict=True):
         condition = condition & (F.col(under) == F.col(key))
     return joined.join(rows, condition, "left")
@@ -188,6 +221,20 @@ def _encode_keys(part: ChangeBatch, keys: Sequence[str]) -> list[pa.Array]:
 def _encode_place(part: ChangeBatch) -> list[pa.Array]:
     order = part.order
     return [pa.array(order.partition), pa.array(order.offset), pa.array(np.asarray(order.op == OP_KEY_CHANGE))]
+
+
+def _encode_event(part: ChangeBatch) -> pa.Array:
+    """Return where each change stands in its source's log, and its dedup value: those of a delete and a create that
+    are one change of key are the same.
+    """
+    told = np.ascontiguousarray(np.column_stack([part.order.dedup, part.order.place]).astype(np.int64))
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(told.shape[1] * told.itemsize), len(part), [None, pa.py_buffer(told)]
+    ).cast(pa.binary())
+
+
+def _encode_dedup(part: ChangeBatch) -> pa.Array:
+    return pa.array(part.order.dedup, mask=part.order.dedup == NO_VALUE)
 
 
 def coalesce_unavailable(came: pa.Array, held: pa.Array) -> pa.Array:

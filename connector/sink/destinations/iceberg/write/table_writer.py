@@ -15,7 +15,12 @@ from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write.file_writer import write_append, write_upserts
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import emit_for_lookup
 from connector.sink.destinations.soft_deletes import mark_deleted
-from connector.sink.fold.unavailable_values import find_last_rows, mark_unavailable, split_winners
+from connector.sink.fold.unavailable_values import (
+    find_last_rows,
+    find_rows_of_reused_keys,
+    mark_unavailable,
+    split_winners,
+)
 from connector.sink.job.shuffle import pack
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
 from connector.sink.model.destination import TaskWriter
@@ -81,6 +86,9 @@ class IcebergTaskWriter:
         if table.patches:
             for part in gather(folded.parts, find_last_rows(folded, table.layout.keys)):
                 yield TaskOutput(OutputKind.LAST_ROWS, pack(part), table.index)
+            reused = find_rows_of_reused_keys(folded, table.layout.keys)
+            if reused is not None:
+                yield TaskOutput(OutputKind.REUSED_KEY_ROWS, pack(reused), table.index)
         if missing.any() and table.patches:
             folded, rows = split_winners(folded, missing, table.layout.keys)
             for part in rows:
