@@ -84,6 +84,7 @@ def test_unsent_values_are_kept(topics: Topics, make_workspace: MakeWorkspace, l
 
 
 UNSENT = {"a.b": PLACEHOLDER, "bin": WORD, "ints": CODES}
+INVENTED = {"a.b": "", "bin": "", "ints": []}
 GONE = {"a.b": None, "bin": None, "ints": None, "n": None, "at": None}
 
 
@@ -159,7 +160,7 @@ def test_an_old_key_that_is_given_anew_tells_its_own_rows(
     moves = (
         _record(1, 11, "u", **{**UNSENT, "a.b": "later 1"}),
         *(_record(1, 12, "d", **GONE), _moved("oldkey", 1, _record(10, 12, "c", **UNSENT)), _record(1, 13, "c")),
-        *(_record(2, 14, "d", **GONE), _moved("oldkey", 2, _record(20, 14, "c", **UNSENT))),
+        *(_record(2, 14, "d", **INVENTED), _moved("oldkey", 2, _record(20, 14, "c", **UNSENT))),
         _record(2, 15, "c", **{"a.b": "new 2", "ints": [7]}),
         *(_record(2, 16, "d", **GONE), _moved("oldkey", 2, _record(21, 16, "c", **UNSENT))),
         *(_tombstone(2), _record(2, 17, "c", **{"a.b": "newest 2"}), _record(3, 18, "d", **GONE)),

@@ -26,6 +26,7 @@ from connector.sink.fold.unavailable_values import (
     fill_in_batch,
     find_last_rows,
     find_needed_rows,
+    find_rows_of_reused_keys,
     mark_unavailable,
     split_winners,
 )
@@ -164,6 +165,24 @@ def test_an_update_after_a_moved_create_knows_it_in_a_later_fold() -> None:
     later = fill_in_batch(fold(select_rows_to_keep(folded, ["id"], find_needed_rows(folded, ["id"])), ["id"]), ["id"])
     _, (taken,) = split_winners(later, mark_unavailable(later), ["id"])
     assert (taken.order.offset.tolist(), bytes(taken.order.op)) == ([7], b"C")
+
+
+REUSED = (
+    *((1, "u", 1, "a"), (1, "d", 2, "invented"), (1, "c", 3, "b"), (1, "d", 4, None), (1, "c", 5, "c")),
+    *((2, "d", 6, "invented"), (2, "c", 7, "d"), (3, "u", 8, "e"), (3, "d", 9, None), (4, "c", 10, "f")),
+)
+
+
+@pytest.mark.parametrize("cut", range(len(REUSED)))
+def test_rows_of_keys_that_are_given_anew_are_known_by_their_deletes(cut: int) -> None:
+    """However tasks share the changes, a delete before a new row of its key tells the row before, nothing invented."""
+    tasks = [part(*some) for some in (REUSED[:cut], REUSED[cut:]) if some]
+    folds = [fill_in_batch(fold([one], ["id"]), ["id"]) for one in tasks]
+    handed = [one for each in folds for one in select_rows_to_keep(each, ["id"], find_needed_rows(each, ["id"]))]
+    found = find_rows_of_reused_keys(fold(handed, ["id"]), ["id"])
+    assert found is not None
+    told = zip(found.order.offset.tolist(), found.rows["id"].to_pylist(), found.rows["v"].to_pylist(), strict=True)
+    assert set(told) == {(2, 1, "a"), (4, 1, "b"), (6, 2, None)}
 
 
 def test_a_soft_deletes_own_row_is_not_the_last_known_one() -> None:

@@ -157,7 +157,7 @@ def find_rows_of_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> Chan
     """Return the rows that deletes took away before their key was given to another row, each in the order of its
     delete: so it is told apart from the other rows of its key. None without any.
 
-    Of a delete that no row of the batch comes before it is what the delete itself says of the row.
+    Of a delete that no row of the batch comes before only the key is known: what it says of other columns is invented.
     """
     deletes, rows = _find_reused_keys(folded, keys)
     if not len(deletes):
@@ -169,7 +169,17 @@ def find_rows_of_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> Chan
     deletes, rows = deletes[first], rows[first]
     chosen = np.unique(rows)
     taken = ChangeBatch.concat(gather(folded.parts, chosen)).take(np.searchsorted(chosen, rows))
-    return attrs.evolve(taken, order=order.take(deletes))
+    return attrs.evolve(taken, rows=_forget_values(taken.rows, rows == deletes, keys), order=order.take(deletes))
+
+
+def _forget_values(rows: pa.RecordBatch, which: Mask, keys: Sequence[str]) -> pa.RecordBatch:
+    """Return the rows with null in place of values that are no keys, where `which`; structs, which hold keys, stay."""
+    places = pa.array(np.arange(len(which)), mask=which)
+    columns = [
+        column if field.name in keys or pa.types.is_struct(field.type) else column.take(places)
+        for field, column in zip(rows.schema, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 def _find_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> tuple[Ints, Ints]:
