@@ -47,7 +47,7 @@ $(DEVELOPMENT): requirements-dev.lock $(READY)
 demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg tables
 	$(BIN)/icebridge demo
 
-test: $(DEVELOPMENT) ## lint and the tests of every change, always the same examples (about 13 minutes on 2 cores)
+test: $(DEVELOPMENT) ## lint and the tests of every change, always the same examples (about 15 minutes on 2 cores)
 	@$(MAKE) --no-print-directory -j2 lint unit
 	$(BIN)/python -m pytest $(SERVERS) -m "not thorough and not soak" $(BY_FILE)
 

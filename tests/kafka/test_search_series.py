@@ -177,16 +177,19 @@ def test_names_with_a_day(topics: Topics, plain_workspace: MakeWorkspace, search
     assert {"extra", "at"} <= set(search.mapping("daily.t-20231114")), "all indexes of the group have new fields"
 
 
-def _named(offset: int, op: str, key: str, row: dict[str, Any], header: tuple[str, str] | None = None) -> Record:
-    """A change of a document whose key is `_id`, as MongoDB's flattened ones have it."""
-    source: dict[str, Any] = {
-        "name": "s",
-        "db": "d",
-        "table": "t",
-        "ts_ns": START_NS + offset * 1_000_000_000,
-        "lsn": offset,
-    }
-    source |= {"ts_ms": source["ts_ns"] // 1_000_000, "ts_us": source["ts_ns"] // 1000, "txId": offset}
+def _named(
+    offset: int,
+    op: str,
+    key: str,
+    row: dict[str, Any],
+    header: tuple[str, str] | None = None,
+    *,
+    place: int | None = None,
+) -> Record:
+    """A change of a document whose key is `_id`; the two events of a change of key have one place in the source."""
+    place = offset if place is None else place
+    source: dict[str, Any] = {"name": "s", "db": "d", "table": "t", "ts_ns": START_NS + place * 10**9, "lsn": place}
+    source |= {"ts_ms": source["ts_ns"] // 1_000_000, "ts_us": source["ts_ns"] // 1000, "txId": place}
     image = {"_id": key, **row}
     before, after = (image, None) if op == "d" else (None, image)
     value = {"before": before, "after": after, "source": source, "op": op, "ts_ms": source["ts_ms"]}
@@ -207,7 +210,7 @@ def test_columns_whose_names_no_field_may_have(
     log = [_named(0, "c", "1", row), _named(1, "c", "2", row), _named(2, "c", "3", row)]
     log += [_named(3, "d", "2", dict.fromkeys(columns)), _named(4, "u", "1", {**unsent, "_index": 7})]
     moved = [_named(5, "d", "3", dict.fromkeys(columns), ("newkey", "4"))]
-    moved += [_named(6, "c", "4", unsent, ("oldkey", "3"))]
+    moved += [_named(6, "c", "4", unsent, ("oldkey", "3"), place=5)]
     for number, part in enumerate((log[:3], log[3:], moved)):
         topics.replay(part, create=not number)
         reports = sink.run()
