@@ -88,7 +88,10 @@ class MemoryFile:
 def _bounds(table: pa.Table, layout: TableLayout) -> tuple[dict[int, bytes], dict[int, bytes]]:
     lower, upper = {}, {}
     for field_id, name, kind in _key_fields(layout.schema_json, layout.keys):
-        low, high = pa.compute.min_max(table[name]).as_py().values()
+        column = table[name].combine_chunks()
+        # UUIDs are compared by their bytes.
+        plain = column.storage if isinstance(column, pa.ExtensionArray) else column
+        low, high = pa.compute.min_max(plain).as_py().values()
         if low is not None:
             lower[field_id], upper[field_id] = to_bytes(kind, low), to_bytes(kind, high)
     return lower, upper

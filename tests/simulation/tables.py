@@ -15,7 +15,7 @@ import orjson
 import pyarrow as pa
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
+from pyiceberg.types import NestedField, PrimitiveType
 
 from connector.errors import FatalError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
@@ -186,7 +186,13 @@ class SimulatedCatalog(Catalog):
         return None if found is None else self._wrap(name, found)
 
     def create(
-        self, table: str, schema: Schema, *_: Any, properties: Mapping[str, str] | None = None, **__: Any
+        self,
+        table: str,
+        schema: Schema,
+        partition_by: Any = (),
+        properties: Mapping[str, str] | None = None,
+        *_: Any,
+        **__: Any,
     ) -> Table:
         name = self.full_name(table)
 
@@ -217,6 +223,20 @@ class SimulatedCatalog(Catalog):
 
         table.settle(f"evolving table {table.name}", change)
 
+    def rename_columns(self, table: Table, renames: Mapping[str, str], properties: Mapping[str, str]) -> None:
+        java: JavaTable = table.java
+
+        def change() -> None:
+            base = java.now
+            names = {field.name for field in base.schema.fields}
+            wanted = {old: now for old, now in renames.items() if old in names and now not in names}
+            fields = [one.model_copy(update={"name": wanted.get(one.name, one.name)}) for one in base.schema.fields]
+            schema = Schema(*fields, identifier_field_ids=base.schema.identifier_field_ids)
+            new = attrs.evolve(base, schema=schema, properties={**base.properties, **properties})
+            java.calls.call(f"rename {base.name}", lambda: java.server.swap(base, new), catalog_away, commit_unanswered)
+
+        table.settle(f"renaming columns of table {table.name}", change)
+
     def ensure_delete_spec(self, table: Table) -> None:
         pass
 
@@ -226,12 +246,15 @@ class SimulatedCatalog(Catalog):
 
 
 def _united(schema: Schema, wanted: Schema) -> Schema:
-    """Java's `unionByNameWith`, of columns of the top level."""
+    """Java's `unionByNameWith`, of columns of the top level: plain types grow, required ones become optional."""
     known, last = {field.name: field for field in schema.fields}, schema.highest_field_id
     fields = []
     for field in wanted.fields:
         if field.name in known:
-            fields.append(known[field.name])
+            before = known[field.name]
+            kind = field.field_type if isinstance(field.field_type, PrimitiveType) else before.field_type
+            required = before.required and field.required
+            fields.append(before.model_copy(update={"field_type": kind, "required": required}))
         else:
             last += 1
             fields.append(NestedField(last, field.name, field.field_type, required=False))

@@ -6,10 +6,10 @@ import attrs
 import numpy as np
 import pytest
 
-from connector.iceberg.commit.kafka_offsets import LastTruncate
+from connector.iceberg.commit.kafka_offsets import LastTruncate, Watermark
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.truncates import ChangeTimes, TableTruncate, Truncate, is_repeated, mark_before_truncate
-from serde.events.source_positions import NO_VALUE, unknown_positions
+from serde.events.source_positions import NO_VALUE, source_number, unknown_positions
 
 HERE, THERE = ("t", 0), ("t", 1)
 SECOND = 1_000_000_000
@@ -213,3 +213,26 @@ def test_rows_of_earlier_batches(
     """Rows with the truncate's date go where Kafka's order says that they came before, and stay where nothing does."""
     cut = TableTruncate.of([Truncate("t", 0, 10, ts_ns, place)], alone=alone)
     assert cut.deletes_until(last) == limit
+
+
+NAME, HERE_TOO = "s.shop.t @0-7-", "s.shop.t @0-8-"
+LATEST = (source_number(NAME), 59, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("marks", "limit"),
+    [
+        ([(NAME, Watermark(place=(58, 0, 0)))], SECOND),
+        ([(NAME, Watermark(place=(58, 0, 0))), (NAME, Watermark(place=(57, 0, 0)))], SECOND),
+        ([(NAME, Watermark(place=(58, 0, 0))), ("s.shop.t @7/bin", Watermark())], SECOND),  # a snapshot's rows
+        ([(NAME, Watermark(place=(58, 0, 0))), (NAME, Watermark(place=(60, 0, 0)))], SECOND - 1),
+        ([(NAME, Watermark(place=(59, 0, 0)))], SECOND - 1),
+        ([(HERE_TOO, Watermark(place=(58, 0, 0)))], SECOND - 1),  # another server's numbers
+        ([(NAME, Watermark(place=(58, 0, 0))), ("*", Watermark(date=5))], SECOND - 1),
+        ([], SECOND - 1),
+    ],
+)
+def test_places_tell_that_all_rows_came_before(marks: list[tuple[str, Watermark]], limit: int) -> None:
+    """Rows of the truncate's own second go where the table has come no further in the source's log than before it."""
+    cut = TableTruncate.of([Truncate("t", 0, 10, SECOND, LATEST)])
+    assert cut.deletes_until((), marks) == limit

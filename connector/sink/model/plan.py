@@ -8,7 +8,7 @@ from typing import Literal
 import attrs
 import pyarrow as pa
 
-from connector.iceberg.commit.kafka_offsets import ALL_SOURCES, LastTruncate, Watermarks
+from connector.iceberg.commit.kafka_offsets import ALL_SOURCES, LastTruncate, Watermark, Watermarks
 from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.types.nested_columns import Path
 from connector.iceberg.types.row_layout import RowLayout
@@ -92,6 +92,16 @@ class TablePlan:
             if known & {source, to_legacy_name(source), ALL_SOURCES}:
                 found = self.truncates[ALL_SOURCES]
         return found or LastTruncate()
+
+    def find_watermarks(self, source: str) -> list[tuple[str, Watermark]]:
+        """Return how far a source has come, once for each topic-partition and log, by the log's name."""
+        names = {source, to_legacy_name(source), ALL_SOURCES}
+        return [
+            (name, mark)
+            for marks in self.watermarks.values()
+            for name, mark in marks.items()
+            if strip_log_name(name) in names
+        ]
 
     @property
     def keyed(self) -> bool:

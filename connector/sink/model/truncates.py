@@ -13,12 +13,12 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from connector.iceberg.commit.kafka_offsets import LastTruncate, SourcePosition
+from connector.iceberg.commit.kafka_offsets import LastTruncate, SourcePosition, Watermark
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import mark_below, select_proven_dates, select_proven_places
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions, source_number
 
 OP_TRUNCATE = ord("t")
 SOURCE_TS_NS = "__source_ts_ns"
@@ -89,19 +89,30 @@ class TableTruncate:
         """What later batches have to know of it."""
         return LastTruncate(0 if self.ts_ns == NO_VALUE else self.ts_ns, self.place)
 
-    def deletes_until(self, last: SourcePosition) -> int | None:
+    def deletes_until(self, last: SourcePosition, marks: Iterable[tuple[str, Watermark]] = ()) -> int | None:
         """Return up to which date (epoch nanoseconds, included) rows of earlier batches go; None for all of them.
 
-        Rows with the truncate's own date came before it only where Kafka's order says so. It says so of all rows in the
-        same topic-partition, whatever their dates are: those of reads are of the connector's clock, not the source's.
-        `last` is the place of the source's last truncate: one that comes again takes no row that came after it.
+        Rows with the truncate's own date came before it only where Kafka's order says so, or `marks`: how far the table
+        has come in each log of this source, by its name, where that is before the truncate throughout. Kafka's order
+        says so of all rows in the same topic-partition, whatever their dates are: those of reads are of the connector's
+        clock, not the source's. `last` is the place of the source's last truncate: one that comes again takes no row
+        that came after it.
         """
         if self.ts_ns == NO_VALUE:
             return None
         if not self.alone:
-            return self.ts_ns - 1
+            return self.ts_ns if self._is_behind_all(marks) else self.ts_ns - 1
         repeated, told = bool(self.place) and self.place == last, bool(self.place) or self.ts_ns % _SECOND_NS == 0
         return None if told and not repeated else self.ts_ns
+
+    def _is_behind_all(self, marks: Iterable[tuple[str, Watermark]]) -> bool:
+        """Tell whether all that a table has of this source is known to stand before the truncate in its log."""
+        known = list(marks)
+        # What proves nothing is of reads: they go by their dates.
+        told = [(name, mark) for name, mark in known if mark.place or mark.date != NO_VALUE]
+        return bool(self.place and known) and all(
+            source_number(name) == self.place[0] and () < mark.place < self.place[FIRST_NUMBER:] for name, mark in told
+        )
 
     def after(self, at: TopicPartition, offset: Ints, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes of a topic-partition that came after the truncate, and those of them that cannot be told."""

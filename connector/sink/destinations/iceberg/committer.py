@@ -126,7 +126,8 @@ class IcebergCommitter:
             for cut, rows in table.cuts.emptied:
                 target, column = self._targets[names[table.index]], plan.dedup_column
                 ordered = column == SOURCE_TS_NS and column in table.layout.columns.names
-                limit = cut.deletes_until(table.find_last_truncate(cut.source).place) if ordered else None
+                last, marks = table.find_last_truncate(cut.source).place, table.find_watermarks(cut.source)
+                limit = cut.deletes_until(last, marks) if ordered else None
                 until = None if limit is None else (column, limit)
                 self._delete_rows(target.table, until, rows.values)
                 self._targets.refresh(names[table.index], alone=True)
