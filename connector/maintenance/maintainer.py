@@ -227,7 +227,15 @@ class Maintainer:
     def _convert(self, table: Table, max_bytes: int, run: MaintenanceRun) -> Mapping[str, int]:
         layout = table.layout()
         layout = attrs.evolve(layout, properties={**layout.properties, DATA_PATH_PROPERTY: _folder(table, run.name)})
-        done = convert_deletes(self.spark, table, self.name, layout=layout, max_bytes=max_bytes, holds=run.is_held)
+        done = convert_deletes(
+            self.spark,
+            table,
+            self.name,
+            layout=layout,
+            max_bytes=max_bytes,
+            index_bytes=self.settings.row_lookup.index_bytes,
+            holds=run.is_held,
+        )
         return _count_conversion(done)
 
     def _expire(self, table: Table, in_flight: Collection[int]) -> Mapping[str, int]:

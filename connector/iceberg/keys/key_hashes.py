@@ -39,6 +39,13 @@ class KeyHashes:
         """Return how many rows there are."""
         return len(self.hashes)
 
+    @staticmethod
+    def concat(parts: Sequence[KeyHashes]) -> KeyHashes:
+        """Put the rows of parts, at least one, one after the other."""
+        columns = zip(*(part.values for part in parts), strict=True)
+        values = tuple(pa.concat_arrays(list(column)) for column in columns)
+        return KeyHashes(np.concatenate([part.hashes for part in parts]), values)
+
     def take(self, rows: Ints) -> KeyHashes:
         """Return some of the rows."""
         at = pa.array(rows)

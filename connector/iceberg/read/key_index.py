@@ -68,18 +68,23 @@ class IndexRun:
         return pa.RecordBatch.from_arrays(columns, [str(place) for place in range(len(columns))])
 
     def find(self, wanted: KeyHashes) -> Positions:
-        """Return the positions of rows that have one of these keys.
+        """Return the positions of rows that have one of these keys; the rest as `match`."""
+        return self.match(wanted)[0]
+
+    def match(self, wanted: KeyHashes) -> tuple[Positions, Ints]:
+        """Return the positions of rows that have one of these keys, and the place of each one's key among them.
 
         Args:
-            wanted: keys in the order of their numbers.
+            wanted: keys in the order of their numbers; a row comes once for each that is its own.
 
-        Cost: a binary search for each of the fewer side.
+        Cost: a binary search for each of the fewer side, of those that lie within the other's span.
         """
         if len(wanted) <= len(self.keys):
             theirs, mine = _match_sorted(wanted, self.keys)
         else:
             mine, theirs = _match_sorted(self.keys, wanted)
-        return self.positions[mine[self.keys.is_equal(mine, wanted, theirs)]]
+        same = self.keys.is_equal(mine, wanted, theirs)
+        return self.positions[mine[same]], theirs[same]
 
 
 def sort_keys(keys: KeyHashes) -> KeyHashes:
@@ -89,13 +94,18 @@ def sort_keys(keys: KeyHashes) -> KeyHashes:
 
 def _match_sorted(few: KeyHashes, many: KeyHashes) -> tuple[Ints, Ints]:
     """Return the pairs of rows with the same number, of two sorted sides."""
-    low = np.searchsorted(many.hashes, few.hashes)
-    hit = np.flatnonzero(low < len(many))
-    hit = hit[many.hashes[low[hit]] == few.hashes[hit]]
+    if not len(few) or not len(many):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    start = int(np.searchsorted(few.hashes, many.hashes[0]))
+    stop = int(np.searchsorted(few.hashes, many.hashes[-1], side="right"))
+    within = few.hashes[start:stop]
+    low = np.searchsorted(many.hashes, within)
+    hit = np.flatnonzero(many.hashes[low] == within)
     low = low[hit]
-    counts = np.searchsorted(many.hashes, few.hashes[hit], side="right") - low
+    counts = np.searchsorted(many.hashes, within[hit], side="right") - low
     before = np.cumsum(counts) - counts
-    return np.repeat(hit, counts), np.repeat(low - before, counts) + np.arange(int(counts.sum()))
+    theirs = np.repeat(low - before, counts) + np.arange(int(counts.sum()))
+    return np.repeat(hit + start, counts), theirs
 
 
 def read_runs(layout: TableLayout, path: str) -> Iterator[IndexRun]:
@@ -107,7 +117,7 @@ def read_runs(layout: TableLayout, path: str) -> Iterator[IndexRun]:
     """
     waiting: list[tuple[KeyHashes, Positions]] = []
     start = 0
-    for columns in _read_keys(layout, path):
+    for columns in read_keys(layout, path):
         if columns is None or start + len(columns[0]) > _MOST_ROWS:
             raise UnindexableFileError(path)
         valid: Mask = np.logical_and.reduce([valid_mask(column) for column in columns])
@@ -124,14 +134,18 @@ def read_runs(layout: TableLayout, path: str) -> Iterator[IndexRun]:
 
 
 def _sort_run(parts: list[tuple[KeyHashes, Positions]]) -> IndexRun:
-    hashes = np.concatenate([keys.hashes for keys, _ in parts])
-    values = tuple(pa.concat_arrays(list(columns)) for columns in zip(*(keys.values for keys, _ in parts), strict=True))
-    order = np.argsort(hashes, kind="stable")
-    return IndexRun(KeyHashes(hashes, values).take(order), np.concatenate([rows for _, rows in parts])[order])
+    keys = KeyHashes.concat([keys for keys, _ in parts])
+    order = np.argsort(keys.hashes, kind="stable")
+    return IndexRun(keys.take(order), np.concatenate([rows for _, rows in parts])[order])
 
 
-def _read_keys(layout: TableLayout, path: str) -> Iterator[list[pa.Array] | None]:
-    """Read the key columns in the table's types, by batches; None where only Iceberg's readers give them."""
+def read_keys(layout: TableLayout, path: str) -> Iterator[list[pa.Array] | None]:
+    """Read the key columns of a Parquet file in the table's types, by batches; None where only Iceberg's readers give
+    them.
+
+    Raises:
+        RetriableError, FatalError: it cannot be read.
+    """
     fields = [layout.columns.field(name) for name in dict.fromkeys(key_path[0] for key_path in layout.key_paths)]
     with (
         map_read_errors(f"reading keys of table {layout.name} in its data file {path}"),

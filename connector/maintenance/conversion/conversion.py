@@ -23,6 +23,7 @@ from connector.iceberg.keys.key_ranges import KeyRange, KeyRanges
 from connector.iceberg.read.scan_planning import FileScanTask, plan_files
 from connector.iceberg.read.table_reader import release_reads
 from connector.maintenance.conversion.delete_manifests import read_equality_deletes, scope_of
+from connector.maintenance.conversion.key_search import write_hits
 from connector.maintenance.conversion.plan import (
     AffectedDataFile,
     EqualityDeleteFile,
@@ -32,6 +33,7 @@ from connector.maintenance.conversion.plan import (
 )
 from connector.maintenance.conversion.position_files import write_position_deletes
 from connector.maintenance.conversion.position_search import PositionSearch, read_top_level_fields
+from connector.maintenance.conversion.shards import plan_shards
 from connector.maintenance.conversion.validation import LaterSnapshot, find_conflict
 from connector.maintenance.tasks import CONVERT, CONVERTED_SEQUENCE, MAINTENANCE_TASK
 from connector.runtime.spark.task_errors import raise_task_errors
@@ -73,6 +75,7 @@ def convert_deletes(
     *,
     layout: TableLayout | None = None,
     max_bytes: int | None = None,
+    index_bytes: int = 0,
     holds: Callable[[], bool] = lambda: True,
 ) -> ConversionResult:
     """Convert the equality deletes of a table's branch; nothing happens where there are none.
@@ -83,6 +86,7 @@ def convert_deletes(
         name: who does it, for the snapshot's summary.
         layout: how delete files are written; the table's own by default.
         max_bytes: about how many bytes of delete files at most, the oldest first; all by default.
+        index_bytes: how much an executor may keep of indexes of data files' keys, for the next conversion.
         holds: tells right before a commit whether it may still be tried.
 
     Raises:
@@ -91,7 +95,7 @@ def convert_deletes(
         FatalError: the table's metadata or files cannot be read.
     """
     started = time.monotonic()
-    made = write_conversion(spark, table, layout or table.layout(), max_bytes)
+    made = write_conversion(spark, table, layout or table.layout(), max_bytes, index_bytes)
     if made is None or not made.equality_deletes:
         return ConversionResult(kept=() if made is None else made.kept)
     try:
@@ -119,7 +123,7 @@ def discard_files(table: Table, descriptions: Iterable[FileDescription]) -> None
 
 
 def write_conversion(
-    spark: SparkSession, table: Table, layout: TableLayout, max_bytes: int | None = None
+    spark: SparkSession, table: Table, layout: TableLayout, max_bytes: int | None = None, index_bytes: int = 0
 ) -> Conversion | None:
     """Find and write the positions that a table's equality deletes hit, as it was last read; None without a snapshot.
 
@@ -127,7 +131,7 @@ def write_conversion(
         spark: the session with the catalog.
         table: the table.
         layout: how delete files are written.
-        max_bytes: as in `convert_deletes`.
+        max_bytes, index_bytes: as in `convert_deletes`.
 
     Raises:
         FatalError, RetriableError: the table's metadata or files cannot be read.
@@ -143,7 +147,7 @@ def write_conversion(
     groups = group_deletes(chosen, [_describe_task(task) for task in tasks.values() if task.equality_ids])
     if not groups:
         return Conversion(base, chosen, kept=kept)
-    files, written = _write_positions(spark, table, layout, tasks, groups)
+    files, written = _write_positions(spark, table, layout, tasks, groups, index_bytes)
     return Conversion(base, chosen, files, written, kept)
 
 
@@ -203,21 +207,44 @@ def _write_positions(
     layout: TableLayout,
     tasks: dict[str, FileScanTask],
     groups: Sequence[JoinGroup],
+    index_bytes: int,
 ) -> tuple[tuple[FileScanTask, ...], tuple[FileDescription, ...]]:
     """Find and write the positions; give the data files that have some, and what was written."""
-    paths = sorted({file.path for group in groups for file in group.data_files})
-    touched = [tasks[path] for path in paths]
+    vectors, most = table.format_version >= _V3_FORMAT_VERSION, spark.sparkContext.defaultParallelism
+    paths = {file.path for group in groups for file in group.data_files}
+    shards, written = plan_shards(groups, layout, tasks, most), list[FileDescription]()
+    if shards:
+        with raise_task_errors():
+            written, unread = write_hits(spark, layout, shards, index_bytes, as_vectors=vectors)
+        paths -= {file.path for shard in shards for file in shard.files} - unread
+    if paths:
+        rest = [group.only(paths) for group in groups if any(file.path in paths for file in group.data_files)]
+        try:
+            written += _join(spark, table, layout, {path: tasks[path] for path in sorted(paths)}, rest)
+        except ConnectorError:
+            discard_files(table, written)
+            raise
+    referenced = {description.referenced_data_file for description in written}
+    return tuple(tasks[path] for path in sorted(path for path in referenced if path is not None)), tuple(written)
+
+
+def _join(
+    spark: SparkSession,
+    table: Table,
+    layout: TableLayout,
+    tasks: dict[str, FileScanTask],
+    groups: Sequence[JoinGroup],
+) -> list[FileDescription]:
+    """Find the positions by joins, and write them."""
+    vectors = table.format_version >= _V3_FORMAT_VERSION
+    writers = min(len(tasks), spark.sparkContext.defaultParallelism)
+    places = {path: place for place, path in enumerate(tasks)}
     try:
         with raise_task_errors():
-            search = PositionSearch(spark, table, tasks)
-            positions = search.find(groups, {path: place for place, path in enumerate(paths)})
-            vectors = table.format_version >= _V3_FORMAT_VERSION
-            writers = min(len(paths), spark.sparkContext.defaultParallelism)
-            written = write_position_deletes(positions, layout, touched, writers, as_vectors=vectors)
+            positions = PositionSearch(spark, table, tasks).find(groups, places)
+            return write_position_deletes(positions, layout, list(tasks.values()), writers, as_vectors=vectors)
     finally:
         release_reads(spark, table)
-    referenced = {description.referenced_data_file for description in written}
-    return tuple(task for task in touched if task.path in referenced), tuple(written)
 
 
 def commit_conversion(

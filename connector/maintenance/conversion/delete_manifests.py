@@ -59,6 +59,7 @@ def parse_equality_delete(description: str, sequence_number: int, *, everywhere:
         scope=None if everywhere else scope_of(file["spec-id"], file["partition"]),
         description=FileDescription.of(file),
         bounds=_read_bounds(file),
+        data_format=file["file-format"].lower(),
     )
 
 

@@ -7,7 +7,7 @@ that applies to it: a row is gone where the one is not older than the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -36,6 +36,7 @@ class EqualityDeleteFile:
     scope: Scope | None
     description: FileDescription | None = attrs.field(repr=False, default=None)
     bounds: Mapping[int, tuple[bytes, bytes]] = attrs.field(factory=dict, repr=False)
+    data_format: str = "parquet"
 
 
 @attrs.frozen
@@ -65,6 +66,15 @@ class JoinGroup:
     def records(self) -> int:
         """How many keys the delete files have, repeated ones counted each time."""
         return sum(file.records for file in self.deletes)
+
+    def only(self, paths: Collection[str]) -> JoinGroup:
+        """Return the same for some of the data files."""
+        kept = [place for place, file in enumerate(self.data_files) if file.path in paths]
+        return attrs.evolve(
+            self,
+            data_files=tuple(self.data_files[place] for place in kept),
+            oldest=tuple(self.oldest[place] for place in kept),
+        )
 
 
 def group_deletes(
