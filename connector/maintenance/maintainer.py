@@ -9,7 +9,7 @@ import attrs
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitRefused, ConnectorError, RetriableError
+from connector.errors import CommitRefused, ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
@@ -27,6 +27,7 @@ from connector.maintenance.expiry import (
 from connector.maintenance.expiry_rules import IN_FLIGHT_MS, Expiry
 from connector.maintenance.lease import LeaseTable, MaintenanceRun
 from connector.maintenance.lease_rules import LOST_RACES
+from connector.maintenance.rewrite_rules import commits_by_groups
 from connector.maintenance.spark_actions import (
     WritePermit,
     delete_orphan_files,
@@ -40,7 +41,7 @@ from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REW
 from connector.maintenance.triggers import find_due_tasks
 from connector.runtime.monitoring.listeners import MaintenanceListener, MaintenanceReport
 from connector.settings import TableSettings
-from connector.settings.iceberg.maintenance import MaintenancePolicy
+from connector.settings.iceberg.maintenance import MaintenancePolicy, RewritePolicy
 
 _BY_FILES = (CONVERT, REWRITE, MANIFESTS)
 """Tasks that find the same in a table to which nothing was written."""
@@ -76,6 +77,7 @@ class Maintainer:
     listeners: Sequence[MaintenanceListener] = ()
     _done_ms: dict[tuple[str, str], int] = attrs.field(factory=dict)
     _fruitless: dict[tuple[str, str], int] = attrs.field(factory=dict)
+    _grouped: set[str] = attrs.field(factory=set)
 
     def policy_of(self, table: str) -> MaintenancePolicy:
         """Return the policy of a table, by its full name."""
@@ -214,8 +216,7 @@ class Maintainer:
         if task == CONVERT:
             return self._convert(table, policy.convert.max_bytes, run)
         if task == REWRITE:
-            permit = WritePermit(_folder(table, run.name), run.is_held)
-            return rewrite_data_files(self.spark, table, policy.rewrite, self.read_state(table), self.name, permit)
+            return self._rewrite(table, policy.rewrite, run)
         if task == MANIFESTS:
             return rewrite_manifests(self.spark, table, self.name)
         if task == EXPIRE:
@@ -238,6 +239,20 @@ class Maintainer:
         )
         return _count_conversion(done)
 
+    def _rewrite(self, table: Table, policy: RewritePolicy, run: MaintenanceRun) -> Mapping[str, int]:
+        """Merge files; a table of which all could not be merged at once is from then on merged group by group."""
+        state, permit = self.read_state(table), WritePermit(_folder(table, run.name), run.is_held)
+        by_groups = commits_by_groups(policy, state, has_failed=table.name in self._grouped)
+        try:
+            return rewrite_data_files(self.spark, table, policy, state, self.name, permit, by_groups=by_groups)
+        except (RetriableError, FatalError) as error:
+            fails_again = isinstance(error, FatalError) or _is_lost_race(error)
+            if by_groups or not policy.partial_progress or not fails_again:
+                raise
+            self._grouped.add(table.name)
+            structlog.get_logger().warning("files are merged group by group", table=table.name, reason=str(error))
+            raise CommitRefused(str(error)) from error.__cause__
+
     def _expire(self, table: Table, in_flight: Collection[int]) -> Mapping[str, int]:
         found = self.find_expiry(table, in_flight)
         if found is None or not found.snapshots:
@@ -251,7 +266,7 @@ def _folder(table: Table, run: str) -> str:
     return f"{table.layout().data_path}/{FILE_LABEL}-{run}"
 
 
-def _is_lost_race(error: RetriableError) -> bool:
+def _is_lost_race(error: ConnectorError) -> bool:
     """Tell whether another writer was faster: Iceberg's own actions say so by its exceptions."""
     return isinstance(error, CommitRefused) or java_exception_name(error) in CONFLICT_EXCEPTIONS
 

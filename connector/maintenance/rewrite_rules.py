@@ -11,28 +11,38 @@ from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
 from connector.settings.iceberg.maintenance import RewritePolicy
 
+SINGLE_COMMIT_BYTES = 1024**3
+"""So much is merged in one commit, unless that has failed before: while Iceberg collects groups of files for a commit
+of part of them, one of its threads takes a whole core."""
+
 _REMOVED = ("removed-equality-delete-files", "removed-equality-deletes")
 
 
-def rewrite_options(policy: RewritePolicy, state: TableState, *, keeps_number: bool) -> dict[str, str]:
+def commits_by_groups(policy: RewritePolicy, state: TableState, *, has_failed: bool) -> bool:
+    """Tell whether groups of files are committed as they are ready; `has_failed` says that one commit of all did."""
+    return policy.partial_progress and (has_failed or min(policy.max_bytes, state.size_bytes) > SINGLE_COMMIT_BYTES)
+
+
+def rewrite_options(policy: RewritePolicy, state: TableState, *, keeps_number: bool, by_groups: bool) -> dict[str, str]:
     """Return Iceberg's options of `rewrite_data_files`.
 
     Args:
         policy: the table's.
         state: the table before it.
+        by_groups: groups of files are committed as they are ready, and one that fails keeps no other back.
         keeps_number: new files keep the sequence number that the table has now, so that deletes which come meanwhile
             apply to them. Without it any such delete refuses the commit.
     """
     options = {
         "use-starting-sequence-number": str(keeps_number).lower(),
-        "partial-progress.enabled": str(policy.partial_progress).lower(),
+        "partial-progress.enabled": str(by_groups).lower(),
         "min-input-files": str(policy.min_input_files),
         "delete-ratio-threshold": str(policy.delete_ratio),
         "max-file-group-size-bytes": str(policy.max_bytes),
         "max-files-to-rewrite": str(count_files(policy.max_bytes, state)),
         "rewrite-job-order": "files-desc",
     }
-    if policy.partial_progress:
+    if by_groups:
         options["partial-progress.max-commits"] = str(policy.max_commits)
         options["partial-progress.max-failed-commits"] = str(policy.max_commits)
     if policy.target_bytes:

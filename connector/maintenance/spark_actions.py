@@ -39,10 +39,13 @@ def rewrite_data_files(
     state: TableState,
     name: str,
     permit: WritePermit | None = None,
+    *,
+    by_groups: bool = False,
 ) -> dict[str, int]:
     """Merge small files, and write files anew of which much is deleted; rows keep their ids (format 3).
 
-    A commit that would take deletes along that came since is refused, and its group of files left for the next time.
+    A commit that would take deletes along that came since is refused. With `by_groups` a group of files that fails, or
+    whose commit is refused, is left for the next time; else all are.
 
     Returns:
         How many data files went and came, their bytes, and how many files could not be committed.
@@ -50,6 +53,7 @@ def rewrite_data_files(
     Raises:
         CommitUnknown: nobody could tell until `errors.retry.timeout`.
         RetriableError: another writer was faster.
+        FatalError: a file cannot be read.
     """
     doing = f"rewriting files of {table.name}"
     activate_session(spark)
@@ -62,7 +66,7 @@ def rewrite_data_files(
     with map_java_errors(doing), settle_commits(table, doing, accepts, permit.folder) as java:
         action = _actions(spark).rewriteDataFiles(java).snapshotProperty(CREATED_BY, name)
         action = action.snapshotProperty(MAINTENANCE_TASK, REWRITE).toBranch(table.branch)
-        for key, value in rewrite_options(policy, state, keeps_number=clean).items():
+        for key, value in rewrite_options(policy, state, keeps_number=clean, by_groups=by_groups).items():
             action = action.option(key, value)
         done = action.execute()
     if int(done.rewrittenDataFilesCount()) and table.format_version < _VECTORS_VERSION:

@@ -12,7 +12,7 @@ from connector.iceberg.commit.commit_summary import CREATED_BY, MANIFEST_REWRITE
 from connector.iceberg.commit.settlement import SnapshotChange
 from connector.maintenance.expiry_rules import ReaderPosition, newest_commits, parse_reader_positions, plan_expiry
 from connector.maintenance.lease_rules import LEASE_MS, Lease, UnfinishedRun
-from connector.maintenance.rewrite_rules import count_files, may_land, rewrite_options
+from connector.maintenance.rewrite_rules import commits_by_groups, count_files, may_land, rewrite_options
 from connector.maintenance.table_state import SnapshotSummary, TableState, summarize
 from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, MANIFESTS, ORPHANS, REWRITE
 from connector.maintenance.triggers import find_due_tasks, idle_interval_s
@@ -284,13 +284,26 @@ def test_rewrites_stay_within_their_bytes() -> None:
     state = TableState(data_files=8, delete_files=2, size_bytes=1000)
     assert count_files(500, state) == 5
     assert count_files(1, state) == 2
-    options = rewrite_options(RewritePolicy(max_bytes=500, target_bytes=9, delete_files=3), state, keeps_number=True)
+    policy = RewritePolicy(max_bytes=500, target_bytes=9, delete_files=3, max_commits=4)
+    options = rewrite_options(policy, state, keeps_number=True, by_groups=True)
     assert options["max-files-to-rewrite"] == "5"
     assert options["use-starting-sequence-number"] == "true"
     assert (options["target-file-size-bytes"], options["delete-file-threshold"]) == ("9", "3")
-    plain = rewrite_options(RewritePolicy(partial_progress=False), state, keeps_number=False)
-    assert plain["use-starting-sequence-number"] == "false"
+    assert (options["partial-progress.enabled"], options["partial-progress.max-commits"]) == ("true", "4")
+    plain = rewrite_options(RewritePolicy(), state, keeps_number=False, by_groups=False)
+    assert (plain["use-starting-sequence-number"], plain["partial-progress.enabled"]) == ("false", "false")
     assert not {"target-file-size-bytes", "partial-progress.max-commits"} & plain.keys()
+
+
+def test_when_groups_of_files_are_committed_apart() -> None:
+    """Where much is read at once, or one commit of all has failed; never where that is switched off."""
+    small, large = TableState(size_bytes=10**9), TableState(size_bytes=10**12)
+    patient, alone = RewritePolicy(max_bytes=10**11), RewritePolicy(max_bytes=10**11, partial_progress=False)
+    assert not commits_by_groups(RewritePolicy(), large, has_failed=False)
+    assert not commits_by_groups(patient, small, has_failed=False)
+    assert commits_by_groups(patient, large, has_failed=False)
+    assert commits_by_groups(RewritePolicy(), small, has_failed=True)
+    assert not commits_by_groups(alone, large, has_failed=True)
 
 
 def test_rewrites_that_take_deletes_along_are_refused() -> None:
