@@ -104,7 +104,7 @@ REWRITE_PARTIAL = Option(
     kind=BOOLEAN,
     default=True,
     importance="low",
-    doc="Commit groups of files as they are ready.",
+    doc="Commit groups of files as they are ready where much is read at once, or where one commit of all has failed.",
     aliases=(f"{PREFIX}rewrite.partial-progress-enabled",),
 )
 REWRITE_MAX_COMMITS = Option(
