@@ -141,7 +141,7 @@ class Sink:
 
     def __init__(self, properties: Path, arguments: tuple[str, ...], command: str = "run") -> None:
         self._log = properties.with_suffix(".log")
-        line = [sys.executable, "-m", "connector", command, str(properties), *arguments]
+        line = [sys.executable, "-m", "connector", *command.split(), str(properties), *arguments]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 line, cwd=PROJECT, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True

@@ -16,7 +16,8 @@ from connector.kafka.dlq.reader import DeadLetterRecord, mark_replayed, read_dea
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings
-from connector.sink.factory import build_sink, inspect_cluster
+from connector.sink.factory import build_sink
+from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.replay import Replayer, ReplayReport
 
 

@@ -137,14 +137,18 @@ def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """
     with report_errors():
         settings = load_settings(files, overrides)
-        if isinstance(settings, SourceSettings):
-            from connector.cli.offsets import source as source_offsets
+        from connector.runtime.spark.session import start_gateway
 
-            source_offsets.show(settings)
-        else:
-            from connector.cli.offsets import sink as sink_offsets
+        # What follows is imported beside the start of the JVM.
+        with start_gateway(settings) as starting:
+            if isinstance(settings, SourceSettings):
+                from connector.cli.offsets import source as source_offsets
 
-            sink_offsets.show(settings)
+                source_offsets.show(settings, starting)
+            else:
+                from connector.cli.offsets import sink_positions
+
+                sink_positions.show(settings, starting)
 
 
 @offsets.command("reset")

@@ -6,7 +6,6 @@ from functools import partial
 
 import attrs
 import click
-from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -17,7 +16,7 @@ from connector.iceberg.commit.manifest_repair import MisleadingBounds, find_misl
 from connector.iceberg.commit.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.runtime.retry import call_with_retries
-from connector.runtime.spark.session import open_session
+from connector.runtime.spark.session import open_driver
 from connector.settings import SinkSettings
 
 _Place = tuple[tuple[str, ...], str]
@@ -53,14 +52,14 @@ def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: b
         ConfigError: there is no such table, or none at all.
         FatalError: some tables cannot be read; all others are done.
     """
-    with open_session(settings) as spark:
-        catalog = Catalog(spark, settings.catalog, settings.errors)
+    with open_driver(settings) as driver:
+        catalog = Catalog(driver, settings.catalog, settings.errors)
         names = [_place(settings, table) for table in tables] or _list_places(catalog, settings)
         found, unread = _find_faults(catalog, settings, names, asked=bool(tables))
         hurt = {name: (table, told) for name, (table, told) in found.items() if told.repairable}
         _print_tables({name: told for name, (_, told) in hurt.items()}, execute=execute)
         for name, (table, _) in hurt.items() if execute else ():
-            click.echo(f"{name}: {call_with_retries(partial(_mend_table, spark, table), settings.errors)} files mended")
+            click.echo(f"{name}: {call_with_retries(partial(_mend_table, table), settings.errors)} files mended")
     if hurt and not execute:
         click.echo("nothing was changed; use --execute to do so")
     others = {name: told.branches for name, (_, told) in found.items() if told.branches}
@@ -129,15 +128,15 @@ def _inspect_table(table: Table) -> _Findings:
     return _Findings(find_misleading_bounds(table), find_misplaced_files(table))
 
 
-def _mend_table(spark: SparkSession, table: Table) -> int:
+def _mend_table(table: Table) -> int:
     """Look again: another writer may have been here meanwhile."""
     table.refresh()
     bounds, count = find_misleading_bounds(table), 0
     if bounds.manifests:
-        count += remove_misleading_bounds(spark, table, bounds)
+        count += remove_misleading_bounds(table, bounds)
         table.refresh()
     placed = find_misplaced_files(table)
-    return count + (move_misplaced_files(spark, table, placed) if placed.manifests else 0)
+    return count + (move_misplaced_files(table, placed) if placed.manifests else 0)
 
 
 def _print_tables(found: dict[str, _Findings], *, execute: bool) -> None:

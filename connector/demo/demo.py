@@ -23,7 +23,8 @@ from connector.runtime.monitoring.logs import configure_logging
 from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings, load
-from connector.sink.factory import build_sink, inspect_cluster
+from connector.sink.factory import build_sink
+from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.runner import warm_up_beside
 
 HOME = Path("icebridge-demo")

@@ -8,7 +8,6 @@ import attrs
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import RetriableError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
@@ -22,6 +21,7 @@ from connector.settings import SinkSettings
 from connector.sink.destinations.context import DestinationContext
 from connector.sink.destinations.registry import open_destination
 from connector.sink.job.spark_job import SparkJob
+from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.microbatch.schema_sampling import sample_schemas
 from connector.sink.microbatch.size_estimates import ByteLimit
@@ -78,19 +78,6 @@ def begin_batches(settings: SinkSettings, ports: SinkPorts, seen: ClusterState) 
         position,
         ports.transactions,
     )
-
-
-def inspect_cluster(cluster: KafkaAdmin) -> ClusterState:
-    """Return the cluster as it is now.
-
-    Raises:
-        RetriableError: it is away, or no selected topic exists yet.
-    """
-    topics = cluster.select_topics()
-    if not topics:
-        raise RetriableError("none of the selected topics exists yet; check topics, topics.regex or the topic prefix")
-    at = [(topic.name, partition) for topic in topics.values() for partition in range(topic.partitions)]
-    return ClusterState(cluster.id(), topics, cluster.fetch_beginning_offsets(at), cluster.fetch_end_offsets(at))
 
 
 def build_sink(

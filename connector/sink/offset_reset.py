@@ -9,12 +9,12 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 import attrs
-from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.commit import PendingCommit, commit_files
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.java import Driver
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.kafka.consumer_group import ConsumerGroup
 from connector.runtime.retry import call_with_retries
@@ -26,9 +26,9 @@ from connector.sink.microbatch.start_offsets import ClusterState
 ResetTarget = Literal["earliest", "latest", "group", "tables", "stored"]
 
 
-def open_state(spark: SparkSession, settings: SinkSettings) -> tuple[OffsetsTable, IcebergTables]:
+def open_state(driver: Driver, settings: SinkSettings) -> tuple[OffsetsTable, IcebergTables]:
     """Open offsets table and tables; the latter as they are, whatever was noted of them."""
-    catalog = Catalog(spark, settings.catalog, settings.errors)
+    catalog = Catalog(driver, settings.catalog, settings.errors)
     return OffsetsTable(catalog, settings.table.offsets_table, settings.name), IcebergTables(settings, catalog)
 
 

@@ -33,7 +33,8 @@ from connector.runtime.stop_signals import stop_on_signals
 from connector.runtime.topic_partitions import TopicPartition, nest_by_topic
 from connector.settings import KafkaSettings, SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
-from connector.sink.factory import Sink, build_sink, inspect_cluster
+from connector.sink.factory import Sink, build_sink
+from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.microbatch.warmup import warm_up
 

@@ -216,11 +216,7 @@ def _drained(sink: Inside, told: Callable[[BatchReport], object], extra: dict[st
 
 
 def test_an_index_that_is_deleted_stops_the_sink(
-    topics: Topics,
-    plain_workspace: MakeWorkspace,
-    search: Search,
-    spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
+    topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession
 ) -> None:
     """Deleted while the sink runs or between two runs, made again by OpenSearch or by a hand: a clear stop each time,
     and no index of later changes alone. After `offsets reset` it is filled from the topic."""
@@ -241,7 +237,6 @@ def test_an_index_that_is_deleted_stops_the_sink(
         sink.run()
     assert list(search.documents(index)) == ["9"], "nobody's documents are touched"
     search.ask("DELETE", index)
-    monkeypatch.setattr(sink_offsets, "open_session", lambda _: nullcontext(spark))
     sink_offsets.reset(sink.settings(), to="earliest", topics=(), execute=True)
     sink.run()
     assert sorted(search.documents(index)) == ["0", "1", "2", "3"]

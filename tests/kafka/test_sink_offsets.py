@@ -64,21 +64,9 @@ def _found(sink: Inside, table: str) -> dict[int, int]:
 ALL = {0: 2, 1: 2, 2: 1, 3: 1, 4: 1, 5: 1, 6: 2, 7: 2}
 
 
-def _reset(sink: Inside, monkeypatch: pytest.MonkeyPatch, to: Any) -> None:
-    """Run `offsets reset --execute`, in the session that is there."""
-    monkeypatch.setattr(sink_offsets, "open_session", lambda _: _Session(sink.spark))
+def _reset(sink: Inside, to: Any) -> None:
+    """Run `offsets reset --execute`, in the JVM that is there."""
     sink_offsets.reset(sink.settings(), to=to, topics=(), execute=True)
-
-
-class _Session:
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def __enter__(self) -> SparkSession:
-        return self._spark
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 def _stops(sink: Inside, *words: str) -> None:
@@ -133,9 +121,7 @@ LOSSES = [("back", "tables"), ("back", "stored"), ("before us", "tables"), ("aga
 
 
 @pytest.mark.parametrize(("how", "to"), tiered(LOSSES, LOSSES[3:]))
-def test_a_table_that_lost_rows_stops_the_sink(
-    how: str, to: str, story: Story, topics: Topics, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_lost_rows_stops_the_sink(how: str, to: str, story: Story, topics: Topics) -> None:
     """A table rolled back, dropped, or dropped and made again stops; `--to tables` reads again, `stored` goes on.
 
     Hole: Kafka Connect skips a recreated table with a warning, so its rows are lost silently (c 22).
@@ -145,7 +131,7 @@ def test_a_table_that_lost_rows_stops_the_sink(
     left = _lose(sink, name, how)
     topics.replay(_records(name, (8,), 3, 3000), create=False)
     _stops(sink, name, {"dropped": "dropped", "again": "made again"}.get(how, "rolled back"))
-    _reset(sink, monkeypatch, to)
+    _reset(sink, to)
     sink.run()
     assert _found(sink, name) == ({**ALL, 8: 3} if to == "tables" else {**left, 8: 3})
     assert sum(report.metrics.events for report in sink.run()) == 0
@@ -182,7 +168,7 @@ def _identify(sink: Inside, name: str) -> None:
     update.setIdentifierFields(jvm.java.util.Collections.singletonList("id")).commit()
 
 
-def test_a_recreated_topic_stops_the_sink(story: Story, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recreated_topic_stops_the_sink(story: Story, topics: Topics) -> None:
     """A topic that was deleted and made again stops the sink, and does not stall it; `reset` reads the new one.
 
     Hole: Kafka Connect's sink stalls silently after Kafka was recreated (c 5).
@@ -193,7 +179,7 @@ def test_a_recreated_topic_stops_the_sink(story: Story, topics: Topics, monkeypa
     _until_made(topics, "anew")
     topics.replay(_records("anew", (0, 9), 3, 3000), create=False)
     _stops(sink, "anew", "deleted and made again")
-    _reset(sink, monkeypatch, "earliest")
+    _reset(sink, "earliest")
     sink.run()
     assert _found(sink, "anew") == {**ALL, 0: 3, 9: 3}
 
@@ -223,18 +209,18 @@ def test_another_cluster_stops_the_sink(story: Story, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patched:
         patched.setattr(OffsetRows, "own", property(of_another))
         _stops(sink, "cluster another")
-    _reset(sink, monkeypatch, "earliest")
+    _reset(sink, "earliest")
     sink.run()
     assert _found(sink, "moved") == ALL
 
 
-def test_a_source_whose_clock_went_back(story: Story, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_whose_clock_went_back(story: Story, topics: Topics) -> None:
     """Events of a restored source are late, and counted, until `reset --to stored` forgets how far the old one was."""
     sink = story("clock")
     topics.replay(_records("clock", (0, 1, 2), 5, 10), create=False)
     (report,) = sink.run()
     assert (report.metrics.late, _found(sink, "clock")) == (3, ALL)
-    _reset(sink, monkeypatch, "stored")
+    _reset(sink, "stored")
     topics.replay(_records("clock", (0, 1, 2), 6, 20), create=False)
     (report,) = sink.run()
     assert (report.metrics.late, _found(sink, "clock")) == (0, {**ALL, 0: 6, 1: 6, 2: 6})

@@ -33,7 +33,8 @@ from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.destination import IcebergDestination
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
-from connector.sink.factory import SinkPorts, begin_batches, inspect_cluster
+from connector.sink.factory import SinkPorts, begin_batches
+from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.model.destination import Lookups, WriterFactory
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, TablePlan

@@ -225,7 +225,7 @@ def test_a_repair_meets_a_fate(lagoon: Lagoon, fate: Fate, monkeypatch: pytest.M
 def _repair(spark: SparkSession, table: Table) -> None:
     table.refresh()
     found = find_misleading_bounds(table)
-    assert found.manifests and remove_misleading_bounds(spark, table, found)
+    assert found.manifests and remove_misleading_bounds(table, found)
 
 
 @FATES

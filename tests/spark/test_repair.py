@@ -75,7 +75,7 @@ def _mended(spark: SparkSession, lake: Lake, written: Written, case: Case) -> No
     found = find_misleading_bounds(table)
     assert found.manifests
     ids = _row_ids(spark, case) if table.format_version > 2 else {}
-    assert remove_misleading_bounds(spark, table, found) == found.delete_files + found.data_files
+    assert remove_misleading_bounds(table, found) == found.delete_files + found.data_files
     assert not find_misleading_bounds(table).manifests
     right = sorted(written.model.values())
     assert values_by_spark(spark, case) == values_by_iceberg(spark, lake, case) == right
@@ -136,7 +136,7 @@ def test_another_writer_is_faster(spark: SparkSession, opened: Opened, misleadin
     written.table.refresh()
     written.batch(dict.fromkeys(sorted(written.model)[:4], 50_000), Random(1))
     with pytest.raises(CommitRefused):
-        remove_misleading_bounds(spark, repairing, found)
+        remove_misleading_bounds(repairing, found)
     written.table.refresh()
     assert written.table.java.currentSnapshot().operation() == "overwrite"
     _mended(spark, lake, written, case)
@@ -160,7 +160,7 @@ def test_repairs_beside_a_sink_that_goes_on(
             repairing.refresh()
             found = find_misleading_bounds(repairing)
             with suppress(CommitRefused):
-                repaired.append(remove_misleading_bounds(spark, repairing, found) if found.manifests else 0)
+                repaired.append(remove_misleading_bounds(repairing, found) if found.manifests else 0)
 
     with ThreadPoolExecutor(1) as beside:
         end = beside.submit(repair)
@@ -176,7 +176,7 @@ def test_repairs_beside_a_sink_that_goes_on(
     misleading.undo()
     written.table.refresh()
     if (found := find_misleading_bounds(written.table)).manifests:
-        remove_misleading_bounds(spark, written.table, found)
+        remove_misleading_bounds(written.table, found)
     assert values_by_spark(spark, case) == values_by_iceberg(spark, lake, case) == sorted(written.model.values())
 
 
@@ -232,7 +232,7 @@ def _moved(spark: SparkSession, lake: Lake, written: Written, case: Case) -> Non
     assert found.data_files and found.columns == ("k",) and not found.mixed
     ids = _row_ids(spark, case) if table.format_version > 2 else {}
     places = _places(spark, case)
-    assert move_misplaced_files(spark, table, found) == found.data_files + found.delete_files
+    assert move_misplaced_files(table, found) == found.data_files + found.delete_files
     assert find_misplaced_files(table) == MisplacedFiles()
     assert _places(spark, case) == places
     right = sorted(written.model.values())

@@ -1,4 +1,4 @@
-"""`icebridge status` in a process of its own -> what the catalog says, by a JVM in which no Spark is started."""
+"""Commands that only look, in processes of their own -> what the catalog says, by a JVM without a Spark context."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ NO_SPARK = {"spark.extraListeners": "no.such.Listener"}
 
 
 @pytest.fixture
-def space(quick: dict[str, str], tmp_path: Path) -> Workspace:
-    """A warehouse without a broker."""
+def space(quick: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A warehouse without a broker; what commands print has long lines."""
+    monkeypatch.setenv("COLUMNS", "300")
     return workspace(tmp_path, "seen", NOBODY, {**quick, "topics": "t"})
 
 
@@ -48,12 +49,41 @@ def test_a_sinks_status_needs_no_spark(spark: SparkSession, space: Workspace) ->
     position = KafkaOffsets(offsets={("t", 0): 5})
     tables = {f"default.{name}": StoredCommit(position) for name in ("ours", "others", "gone")}
     OffsetsTable(catalog, "_debezium_offset_storage", "seen").save(position, tables)
-    told = _status(space, {"debezium.source.offset.storage.iceberg.table-name": "_debezium_offset_storage"})
+    told = _status(space, OFFSETS_TABLE)
     assert told["tables"].keys() == {"default.ours", "default.others"}
     ours, others = told["tables"]["default.ours"], told["tables"]["default.others"]
     assert (ours["snapshot_id"], ours["iceberg_schema_drift_count"], ours["lag"]) == (committed, 3, None)
     assert (others["snapshot_id"], others["committed_at"]) == (None, None)
     assert told["unanswered"].startswith("Kafka gave no answer")
+
+
+OFFSETS_TABLE = {"debezium.source.offset.storage.iceberg.table-name": "_debezium_offset_storage"}
+
+
+def test_a_sink_that_writes_to_a_branch(spark: SparkSession, space: Workspace) -> None:
+    """Snapshot and offsets are those of its branch, and whoever only looks changes nothing."""
+    lake = Lake(spark, space.name, space.catalog)
+    spark.sql(f"CREATE NAMESPACE {space.name}.`default`")
+    spark.sql(f"CREATE TABLE {space.name}.`default`.audited (id BIGINT) USING iceberg")
+    lake.java("audited").newAppend().commit()
+    lake.java("audited").manageSnapshots().createBranch("audit").commit()
+    position = KafkaOffsets("c", {"t": "id"}, {("t", 0): 17})
+    commit = lake.java("audited").newAppend().toBranch("audit")
+    for key, value in position.summary("seen", "one").items():
+        commit = commit.set(key, value)
+    commit.commit()
+    committed = int(lake.java("audited").snapshot("audit").snapshotId())
+    before = lake.java("audited").operations().current().metadataFileLocation()
+    extra = {**OFFSETS_TABLE, "iceberg.table.audited.commit-branch": "audit"}
+    catalog = Catalog(spark, load([space.file({})]).catalog)
+    tables = {"default.audited": StoredCommit(KafkaOffsets(offsets={("t", 0): 5}))}
+    OffsetsTable(catalog, "_debezium_offset_storage", "seen").save(KafkaOffsets(offsets={("t", 0): 17}), tables)
+    told = _status(space, extra)["tables"]["default.audited"]
+    assert told["snapshot_id"] == committed
+    shown = _say(space, extra, "offsets show")
+    assert "default.audited: 17" in shown
+    assert "Kafka gave no answer" in shown
+    assert lake.java("audited").operations().current().metadataFileLocation() == before
 
 
 def test_a_sources_status_needs_no_spark(spark: SparkSession, space: Workspace) -> None:
@@ -76,11 +106,19 @@ def test_a_sources_status_needs_no_spark(spark: SparkSession, space: Workspace) 
     assert told["tables"] == {
         "db.t": {"published_snapshot": first, "newest_snapshot": newest, "snapshots_behind": 1, "full_read": None}
     }
+    shown = _say(space, extra, "offsets show")
+    assert all(str(snapshot) in shown for snapshot in (first, newest))
 
 
 def _status(space: Workspace, extra: dict[str, str]) -> dict[str, dict[str, dict[str, object]]]:
     """Return the document that the command prints in a process of its own."""
-    done = space.start({**extra, **NO_SPARK}, "--output", "json", command="status").wait(120)
-    assert done.code == 0, done.text[-4000:]
-    found: dict[str, dict[str, dict[str, object]]] = json.loads(done.text[done.text.index("{\n") :])
+    text = _say(space, extra, "status", "--output", "json")
+    found: dict[str, dict[str, dict[str, object]]] = json.loads(text[text.index("{\n") :])
     return found
+
+
+def _say(space: Workspace, extra: dict[str, str], command: str, *arguments: str) -> str:
+    """Return what a command prints in a process of its own, where no Spark can start."""
+    done = space.start({**extra, **NO_SPARK}, *arguments, command=command).wait(120)
+    assert done.code == 0, done.text[-4000:]
+    return done.text

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from connector import redaction
 from connector.cli.main import main
 from connector.redaction import SPARK_REGEX, redact, redact_login
-from connector.runtime.jvm.gateway import write_settings
+from connector.runtime.jvm.gateway import write_arguments, write_settings
 
 KAFKA = {"bootstrap.servers": "h:1", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 MARK = "mArk3r-0f-secret"
@@ -150,6 +150,18 @@ def test_settings_go_to_the_jvm_by_private_files(tmp_path: Path) -> None:
     assert read["spark.a"] == conf["spark.a"]
     assert read["spark.driver.extraJavaOptions"] == f"@{files['java.options']}"
     assert files["java.options"].read_text() == f'"-Xss4m"\n"-Dx.password={MARK} \\"q"\n'
+
+
+def test_arguments_of_a_jvm_without_spark_are_private_too(tmp_path: Path) -> None:
+    """Java reads class path, heap and options from a file of their owner alone."""
+    conf = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": f"-Dx.password='{MARK} q'"}
+    argument = write_arguments(Path("/spark"), conf, (Path("/a.jar"),), tmp_path)
+    (file,) = tmp_path.iterdir()
+    assert argument == f"@{file}"
+    assert file.stat().st_mode & 0o777 == 0o600
+    lines = file.read_text().splitlines()
+    assert lines[:3] == ['"-cp"', '"/spark/conf:/spark/jars/*:/a.jar"', '"-Xmx2g"']
+    assert f'"-Dx.password={MARK} q"' in lines[3:-1]
 
 
 def test_compose_listens_on_this_host_alone() -> None:

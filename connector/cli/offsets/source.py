@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 import click
-from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table as Grid
 
+from connector.cli.status.answers import TABLES_WAIT_S, wait_for
 from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.java import Driver
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.runtime.retry import call_with_retries
-from connector.runtime.spark.session import open_session
+from connector.runtime.spark.session import open_driver, open_gateway
+from connector.runtime.spark.session_builder import StartingSession
 from connector.settings import SourceSettings
 from connector.source.snapshots import discovery
 from connector.source.snapshots.next_step import SnapshotLine, SnapshotOffset
@@ -35,10 +37,18 @@ class SourceTable:
     history: SnapshotLine | None = None
 
 
-def show(settings: SourceSettings) -> None:
-    """Print where the source stands in each table, and how many snapshots it is behind."""
-    with open_session(settings) as spark:
-        seen = read_tables(spark, settings, _open_rows(spark, settings).by_table)
+def show(settings: SourceSettings, starting: StartingSession) -> None:
+    """Print where the source stands in each table, and how many snapshots it is behind.
+
+    `starting` is the JVM; Spark is not needed.
+
+    Raises:
+        RetriableError: the catalog is away, or does not answer; it is asked once.
+    """
+    once = attrs.evolve(settings, errors=attrs.evolve(settings.errors, retry_timeout_ms=0))
+    with ThreadPoolExecutor(1, "offsets") as beside, open_gateway(starting) as driver:
+        asked = beside.submit(lambda: read_tables(driver, once, _open_rows(driver, once).by_table))
+        seen = wait_for(asked, TABLES_WAIT_S)
     grid = Grid(
         "table", "stored snapshot", "newest snapshot", "behind", "full read", title=f"{settings.name}: positions"
     )
@@ -55,9 +65,9 @@ def reset(settings: SourceSettings, *, to: str, tables: tuple[str, ...], execute
     Raises:
         ConfigError: a table that was named is none of the source's.
     """
-    with open_session(settings) as spark:
-        rows = _open_rows(spark, settings)
-        seen = {table.name: table for table in read_tables(spark, settings, rows.by_table)}
+    with open_driver(settings) as driver:
+        rows = _open_rows(driver, settings)
+        seen = {table.name: table for table in read_tables(driver, settings, rows.by_table)}
         unknown = sorted(set(tables) - seen.keys())
         if unknown:
             raise ConfigError(f"--table {', '.join(unknown)}: not a table of this source; it has {', '.join(seen)}")
@@ -74,10 +84,10 @@ def _newest_offset(table: SourceTable) -> TableOffset:
     return TableOffset(SnapshotOffset(table.uuid or "", table.newest), before)
 
 
-def _open_rows(spark: SparkSession, settings: SourceSettings) -> OffsetRows:
+def _open_rows(driver: Driver, settings: SourceSettings) -> OffsetRows:
     def opened() -> OffsetRows:
         return OffsetRows(
-            Catalog(spark, settings.catalog, settings.errors), settings.capture.offsets_table, settings.name, SOURCE
+            Catalog(driver, settings.catalog, settings.errors), settings.capture.offsets_table, settings.name, SOURCE
         )
 
     return call_with_retries(opened, settings.errors)
@@ -104,7 +114,7 @@ def read_tables(driver: Driver, settings: SourceSettings, texts: Mapping[str, st
         try:
             newest = snapshots.newest()
         except FatalError as error:
-            click.echo(str(error))
+            click.echo(str(error), err=True)
             newest = None
         past = read_history(snapshots) if newest is not None else None
         seen.append(SourceTable(name, stored.get(name), table.uuid, newest, past))

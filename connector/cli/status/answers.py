@@ -10,6 +10,9 @@ from connector.errors import RetriableError
 CATALOG_WAIT_S = 10.0
 """So long one answer of the catalog is waited for: the JVM reads the classes that it needs for the first one."""
 
+TABLES_WAIT_S = 60.0
+"""So long all answers about a source's tables together may take: there may be hundreds."""
+
 _Answer = TypeVar("_Answer")
 
 

@@ -16,7 +16,7 @@ from connector.errors import ConnectorError
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.deadline import Deadline
 from connector.settings import SinkSettings
-from connector.sink.factory import inspect_cluster
+from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.microbatch.start_offsets import ClusterState
 
 

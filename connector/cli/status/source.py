@@ -13,7 +13,7 @@ from rich.table import Column
 from rich.table import Table as Grid
 
 from connector.cli.offsets.source import SourceTable, read_tables, snapshots_behind
-from connector.cli.status.answers import wait_for
+from connector.cli.status.answers import TABLES_WAIT_S, wait_for
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.java import Driver
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
@@ -21,9 +21,6 @@ from connector.runtime.spark.session import open_gateway
 from connector.runtime.spark.session_builder import StartingSession
 from connector.settings import SourceSettings
 from connector.source.snapshots.snapshot_queue import QueuedSnapshot, SnapshotQueue
-
-LIMIT_S = 60.0
-"""So long all answers of the catalog together may take: a source may have hundreds of tables."""
 
 
 def show(settings: SourceSettings, starting: StartingSession, *, output: Literal["text", "json"]) -> None:
@@ -36,7 +33,7 @@ def show(settings: SourceSettings, starting: StartingSession, *, output: Literal
     """
     once = attrs.evolve(settings, errors=attrs.evolve(settings.errors, retry_timeout_ms=0))
     with ThreadPoolExecutor(1, "status") as beside, open_gateway(starting) as driver:
-        tables, queue = wait_for(beside.submit(_read, driver, once), LIMIT_S)
+        tables, queue = wait_for(beside.submit(_read, driver, once), TABLES_WAIT_S)
     if output == "json":
         click.echo(orjson.dumps(_to_document(settings.name, tables, queue), option=orjson.OPT_INDENT_2).decode())
         return

@@ -69,7 +69,7 @@ def find_delete_files(table: Table, places: Mapping[str, int]) -> dict[str, Java
 
 def _iter_delete_files(table: Table, snapshot: Any) -> Iterator[tuple[str, JavaFile]]:
     io, specs = table.java.io(), table.java.specs()
-    manifests = jvm(table.spark).org.apache.iceberg.ManifestFiles
+    manifests = jvm(table.driver).org.apache.iceberg.ManifestFiles
     for manifest in iterate(snapshot.deleteManifests(io)):
         reader = manifests.readDeleteManifest(manifest, io, specs)
         try:
@@ -147,7 +147,7 @@ def _build_marker(table: Table, found: Restoration) -> JavaFile:
     """
     example = next(iter(found.lost), None) or found.renumbered[0].deletes[0]
     path = f"{str(example.location()).rsplit('/', 1)[0]}/none-{uuid.uuid4().hex}"
-    java = jvm(table.spark).org.apache.iceberg
+    java = jvm(table.driver).org.apache.iceberg
     spec = table.java.specs().get(example.specId())
     builder = java.FileMetadata.deleteFileBuilder(spec).ofPositionDeletes().withPartition(example.partition())
     vectors = table.format_version > 2  # noqa: PLR2004 - has no other position deletes

@@ -21,7 +21,6 @@ from pyiceberg.table import StaticTable
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, UUIDType
-from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError
 from connector.iceberg.catalog.table import Table
@@ -131,23 +130,21 @@ def iter_live_files(manifest: ManifestFile, io: FileIO) -> Iterator[tuple[DataFi
         yield entry.data_file, int(manifest.added_snapshot_id or 0) if came is None else int(came)
 
 
-def remove_misleading_bounds(spark: SparkSession, table: Table, found: MisleadingBounds) -> int:
+def remove_misleading_bounds(table: Table, found: MisleadingBounds) -> int:
     """Write main's manifests anew without those bounds, and replace the old ones in one commit; give how many files.
 
     Raises:
         CommitRefused: another writer was faster; nothing was changed, look again.
         CommitUnknown, RetriableError: as `commit.commit_attempts.commit_exactly_once`.
     """
-    kept = _kept_field_ids(spark, table)
+    kept = _kept_field_ids(table)
     replace_manifests(
-        spark, table, found.manifests, lambda entry, file, _: file.copyWithStats(kept) if entry.columns else file
+        table, found.manifests, lambda entry, file, _: file.copyWithStats(kept) if entry.columns else file
     )
     return found.delete_files + found.data_files
 
 
-def replace_manifests(
-    spark: SparkSession, table: Table, manifests: Mapping[str, tuple[LiveFile, ...]], change: FileChange
-) -> None:
+def replace_manifests(table: Table, manifests: Mapping[str, tuple[LiveFile, ...]], change: FileChange) -> None:
     """Write manifests of main anew with other descriptions of the same files, and replace the old ones in one commit.
 
     `manifests` has all live files of each, by its path and in its order. Raises as `remove_misleading_bounds`.
@@ -162,9 +159,7 @@ def replace_manifests(
             raise _ManifestsChanged
         made = java.rewriteManifests()
         for path, entries in manifests.items():
-            made = made.deleteManifest(there[path]).addManifest(
-                _rewrite_manifest(spark, table, there[path], entries, change)
-            )
+            made = made.deleteManifest(there[path]).addManifest(_rewrite_manifest(table, there[path], entries, change))
         return made
 
     try:
@@ -173,9 +168,9 @@ def replace_manifests(
         raise CommitRefused(f"table {table.name} has other manifests than those that were looked at") from None
 
 
-def _kept_field_ids(spark: SparkSession, table: Table) -> Any:
+def _kept_field_ids(table: Table) -> Any:
     """Return the ids of the columns of which manifests go on to tell bounds and counts, as Java's set."""
-    kept = jvm(spark).java.util.HashSet()
+    kept = jvm(table.driver).java.util.HashSet()
     ids = {number for schema in table.metadata().schemas().values() for number in _iter_reliable_fields(schema)}
     for number in (*_POSITION_DELETE_FIELD_IDS, *sorted(ids)):
         kept.add(number)
@@ -198,11 +193,9 @@ def _bounded_field_ids(file: DataFile, ids: AbstractSet[int]) -> frozenset[int]:
     return frozenset(ids & {*(file.lower_bounds or {}), *(file.upper_bounds or {})})
 
 
-def _rewrite_manifest(
-    spark: SparkSession, table: Table, manifest: Any, entries: tuple[LiveFile, ...], change: FileChange
-) -> Any:
+def _rewrite_manifest(table: Table, manifest: Any, entries: tuple[LiveFile, ...], change: FileChange) -> Any:
     """Write a manifest's live files into a new one."""
-    iceberg, java = jvm(spark).org.apache.iceberg, table.java
+    iceberg, java = jvm(table.driver).org.apache.iceberg, table.java
     files, spec = iceberg.ManifestFiles, java.specs()[manifest.partitionSpecId()]
     place = java.operations().metadataFileLocation(f"{uuid.uuid4().hex}-mended.avro")
     deletes = str(manifest.content().name()) == "DELETES"

@@ -34,7 +34,6 @@ from pyiceberg.types import (
     TimestampNanoType,
     TimestamptzNanoType,
 )
-from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
@@ -263,7 +262,7 @@ def _referenced_files(table: Table, path: str) -> Iterator[str | None]:
 
     PyIceberg does not read what deletion vectors refer to.
     """
-    java, iceberg = table.java, jvm(table.spark).org.apache.iceberg
+    java, iceberg = table.java, jvm(table.driver).org.apache.iceberg
     with map_java_errors(f"reading the manifests of table {table.name}"):
         manifest = next(
             one for one in iterate(java.currentSnapshot().allManifests(java.io())) if str(one.path()) == path
@@ -277,12 +276,12 @@ def _referenced_files(table: Table, path: str) -> Iterator[str | None]:
             reader.close()
 
 
-def move_misplaced_files(spark: SparkSession, table: Table, found: MisplacedFiles) -> int:
+def move_misplaced_files(table: Table, found: MisplacedFiles) -> int:
     """Put files under the partition values of their rows, in one commit; give how many.
 
     Raises as `manifest_repair.remove_misleading_bounds`.
     """
-    parser = jvm(spark).org.apache.iceberg.ContentFileParser
+    parser = jvm(table.driver).org.apache.iceberg.ContentFileParser
 
     def change(entry: LiveFile, file: Any, spec: Any) -> Any:
         if not entry.partition:
@@ -294,5 +293,5 @@ def move_misplaced_files(spark: SparkSession, table: Table, found: MisplacedFile
         document["partition"] = [entry.partition.get(place, value) for place, value in enumerate(values)]
         return next(table.content_files([FileDescription.of(document)]))
 
-    replace_manifests(spark, table, found.manifests, change)
+    replace_manifests(table, found.manifests, change)
     return found.delete_files + found.data_files

@@ -21,7 +21,7 @@ from connector.errors import CommitUnknown, ConnectorError, RetriableError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
 from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS
-from connector.iceberg.java import JavaTable, iterate, java_exception_name, jvm, map_java_errors, to_dict
+from connector.iceberg.java import JavaTable, gateway_of, iterate, java_exception_name, jvm, map_java_errors, to_dict
 from connector.runtime.retry import call_with_retries
 
 JavaMetadata = Any
@@ -63,7 +63,7 @@ def settle_commits(
     table.refresh()
     operations = _SettlingOperations(table, doing, accepts, seen, data_path)
     try:
-        yield jvm(table.spark).org.apache.iceberg.BaseTable(operations, str(table.java.name()))
+        yield jvm(table.driver).org.apache.iceberg.BaseTable(operations, str(table.java.name()))
     except Exception as error:
         if operations.failure is not None:
             raise operations.failure from error
@@ -129,7 +129,7 @@ class _SettlingOperations:
             if one.base.snapshot(snapshot.snapshotId()) is None and not self._accepts(_describe(snapshot), later):
                 told = f"{self._doing}: others changed meanwhile which deletes apply to the files"
                 self.failure = RetriableError(told)
-                java = jvm(self._table.spark)
+                java = jvm(self._table.driver)
                 raise Py4JJavaError(
                     told, java.org.apache.iceberg.exceptions.ValidationException(told, self._no_values())
                 )
@@ -146,9 +146,8 @@ class _SettlingOperations:
 
     def _no_values(self) -> Any:
         """Give Java's empty array of format arguments."""
-        gateway = self._table.spark.sparkContext._gateway  # noqa: SLF001 - arrays are made by the gateway
-        assert gateway is not None
-        return gateway.new_array(jvm(self._table.spark).java.lang.Object, 0)
+        driver = self._table.driver
+        return gateway_of(driver).new_array(jvm(driver).java.lang.Object, 0)
 
     def _attempt(self, one: _CommitAttempt) -> Py4JJavaError | None:
         """Return the refusal, None when it is in. Raises RetriableError while neither is known."""
@@ -187,7 +186,7 @@ class _SettlingOperations:
                 "errors.retry.timeout"
             )
         self.unknown = self.failure
-        java = jvm(self._table.spark)
+        java = jvm(self._table.driver)
         cause = java.java.lang.RuntimeException(str(error))
         told = java.org.apache.iceberg.exceptions.CommitStateUnknownException(cause)
         return Py4JJavaError(str(error), told)
@@ -217,7 +216,7 @@ class _SettlingOperations:
         metadata = self._own.current()
         if self._data_path is None or metadata.properties().get(_LOCATION_PROVIDER) is not None:
             return self._own.locationProvider()
-        java = jvm(self._table.spark)
+        java = jvm(self._table.driver)
         properties = java.java.util.HashMap(metadata.properties())
         properties.put(DATA_PATH_PROPERTY, self._data_path)
         return java.org.apache.iceberg.LocationProviders.locationsFor(metadata.location(), properties)

@@ -104,7 +104,7 @@ def expire_snapshots(
             if oldest_ms >= limit_ms:
                 return False
         with map_java_errors(doing), settle_commits(table, doing) as java:
-            pool = jvm(table.spark).java.util.concurrent.Executors.newFixedThreadPool(DELETE_THREADS)
+            pool = jvm(table.driver).java.util.concurrent.Executors.newFixedThreadPool(DELETE_THREADS)
             try:
                 old = java.expireSnapshots().expireOlderThan(limit_ms).retainLast(keeping.least)
                 old.executeDeleteWith(pool).commit()

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,21 @@ from connector.redaction import is_secret
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 MORE_JARS = "SPARK_DIST_CLASSPATH"
 """Environment variable with what Spark's scripts put behind Spark's own jars."""
+EXTRA_CLASS_PATH = "spark.driver.extraClassPath"
 _SUBMIT = "PYSPARK_SUBMIT_ARGS"
+_SCRIPT_OPTIONS = ("SPARK_SUBMIT_OPTS", "SPARK_JAVA_OPTS", "SPARK_DRIVER_MEMORY", "SPARK_MEM", "SPARK_PREPEND_CLASSES")
+_OPEN_MODULES = tuple(
+    f"--add-opens={package}=ALL-UNNAMED"
+    for package in (
+        *(f"java.base/java.{name}" for name in ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util")),
+        *(f"java.base/sun.{name}" for name in ("nio.ch", "nio.cs", "security.action", "util.calendar")),
+        "java.base/java.util.concurrent",
+        "java.base/java.util.concurrent.atomic",
+        "java.base/jdk.internal.ref",
+        "java.security.jgss/sun.security.krb5",
+    )
+)
+"""What Spark's launcher opens of Java's own modules to the libraries that stores and catalogs bring."""
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _POLL_S, _END_S = 0.01, 20.0
 
@@ -35,15 +49,22 @@ class StartingJvm:
     folder of its own that is gone when the JVM is up.
     """
 
-    def __init__(self, spark_home: Path, conf: Mapping[str, str], class_path: Iterable[Path] = ()) -> None:
-        """Start it; `class_path` stands behind Spark's own jars. OSError: no room, or no spark-submit."""
+    def __init__(
+        self, spark_home: Path, conf: Mapping[str, str], class_path: Sequence[Path] = (), java: Path | None = None
+    ) -> None:
+        """Start it; `class_path` stands behind Spark's own jars.
+
+        `java` is the program that starts it without Spark's scripts, which take seconds: for a JVM in which there will
+        be no Spark context, and where Spark's own files of settings say nothing. OSError: no room, or no spark-submit.
+        """
         # A folder made so is its owner's alone, and so are the files in it.
         self._folder = Path(tempfile.mkdtemp(prefix="icebridge-start-"))
         self._told, self._is_connected = self._folder / "gateway", False
         try:
-            arguments = shlex.split(os.environ.get(_SUBMIT, "pyspark-shell"))
             self.process = subprocess.Popen(
-                [str(spark_home / "bin" / "spark-submit"), *write_settings(conf, self._folder), *arguments],
+                _submit_command(spark_home, conf, self._folder)
+                if java is None
+                else [str(java), write_arguments(spark_home, conf, class_path, self._folder)],
                 # The JVM ends when this process is gone: it reads its input's end.
                 stdin=subprocess.PIPE,
                 env=_environment(self._told, class_path),
@@ -99,16 +120,43 @@ class StartingJvm:
         self.close()
 
 
+def is_changed_by_environment() -> bool:
+    """Tell whether the environment says something of how Spark's scripts are to start the JVM."""
+    return any(os.environ.get(name) for name in (_SUBMIT, MORE_JARS, *_SCRIPT_OPTIONS))
+
+
+def _submit_command(spark_home: Path, conf: Mapping[str, str], folder: Path) -> list[str]:
+    arguments = shlex.split(os.environ.get(_SUBMIT, "pyspark-shell"))
+    return [str(spark_home / "bin" / "spark-submit"), *write_settings(conf, folder), *arguments]
+
+
 def write_settings(conf: Mapping[str, str], folder: Path) -> tuple[str, ...]:
     """Write the settings into the folder; return the arguments of spark-submit that name them."""
     options = conf.get(JAVA_OPTIONS, "")
     if is_secret(options):
-        words = shlex.split(options)
-        lines = ['"{}"\n'.format(word.replace("\\", "\\\\").replace('"', '\\"')) for word in words]
-        conf = {**conf, JAVA_OPTIONS: f"@{_write_private(folder / 'java.options', ''.join(lines))}"}
+        file = _write_private(folder / "java.options", _quote_words(shlex.split(options)))
+        conf = {**conf, JAVA_OPTIONS: f"@{file}"}
     file = _write_private(folder / "spark.properties", javaproperties.dumps(dict(conf), timestamp=False))
     # Without the flag Spark's own spark-defaults.conf would not be read beside a file of settings.
     return ("--properties-file", str(file), "--load-spark-defaults")
+
+
+def write_arguments(spark_home: Path, conf: Mapping[str, str], class_path: Sequence[Path], folder: Path) -> str:
+    """Write what Spark's scripts would start Java with into the folder; return the argument that names it.
+
+    The class path is theirs to the letter: an archive of its classes serves no other.
+    """
+    spark = (str(spark_home / "conf"), f"{spark_home / 'jars'}/*")
+    entries = (conf.get(EXTRA_CLASS_PATH, ""), *spark, *map(str, class_path))
+    heap = f"-Xmx{conf.get('spark.driver.memory', '1g')}"
+    words = ["-cp", os.pathsep.join(filter(None, entries)), heap, *_OPEN_MODULES]
+    words += [*shlex.split(conf.get(JAVA_OPTIONS, "")), "org.apache.spark.api.python.PythonGatewayServer"]
+    return f"@{_write_private(folder / 'java.arguments', _quote_words(words))}"
+
+
+def _quote_words(words: Iterable[str]) -> str:
+    """Return a file of Java's arguments, one in a line."""
+    return "".join('"{}"\n'.format(word.replace("\\", "\\\\").replace('"', '\\"')) for word in words)
 
 
 def _write_private(file: Path, text: str) -> Path:

@@ -11,10 +11,15 @@ import structlog
 from attrs import frozen
 
 from connector.runtime.jvm.class_data import ClassData, check_use, find_class_data
-from connector.runtime.jvm.gateway import JAVA_OPTIONS, MORE_JARS, StartingJvm
+from connector.runtime.jvm.gateway import (
+    EXTRA_CLASS_PATH,
+    JAVA_OPTIONS,
+    MORE_JARS,
+    StartingJvm,
+    is_changed_by_environment,
+)
 from connector.runtime.jvm.java import Java
 
-EXTRA_CLASS_PATH = "spark.driver.extraClassPath"
 _ADDS_JARS = ("spark.jars", "spark.jars.packages", "spark.driver.userClassPathFirst")
 FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
 """Environment variables with folders that Spark's scripts put on the class path."""
@@ -52,11 +57,18 @@ def _read_defaults(spark_home: Path) -> dict[str, str]:
 
 
 def start_driver_jvm(
-    java: Java, conf: Mapping[str, str], class_path: Sequence[Path], spark_home: Path, *, lists_classes: bool = False
+    java: Java,
+    conf: Mapping[str, str],
+    class_path: Sequence[Path],
+    spark_home: Path,
+    *,
+    lists_classes: bool = False,
+    without_spark: bool = False,
 ) -> DriverJvm:
     """Start a JVM with these settings and jars, from archived classes where that is possible.
 
-    With `lists_classes` it lists its classes where there is no archive of them.
+    With `lists_classes` it lists its classes where there is no archive of them; `without_spark` no Spark context will
+    be made in it.
     OSError: no room for its settings.
     """
     class_data, options = None, conf.get(JAVA_OPTIONS, "")
@@ -67,7 +79,9 @@ def start_driver_jvm(
     except OSError as error:
         class_data = None
         structlog.get_logger().info("classes are not archived: starts stay slow", reason=str(error))
-    return DriverJvm(StartingJvm(spark_home, {**conf, JAVA_OPTIONS: options}, class_path), class_data)
+    bare = without_spark and class_path and not has_folders(conf, spark_home) and not is_changed_by_environment()
+    program = java.home / "bin" / "java" if bare else None
+    return DriverJvm(StartingJvm(spark_home, {**conf, JAVA_OPTIONS: options}, class_path, program), class_data)
 
 
 def locate_class_data(

@@ -33,7 +33,7 @@ def start_session(settings: SinkSettings | SourceSettings, *, lists_classes: boo
 def start_gateway(settings: SinkSettings | SourceSettings) -> StartingSession:
     """Begin to start a JVM that looks at the catalog, on this machine wherever Spark's master is."""
     here = {**settings.spark, "spark.master": "local[1]"}
-    return session_builder.begin_session(f"icebridge {settings.name}", settings.catalog, here)
+    return session_builder.begin_session(f"icebridge {settings.name}", settings.catalog, here, without_spark=True)
 
 
 @contextmanager
@@ -45,6 +45,13 @@ def open_gateway(starting: StartingSession) -> Iterator[DriverGateway]:
         yield DriverGateway(gateway, starting.conf)
     finally:
         starting.end()
+
+
+@contextmanager
+def open_driver(settings: SinkSettings | SourceSettings) -> Iterator[DriverGateway]:
+    """Start a JVM that reads and changes tables without Spark, and end it afterwards."""
+    with start_gateway(settings) as starting, open_gateway(starting) as driver:
+        yield driver
 
 
 @contextmanager

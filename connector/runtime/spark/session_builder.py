@@ -245,19 +245,25 @@ class StartingSession:
 
 
 def begin_session(
-    app: str, catalog: CatalogProperties, spark: Mapping[str, str], *, lists_classes: bool = False
+    app: str,
+    catalog: CatalogProperties,
+    spark: Mapping[str, str],
+    *,
+    lists_classes: bool = False,
+    without_spark: bool = False,
 ) -> StartingSession:
     """Begin to start Spark, as `build_session`; returns once its JVM is starting.
 
-    `lists_classes`: the JVM lists its classes where there is no archive of them, for `write_class_data`.
+    `lists_classes`: the JVM lists its classes where there is no archive of them, for `write_class_data`;
+    `without_spark`: nobody will call `finish`, only `connect`.
     """
     if is_submitted():
         return StartingSession(_take_jvm(app, catalog, spark), None)
-    return _start_jvm(app, catalog, spark, lists_classes=lists_classes)
+    return _start_jvm(app, catalog, spark, lists_classes=lists_classes, without_spark=without_spark)
 
 
 def _start_jvm(
-    app: str, catalog: CatalogProperties, spark: Mapping[str, str], *, lists_classes: bool
+    app: str, catalog: CatalogProperties, spark: Mapping[str, str], *, lists_classes: bool, without_spark: bool
 ) -> StartingSession:
     """Start a JVM unless one runs."""
     choice, home = find_java(), find_spark_home()
@@ -272,7 +278,10 @@ def _start_jvm(
     conf = session_conf(app, catalog, spark, () if class_path else jars, packages_root())
     if is_up:
         return StartingSession(conf, None)
-    return StartingSession(conf, start_driver_jvm(choice.java, conf, class_path, home, lists_classes=lists_classes))
+    started = start_driver_jvm(
+        choice.java, conf, class_path, home, lists_classes=lists_classes, without_spark=without_spark
+    )
+    return StartingSession(conf, started)
 
 
 def _is_jvm_up() -> bool:

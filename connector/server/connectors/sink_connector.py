@@ -20,7 +20,7 @@ from connector.server.errors import RestError
 from connector.server.probe import TIMEOUT_S
 from connector.server.recent import RecentActivity
 from connector.settings import SinkSettings
-from connector.sink.factory import inspect_cluster
+from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.offset_reset import open_state, replace_offsets
 from connector.sink.runner import SinkMonitor, live_sink
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from connector.opensearch.indexes.index_names import to_index_name
 from connector.settings import TableSettings
 from connector.settings.configdef.regexps import compile_java, translate_replacement
+from connector.sink.convert.events import icebergevents
 
 _CASES: dict[str, Callable[[str], str]] = {"keep": str, "upper": str.upper, "lower": str.lower}
 
@@ -18,6 +19,11 @@ _CASES: dict[str, Callable[[str], str]] = {"keep": str, "upper": str.upper, "low
 def table_name(topic: str, rule: TableSettings) -> str:
     """Return the name, without namespace, of the table that a topic's events go to."""
     return _CASES[rule.case](rule.prefix + _apply_regexp(topic, rule).replace(".", "_"))
+
+
+def target_name(topic: str, rule: TableSettings) -> str:
+    """Return the same, or the name of the one table that has all events as text."""
+    return icebergevents.TABLE if rule.events_only else table_name(topic, rule)
 
 
 def _apply_regexp(topic: str, rule: TableSettings) -> str:

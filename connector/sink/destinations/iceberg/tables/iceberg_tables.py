@@ -40,7 +40,6 @@ from connector.sink.convert.columns.column_renames import (
     rename_shape,
 )
 from connector.sink.convert.columns.field_matching import match_shape
-from connector.sink.convert.events import icebergevents
 from connector.sink.destinations.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.iceberg.tables import checks as table_checks
 from connector.sink.destinations.iceberg.tables.creation import TOMBSTONES_PROPERTY, TableCreator
@@ -48,7 +47,7 @@ from connector.sink.destinations.iceberg.tables.options import TableOptions
 from connector.sink.destinations.iceberg.tables.source_schemas import SourceSchemas
 from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
-from connector.sink.destinations.naming import table_name
+from connector.sink.destinations.naming import target_name
 from connector.sink.destinations.table_registry import BaseTableRegistry
 from connector.sink.destinations.table_schema import (
     build_declared_schema,
@@ -157,7 +156,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
 
     def name(self, topic: str) -> str:
         """Return the name of a topic's table."""
-        return icebergevents.TABLE if self._settings.table.events_only else table_name(topic, self._settings.table)
+        return target_name(topic, self._settings.table)
 
     def full_name(self, topic: str) -> str:
         """Return the same with its namespace."""

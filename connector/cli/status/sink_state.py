@@ -1,0 +1,78 @@
+"""Catalog -> where a sink stands: its stored offsets, and its newest commit in each table. Changes nothing.
+
+Neither Spark nor what a run loads of its tables is needed: the offsets table and the metadata of each table are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import attrs
+import click
+from pyiceberg.table.snapshots import Snapshot
+
+from connector.cli.status.answers import wait_for
+from connector.errors import FatalError
+from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.last_commit import find_newest_snapshot
+from connector.iceberg.java import Driver
+from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.runtime.topic_partitions import TopicPartition
+from connector.settings import SinkSettings
+
+THREADS = 8
+"""So many tables are looked at side by side."""
+
+
+@attrs.frozen
+class SinkTable:
+    """A table's newest snapshot of the sink, None without one, and what the offsets table says of the table."""
+
+    name: str
+    snapshot: Snapshot | None
+    noted: Mapping[TopicPartition, int]
+
+
+@attrs.frozen
+class SinkState:
+    """What the sink has stored, and its tables that are there, by name."""
+
+    position: KafkaOffsets = KafkaOffsets()
+    tables: tuple[SinkTable, ...] = ()
+
+
+def read_state(driver: Driver, settings: SinkSettings, others: Iterable[str] = ()) -> SinkState:
+    """Read the offsets table, then side by side the tables that it names and `others`; none that is gone.
+
+    Raises:
+        RetriableError: the catalog is away, or does not answer; it is asked once.
+    """
+    with ThreadPoolExecutor(THREADS, "status") as beside:
+        catalog, stored = wait_for(beside.submit(_open_offsets, driver, settings))
+        noted = {name: commit.position.offsets for name, commit in stored.tables.items()}
+        names = sorted({*noted, *map(catalog.full_name, others)})
+        reads = [beside.submit(_read_table, catalog, settings, name, noted.get(name, {})) for name in names]
+        tables = tuple(found for one in reads if (found := wait_for(one)) is not None)
+    return SinkState(stored.position or KafkaOffsets(), tables)
+
+
+def _open_offsets(driver: Driver, settings: SinkSettings) -> tuple[Catalog, OffsetsTable]:
+    catalog = Catalog(driver, settings.catalog)
+    return catalog, OffsetsTable(catalog, settings.table.offsets_table, settings.name)
+
+
+def _read_table(
+    catalog: Catalog, settings: SinkSettings, name: str, noted: Mapping[TopicPartition, int]
+) -> SinkTable | None:
+    table = catalog.load(name)
+    if table is None:
+        return None
+    own = f"{'.'.join(settings.catalog.namespace)}."
+    try:
+        table.follow(settings.table.writes.branch_of(name.removeprefix(own), name))
+    except FatalError as error:
+        click.echo(str(error), err=True)
+        return SinkTable(name, None, noted)
+    return SinkTable(name, find_newest_snapshot(table, settings.name), noted)

@@ -1,0 +1,20 @@
+"""The cluster -> the selected topics, and where each topic-partition begins and ends. On the driver."""
+
+from __future__ import annotations
+
+from connector.errors import RetriableError
+from connector.kafka.admin import KafkaAdmin
+from connector.sink.microbatch.start_offsets import ClusterState
+
+
+def inspect_cluster(cluster: KafkaAdmin) -> ClusterState:
+    """Return the cluster as it is now.
+
+    Raises:
+        RetriableError: it is away, or no selected topic exists yet.
+    """
+    topics = cluster.select_topics()
+    if not topics:
+        raise RetriableError("none of the selected topics exists yet; check topics, topics.regex or the topic prefix")
+    at = [(topic.name, partition) for topic in topics.values() for partition in range(topic.partitions)]
+    return ClusterState(cluster.id(), topics, cluster.fetch_beginning_offsets(at), cluster.fetch_end_offsets(at))
