@@ -2,7 +2,7 @@
 
 librdkafka reads them from a broker double, as a consumer does. It is looser in places that are named below; what it
 refuses we refuse, and what both read is the same. ICEBRIDGE_FUZZ_S (seconds) is how long the fuzzing goes on, with
-other examples each time; else it is one fixed round.
+other examples each time; else it is one fixed round. ICEBRIDGE_FUZZ_TALLY names a file that gets a line of figures.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import google_crc32c
 import pyarrow as pa
@@ -28,8 +29,10 @@ from connector.kafka.consumer.records.unreadable_records import UnreadableBatch,
 from tests.brokers import Brokers, Log
 from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, varint, written
 from tests.running import draws
+from tests.tally import add_line
 
 FUZZ_S = float(os.environ.get("ICEBRIDGE_FUZZ_S", "0"))
+TALLY = os.environ.get("ICEBRIDGE_FUZZ_TALLY")
 OFFERED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (1, 7), 18: (0, 0)}
 PARTITIONS = 60
 START_S, QUIET_S = 10.0, 0.3
@@ -194,11 +197,13 @@ def check(seed: int, seen: Counter[str]) -> None:
 def test_what_librdkafka_reads_we_read_and_nothing_else() -> None:
     """Of batches with sizes and bytes that no client writes, both read the same records, or neither does."""
     seen: Counter[str] = Counter()
-    until = time.monotonic() + FUZZ_S
-    seed = random.SystemRandom().randrange(2**32) if FUZZ_S else 1
+    began = time.monotonic()
+    first = seed = random.SystemRandom().randrange(2**32) if FUZZ_S else 1
     for number in range(draws(5)):
         check(seed + number, seen)
-    while time.monotonic() < until:
+    while time.monotonic() < began + FUZZ_S:
         seed += draws(5)
         check(seed, seen)
     assert seen["read"] > 0 < seen["refused by both"], seen
+    if TALLY:
+        add_line(Path(TALLY), {"first_seed": first, "seconds": round(time.monotonic() - began), **seen})
