@@ -15,7 +15,7 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import map_java_errors
 from connector.kafka.admin import KafkaAdmin, missing_rights
-from connector.kafka.brokers.check import check_brokers
+from connector.kafka.consumer.reader_check import check_reader
 from connector.kafka.registry.registries import open_registry
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.runtime.jvm.jars import fetch_jars
@@ -60,9 +60,9 @@ def check_broker(settings: _Settings) -> Iterator[Finding]:
     seen = cluster.describe()
     yield Finding("broker", "ok", f"cluster {seen.id} with {seen.brokers} broker{'s' if seen.brokers > 1 else ''}")
     if isinstance(settings, SinkSettings):
-        brokers = check_brokers(settings.kafka.client("consumer"))
-        yield Finding("broker", "ok", f"versions in common: {brokers.summary}")
-        yield from (Finding("broker", "warning", note) for note in brokers.notes)
+        reader = check_reader(settings.kafka)
+        yield Finding("broker", "ok", reader.line)
+        yield from (Finding("broker", "warning", note) for note in reader.notes)
         yield from _check_sink_topics(settings, cluster)
     elif "CREATE" not in seen.rights and seen.rights:
         yield Finding(

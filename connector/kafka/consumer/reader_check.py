@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import attrs
 
-from connector.errors import RetriableError
+from connector.errors import FatalError, RetriableError
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.brokers.check import WITHIN_S, check_brokers
 from connector.kafka.brokers.connection import UnsupportedBroker
+from connector.kafka.brokers.sasl import knows_login
 from connector.kafka.consumer.readers import LIBRDKAFKA, NATIVE, choose_reader, with_reader
 from connector.settings import KafkaSettings
 
@@ -35,8 +36,12 @@ def check_reader(kafka: KafkaSettings, within_s: float = WITHIN_S) -> ReaderChec
     """
     choice = choose_reader(kafka)
     if choice.kind == NATIVE:
+        client = kafka.client("consumer")
+        if not knows_login(client):
+            mechanism = client.get("sasl.mechanisms", "")
+            raise FatalError(f"the native reader has no logins by {mechanism}: set consumer.reader=auto or librdkafka")
         try:
-            report = check_brokers(kafka.client("consumer"), within_s)
+            report = check_brokers(client, within_s)
             line = f"records are read by the native reader: {choice.reason} ({report.summary})"
             return ReaderCheck(with_reader(kafka, NATIVE), line, report.notes)
         except UnsupportedBroker as error:
