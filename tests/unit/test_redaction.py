@@ -155,12 +155,16 @@ def test_settings_go_to_the_jvm_by_private_files(tmp_path: Path) -> None:
 def test_arguments_of_a_jvm_without_spark_are_private_too(tmp_path: Path) -> None:
     """Java reads class path, heap and options from a file of their owner alone."""
     conf = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": f"-Dx.password='{MARK} q'"}
-    argument = write_arguments(Path("/spark"), conf, (Path("/a.jar"),), tmp_path)
-    (file,) = tmp_path.iterdir()
+    spark, folder = tmp_path / "spark", tmp_path / "own"
+    (spark / "jars").mkdir(parents=True)
+    (spark / "jars" / "slf4j-api-2.jar").touch()
+    folder.mkdir()
+    argument = write_arguments(spark, conf, (Path("/a.jar"),), folder)
+    (file,) = folder.iterdir()
     assert argument == f"@{file}"
     assert file.stat().st_mode & 0o777 == 0o600
     lines = file.read_text().splitlines()
-    assert lines[:3] == ['"-cp"', '"/spark/conf:/spark/jars/*:/a.jar"', '"-Xmx2g"']
+    assert lines[:3] == ['"-cp"', f'"{spark}/conf:{spark}/jars/slf4j-api-2.jar:{spark}/jars/*:/a.jar"', '"-Xmx2g"']
     assert f'"-Dx.password={MARK} q"' in lines[3:-1]
 
 

@@ -146,7 +146,8 @@ def write_arguments(spark_home: Path, conf: Mapping[str, str], class_path: Seque
 
     The class path is theirs to the letter: an archive of its classes serves no other.
     """
-    spark = (str(spark_home / "conf"), f"{spark_home / 'jars'}/*")
+    jars = spark_home / "jars"
+    spark = (str(spark_home / "conf"), *map(str, sorted(jars.glob("slf4j-api-*.jar"))), f"{jars}/*")
     entries = (conf.get(EXTRA_CLASS_PATH, ""), *spark, *map(str, class_path))
     heap = f"-Xmx{conf.get('spark.driver.memory', '1g')}"
     words = ["-cp", os.pathsep.join(filter(None, entries)), heap, *_OPEN_MODULES]
