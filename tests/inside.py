@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, field, frozen
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from connector.kafka.admin import KafkaAdmin
+from connector.kafka.dlq.reader import DeadLetterRecord
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.settings import SinkSettings, load
 from connector.sink.factory import Sink, build_sink
+from connector.sink.replay import Replayer, ReplayReport
 from tests.listeners import Told
 from tests.reading import Lake
 from tests.running import Workspace
@@ -58,6 +61,17 @@ class Inside:
         finally:
             sink.close()
         return reports
+
+    def replay(
+        self, letters: Sequence[DeadLetterRecord], known: Sequence[DeadLetterRecord], *, execute: bool
+    ) -> ReplayReport:
+        """Replay repaired dead letters of those that are `known`, by a sink of its own; their marks are not written."""
+        settings, sink = self.settings(), self.sink()
+        try:
+            replayer = Replayer(settings, sink.destination, sink.batches, KafkaAdmin(settings.kafka), list(known))
+            return replayer.replay(list(letters), execute=execute)
+        finally:
+            sink.close()
 
 
 @define(eq=False)

@@ -17,7 +17,7 @@ from connector.kafka.admin import KafkaAdmin
 from connector.kafka.dlq.reader import DeadLetterRecord, mark_replayed, read_dead_letters
 from connector.kafka.dlq.writer import DeadLetterWriter
 from connector.sink.model.plan import DeadLetterRef
-from connector.sink.replay import Replayer, ReplayReport
+from connector.sink.replay import ReplayReport
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.recordings import Record
@@ -59,16 +59,10 @@ def test_a_letter_changes_no_key_that_changed_in_another_partition_since(
     ]
     topics.replay(since, create=False)
     sink.run()
-    settings = sink.settings()
-    known = _read_dead_letters(settings)
+    known = _read_dead_letters(sink.settings())
     assert [letter.offset for letter in known] == [4, 5, 6, 7]
     repaired = [attrs.evolve(one, value=(one.value or b"").replace(b'"no number"', b"7")) for one in known]
-    running = sink.sink()
-    try:
-        replayer = Replayer(settings, running.destination, running.batches, KafkaAdmin(settings.kafka), known)
-        planned, report = (replayer.replay(repaired, execute=execute) for execute in (False, True))
-    finally:
-        running.close()
+    planned, report = (sink.replay(repaired, known, execute=execute) for execute in (False, True))
     assert planned == report
     ids = {letter.offset - 3: letter.id for letter in known}
     assert report.overtaken == tuple(sorted((ids[NEWER], ids[DELETED])))
@@ -80,14 +74,8 @@ def test_a_letter_changes_no_key_that_changed_in_another_partition_since(
 
 def _put_through(sink: Inside, letters: list[DeadLetterRecord]) -> ReplayReport:
     """Replay letters as if their number were 7, and lose the marks."""
-    settings, running = sink.settings(), sink.sink()
-    known = _read_dead_letters(settings)
     repaired = [attrs.evolve(one, value=(one.value or b"").replace(b'"no number"', b"7")) for one in letters]
-    try:
-        replayer = Replayer(settings, running.destination, running.batches, KafkaAdmin(settings.kafka), known)
-        return replayer.replay(repaired, execute=True)
-    finally:
-        running.close()
+    return sink.replay(repaired, _read_dead_letters(sink.settings()), execute=True)
 
 
 def test_letters_are_told_from_others_of_their_place_and_number(

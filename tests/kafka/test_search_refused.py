@@ -19,9 +19,7 @@ from connector.cli import dlq
 from connector.cli.offsets import sink as sink_offsets
 from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.errors import FatalError, GapError, RetriableError
-from connector.kafka.admin import KafkaAdmin
 from connector.runtime.monitoring.listeners import BatchReport
-from connector.sink.replay import Replayer
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.events import START_NS, Database, row
@@ -319,15 +317,9 @@ def test_letters_of_keys_that_changed_in_another_partition_since(
     topics.replay([event(1, gone, "1", 30, "d"), event(1, newer, "40", 40)], create=False)
     sink.run()
     assert sorted(search.documents(f"{name}.t")) == [str(newer), str(untouched)]
-    settings = sink.settings()
-    known = dlq._read_dead_letters(settings)
+    known = dlq._read_dead_letters(sink.settings())
     repaired = [evolve(one, value=(one.value or b"").replace(b"no number", b"7")) for one in known]
-    running = sink.sink()
-    try:
-        replayer = Replayer(settings, running.destination, running.batches, KafkaAdmin(settings.kafka), known)
-        planned, report = (replayer.replay(repaired, execute=execute) for execute in (False, True))
-    finally:
-        running.close()
+    planned, report = (sink.replay(repaired, known, execute=execute) for execute in (False, True))
     assert planned == report
     assert (len(report.overtaken), len(report.done), report.dead) == (2, 1, {})
     found = {i: d["v"] for i, d in search.documents(f"{name}.t").items()}

@@ -152,14 +152,10 @@ def _open_destination(
 class SimulatedCommitter(IcebergCommitter):
     """Commits; rows of a truncate go, and rows are looked for, without Spark."""
 
-    def _find_rows(
-        self, name: str, table: TablePlan, asked: KeyLookup | None
+    def _search_rows(
+        self, table: Any, plan: TablePlan, asked: KeyLookup
     ) -> tuple[RowsToReplace | None, list[FileDescription]]:
-        if asked is None:
-            return None, []
-        target = self._targets[name]
-        plan = attrs.evolve(table.with_identity_key, base=target.base)
-        return find_rows(target.table, plan, asked, target.table.java.server.store)
+        return find_rows(table, plan, asked, table.java.server.store)
 
     def _delete_rows(self, table: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
         def gone(row: dict[str, Any]) -> bool:

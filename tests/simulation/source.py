@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import attrs
 
-from connector.sink.convert.key_change_headers import NEW_KEY_HEADER, OLD_KEY_HEADER
+from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 from serde.events.unavailable_value import PLACEHOLDER
 from tests.model.events import Clock, Database, Row
 from tests.model.life import Life

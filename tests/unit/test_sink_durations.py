@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from connector.iceberg.types.schema_evolution import union_shapes
-from connector.kafka.consumer.consumer_records import CONNECTOR_HEADER, ConsumerRecords
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.records.record_columns import BatchSection, BatchSections, read_records
 from connector.sink.convert.decoder import decode
+from serde.events.header_names import CONNECTOR_HEADER
 from tests.model.record_batches import Record, written
 from tests.unit import sink_plans
 from tests.unit.test_serde_json import framed

@@ -14,14 +14,10 @@ from connector.iceberg.types.arrow_types import build_table_schema
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.records.record_columns import BatchSection, BatchSections, read_records
 from connector.sink.convert.decoder import decode
-from connector.sink.convert.key_change_headers import (
-    NEW_KEY_HEADER,
-    OLD_KEY_HEADER,
-    build_old_key_rows,
-    mark_key_changes,
-)
+from connector.sink.convert.key_change_headers import build_old_key_rows, mark_key_changes
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import TablePlan
+from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 from serde.events.source_positions import NO_VALUE, unknown_positions
 from tests.model.record_batches import Record, varint, written
 from tests.unit import sink_plans

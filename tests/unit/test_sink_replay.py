@@ -14,7 +14,6 @@ import pytest
 
 from connector.cli.dlq import _with_repaired
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets, LastTruncate
-from connector.kafka.consumer.consumer_records import CONNECTOR_HEADER
 from connector.kafka.dlq.producer import HEADER_PREFIX, OMITTED_HEADER
 from connector.kafka.dlq.reader import DeadLetterRecord, _decode_headers, _parse_dead_letter
 from connector.runtime.topic_partitions import TopicPartition
@@ -25,6 +24,7 @@ from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.destination import ReplayOutcome, ReplayRows
 from connector.sink.model.plan import BatchPlan
 from connector.sink.replay import Replayer, _group_by_partition, mark_superseded, select_rows
+from serde.events.header_names import CONNECTOR_HEADER
 from tests.unit.local_sink import local_sink
 from tests.unit.sink_plans import DATED, append, plan, run, upsert
 

@@ -14,9 +14,7 @@ from connector.kafka.consumer.records.record_columns import RecordColumns
 from connector.kafka.consumer.records.record_headers import read_first_header, read_headers
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from serde.arrays import Ints
-
-CONNECTOR_HEADER = "__debezium.context.connectorName"
-"""Debezium 3.5 and newer say in each event's headers which connector made it."""
+from serde.events.header_names import CONNECTOR_HEADER
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """Headers of a record, in its order; a name may come again."""
@@ -26,7 +24,7 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 class ConsumerRecords:
     """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending.
 
-    `old_key` and `new_key` are the headers of these names (`sink.convert.key_change_headers`), where `with_headers` has
+    `old_key` and `new_key` are the headers of these names (`serde.events.header_names`), where `with_headers` has
     read them, and `broken` the places of records whose headers cannot be read then. `fetched` has the bytes of all
     headers, None for records that were not fetched. `connector` is what Debezium's header says of the first record,
     "mysql" for example: the records of one fetch are of one connector but where another has taken over a topic.

@@ -191,8 +191,6 @@ class _Decoding:
 def _convert_values(work: _Decoding, table: TablePlan | None, values: DecodedMessages) -> DecodedRecords:
     plan, run = work.plan, work.run
     work.faults.extend(values.faults)
-    unknown = frozenset[str]().union(*(block.unknown for block in values.blocks))
-    work.metrics += TaskMetrics(unknown_types=unknown)
     for block, documents in _split_blocks(work, table, values):
         made, wrong, other = extract_changes(block, unwrap_settings(plan, keep_before=_needs_before_image(table)))
         if made is not None and plan.events.placeholder != PLACEHOLDER:
@@ -212,6 +210,7 @@ def _convert_values(work: _Decoding, table: TablePlan | None, values: DecodedMes
             part, unkeyed = build_tombstones(run, values.tombstones, keys, target, plan)
             work.part(part, target)
             work.faults.extend(unkeyed)
+    unknown = frozenset(name for block in values.blocks for name in block.unknown)
     return DecodedRecords(
         tuple(work.parts),
         tuple(work.needs),
@@ -219,7 +218,7 @@ def _convert_values(work: _Decoding, table: TablePlan | None, values: DecodedMes
         tuple(work.truncates),
         tuple(work.tables),
         tuple(work.seen),
-        work.metrics + TaskMetrics(tombstones=len(values.tombstones)),
+        work.metrics + TaskMetrics(tombstones=len(values.tombstones), unknown_types=unknown),
     )
 
 

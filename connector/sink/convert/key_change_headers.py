@@ -18,9 +18,6 @@ from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, valid_mask
 from serde.formats import make_deserializer
 
-OLD_KEY_HEADER = "__debezium.oldkey"
-NEW_KEY_HEADER = "__debezium.newkey"
-
 _NO_OP = 0
 _HEADER_CONVERTER = make_deserializer("auto")
 """Debezium writes the header with the connector's header converter: as JSON, by default."""

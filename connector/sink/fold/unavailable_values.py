@@ -185,7 +185,7 @@ def _forget_values(rows: pa.RecordBatch, which: Mask, keys: Sequence[str]) -> pa
 def _find_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> tuple[Ints, Ints]:
     """Find the deletes that another row of their key follows, and the last row before each: or itself, without one.
 
-    Cost: a look at the operations; with a row behind a delete, a sort of all changes.
+    Cost: a look at the operations; where there are deletes beside rows, a sort of all changes.
     """
     deleted = np.concatenate([part.deleted for part in folded.parts])
     gives = np.concatenate([part.image for part in folded.parts]) & ~deleted
@@ -196,10 +196,7 @@ def _find_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> tuple[Ints,
     place = np.arange(len(sequence))
     last = np.maximum.accumulate(np.where(gives[sequence], place, -1))
     following = np.minimum.accumulate(np.where(gives[sequence], place, len(place))[::-1])[::-1]
-    begins = np.append(starts, len(place))
-    reused = deleted[sequence] & (following < len(place))
-    reused &= begins[following] == starts
-    found = np.flatnonzero(reused)
+    found = np.flatnonzero(deleted[sequence] & (np.append(starts, -1)[following] == starts))
     before = np.where(last[found] >= starts[found], last[found], found)
     return sequence[found], sequence[before]
 

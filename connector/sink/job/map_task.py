@@ -18,7 +18,6 @@ from connector.runtime.monitoring.metrics import FetchMetrics, TaskMetrics
 from connector.runtime.spark.python_workers import forget_archives, keep_memory
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.header_ids import find_wanted_headers
-from connector.sink.convert.key_change_headers import NEW_KEY_HEADER, OLD_KEY_HEADER
 from connector.sink.fold.watermarks import merge_progress
 from connector.sink.job.compaction import compact_changes, task_label
 from connector.sink.job.shuffle import pack, split_by_bucket
@@ -35,6 +34,7 @@ from connector.sink.model.driver_output import (
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.task_output import OutputKind, Task, TaskOutput
+from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 
 CHUNK_BYTES = 48 * 1024**2
 """Arrow bytes of decoded rows gathered before they are folded, and handed on if still more than half."""

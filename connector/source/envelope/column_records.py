@@ -20,11 +20,8 @@ from connector.source.changes.key_values import refuse_nulls
 from connector.source.envelope.event_format import EventFormat
 from connector.source.envelope.json_values import to_wire
 from connector.source.envelope.record_keys import (
-    HEADERS_TYPE,
-    NEW_KEY_HEADER,
-    OLD_KEY_HEADER,
     is_key_change,
-    key_change_header,
+    key_change_headers,
     key_columns,
     record_key,
 )
@@ -156,11 +153,7 @@ def _key_field_names(wire: EventFormat, key: ColumnSerializer | None) -> tuple[s
 
 
 def _key_change_headers(wire: EventFormat, kind: Column) -> Column:
-    gone = F.col(_IS_KEY_CHANGE) & kind.isin(BEFORE, TOMBSTONE)
-    made = F.when(gone, key_change_header(wire, NEW_KEY_HEADER, F.col("after")))
-    return made.when(_is_new_key(wire, kind), key_change_header(wire, OLD_KEY_HEADER, F.col("before"))).otherwise(
-        F.lit(None).cast(HEADERS_TYPE)
-    )
+    return key_change_headers(wire, F.col(_IS_KEY_CHANGE) & kind.isin(BEFORE, TOMBSTONE), _is_new_key(wire, kind))
 
 
 def _select_image(wire: EventFormat, place: int, is_after: Column) -> Column:

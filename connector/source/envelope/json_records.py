@@ -16,11 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from connector.source.envelope.event_format import EventFormat
 from connector.source.envelope.json_values import json_text, schema_prefix
 from connector.source.envelope.record_keys import (
-    HEADERS_TYPE,
-    NEW_KEY_HEADER,
-    OLD_KEY_HEADER,
     is_key_change,
-    key_change_header,
+    key_change_headers,
 )
 
 _EVENT, _TOMBSTONE, _OLD_KEY_DELETE, _OLD_KEY_TOMBSTONE, _NEW_KEY_CREATE = range(5)
@@ -56,7 +53,8 @@ def _with_key_changes(parts: DataFrame, wire: EventFormat, key: Callable[[Column
         order=F.col("total_order") + F.when(part == _NEW_KEY_CREATE, 1).otherwise(0) if wire.ordered else None,
     )
     is_event = ~part.isin(_TOMBSTONE, _OLD_KEY_TOMBSTONE)
-    value, headers = F.when(is_event, _value_json(wire, event)), _key_change_headers(wire, part)
+    value = F.when(is_event, _value_json(wire, event))
+    headers = key_change_headers(wire, part.isin(_OLD_KEY_DELETE, _OLD_KEY_TOMBSTONE), part == _NEW_KEY_CREATE)
     counted = F.when(is_event, event.op).alias("op")
     return parts.select(keys.alias("key"), value.alias("value"), headers.alias("headers"), counted)
 
@@ -122,18 +120,6 @@ def _transaction_json(wire: EventFormat, number: Column | None) -> list[Column]:
     order = number.cast("string")
     start = f'{{"id":{_to_json(wire.transaction)},"total_order":'
     return [F.lit(start), order, F.lit(',"data_collection_order":'), order, F.lit("}")]
-
-
-def _key_change_headers(wire: EventFormat, part: Column) -> Column:
-    """Of a change of key: the new key on what leaves, the old one on what arrives; JSON whatever the key's converter.
-
-    Connect's own header converter writes them so (recorded events in tests/fixtures, those in Avro too).
-    """
-    leaves = F.when(
-        part.isin(_OLD_KEY_DELETE, _OLD_KEY_TOMBSTONE), key_change_header(wire, NEW_KEY_HEADER, F.col("after"))
-    )
-    arrives = leaves.when(part == _NEW_KEY_CREATE, key_change_header(wire, OLD_KEY_HEADER, F.col("before")))
-    return arrives.otherwise(F.lit(None).cast(HEADERS_TYPE))
 
 
 def _to_json(document: object) -> str:

@@ -11,9 +11,9 @@ from connector.source.changes.key_values import require_key_column, unite_zeros
 from connector.source.envelope.event_format import EventFormat
 from connector.source.envelope.json_values import json_text, schema_prefix, to_wire
 from connector.source.envelope.row_schema import RecordKey
+from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
-NEW_KEY_HEADER, OLD_KEY_HEADER = "__debezium.newkey", "__debezium.oldkey"
 
 
 def record_key(wire: EventFormat, image: Column, *, required: bool = True) -> Column:
@@ -81,8 +81,18 @@ def events_per_change(wire: EventFormat) -> Column | None:
     return F.when(is_key_change(wire), 2).otherwise(1) if wire.moves else None
 
 
-def key_change_header(wire: EventFormat, name: str, image: Column) -> Column:
-    """Return the headers of a record with the other key of a row whose key changed."""
+def key_change_headers(wire: EventFormat, leaves: Column, arrives: Column) -> Column:
+    """Return the headers of a change of key: the new key on what `leaves`, the old one on what `arrives`, else none.
+
+    They are JSON whatever the key's converter: Connect's own header converter writes them so (recorded events in
+    tests/fixtures, those in Avro too).
+    """
+    made = F.when(leaves, _key_header(wire, NEW_KEY_HEADER, F.col("after")))
+    made = made.when(arrives, _key_header(wire, OLD_KEY_HEADER, F.col("before")))
+    return made.otherwise(F.lit(None).cast(HEADERS_TYPE))
+
+
+def _key_header(wire: EventFormat, name: str, image: Column) -> Column:
     assert wire.key is not None
     payload = _key_text(wire, wire.key, key_parts(wire.key, image)).cast("binary")
     return F.array(F.struct(F.lit(name).alias("key"), payload.alias("value"))).cast(HEADERS_TYPE)

@@ -232,7 +232,12 @@ class IcebergCommitter:
             return None, []
         target = self._targets[name]
         plan = attrs.evolve(table.with_identity_key, base=target.base)
-        return WRITE_MODES[table.write_mode].find_rows(self._spark, target.table, plan, asked)
+        return self._search_rows(target.table, plan, asked)
+
+    def _search_rows(
+        self, table: Table, plan: TablePlan, asked: KeyLookup
+    ) -> tuple[RowsToReplace | None, list[FileDescription]]:
+        return WRITE_MODES[plan.write_mode].find_rows(self._spark, table, plan, asked)
 
 
 def _has_work(table: TablePlan, result: JobResult, position: KafkaOffsets) -> bool:

@@ -80,34 +80,20 @@ def fill_from_table(
     unsent = [f.name for f in layout.columns if f.name not in keys and _may_be_unavailable(f.type)]
     values, rest = (tuple(name for name in unsent if (name in held.names) is read) for read in (True, False))
     sides = _JoinColumns(keys, layout.key_paths, values, rest, layout.columns)
-    joined = _read_incoming(outputs, table, sides, moved=moved)
-    batch_sides, other = ["last"], None
-    if moved:
-        batch_sides = ["reused", "last"]
-        reused = _read_batch_rows(outputs, table, sides, "reused")
-        joined = _join_side(joined, "reused", reused, sides, F.col(_EVENT) == F.col(_REUSED))
-        other = F.col(_REUSED).isNull()
-    joined = _join_side(joined, "last", _read_batch_rows(outputs, table, sides, "last"), sides, other)
-    order = held.names[dedup_column] if moved and _is_number(layout.columns, dedup_column, held) else None
-    live, other = held.live_rows, None
-    if order is not None:
-        live = live.withColumn(_LIVE_ORDER, F.col(order).cast("bigint"))
-        other = F.coalesce(F.col(_LIVE_ORDER) <= F.col(_CHANGED), F.lit(True))
-    also = () if order is None else (_LIVE_ORDER,)
-    joined = _join_side(joined, "live", _rename_columns(live, "live", held, sides, *also), sides, other)
-    looked_in = [*batch_sides, "live"]
-    if moved and dedup_column in held.names:
-        joined = _join_side(joined, "struck", _find_latest_deleted(held, sides, held.names[dedup_column]), sides)
-        looked_in.append("struck")
+    batch_sides = ("reused", "last") if moved else ("last",)
+    order = dedup_column if moved and dedup_column in held.names else None
+    table_sides = ("live",) if order is None else ("live", "struck")
+    joined = _join_batch_rows(_read_incoming(outputs, table, sides, moved=moved), outputs, table, sides, moved=moved)
+    joined = _join_table_rows(joined, table, held, sides, order)
     own = column_aliases("came", len(layout.columns))
     found = [name for side in batch_sides for name in column_aliases(side, len(unsent))]
-    for side in looked_in[len(batch_sides) :]:
+    for side in table_sides:
         found += [*column_aliases(side, len(values)), *_place_names(side)]
     fields = [layout.columns.field(name) for name in rest]
 
     def filled(batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = {f.name: from_spark(batch.column(a), f.type) for f, a in zip(layout.columns, own, strict=True)}
-        for side in looked_in:
+        for side in (*batch_sides, *table_sides):
             own_names = sides.names if side in batch_sides else values
             for name, alias in zip(own_names, column_aliases(side, len(own_names)), strict=True):
                 columns[name] = coalesce_unavailable(columns[name], from_spark(batch.column(alias), columns[name].type))
@@ -120,9 +106,32 @@ def fill_from_table(
     return joined.select(*own, *found).mapInArrow(rewrite_task(table, FILE_LABEL, filled), task_output.OUTPUT_SCHEMA)
 
 
-def _is_number(columns: pa.Schema, name: str, held: TableRows) -> bool:
-    """Tell whether a column is read by Spark, and has dedup values as they came."""
-    return name in held.names and pa.types.is_integer(columns.field(name).type)
+def _join_batch_rows(
+    joined: DataFrame, outputs: DataFrame, table: TablePlan, sides: _JoinColumns, *, moved: bool
+) -> DataFrame:
+    """Add what the batch knows of each row: where its key was given to another, only what the delete of it says."""
+    last = _read_batch_rows(_filter_kind(outputs, OutputKind.LAST_ROWS), table, sides, "last")
+    if not moved:
+        return _join_side(joined, "last", last, sides)
+    reused = _read_batch_rows(_filter_kind(outputs, OutputKind.REUSED_KEY_ROWS), table, sides, "reused", _REUSED)
+    joined = _join_side(joined, "reused", reused, sides, F.col(_EVENT) == F.col(_REUSED))
+    return _join_side(joined, "last", last, sides, F.col(_REUSED).isNull())
+
+
+def _join_table_rows(
+    joined: DataFrame, table: TablePlan, held: TableRows, sides: _JoinColumns, order: str | None
+) -> DataFrame:
+    """Add what the table has of each row; with the column `order` what was deleted too, and no row that is later.
+
+    Only numbers are dedup values as they came, and can tell what is later than a change of key.
+    """
+    if order is None:
+        return _join_side(joined, "live", _rename_columns(held.live_rows, "live", held, sides), sides)
+    exact, name = pa.types.is_integer(table.layout.columns.field(order).type), held.names[order]
+    live = held.live_rows.withColumn(_LIVE_ORDER, F.col(name).cast("bigint") if exact else F.lit(None).cast("bigint"))
+    earlier = F.coalesce(F.col(_LIVE_ORDER) <= F.col(_CHANGED), F.lit(True))
+    joined = _join_side(joined, "live", _rename_columns(live, "live", held, sides, _LIVE_ORDER), sides, earlier)
+    return _join_side(joined, "struck", _find_latest_deleted(held, sides, name), sides)
 
 
 def _may_be_unavailable(kind: pa.DataType) -> bool:
@@ -162,16 +171,20 @@ def _read_incoming(outputs: DataFrame, table: TablePlan, sides: _JoinColumns, *,
     return joined.select("*", *(F.coalesce(F.col(o), key_column(alias, path)).alias(name) for path, o, name in chosen))
 
 
-def _read_batch_rows(outputs: DataFrame, table: TablePlan, sides: _JoinColumns, side: str) -> DataFrame:
+def _read_batch_rows(
+    rows: DataFrame, table: TablePlan, sides: _JoinColumns, side: str, event: str | None = None
+) -> DataFrame:
+    """Return rows of the batch by key; in the column `event`, if it is named, where in the source's log they stand."""
     names = (*sides.keys, *sides.names)
     keys, values = column_aliases(f"{side}_key", len(sides.keys)), column_aliases(side, len(sides.names))
-    made = spark_schema([*sides.types(names), pa.binary()], [*keys, *values, f"_{side}_event"])
+    also = {} if event is None else {event: pa.binary()}
+    made = spark_schema([*sides.types(names), *also.values()], [*keys, *values, *also])
 
     def columns(part: ChangeBatch) -> list[pa.Array]:
-        return [*(to_spark(column) for column in read_columns(part.rows, names)), _encode_event(part)]
+        told = [to_spark(column) for column in read_columns(part.rows, names)]
+        return told if event is None else [*told, _encode_event(part)]
 
-    kind = OutputKind.REUSED_KEY_ROWS if side == "reused" else OutputKind.LAST_ROWS
-    return unpack_changes(_filter_kind(outputs, kind), table, made, columns)
+    return unpack_changes(rows, table, made, columns)
 
 
 def _rename_columns(rows: DataFrame, side: str, held: TableRows, sides: _JoinColumns, *also: str) -> DataFrame:
