@@ -20,7 +20,7 @@ from connector.kafka.consumer.records.batch_reader import read_batches
 from connector.kafka.consumer.records.record_batches import parse_batches
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from serde.formats import make_deserializer
-from serde.json import trailer_reader
+from serde.json.columns import trailer_reader
 from serde.messages import DecodedMessages
 from tests.model.record_batches import Record, batch
 

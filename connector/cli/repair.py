@@ -12,8 +12,8 @@ from rich.table import Table as Grid
 from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.manifest_repair import MisleadingBounds, find_misleading_bounds, remove_misleading_bounds
-from connector.iceberg.commit.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
+from connector.iceberg.repair.manifest_repair import MisleadingBounds, find_misleading_bounds, remove_misleading_bounds
+from connector.iceberg.repair.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_driver

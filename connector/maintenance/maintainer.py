@@ -14,7 +14,7 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
 from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS
-from connector.iceberg.commit.delete_guard import DeleteGuard
+from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.iceberg.java import java_exception_name
 from connector.maintenance.conversion.conversion import ConversionResult, convert_deletes
 from connector.maintenance.conversion.position_files import FILE_LABEL

@@ -23,13 +23,13 @@ from serde.events.event_kind import (
     split_event_kinds,
 )
 from serde.faults import RecordError, Stage, Unfit
-from serde.json.column_reader import ReadResult
+from serde.json.columns.column_reader import ReadResult
+from serde.json.columns.trailer_reader import TrailerReader
 from serde.json.json_types import node_of
 from serde.json.primitive_keys import wrap_values
 from serde.json.row_reader import parse_message, read_value, to_array
 from serde.json.schema_framing import FramePart, JsonMode, MessageFramer, SchemaGroup
 from serde.json.schemaless import SchemalessReader, unwrap_payload
-from serde.json.trailer_reader import TrailerReader
 from serde.json.type_inference import fill_unknown, prune_empty
 from serde.messages import DecodedMessages, MessageBlock, Rows
 

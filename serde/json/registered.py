@@ -8,11 +8,11 @@ from attrs import define, evolve, field
 
 from serde.connect.connect_schema import narrow_schema
 from serde.frames import FramedGroup
+from serde.json.columns.trailer_reader import TrailerReader
 from serde.json.deserializer import decode_with_schema
 from serde.json.json_schema import parse_json_schema
 from serde.json.primitive_keys import wrap_values
 from serde.json.schema_framing import MessageFramer
-from serde.json.trailer_reader import TrailerReader
 from serde.registered import FramedDecoding, RegisteredDeserializer
 
 

@@ -18,10 +18,10 @@ from attrs import define, field
 from serde.byte_windows import ByteWindows
 from serde.events.cloudevents import CLOUD_EVENT_FIELDS
 from serde.faults import Unfit
-from serde.json.column_reader import ReadResult
+from serde.json.columns.column_reader import ReadResult
+from serde.json.columns.trailer_reader import TrailerReader
 from serde.json.row_reader import parse_message
 from serde.json.schema_framing import FramePart
-from serde.json.trailer_reader import TrailerReader
 from serde.json.type_inference import ObservedTypes, fill_unknown
 
 INFERRED_TYPES: Mapping[str, pa.DataType] = {

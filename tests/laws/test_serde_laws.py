@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from serde.byte_windows import byte_windows
 from serde.connect import binary_values
 from serde.formats import make_deserializer
-from serde.json import column_reader
+from serde.json.columns import column_reader
 from serde.json.json_types import node_of, parse_schema_block
 from serde.json.row_reader import read_value, to_array
 from serde.messages import DecodedMessages

@@ -14,8 +14,8 @@ import pytest
 
 from serde.byte_windows import ByteWindows
 from serde.formats import make_deserializer
-from serde.json import column_reader, trailer_reader
-from serde.json.trailer_layout import read_members
+from serde.json.columns import column_reader, trailer_reader
+from serde.json.columns.trailer_layout import read_members
 from serde.messages import DecodedMessages
 from tests.running import draws
 

@@ -22,7 +22,7 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import SnapshotEntry, Table
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.delete_guard import DeleteGuard
+from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.iceberg.java import map_java_errors
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.types.arrow_types import build_table_schema

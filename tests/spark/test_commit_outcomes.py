@@ -21,13 +21,13 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.commit.manifest_repair import find_misleading_bounds, remove_misleading_bounds
 from connector.iceberg.commit.snapshot_expiry import (
     CREATED_TABLE_PROPERTIES,
     EXPIRE_SNAPSHOTS_PROPERTY,
     expire_snapshots,
 )
 from connector.iceberg.commit.truncate import truncate_table
+from connector.iceberg.repair.manifest_repair import find_misleading_bounds, remove_misleading_bounds
 from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS, DeletedKeysTable
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.iceberg.write.table_writer import TableWriter

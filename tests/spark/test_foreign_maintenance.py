@@ -14,8 +14,8 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, CommitUnknown, GapError
-from connector.iceberg.commit.delete_guard import DeleteGuard
 from connector.iceberg.commit.settlement import _SettlingOperations
+from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.maintenance.conversion.conversion import convert_deletes
 from connector.maintenance.lease import LeaseTable
 from connector.maintenance.maintainer import Maintainer

@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.commit.manifest_repair import find_misleading_bounds, remove_misleading_bounds
-from connector.iceberg.commit.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
+from connector.iceberg.repair.manifest_repair import find_misleading_bounds, remove_misleading_bounds
+from connector.iceberg.repair.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
 from connector.iceberg.write import partitioning
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm

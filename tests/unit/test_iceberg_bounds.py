@@ -31,9 +31,9 @@ from pyiceberg.types import DateType, DoubleType, TimestampType, TimestamptzNano
 
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.partition_repair import CheckedField, MixedRows, find_right_values
 from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
 from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.iceberg.repair.partition_repair import CheckedField, MixedRows, find_right_values
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.single_values import encode_bytes, encode_json, parse_non_finite, to_stored_values
 from connector.iceberg.write.formats.avro import AvroFile

@@ -9,7 +9,7 @@ import attrs
 import pytest
 from pyiceberg.types import LongType, StringType, UUIDType
 
-from connector.iceberg.commit.delete_reach import (
+from connector.iceberg.guard.delete_reach import (
     ContentFile,
     ForeignRewrite,
     LostDelete,

@@ -18,10 +18,10 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.manifest_repair import find_misleading_bounds
 from connector.iceberg.keys.intervals import parse_interval
 from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds
 from connector.iceberg.read.column_bounds import read_changed_bounds
+from connector.iceberg.repair.manifest_repair import find_misleading_bounds
 from connector.iceberg.state.offset_rows import SINK, OffsetRows
 from connector.iceberg.types.arrow_types import build_table_schema
 

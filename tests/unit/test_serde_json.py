@@ -13,7 +13,7 @@ import pytest
 
 from connector.iceberg.types.arrow_types import build_table_schema, to_arrow_schema
 from serde.formats import make_deserializer
-from serde.json import column_reader
+from serde.json.columns import column_reader
 from serde.messages import DecodedMessages
 
 VALUE = "VALUE_CONVERTER"

@@ -1,1 +1,1 @@
-"""files and a summary -> one snapshot, landed once: attempts, offsets in summaries, truncates, repairs."""
+"""files and a summary -> one snapshot, landed once: attempts, offsets in summaries, truncates."""

@@ -157,7 +157,7 @@ def _start_row_delta(table: Table, pending: PendingCommit) -> Any:
 def expect_last_commit(name: str, expected: LastCommit, checked: int | None) -> Callable[[Ancestors], bool]:
     """Let a commit in where this connector's newest one is the expected one, or has expired (`is_rolled_back`).
 
-    A rewrite of another engine since snapshot `checked` is looked at first (`commit.delete_guard`): so nothing that a
+    A rewrite of another engine since snapshot `checked` is looked at first (`guard.delete_guard`): so nothing that a
     connector wrote stands upon one that was not.
     """
 

@@ -41,6 +41,6 @@ def is_icebridge_commit(summary: Mapping[str, str]) -> bool:
 def is_harmless_rewrite(summary: Mapping[str, str]) -> bool:
     """Tell of a `replace` snapshot whether it took nothing from deletes: one of this program's, or of manifests only.
 
-    Others are looked at before anything of ours stands upon them (`commit.delete_guard`).
+    Others are looked at before anything of ours stands upon them (`guard.delete_guard`).
     """
     return is_icebridge_commit(summary) or MANIFEST_REWRITE in summary

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import attrs
 import structlog
 
-from connector.iceberg.commit.delete_guard import DeleteGuard
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.snapshot_expiry import METADATA_CLEANUP_PROPERTY, METADATA_FILES, find_growth
+from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer
 from connector.settings.iceberg.maintenance import MaintenanceSettings

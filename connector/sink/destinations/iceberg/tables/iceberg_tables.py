@@ -19,9 +19,9 @@ from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, Tabl
 from connector.iceberg.commit.ancestry import StoredCommit, check_ancestry
 from connector.iceberg.commit.commit import CommittedSnapshot
 from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
-from connector.iceberg.commit.delete_guard import DeleteGuard
 from connector.iceberg.commit.kafka_offsets import find_sources_of_others
 from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, snapshot_summary
+from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable

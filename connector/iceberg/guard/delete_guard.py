@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 from connector.errors import GapError, RetriableError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
-from connector.iceberg.commit.delete_reach import (
+from connector.iceberg.guard.delete_reach import (
     ContentFile,
     FieldTypes,
     ForeignRewrite,
@@ -25,7 +25,7 @@ from connector.iceberg.commit.delete_reach import (
     find_outrun_deletes,
     find_undone_conversions,
 )
-from connector.iceberg.commit.delete_restoration import (
+from connector.iceberg.guard.delete_restoration import (
     REMEDY,
     JavaFile,
     Renumbering,
@@ -35,7 +35,7 @@ from connector.iceberg.commit.delete_restoration import (
     is_vector,
     restore_deletes,
 )
-from connector.iceberg.commit.foreign_rewrites import (
+from connector.iceberg.guard.foreign_rewrites import (
     ManifestReader,
     UncheckedHistory,
     find_conversions,

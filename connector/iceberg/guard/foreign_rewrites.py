@@ -16,8 +16,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, is_harmless_rewrite, is_icebridge_commit
-from connector.iceberg.commit.delete_reach import ContentFile, FieldTypes, ForeignRewrite
 from connector.iceberg.commit.last_commit import snapshot_summary
+from connector.iceberg.guard.delete_reach import ContentFile, FieldTypes, ForeignRewrite
 
 _REMOVED_DELETES = "removed-equality-delete-files"
 """What Iceberg says in a summary of the equality delete files that went."""

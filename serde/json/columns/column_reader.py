@@ -19,7 +19,7 @@ from pyarrow import json as arrow_json
 
 from serde.arrays import Ints
 from serde.byte_windows import ByteWindows
-from serde.json.misread_rows import MisreadChecks
+from serde.json.columns.misread_rows import MisreadChecks
 
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1 << 14

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from serde.arrays import Mask, children
 from serde.byte_windows import ByteWindows
-from serde.json.column_reader import ColumnReader, ReadResult
+from serde.json.columns.column_reader import ColumnReader, ReadResult
 
 _IMAGES = ["before", "after"]
 _CREATED, _GONE = b'{"before":null,"after":', b'{"before":'

@@ -18,10 +18,10 @@ from attrs import define, evolve, field, frozen
 
 from serde.arrays import Bytes, Ints, Mask
 from serde.byte_windows import ByteWindows
-from serde.json.column_reader import ColumnReader, ReadResult
-from serde.json.head_reader import read_heads
-from serde.json.single_numbers import read_single_numbers
-from serde.json.trailer_layout import (
+from serde.json.columns.column_reader import ColumnReader, ReadResult
+from serde.json.columns.head_reader import read_heads
+from serde.json.columns.single_numbers import read_single_numbers
+from serde.json.columns.trailer_layout import (
     Member,
     Path,
     TrailerLayout,

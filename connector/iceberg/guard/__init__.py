@@ -1,0 +1,1 @@
+"""A table that others rewrite -> the same, with every equality delete that its rows still need."""

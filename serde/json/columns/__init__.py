@@ -1,0 +1,1 @@
+"""JSON texts of one type -> Arrow columns, without a step per message."""
