@@ -26,7 +26,8 @@ def may_be_primitive(expected: pa.StructType | None) -> bool:
 
 def is_primitive(document: object) -> bool:
     """True for the schema of one value."""
-    return isinstance(document, Mapping) and document.get("type") not in _NESTED
+    kind = document.get("type") if isinstance(document, Mapping) else None
+    return isinstance(kind, str) and kind not in _NESTED
 
 
 def wrap_schema(document: Mapping[str, Any], name: str) -> dict[str, Any]:

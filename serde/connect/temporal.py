@@ -140,13 +140,18 @@ def _parse_valid(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
     """The column with every value that is no time of this kind set to null, zeros below the microsecond allowed."""
     fits = pc.match_substring_regex(text, shape).fill_null(False).to_numpy(zero_copy_only=False)
     kept, _ = _null_where(text, ~fits)
-    kept = pc.replace_substring_regex(kept, r"(\.\d{6})0{1,3}(Z|[+-]\d\d:\d\d)?$", r"\1\2")
+    kept = drop_finer_zeros(kept)
     try:
         made = kept.cast(kind)
     except pa.ArrowInvalid:
         made = pa.array([_parse_one(value, kind) for value in kept], kind)
     bad = valid_mask(text) & ~valid_mask(made)
     return made, bad if bad.any() else None
+
+
+def drop_finer_zeros(text: pa.StringArray) -> pa.StringArray:
+    """The texts without zeros below the microsecond, which Arrow would not read; other texts as they are."""
+    return pc.replace_substring_regex(text, r"(\.\d{6})0{1,3}(Z|[+-]\d\d:\d\d)?$", r"\1\2")
 
 
 def _parse_one(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:

@@ -2,14 +2,18 @@
 
 A column is text from its first event on, or never:
 - by option: columns, or types by their schema name, that are to be text;
-- by its source: MySQL's and MariaDB's TIME is a span of time from -838:59:59 to 838:59:59, and no time of day. Their
-  envelopes name the connector in the schema of `source`; flattened events do in a header, which the reader looks at.
+- by its source: MySQL's and MariaDB's TIME is a span of time from -838:59:59 to 838:59:59, and no time of day; SQL
+  Server's times have seven digits behind the point, Oracle's and Db2's nine where their type says more than six, and
+  Iceberg's have six (nanoseconds only as timestamps of format version 3). Envelopes name the connector in the schema of
+  `source`; flattened events do in a header, which the reader looks at.
 
 Decimals of more than 38 digits are text by the table of types itself (`connect.type_table`).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from attrs import evolve
@@ -23,16 +27,45 @@ from serde.connect.type_table import CONNECT_PREFIX, TEXT, TIME_PREFIX
 ALL_COLUMNS = "*"
 """Stands for all columns."""
 
+WITH_NANOSECONDS = "timestamp_ns"
+"""Stands, among columns, for tables that have timestamps of nanoseconds: those need not be text."""
+
 DURATION_TYPES = frozenset(
     {TIME_PREFIX + "MicroTime", TIME_PREFIX + "NanoTime", TIME_PREFIX + "Time", CONNECT_PREFIX + "Time"}
 )
 """Types of MySQL's and MariaDB's TIME in the modes of `time.precision.mode`."""
 
-DURATION_CONNECTORS = frozenset({"mysql", "mariadb"})
-"""Connectors, as a header and `source.connector` name them, whose times are spans of time."""
+_NANOSECONDS = frozenset({TIME_PREFIX + "NanoTimestamp"})
+_SEVEN_DIGITS = _NANOSECONDS | {
+    TIME_PREFIX + name
+    for name in (
+        "NanoTime",
+        "IsoTime",
+        "IsoTimestamp",
+        "ZonedTimestamp",
+        "StructuredTime",
+        "StructuredTimestamp",
+        "StructuredZonedTimestamp",
+    )
+}
+"""Types of SQL Server's time, datetime2 and datetimeoffset, which have seven digits unless they say less."""
 
-_DURATION_SOURCES = frozenset(f"io.debezium.connector.{name}.Source" for name in DURATION_CONNECTORS)
+_TYPES_OF_CONNECTORS: Mapping[str, frozenset[str]] = {
+    "mysql": DURATION_TYPES,
+    "mariadb": DURATION_TYPES,
+    "sqlserver": _SEVEN_DIGITS,
+    "oracle": _NANOSECONDS,
+    "db2": _NANOSECONDS,
+}
+"""Connectors, as a header and `source.connector` name them, and their types that Iceberg has none for."""
+_SOURCE_NAME = re.compile(r"io\.debezium\.connector\.(\w+)\.Source")
 _IMAGES = frozenset({"before", "after"})
+
+
+def find_text_types(connector: str | None, columns: frozenset[str]) -> frozenset[str]:
+    """The types of a connector, by their schema names, that are text; `columns` as in `with_text_columns`."""
+    types = _TYPES_OF_CONNECTORS.get(connector or "", frozenset())
+    return types - _NANOSECONDS if WITH_NANOSECONDS in columns else types
 
 
 def to_text_node(node: Node, types: frozenset[str] = frozenset({ALL_COLUMNS})) -> Node:
@@ -79,13 +112,13 @@ def with_text_columns(
 ) -> ConnectSchema:
     """The schema with columns of the row as text; images of an envelope too.
 
-    columns: whose dates and times are text, by name, by the schema name of their type, or `ALL_COLUMNS`; numbers:
-    whose decimals are text.
+    columns: whose dates and times are text, by name, by the schema name of their type, or `ALL_COLUMNS`, and perhaps
+    `WITH_NANOSECONDS`; numbers: whose decimals are text.
     """
     fields = {field.name: field for field in schema.node.fields}
     envelope = set(fields) >= {"op", "source"} and bool(set(fields) & _IMAGES)
-    if envelope and getattr(fields["source"].node, "name", None) in _DURATION_SOURCES:
-        columns |= DURATION_TYPES
+    if envelope and (source := _SOURCE_NAME.fullmatch(getattr(fields["source"].node, "name", None) or "")):
+        columns |= find_text_types(source[1], columns)
     if not columns and not numbers:
         return schema
     made = [

@@ -1,7 +1,7 @@
 """the text of a DDL statement -> which columns it gives other names (pure).
 
 Read: RENAME COLUMN a TO b (MySQL, MariaDB, Oracle, Db2) and CHANGE [COLUMN] a b (MySQL, MariaDB) of ALTER TABLE, with
-their quotes. What is in comments and texts is passed over.
+their quotes. What is in comments and texts is passed over, but for comments that these servers carry out (`/*!50100`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 _TOKEN = re.compile(
-    r"""(?P<skip>\s+|--[^\n]*|\#[^\n]*|/\*.*?\*/)
+    r"""(?P<skip>\s+|--[^\n]*|\#[^\n]*|/\*M?!\d*|\*/|/\*.*?\*/)
     |(?P<quoted>`(?:[^`]|``)*`|"(?:[^"]|"")*"|\[[^\]]*\])
     |(?P<text>'(?:[^'\\]|''|\\.)*')
     |(?P<word>[\w$@]+)
     |(?P<sign>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_RENAME_LENGTH = 5
 
 
 @attrs.frozen
@@ -42,27 +41,32 @@ def find_column_renames(ddl: str) -> list[tuple[str, str]]:
     found = []
     for at, token in enumerate(tokens):
         if token.is_word("RENAME"):
-            found += _read_rename(tokens[at : at + _RENAME_LENGTH])
+            found += _read_rename(tokens[at + 1 :])
         elif token.is_word("CHANGE"):
             found += _read_change(tokens[at + 1 :])
     return [(before, after) for before, after in found if before != after]
 
 
 def _read_rename(tokens: Sequence[Token]) -> list[tuple[str, str]]:
-    if len(tokens) == _RENAME_LENGTH and tokens[1].is_word("COLUMN") and tokens[3].is_word("TO"):
-        return [(tokens[2].text, tokens[4].text)]
-    return []
+    if not tokens or not tokens[0].is_word("COLUMN"):
+        return []
+    rest = _skip_condition(tokens[1:])
+    if len(rest) < 3 or not rest[1].is_word("TO"):  # noqa: PLR2004 - a TO b
+        return []
+    return [(rest[0].text, rest[2].text)]
 
 
 def _read_change(tokens: Sequence[Token]) -> list[tuple[str, str]]:
-    rest = list(tokens[:5])
-    if rest and rest[0].is_word("COLUMN"):
-        rest.pop(0)
-    if [token.text.upper() for token in rest[:2] if token.bare] == ["IF", "EXISTS"]:
-        rest = rest[2:]
+    rest = _skip_condition(tokens[1:] if tokens and tokens[0].is_word("COLUMN") else tokens)
     if len(rest) < 2 or "," in (rest[0].text, rest[1].text):  # noqa: PLR2004 - the names before and after
         return []
     return [(rest[0].text, rest[1].text)]
+
+
+def _skip_condition(tokens: Sequence[Token]) -> Sequence[Token]:
+    """The tokens behind IF EXISTS, which MariaDB takes before a name."""
+    conditional = [token.text.upper() for token in tokens[:2] if token.bare] == ["IF", "EXISTS"]
+    return tokens[2:] if conditional else tokens
 
 
 def _split(ddl: str) -> Iterator[Token]:

@@ -17,6 +17,7 @@ from serde.json.row_reader import parse_message
 from serde.json.schema_framing import block_prefix
 
 _HEAD = b'{"schema":{"'
+_SCHEMA = b'"schema"'
 _MAX_SCHEMAS, _SAMPLE = 16, 8
 _PRIMITIVE = r'^\s*(?:-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|"(?:[^"\\]|\\.)*")\s*$'
 
@@ -33,7 +34,7 @@ def wrap_values(texts: ByteWindows, nulls: Mask, expected: pa.StructType | None)
         return texts, nulls
     rows = np.flatnonzero(~nulls & ~texts.equals(b"null"))
     name = key_field_name(expected)
-    made = _wrap_bare(texts, rows, name) | _wrap_blocks(texts, rows, name)
+    made = _wrap_bare(texts, rows, name) | _wrap_blocks(texts, rows, name) | _wrap_loose(texts, rows, name)
     if not made or (expected is None and sum(len(at) for at, _ in made.values()) < len(rows)):
         return texts, nulls
     changed = np.concatenate([np.array(at, np.int64) for at, _ in made.values()])
@@ -46,7 +47,9 @@ def wrap_values(texts: ByteWindows, nulls: Mask, expected: pa.StructType | None)
 def _looks_primitive(message: bytes) -> bool:
     if not message.startswith(b"{"):
         return not message.startswith((b"[", b"\0")) and message != b"null"
-    prefix = block_prefix(message) if message.startswith(_HEAD) else None
+    if not message.startswith(_HEAD):
+        return _wrap_loose_value(message, "") is not None
+    prefix = block_prefix(message)
     return prefix is not None and is_primitive(_parse_prefix(prefix))
 
 
@@ -101,6 +104,34 @@ def _wrap_blocks(texts: ByteWindows, rows: Ints, name: str) -> _WrappedValues:
             )
         todo = todo[~same]
     return made
+
+
+def _wrap_loose(texts: ByteWindows, rows: Ints, name: str) -> _WrappedValues:
+    """Values behind a schema block that is not written as Connect writes it: with spaces, or behind the payload.
+
+    Cost: Python for each of them.
+    """
+    chosen = texts.pick(rows)
+    others = rows[(chosen.first() == ord("{")) & ~chosen.starts_with(_HEAD)]
+    others = others[texts.pick(others).contains(_SCHEMA)] if len(others) else others
+    found = {int(row): made for row in others if (made := _wrap_loose_value(texts.text(int(row)), name)) is not None}
+    return {_SCHEMA: (list(found), pa.array(list(found.values()), pa.large_binary()))} if found else {}
+
+
+def _wrap_loose_value(message: bytes, name: str) -> bytes | None:
+    """The message with its single value in an object; None for any other message."""
+    if _SCHEMA not in message:
+        return None
+    try:
+        document = parse_message(message)
+    except Unfit:
+        return None
+    if not isinstance(document, dict) or document.keys() != {"schema", "payload"}:
+        return None
+    schema, value = document["schema"], document["payload"]
+    if not is_primitive(schema) or not isinstance(value, str | int | float):
+        return None
+    return orjson.dumps({"schema": wrap_schema(schema, name), "payload": {name: value}})
 
 
 def _parse_prefix(prefix: bytes) -> Any:

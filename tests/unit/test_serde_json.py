@@ -418,6 +418,21 @@ def test_a_key_that_is_one_value_is_a_field() -> None:
     assert rows(keys(b'"a\\"b"', b'"\xc3\xbc"')) == {0: {"key": 'a"b'}, 1: {"key": "\u00fc"}}
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"schema": {"type": "int64", "optional": false}, "payload": 5}',
+        b'{ "payload":5,"schema":{"type":"int64","optional":false}}',
+    ],
+)
+def test_a_key_of_one_value_may_have_spaces(message: bytes) -> None:
+    """A schema block that another program than Connect wrote is read all the same; a row of such columns is none."""
+    compact = _single({"type": "int64", "optional": False}, 5)
+    assert rows(keys(message, compact)) == {0: {"key": 5}, 1: {"key": 5}}
+    row = b'{"schema": {"type": {"a": 1}}, "payload": 5}'
+    assert not any("key" in made for made in rows(keys(row, fmt="json")).values())
+
+
 def test_a_single_key_has_the_name_of_the_tables_identifier() -> None:
     """Where the table has one identifier column the value is that column's."""
     expected = pa.struct([("id", pa.int32())])

@@ -20,6 +20,8 @@ STATEMENTS = [
     ("ALTER TABLE t CHANGE a a BIGINT", []),
     ('ALTER TABLE "S"."T" RENAME COLUMN "Old" TO NEW_NAME', [("Old", "NEW_NAME")]),
     ("ALTER TABLE t /* RENAME COLUMN a TO b */ ADD c TEXT DEFAULT 'RENAME COLUMN a TO b' -- CHANGE a b", []),
+    ("ALTER TABLE t RENAME COLUMN IF EXISTS a TO b, RENAME COLUMN IF EXISTS c TO `d`", [("a", "b"), ("c", "d")]),
+    ("/*!50003 ALTER TABLE t */ /*M!100502 RENAME COLUMN a TO b */", [("a", "b")]),
     ("ALTER TABLE t RENAME TO u", []),
     ("ALTER TABLE t RENAME INDEX a TO b", []),
     ("ALTER TABLE t ADD COLUMN `change` INT AFTER `rename`", []),

@@ -40,6 +40,20 @@ def test_a_table_that_is_not_known_is_a_need() -> None:
     assert [row["id"] for row in rows(outcome, 0)] == [1, 3]
 
 
+def test_a_new_table_has_the_key_of_its_own_events() -> None:
+    """Fields that only keys of other tables' events have, or of records that are no rows, are no keys of it."""
+    events = [{"id": 1, "kind": "b.new"}, {"code": "c", "kind": "b.other"}]
+    keys = [{"id": 1}, {"code": "c"}]
+    outcome = decode(run(*events, keys=keys), plan(routing=routing(RouteSettings("kind", dynamic=True))))
+    assert {need.table: need.key for need in outcome.needs} == {
+        "b.new": pa.struct([("id", pa.int64())]),
+        "b.other": pa.struct([("code", pa.string())]),
+    }
+    create = {"op": "c", "source": {"connector": "x"}, "before": None, "after": {"id": 1}}
+    (need,) = decode(run({"ts_ms": 5}, create, keys=[{"serverName": "s"}, {"id": 1}]), plan()).needs
+    assert need.key == pa.struct([("id", pa.int64())])
+
+
 @pytest.mark.parametrize("value", [None, "", "a..b", "."])
 def test_no_table_is_a_dead_letter(value: str | None) -> None:
     """With dynamic routing an event that names no table is a dead letter, and the others go on."""

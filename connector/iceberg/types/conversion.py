@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from serde.arrays import Mask
 from serde.connect.binary_values import text_to_uuid
 from serde.connect.decimal_text import format_decimals
-from serde.connect.temporal import parse_local_time
+from serde.connect.temporal import drop_finer_zeros, parse_local_time
 from serde.json.scalars import holds_exactly
 
 _MAX_DECIMAL_DIGITS = 38
@@ -49,6 +49,8 @@ def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None
     if not _is_convertible(array.type, target):
         bad = np.asarray(array.is_valid())
         return pa.nulls(len(array), target), bad if bad.any() else None
+    if pa.types.is_string(array.type) and pa.types.is_timestamp(target) and target.unit == "us":
+        array = drop_finer_zeros(array)
     return _cast_by_halves(array, target)
 
 

@@ -44,6 +44,9 @@ text from its first event on, or never.
 - MySQL's and MariaDB's TIME is a span of time from -838:59:59 to 838:59:59, and text (`-00:00:01.000000`). The schema
   of an envelope's `source` tells the connector, and in flattened events the header `__debezium.context.connectorName`
   (Debezium 3.5 and newer); where neither is, name the columns in `temporal-as-text`.
+- SQL Server's `time`, `datetime2` and `datetimeoffset` have seven digits behind the point, and are text; so are
+  timestamps of more than six digits of Oracle and Db2. In new tables of `debezium.sink.iceberg.format-version=3` what
+  comes as `NanoTimestamp` (`datetime2`, Oracle's and Db2's) is `timestamp_ns`. They are told as MySQL's TIME is.
 - Other dates and times have Iceberg's types, and a value beyond them (infinity, 24:00:00, years before Christ) is a
   dead letter, unless `debezium.sink.iceberg.temporal-as-text` names the column, or the schema name of its type: then
   they are ISO 8601 text.

@@ -36,6 +36,7 @@ from connector.settings.converters.converter_classes import (
 )
 from connector.settings.converters.glue import GlueSettings
 from connector.settings.converters.schema_registry import RegistrySettings
+from serde.connect.text_columns import WITH_NANOSECONDS
 from serde.events.unavailable_value import PLACEHOLDER, parse_placeholder
 from serde.formats import FORMATS
 from serde.wire_format import WireFormat
@@ -221,8 +222,8 @@ class EventSettings:
     type_changes: TypeChangeMode = "dead-letter"
 
 
-def build(reader: ConfigReader) -> EventSettings:
-    """Read the events' part; faults go to the reader."""
+def build(reader: ConfigReader, *, nanoseconds: bool = False) -> EventSettings:
+    """Read the events' part; faults go to the reader. `nanoseconds`: new tables have timestamps of these."""
     key = _read_format(reader, KEY_CONVERTER, KEY_SCHEMAS, KEY_FORMAT, KEY_FORMAT_SCHEMAS)
     value = _read_format(reader, VALUE_CONVERTER, VALUE_SCHEMAS, VALUE_FORMAT, VALUE_FORMAT_SCHEMAS)
     return EventSettings(
@@ -232,7 +233,7 @@ def build(reader: ConfigReader) -> EventSettings:
         reader.get(ADD_FIELDS_PREFIX),
         _build_registry(reader, "key", KEY_CONVERTER, key),
         _build_registry(reader, "value", VALUE_CONVERTER, value),
-        frozenset(reader.get(TEMPORAL_AS_TEXT)),
+        frozenset(reader.get(TEMPORAL_AS_TEXT)) | ({WITH_NANOSECONDS} if nanoseconds else set()),
         frozenset(reader.get(DECIMAL_AS_TEXT)),
         "text" if reader.get(DOCUMENTS_AS) == "text" else "columns",
         reader.get(OUTBOX_TOPICS) or None,

@@ -157,6 +157,8 @@ WRITE_FORMAT = Option(
     importance="low",
     doc="Data file format of new tables: parquet, avro or orc. Delete files are Parquet.",
 )
+NANOSECONDS_VERSION = 3
+"""The format version that has timestamps of nanoseconds."""
 FORMAT_VERSION = Option(
     name="debezium.sink.iceberg.format-version",
     kind=whole_number(2, 3),
@@ -334,6 +336,11 @@ class TableSettings:
     row_lookup: RowLookupSettings = RowLookupSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
     schema_change_topics: tuple[str, ...] = ()
+
+    @property
+    def has_nanoseconds(self) -> bool:
+        """Whether new tables are of a format version with timestamps of nanoseconds."""
+        return self.format_version >= NANOSECONDS_VERSION
 
 
 def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:

@@ -91,7 +91,7 @@ def _build(reader: ConfigReader, *, allowed: AllowedKeys) -> SinkSettings:
         kafka=kafka.build(reader, name, errors.topic),
         catalog=catalog.build(reader),
         table=table,
-        events=event_format.build(reader),
+        events=event_format.build(reader, nanoseconds=destination is not None or table.has_nanoseconds),
         errors=errors,
         batch=batching.build(reader),
         spark={SPARK_PREFIX.name + key: text for key, text in reader.under(SPARK_PREFIX).items()},

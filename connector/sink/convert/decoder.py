@@ -40,7 +40,7 @@ from connector.sink.model.plan import BatchPlan, FieldRoutes, SchemaChange, Tabl
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import Truncate
 from serde.arrays import children
-from serde.connect.text_columns import DURATION_CONNECTORS, DURATION_TYPES
+from serde.connect.text_columns import find_text_types
 from serde.events.changes import Changes, extract_changes, split_images
 from serde.events.documents import ID_COLUMN, holds_documents
 from serde.events.event_kind import TRANSACTION_METADATA_TYPE, is_envelope
@@ -87,7 +87,7 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     messages, documents = run.value, frozenset[str]()
     if variants := VariantColumns.of(plan, table):
         messages, documents = encode_documents(messages, variants)
-    values = reading.value.decode(messages, "VALUE_CONVERTER", known, _text_columns(run, table))
+    values = reading.value.decode(messages, "VALUE_CONVERTER", known, _text_columns(run, table, plan))
     values = mark_documents(values, documents)
     if known is not None and not plan.evolve:
         values = decode_mismatches(values, messages, reading.value, known)
@@ -113,9 +113,9 @@ def _expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
     return pa.struct([field.with_type(pa.null()) if field.name in variants else field for field in known])
 
 
-def _text_columns(run: ConsumerRecords, table: TablePlan | None) -> frozenset[str]:
+def _text_columns(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan) -> frozenset[str]:
     """Return the columns that the table has as text, and the types that are text for this connector."""
-    types = DURATION_TYPES if run.connector in DURATION_CONNECTORS else frozenset[str]()
+    types = find_text_types(run.connector, plan.events.temporal_as_text)
     return types if table is None else types | table.layout.text_columns
 
 
@@ -172,7 +172,7 @@ class _Decoding:
         if place not in self._keys:
             kind = key_type(table) if place is not None else None
             reading = None if kind is None else schemaless_type(kind)
-            texts = _text_columns(self.run, table if place is not None else None)
+            texts = _text_columns(self.run, table if place is not None else None, self.plan)
             decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", reading, texts)
             self._keys[place] = align_record_keys(decoded, len(self.run.offset), kind)
         keys = self._keys[place] if table is None else follow_key_renames(self._keys[place], table.renames)

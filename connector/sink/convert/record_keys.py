@@ -66,6 +66,12 @@ class RecordKeys:
         path = find_path((field for field in self.type if field.name != name), name)
         return flat if path is None else read_path(self.columns[path[0]], path[1:])
 
+    def type_of(self, rows: Ints) -> pa.StructType:
+        """Return the fields that the keys of these rows have: others in the run are of other tables, or of no row."""
+        places = pa.array(rows)
+        there = [field for field in self.type if self.columns[field.name].take(places).null_count < len(rows)]
+        return pa.struct(there or list(self.type))
+
     @property
     def type(self) -> pa.StructType:
         """The key's fields."""

@@ -40,7 +40,7 @@ def find_schema_change(
             shape = narrow_to_table(change.row, shape, columns)
         if not loose and evolve(columns, shape, add=plan.evolve).equals(columns):
             return None
-    key = keys.type if keys is not None and len(keys.columns) else None
+    key = keys.type_of(change.rows) if keys is not None and len(keys.columns) else None
     dated = read_dedup_values(change, plan.dedup_column).null_count == 0
     return SchemaChange(topic, shape, key, change.optional, dated=dated, relaxed=loose)
 

@@ -36,8 +36,6 @@ from serde.events.changes import DELETED_COLUMN
 
 T = TypeVar("T", PartitionTerm, SortTerm)
 
-NANOSECONDS_VERSION = 3
-"""The format version that has timestamps of nanoseconds."""
 
 TOMBSTONES_PROPERTY = "icebridge.tombstones"
 """Table property, set when a table is made for events that carry no deletes themselves: then tombstones are deletes."""
@@ -80,8 +78,8 @@ class TableCreator:
         table_checks.check_new_table(
             options.full_name, columns, data_format, version=settings.format_version, upsert=upsert
         )
-        nanoseconds = settings.format_version >= NANOSECONDS_VERSION
-        schema = build_table_schema(columns, keys, _find_required(needs, settings), nanoseconds=nanoseconds)
+        required = _find_required(needs, settings)
+        schema = build_table_schema(columns, keys, required, nanoseconds=settings.has_nanoseconds)
         spec, sort_by = self._partitioning(options, needs, columns), self._sorting(options, needs, columns)
         table = self._catalog.create(name, schema, spec, properties, sort_by=sort_by, location=settings.location)
         self._log.info("table created", table=table.name, columns=len(columns), identifier_fields=list(keys))

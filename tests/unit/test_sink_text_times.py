@@ -1,7 +1,9 @@
-"""MySQL's and MariaDB's TIME -> text columns: told by the schema of the source, a header, or the table's own column."""
+"""Times that Iceberg has no type for -> text columns: told by the schema of the source, a header, or the table's own
+column."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import attrs
@@ -11,7 +13,9 @@ import pytest
 from connector.iceberg.types.schema_evolution import union_shapes
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.records.record_columns import BatchSection, BatchSections, read_records
+from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
+from serde.connect.text_columns import WITH_NANOSECONDS, find_text_types
 from serde.events.header_names import CONNECTOR_HEADER
 from tests.model.record_batches import Record, written
 from tests.unit import sink_plans
@@ -88,6 +92,54 @@ def test_a_text_column_takes_any_time() -> None:
     times = sink_plans.plan(sink_plans.append(0, {"id": pa.int64(), "t": pa.time64("us")}))
     outcome = decode(attrs.evolve(run, connector="mysql"), times)
     assert [row["id"] for row in sink_plans.rows(outcome)] == [2]
+    assert list(sink_plans.dead(outcome)) == [0]
+
+
+# SQL Server page, "Temporal values" and "Basic types": time(7), datetime2(7) and datetimeoffset(7) are their defaults.
+FINE = {
+    "nt": ("int64", "io.debezium.time.NanoTime", 36_000_123_456_700, "10:00:00.123456700"),
+    "ts": ("int64", "io.debezium.time.NanoTimestamp", 1_700_000_000_123_456_700, "2023-11-14T22:13:20.123456700"),
+    "tz": ("string", "io.debezium.time.ZonedTimestamp", *["2024-02-29T10:00:00.1234567+02:00"] * 2),
+    "it": ("string", "io.debezium.time.IsoTime", *["10:00:00.1234567"] * 2),
+    "its": ("string", "io.debezium.time.IsoTimestamp", *["2024-02-29T10:00:00.1234567"] * 2),
+}
+FINE_ROW = [ROW[0], *({"type": k, "name": n, "optional": True, "field": f} for f, (k, n, *_) in FINE.items())]
+FINE_EVENT = framed(FINE_ROW, {"id": 1, **{field: value for field, (_, _, value, _) in FINE.items()}})
+V3 = EventSettings("auto", "auto", (), "__", temporal_as_text=frozenset({WITH_NANOSECONDS}))
+
+
+def test_times_of_seven_digits_are_text() -> None:
+    """SQL Server's times have a digit more than Iceberg's, so their columns are text, whatever a value has."""
+    run = attrs.evolve(sink_plans.run(FINE_EVENT), connector="sqlserver")
+    (need,) = decode(run, sink_plans.plan()).needs
+    assert {field.type for field in need.row if field.name in FINE} == {pa.string()}
+    table = sink_plans.append(0, {"id": pa.int64(), **dict.fromkeys(FINE, pa.string())})
+    (row,) = sink_plans.rows(decode(run, sink_plans.plan(table)))
+    assert row == {"id": 1, **{field: text for field, (*_, text) in FINE.items()}}
+
+
+@pytest.mark.parametrize("connector", ["sqlserver", "oracle", "db2"])
+def test_timestamps_of_nanoseconds_are_text_where_tables_have_none(connector: str) -> None:
+    """Format version 3 has them; without it they are text for the connectors whose databases have such digits."""
+    fields = [ROW[0], {"type": "int64", "name": "io.debezium.time.NanoTimestamp", "optional": True, "field": "ts"}]
+    run = attrs.evolve(sink_plans.run(framed(fields, {"id": 1, "ts": FINE["ts"][2]})), connector=connector)
+    (need,) = decode(run, sink_plans.plan()).needs
+    assert need.row.field("ts").type == pa.string()
+    (need,) = decode(run, sink_plans.plan(events=V3)).needs
+    assert need.row.field("ts").type == pa.timestamp("ns")
+    assert "io.debezium.time.NanoTimestamp" in find_text_types(connector, frozenset())
+    assert "io.debezium.time.NanoTimestamp" not in find_text_types(connector, frozenset({WITH_NANOSECONDS}))
+
+
+def test_tables_that_have_timestamps_already_take_what_fits() -> None:
+    """Zeros below the microsecond are no digits; what has more is a dead letter there, as before."""
+    whole = {"nt": 36_000_123_456_000, "ts": 1_700_000_000_123_456_000, "tz": "2024-02-29T10:00:00.1234560+02:00"}
+    run = sink_plans.run(FINE_EVENT, framed(FINE_ROW, {"id": 2, **whole}))
+    types = {"nt": pa.time64("us"), "ts": pa.timestamp("us"), "tz": pa.timestamp("us", "UTC")}
+    table = sink_plans.append(0, {"id": pa.int64(), **types, "it": pa.string(), "its": pa.string()})
+    outcome = decode(attrs.evolve(run, connector="sqlserver"), sink_plans.plan(table))
+    (row,) = sink_plans.rows(outcome)
+    assert (row["id"], row["ts"]) == (2, datetime(2023, 11, 14, 22, 13, 20, 123456))
     assert list(sink_plans.dead(outcome)) == [0]
 
 
