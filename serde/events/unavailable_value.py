@@ -1,13 +1,17 @@
 """column -> which values are Debezium's word for "not sent": TOASTed columns that an update did not change.
 
 Source: Debezium's `unavailable.value.placeholder` and how its PostgreSQL connector writes it per type: text and JSON as
-it is, bytes as its bytes (base64 in JSON), arrays of one text or of its character codes, hstore as one pair.
+it is, bytes as its bytes (base64 in JSON), arrays of one text or of its bytes as numbers (dates: as days), arrays of
+one UUID that is made of it, hstore as one pair.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
+from datetime import date, timedelta
 from functools import lru_cache
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +22,26 @@ from serde.events.document_patches import find_patches
 
 PLACEHOLDER = "__debezium_unavailable_value"
 _HEX_PREFIX = "hex:"
+_EPOCH = date(1970, 1, 1)
 
 
 @lru_cache(maxsize=64)
 def _forms(word: str) -> tuple[str, ...]:
     """How a text column has the word: itself, as base64, as the only pair of a JSON object."""
     return word, base64.b64encode(word.encode()).decode(), f'{{"{word}":"{word}"}}'
+
+
+@lru_cache(maxsize=64)
+def _uuid_form(word: str) -> UUID:
+    """The UUID that stands for the word in an array of these: Java's `UUID.nameUUIDFromBytes`."""
+    return UUID(bytes=hashlib.md5(word.encode(), usedforsecurity=False).digest(), version=3)
+
+
+@lru_cache(maxsize=64)
+def _number_forms(word: str) -> tuple[list[int], ...]:
+    """The word in an array of numbers: its bytes, which have signs in Java."""
+    codes = word.encode()
+    return [code - 256 if code > 127 else code for code in codes], list(codes)  # noqa: PLR2004 - the greatest byte
 
 
 def parse_placeholder(text: str) -> str:
@@ -48,16 +66,25 @@ def use_known_placeholder(column: pa.Array, word: str) -> pa.Array:
     kind = column.type
     plain = pa.types.is_string(kind) or pa.types.is_binary(kind)
     found = _match_texts(column, word) if plain else _match_nested(column, word)
-    return column if found is None else pc.if_else(pa.array(found), _known_value(kind), column)
+    if found is None:
+        return column
+    place = np.where(found, len(column), np.arange(len(column)))
+    return pa.concat_arrays([column, _known_value(kind)]).take(pa.array(place))
 
 
-def _known_value(kind: pa.DataType) -> pa.Scalar:
+def _known_value(kind: pa.DataType) -> pa.Array:
+    """One value of a column that stands for the word."""
     if pa.types.is_list(kind):
-        codes = [ord(letter) for letter in PLACEHOLDER]
-        return pa.scalar(codes if pa.types.is_integer(kind.value_type) else [PLACEHOLDER], kind)
+        items = kind.value_type
+        if isinstance(items, pa.UuidType):
+            stored = pa.array([_uuid_form(PLACEHOLDER).bytes], items.storage_type)
+            return pa.ListArray.from_arrays([0, 1], pa.ExtensionArray.from_storage(items, stored), type=kind)
+        if pa.types.is_date(items):
+            return pa.array([[_EPOCH + timedelta(days=code) for code in PLACEHOLDER.encode()]], kind)
+        return pa.array([list(PLACEHOLDER.encode()) if pa.types.is_integer(items) else [PLACEHOLDER]], kind)
     if pa.types.is_map(kind):
-        return pa.scalar([(PLACEHOLDER, PLACEHOLDER)], kind)
-    return pa.scalar(PLACEHOLDER, pa.string()).cast(kind)
+        return pa.array([[(PLACEHOLDER, PLACEHOLDER)]], kind)
+    return pa.array([PLACEHOLDER], pa.string()).cast(kind)
 
 
 def _match_nested(column: pa.Array, word: str) -> Mask | None:
@@ -84,22 +111,34 @@ def _match_texts(column: pa.Array, word: str) -> Mask | None:
 
 
 def _match_items(column: pa.ListArray, word: str) -> Mask | None:
-    if pa.types.is_integer(column.type.value_type):
-        codes = list(word.encode())
-        likely = np.flatnonzero(pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False) == len(codes))
-        values = column.take(pa.array(likely)).to_pylist() if len(likely) else []
-        return _build_mask(len(column), likely[[value == codes for value in values]] if len(likely) else likely)
-    return _match_single_items(column, column.values, word)
+    items = column.type.value_type
+    if not (pa.types.is_integer(items) or pa.types.is_date(items)):
+        return _match_single_items(column, column.values, word)
+    numbers = _number_forms(word)
+    forms = [[_EPOCH + timedelta(days=day) for day in form] for form in numbers] if pa.types.is_date(items) else numbers
+    sizes = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    likely = np.flatnonzero(sizes == len(forms[0]))
+    values = column.take(pa.array(likely)).to_pylist() if len(likely) else []
+    return _build_mask(len(column), likely[[value in forms for value in values]] if len(likely) else likely)
 
 
 def _match_single_items(column: pa.ListArray | pa.MapArray, values: pa.Array, word: str) -> Mask | None:
     """Lists of one item, or maps of one pair, whose item or key is the placeholder."""
-    if not len(column) or not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
+    uuids = isinstance(values.type, pa.UuidType)
+    if not len(column) or not (uuids or pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
         return None
     offsets = column.offsets.to_numpy().astype(np.int64)
     single = np.flatnonzero((np.diff(offsets) == 1) & valid_mask(column))
-    inner = _match_texts(values.take(pa.array(offsets[single])), word) if len(single) else None
-    return None if inner is None else _build_mask(len(column), single[inner])
+    if not len(single):
+        return None
+    items = values.take(pa.array(offsets[single]))
+    hits = None if uuids else _match_texts(items, word)
+    if uuids or pa.types.is_string(values.type):
+        form = _uuid_form(word)
+        same = pc.equal(items.storage, form.bytes) if uuids else pc.equal(items, str(form))
+        found = np.asarray(same.fill_null(False))
+        hits = found if hits is None else hits | found
+    return None if hits is None else _build_mask(len(column), single[hits])
 
 
 def _build_mask(count: int, hits: Ints) -> Mask | None:
