@@ -21,7 +21,7 @@ from serde.faults import RecordError
 from serde.messages import MessageBlock, Rows
 
 KNOWN_OPS = b"crudtm"
-_DELETE, _MESSAGE = ord("d"), ord("m")
+_DELETE, _MESSAGE, _CREATE, _INSERT = ord("d"), ord("m"), ord("c"), ord("i")
 DELETED_COLUMN = "__deleted"
 Ops = Bytes
 _POSITION = frozenset(
@@ -134,11 +134,12 @@ def _envelope_position(fields: pa.StructArray, name: str) -> pa.Array | None:
 
 
 def _encode_ops(op: pa.StringArray) -> Ops:
-    """First byte of each op that is one known letter, else 0."""
+    """First byte of each op that is one known letter, else 0; Cassandra's `i`, an insert, is a create."""
     data, starts, ends = view_bytes(op)
     single = valid_mask(op) & (ends - starts == 1)
     codes = np.zeros(len(op), np.uint8)
     codes[single] = data[starts[single]]
+    codes[codes == _INSERT] = _CREATE
     codes[~np.isin(codes, np.frombuffer(KNOWN_OPS, np.uint8))] = 0
     return codes
 

@@ -121,6 +121,22 @@ def test_what_tells_no_comparable_place_proves_nothing(name: str) -> None:
     assert made.place[:, 1].tolist() == [NO_VALUE] and len(made.rows) == 1
 
 
+def test_cassandras_inserts_are_creates() -> None:
+    """Cassandra page, "Change event values": `op` is `i` for an insert, and a delete has its key in `after`."""
+
+    def cell(value: Any) -> dict[str, Any]:
+        return {"value": value, "deletion_ts": None, "set": True}
+
+    source = {**_CASSANDRA, "ts_ms": 1562202942666382, "ts_us": 1562202942666382000}
+    events = [
+        {"op": op, "source": source, "after": {"id": cell(1001), "email": cell(email)}, "ts_ms": 1}
+        for op, email in (("i", "a@b"), ("c", "a@b"), ("u", "c@d"), ("d", None))
+    ]
+    made = changes(*events)
+    assert made.op.tobytes() == b"ccud" and made.deleted.tolist() == [False, False, False, True]
+    assert [row["id"]["value"] for row in made.row.to_pylist()] == [1001] * 4
+
+
 def test_vitess_ranks_are_decimals_with_a_schema() -> None:
     """The rank is a Decimal of scale 0 there; shards do not compare."""
     number = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "0"}}
