@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 from serde.arrays import Mask
 
 PATCH_MARK = '{"__debezium_patch":['
-_MEMBER = "__debezium_patch"
+PATCH_COLUMN = "__debezium_patch"
+"""The member of a document of which only changes are known that has their text (`format_partial_document`)."""
+_MEMBER = PATCH_COLUMN
 _MAX_GAP = 1_000_000
 """No array is filled up by more than so many nulls."""
 
@@ -38,18 +40,74 @@ def find_patches(column: pa.Array) -> Mask | None:
 
 def apply_patch(base: str, patch: str) -> str:
     """The document that a patch makes of a text: of a document the new one, of a patch both as one."""
-    steps = orjson.loads(patch)[_MEMBER]
     if base.startswith(PATCH_MARK):
-        return orjson.dumps({_MEMBER: [*orjson.loads(base)[_MEMBER], *steps]}).decode()
+        return join_patches([base, patch])
     document = orjson.loads(base)
-    for step in steps:
+    change_document(document, patch)
+    return orjson.dumps(document).decode()
+
+
+def format_partial_document(patch: str, expected: pa.StructType | None) -> str:
+    """The text of a document with no more than a patch sets, so that types are found as in whole ones; and the patch.
+
+    expected: the types of members that are known: where one is a list a number is a place in it.
+    """
+    document: dict[str, Any] = {}
+    types = {} if expected is None else {field.name: field.type for field in expected}
+    for step in orjson.loads(patch)[_MEMBER]:
+        for path, value in step["set"].items():
+            first, *rest = path.split(".")
+            made = _nest(rest, value, types.get(first))
+            document[first] = _merge(document.get(first), made)
+    return orjson.dumps({**document, _MEMBER: patch}).decode()
+
+
+def _nest(path: list[str], value: Any, kind: pa.DataType | None) -> Any:
+    """A value within objects, and lists of one item, under a path."""
+    if not path:
+        return value
+    first, *rest = path
+    inner: pa.DataType | None = None
+    if kind is None or pa.types.is_null(kind):
+        listed = first.isdigit()
+    elif listed := first.isdigit() and pa.types.is_list(kind):
+        inner = kind.value_type
+    elif pa.types.is_struct(kind) and kind.get_field_index(first) >= 0:
+        inner = kind.field(first).type
+    made = _nest(rest, value, inner)
+    return [made] if listed else {first: made}
+
+
+def _merge(one: Any, other: Any) -> Any:
+    """What both say of a value's type."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {**one, **{name: _merge(one.get(name), value) for name, value in other.items()}}
+    if isinstance(one, list) and isinstance(other, list):
+        return [*one, *other]
+    return other
+
+
+def join_patches(patches: Sequence[str]) -> str:
+    """One patch that does what these do in turn; at least one."""
+    return orjson.dumps({_MEMBER: [step for patch in patches for step in orjson.loads(patch)[_MEMBER]]}).decode()
+
+
+def find_members(patch: str) -> frozenset[str]:
+    """The members of a document that a patch changes."""
+    steps = orjson.loads(patch)[_MEMBER]
+    paths = (path for step in steps for path in (*step["set"], *step["unset"], *(str(c["field"]) for c in step["cut"])))
+    return frozenset(path.partition(".")[0] for path in paths)
+
+
+def change_document(document: dict[str, Any], patch: str) -> None:
+    """Do what a patch says to a document."""
+    for step in orjson.loads(patch)[_MEMBER]:
         for each in step["cut"]:
             _truncate_array(document, str(each["field"]).split("."), int(each["size"]))
         for path, value in step["set"].items():
             _set(document, path.split("."), value)
         for path in step["unset"]:
             _unset(document, path.split("."))
-    return orjson.dumps(document).decode()
 
 
 def apply_patches(base: pa.Array, patches: pa.Array) -> pa.Array:

@@ -79,9 +79,11 @@ def _read_event(
             return _read_document(after)
         if op != "u" or (updated is None and not removed and not truncated):
             return DocumentImage(None)
-        patch = format_patch(read_plain(orjson.loads(updated or "{}")), removed or (), truncated or ())
+        told = orjson.loads(updated or "{}")
+        patch = format_patch(read_plain(told), removed or (), truncated or ())
         if before is None:
-            return DocumentImage(patch, patch=True)
+            dates, others = _find_dates({name: value for name, value in told.items() if "." not in name})
+            return DocumentImage(patch, patch=True, dates=dates, others=others)
         found = _read_document(before)
         return DocumentImage(apply_patch(found.text or "{}", patch), dates=found.dates, others=found.others)
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
@@ -92,12 +94,17 @@ def _read_document(text: str) -> DocumentImage:
     document = orjson.loads(text)
     if not isinstance(document, dict):
         return DocumentImage(None, fault="the document is no JSON object")
-    dates = frozenset(name for name, value in document.items() if is_date(value))
-    others = frozenset(name for name, value in document.items() if value is not None and name not in dates)
+    dates, others = _find_dates(document)
     plain = {name: read_plain(value) for name, value in document.items()} if '"$' in text else document
     if ID_COLUMN in document:
         plain[ID_COLUMN] = format_id(document[ID_COLUMN])
     return DocumentImage(orjson.dumps(plain).decode(), dates=dates, others=others)
+
+
+def _find_dates(document: dict[str, Any]) -> tuple[frozenset[str], frozenset[str]]:
+    """The members that are dates, and those that are something else."""
+    dates = frozenset(name for name, value in document.items() if is_date(value))
+    return dates, frozenset(name for name, value in document.items() if value is not None and name not in dates)
 
 
 def find_ids(images: list[DocumentImage]) -> pa.Array:

@@ -34,6 +34,32 @@ def _patch(number: int, now: int, updated: dict[str, Any], *removed: str) -> Rec
     return _event(number, now, "u", updateDescription=told)
 
 
+def test_partial_updates_are_applied_to_stored_rows(
+    topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
+) -> None:
+    """Documents as columns: changes come to the row of the batch, or of the table; others have what is set."""
+    named = "mongo.shop.columns"
+    first = [_create(1, 1), _create(2, 2), _create(3, 3), _patch(1, 4, {"n": 4, "inner.b.1": 9}, "gone")]
+    topics.replay([attrs.evolve(record, topic=named) for record in first])
+    extra = {"topics": named, "debezium.sink.iceberg.upsert-keep-deletes": "false"}
+    space = make_workspace("document_columns", extra)
+    run = space.run()
+    assert run.code == 0, run.text[-6000:]
+    later = [_patch(1, 11, {"inner.b.0": 7, "fresh.deep": "x"}), _patch(2, 12, {"inner": {"a": 2}}), _event(3, 13, "d")]
+    later += [_patch(2, 14, {"n": 14}, "gone"), _patch(9, 15, {"n": 15})]
+    topics.replay([attrs.evolve(record, topic=named) for record in later], create=False)
+    again = space.run()
+    assert again.code == 0, again.text[-6000:]
+    assert not again.total("dead_letters")
+    rows = {row["_id"]: row for row in lake(space).rows("mongo_shop_columns")}
+    told = {number: {name: row[name] for name in ("n", "inner", "gone", "fresh")} for number, row in rows.items()}
+    assert told == {
+        "1": {"n": 4, "inner": {"a": 1, "b": [7, 9, 3]}, "gone": None, "fresh": {"deep": "x"}},
+        "2": {"n": 14, "inner": {"a": 2, "b": None}, "gone": None, "fresh": None},
+        "9": {"n": 15, "inner": None, "gone": None, "fresh": None},
+    }
+
+
 def test_partial_updates_are_applied_to_stored_documents(
     topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
 ) -> None:

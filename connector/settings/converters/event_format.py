@@ -144,7 +144,7 @@ DOCUMENTS_AS = Option(
     kind=one_of("columns", "text"),
     default="columns",
     importance="medium",
-    doc="MongoDB's documents: a column per member, or whole in the column document, which takes partial updates too.",
+    doc="MongoDB's documents: a column per member, or whole in the column document; either takes partial updates.",
 )
 OUTBOX_TOPICS = Option(
     name="debezium.sink.iceberg.outbox-topics",

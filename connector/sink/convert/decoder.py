@@ -237,7 +237,8 @@ def _split_blocks(
             yield from ((part, False) for part in split_images(whole))
             continue
         expected = None if table is None else _expected_types(table, work.plan)
-        blocks, wrong = expand_documents(whole, work.plan.events.documents_as, expected)
+        patches = work.plan.upserts if table is None else table.takes_patches
+        blocks, wrong = expand_documents(whole, work.plan.events.documents_as, expected, patches=patches)
         work.faults.extend(wrong)
         yield from ((part, True) for part in blocks)
 

@@ -27,6 +27,7 @@ from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import SOURCE_TS_NS, mark_before_truncate
 from serde.arrays import Ints, Mask, children
 from serde.events.changes import DELETED_COLUMN, Changes
+from serde.events.document_patches import PATCH_COLUMN
 from serde.events.source_positions import NO_VALUE, strip_log_name, unknown_positions
 from serde.faults import RecordError
 
@@ -66,8 +67,10 @@ def build_rows(
         _fill_deleted_column(columns, change.deleted, table)
     if table.dated and change.added:
         _fill_added_columns(columns, change, image, table)
-    faults += _check_required(columns, change, image, table)
-    part = _assemble_rows(columns, _build_order(run, change, plan), change.deleted, image, table)
+    patches = _read_patches(change)
+    whole = image if patches is None else image & np.asarray(patches.is_null())
+    faults += _check_required(columns, change, whole, table)
+    part = _assemble_rows(columns, _build_order(run, change, plan), change.deleted, image, table, patches)
     dropped = {fault.row for fault in faults}
     if not table.upsert:
         dropped.update(change.rows[~image].tolist())
@@ -187,6 +190,7 @@ def _convert_columns(
     bad: dict[int, str] = {}
     nulled = 0
     found = dict(zip(change.row.type.names, children(change.row), strict=True))
+    found.pop(PATCH_COLUMN, None)
     if not plan.evolve:
         bad.update(_find_unmatched_rows(change, found, table))
     for field in table.layout.columns:
@@ -324,12 +328,23 @@ def to_int64(column: pa.Array) -> Ints:
     return np.asarray(column.cast(pa.int64()).fill_null(NO_VALUE), dtype=np.int64)
 
 
+def _read_patches(change: Changes) -> pa.StringArray | None:
+    """Return what changes tell of documents of which they have no more than that, null for others."""
+    at = change.row.type.get_field_index(PATCH_COLUMN)
+    return None if at < 0 or not pa.types.is_string(change.row.type.field(at).type) else children(change.row)[at]
+
+
 def _assemble_rows(
-    columns: Mapping[str, pa.Array], order: ChangeOrder, deleted: Mask, image: Mask, table: TablePlan
+    columns: Mapping[str, pa.Array],
+    order: ChangeOrder,
+    deleted: Mask,
+    image: Mask,
+    table: TablePlan,
+    patches: pa.StringArray | None = None,
 ) -> ChangeBatch:
     schema = table.layout.rows
     batch = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
-    return ChangeBatch(batch, order, np.asarray(deleted), image)
+    return ChangeBatch(batch, order, np.asarray(deleted), image, patches=patches)
 
 
 def _mark_rows_to_write(run: ConsumerRecords, rows: Ints, dropped: set[int], table: TablePlan) -> Mask:

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from connector.sink.fold.document_patches import apply_in_batch
 from connector.sink.fold.winners import find_winners, mark_run_starts, sort_changes
 from connector.sink.model.change_rows import (
     OP_CREATE,
@@ -48,21 +49,27 @@ def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> 
     return result
 
 
-def fill_in_batch(folded: FoldedChanges, keys: Sequence[str], *, by_date: bool = False) -> FoldedChanges:
-    """Fill each unavailable value from the latest earlier change of its key that has one.
+def fill_in_batch(
+    folded: FoldedChanges, keys: Sequence[str], *, by_date: bool = False, variants: frozenset[str] = frozenset()
+) -> FoldedChanges:
+    """Fill each unavailable value from the latest earlier change of its key that has one; so are documents of which
+    only changes are known (`fold.document_patches`).
 
-    `by_date`: of versions, which go by their dates alone, the one of the date before.
+    `by_date`: of versions, which go by their dates alone, the one of the date before. `variants`: columns of JSON.
 
     Cost: a look at the lengths of texts; where there is such a value, a sort of all changes.
     """
     found = [find_unavailable_columns(part) for part in folded.parts]
     names = list(dict.fromkeys(name for each in found for name in each))
-    if not names:
+    patched = any(part.patches is not None for part in folded.parts)
+    if not names and not patched:
         return folded
     sequence, starts = _sort_by_key(folded.parts, keys, by_date=by_date)
     starts = _find_row_starts(folded.parts, sequence, starts)
     giving = np.concatenate([part.image & ~part.deleted for part in folded.parts])
     parts = list(folded.parts)
+    if patched:
+        parts = apply_in_batch(parts, giving, sequence, starts, variants)
     for name in names:
         none = [np.zeros(len(part), np.bool_) for part in parts]
         unsent = np.concatenate([each.get(name, no) for each, no in zip(found, none, strict=True)])
@@ -84,6 +91,8 @@ def mark_unavailable(folded: FoldedChanges, *, keep_deletes: bool = False, suspi
     for part, size in zip(folded.parts, sizes, strict=True):
         for mask in find_unavailable_columns(part, suspicious=suspicious).values():
             open_rows[start : start + size] |= mask
+        if part.patches is not None:
+            open_rows[start : start + size] |= np.asarray(part.patches.is_valid())
         start += size
     if not open_rows.any():
         return np.zeros(len(folded.winners), np.bool_)

@@ -13,7 +13,8 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 
 def fold_changes(parts: list[ChangeBatch], table: TablePlan) -> FoldedChanges:
     """Return the winners of the keys in some parts, with values that earlier changes of their keys have."""
-    return fill_in_batch(fold(parts, table.identity), table.layout.keys, by_date=table.history)
+    folded = fold(parts, table.identity)
+    return fill_in_batch(folded, table.layout.keys, by_date=table.history, variants=table.layout.variants)
 
 
 def compact_changes(parts: list[ChangeBatch], table: TablePlan, *, last: bool = False) -> list[ChangeBatch]:

@@ -20,6 +20,7 @@ from connector.sink.model.change_rows import MASKS, ChangeBatch, ChangeOrder
 from serde.arrays import Ints
 
 _BUCKET_HASH: BucketTransform[int] = BucketTransform(2**31 - 1)
+_PATCHES = "patches"
 _ORDER_NAMES = tuple(field.name for field in attrs.fields(ChangeOrder))
 
 
@@ -58,6 +59,8 @@ def pack(part: ChangeBatch) -> bytes:
     columns = [_pack_column(getattr(part.order, name)) for name in _ORDER_NAMES]
     columns += [pa.array(getattr(part, name)) for name in MASKS]
     names = [*part.rows.schema.names, *_ORDER_NAMES, *MASKS]
+    if part.patches is not None:
+        columns, names = [*columns, part.patches], [*names, _PATCHES]
     batch = pa.RecordBatch.from_arrays([*part.rows.columns, *columns], names)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -84,5 +87,7 @@ def unpack(data: pa.Buffer | bytes, columns: pa.Schema) -> ChangeBatch:
         batch = reader.read_next_batch()
     width = len(columns)
     rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=columns)
-    rest: list[Any] = [_unpack_column(column) for column in batch.columns[width:]]
-    return ChangeBatch(rows, ChangeOrder(*rest[: len(_ORDER_NAMES)]), *rest[len(_ORDER_NAMES) :])
+    last = width + len(_ORDER_NAMES) + len(MASKS)
+    rest: list[Any] = [_unpack_column(column) for column in batch.columns[width:last]]
+    patches = batch.column(last) if batch.num_columns > last else None
+    return ChangeBatch(rows, ChangeOrder(*rest[: len(_ORDER_NAMES)]), *rest[len(_ORDER_NAMES) :], patches=patches)

@@ -93,7 +93,8 @@ class ChangeBatch:
 
     `deleted` marks changes after which the key is gone; `image` those that carry a row (a tombstone does not);
     `suspect` those that may be older than what the table holds (`fold.watermarks`); `truncated` those of them that are
-    known to be deletes from before a truncate.
+    known to be deletes from before a truncate. `patches` has, for changes that tell of a document only what became
+    other, the text that says so (`events.document_patches`): the rows of these have no more than that.
     """
 
     rows: pa.RecordBatch
@@ -102,6 +103,7 @@ class ChangeBatch:
     image: Mask
     suspect: Mask = attrs.field(default=attrs.Factory(lambda self: _mark_none(self.deleted), takes_self=True))
     truncated: Mask = attrs.field(default=attrs.Factory(lambda self: _mark_none(self.deleted), takes_self=True))
+    patches: pa.StringArray | None = attrs.field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return self.rows.num_rows
@@ -113,15 +115,18 @@ class ChangeBatch:
 
     def take(self, indices: Ints) -> ChangeBatch:
         """Return the same columns at `indices`."""
-        rows, order = self.rows.take(pa.array(indices)), self.order.take(indices)
-        return ChangeBatch(rows, order, *(getattr(self, name)[indices] for name in MASKS))
+        places = pa.array(indices)
+        patches = None if self.patches is None else self.patches.take(places)
+        masks = (getattr(self, name)[indices] for name in MASKS)
+        return ChangeBatch(self.rows.take(places), self.order.take(indices), *masks, patches=patches)
 
     @staticmethod
     def concat(parts: Sequence[ChangeBatch]) -> ChangeBatch:
         """Join parts end to end; at least one."""
         rows = pa.concat_batches([part.rows for part in parts])
         masks = (np.concatenate([getattr(part, name) for part in parts]) for name in MASKS)
-        return ChangeBatch(rows, ChangeOrder.concat([part.order for part in parts]), *masks)
+        order = ChangeOrder.concat([part.order for part in parts])
+        return ChangeBatch(rows, order, *masks, patches=concat_patches(parts))
 
 
 @attrs.frozen(eq=False)
@@ -135,6 +140,16 @@ class FoldedChanges:
     winners: Ints
     images: Ints
     decision: KeyDecision | None = None
+
+
+def concat_patches(parts: Sequence[ChangeBatch]) -> pa.StringArray | None:
+    """Return the patches of all parts in turn, null for other changes; None where there are none."""
+    if all(part.patches is None for part in parts):
+        return None
+    nulls = (pa.nulls(len(part), pa.string()) for part in parts)
+    return pa.concat_arrays(
+        [no if part.patches is None else part.patches for part, no in zip(parts, nulls, strict=True)]
+    )
 
 
 def concat_small(parts: Sequence[ChangeBatch]) -> list[ChangeBatch]:

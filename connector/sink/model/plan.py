@@ -50,6 +50,7 @@ class TablePlan:
     that their deleted keys are remembered with them (`destinations.deleted_keys`).
     `after_delete` holds offsets at which a tombstone only repeats the delete before it.
     `truncates` holds the last truncate of an earlier batch of each source that had one.
+    `takes_patches` tells whether changes of documents whose row nobody knows in the batch find it in the table.
     `renames` holds the earlier names of its columns, and those that they have now (`convert.column_renames`).
     """
 
@@ -77,6 +78,7 @@ class TablePlan:
     history: bool = False
     cuts: TruncateScope = TruncateScope()
     renames: Mapping[str, str] = attrs.field(factory=dict)
+    takes_patches: bool = False
 
     @property
     def cut(self) -> TableTruncate | None:

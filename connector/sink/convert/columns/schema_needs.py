@@ -20,13 +20,14 @@ from connector.sink.convert.row_builder import read_dedup_values
 from connector.sink.model.plan import VALID_FROM, BatchPlan, SchemaChange, TablePlan
 from serde.arrays import children
 from serde.events.changes import DELETED_COLUMN, Changes
+from serde.events.document_patches import PATCH_COLUMN
 
 
 def find_schema_change(
     topic: str, change: Changes, keys: RecordKeys | None, table: TablePlan | None, plan: BatchPlan
 ) -> SchemaChange | None:
     """Return what the table lacks for these changes, None where it has everything."""
-    shape = drop_excluded(change.row.type, plan.excluded_columns)
+    shape = drop_excluded(change.row.type, plan.excluded_columns | {PATCH_COLUMN})
     loose = frozenset[Path]() if table is None else _find_relaxed_fields(change, table, plan)
     if table is not None and not loose and contains(table.layout.columns, shape):
         return None
@@ -82,5 +83,5 @@ def find_unknown_fields(change: Changes, table: TablePlan, plan: BatchPlan) -> I
     known, prefix = set(table.layout.columns.names), plan.events.add_fields_prefix
     for field in change.row.type:
         ours = field.name == DELETED_COLUMN or (bool(prefix) and field.name.startswith(prefix))
-        if field.name not in known and not ours and field.name not in plan.excluded_columns:
+        if field.name not in known and not ours and field.name not in plan.excluded_columns | {PATCH_COLUMN}:
             yield field.name

@@ -1,8 +1,9 @@
 """MongoDB's envelopes -> envelopes with rows for images: documents as columns, or each as one text. No I/O.
 
 The types of columns are found as for messages without schema; `_id` is a text (`events.extended_json.format_id`), so
-that the ids of one collection may be of any type. An update that tells only what it changed becomes a patch of the
-text (`events.document_patches`), which is applied to the row before it.
+that the ids of one collection may be of any type. An update that tells only what it changed becomes a patch
+(`events.document_patches`), which is applied to the row before it: of the text, or of the columns it is about, beside
+which it stands as the member `PATCH_COLUMN` (`fold.document_patches`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from connector.iceberg.types.conversion import convert
 from connector.settings.converters.event_format import DocumentMode
 from connector.sink.convert.record_keys import RecordKeys
 from serde.arrays import Ints, children
+from serde.events.document_patches import format_partial_document
 from serde.events.documents import ID_COLUMN, DocumentImage, find_date_columns, find_ids, read_documents
 from serde.events.extended_json import parse_id
 from serde.faults import RecordError
@@ -26,27 +28,27 @@ from serde.messages import MessageBlock
 
 DOCUMENT_COLUMN = "document"
 PATCH_REASON = (
-    "the update tells only what it changed; capture.mode=change_streams_update_full sends whole documents, and with "
-    "debezium.sink.iceberg.documents-as=text changes are applied to the stored ones"
+    "the update tells only what it changed, and only tables with one row per key and no history take that; "
+    "capture.mode=change_streams_update_full sends whole documents"
 )
 _REPLACED = frozenset({"before", "after", "updateDescription", "source"})
 _INSTANT = pa.timestamp("us", "UTC")
 
 
 def expand_documents(
-    block: MessageBlock, mode: DocumentMode, expected: pa.StructType | None
+    block: MessageBlock, mode: DocumentMode, expected: pa.StructType | None, *, patches: bool
 ) -> tuple[list[MessageBlock], list[RecordError]]:
     """Make envelopes with rows of a block of documents, and name the events that hold none.
 
-    expected: the table's columns, for the types of documents.
+    expected: the table's columns, for the types of documents; patches: whether its columns take changes of them.
     """
     images = read_documents(block.fields)
     faults = [
         RecordError(int(block.rows[at]), "VALUE_CONVERTER", reason)
         for at, one in enumerate(images)
-        if (reason := _find_fault(one, mode)) is not None
+        if (reason := _find_fault(one, mode, patches=patches)) is not None
     ]
-    usable = np.array([_find_fault(one, mode) is None for one in images], np.bool_)
+    usable = np.array([_find_fault(one, mode, patches=patches) is None for one in images], np.bool_)
     there = np.array([one.text is not None for one in images], np.bool_)
     deletes = np.asarray(pc.equal(pc.struct_field(block.fields, "op"), "d").fill_null(False))
     blocks = []
@@ -62,10 +64,10 @@ def expand_documents(
     return blocks, faults
 
 
-def _find_fault(image: DocumentImage, mode: DocumentMode) -> str | None:
+def _find_fault(image: DocumentImage, mode: DocumentMode, *, patches: bool) -> str | None:
     if image.fault is not None:
         return image.fault
-    return PATCH_REASON if image.patch and mode == "columns" else None
+    return PATCH_REASON if image.patch and mode == "columns" and not patches else None
 
 
 def _read_images(
@@ -75,10 +77,11 @@ def _read_images(
     if not len(rows):
         return
     chosen = [images[at] for at in rows.tolist()]
-    texts = pa.array([one.text for one in chosen], pa.string())
     if mode == "text":
+        texts = pa.array([one.text for one in chosen], pa.string())
         yield rows, pa.StructArray.from_arrays([find_ids(chosen), texts], [ID_COLUMN, DOCUMENT_COLUMN]), []
         return
+    texts = pa.array([_read_text(one, expected) for one in chosen], pa.string())
     found = make_deserializer("json").decode(texts, "VALUE_CONVERTER", expected)
     told = [attrs.evolve(fault, row=int(rows[fault.row])) for fault in found.faults]
     for part in found.blocks:
@@ -86,6 +89,10 @@ def _read_images(
         told = []
     if told:
         yield np.zeros(0, np.int64), pa.nulls(0, pa.struct([])), told
+
+
+def _read_text(image: DocumentImage, expected: pa.StructType | None) -> str | None:
+    return format_partial_document(image.text, expected) if image.patch and image.text is not None else image.text
 
 
 def _set_dates(row: pa.StructArray, names: frozenset[str]) -> pa.StructArray:

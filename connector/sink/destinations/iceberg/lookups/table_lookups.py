@@ -13,6 +13,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.read.table_reader import release_reads
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
+from connector.sink.destinations.iceberg.lookups.document_patches import patch_table_rows
 from connector.sink.destinations.iceberg.lookups.tombstones import mark_deleted_rows
 from connector.sink.destinations.iceberg.lookups.unavailable_values import fill_from_table
 from connector.sink.destinations.iceberg.snapshot_rows import read_table_rows
@@ -22,7 +23,12 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import OutputKind
 
-_MISSING_ROW_KINDS = (OutputKind.TOMBSTONES, OutputKind.UNAVAILABLE_ROWS, OutputKind.OLD_KEY_ROWS)
+_MISSING_ROW_KINDS = (
+    OutputKind.TOMBSTONES,
+    OutputKind.UNAVAILABLE_ROWS,
+    OutputKind.OLD_KEY_ROWS,
+    OutputKind.PATCHED_ROWS,
+)
 
 
 @attrs.frozen(eq=False)
@@ -107,3 +113,5 @@ class MissingValueLookup:
         if OutputKind.UNAVAILABLE_ROWS in kinds:
             moved = OutputKind.OLD_KEY_ROWS in kinds
             yield fill_from_table(outputs, table, rows, moved=moved, dedup_column=self.dedup_column)
+        if OutputKind.PATCHED_ROWS in kinds:
+            yield patch_table_rows(outputs.where(F.col("kind") == OutputKind.PATCHED_ROWS), table, rows)

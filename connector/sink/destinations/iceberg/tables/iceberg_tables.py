@@ -229,6 +229,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             row_lookup=self._settings.table.row_lookup,
             history=target.upsert and history,
             renames=parse_renames(target.layout.properties),
+            takes_patches=target.upsert and not history,
         )
 
     def _is_dated(self, layout: TableLayout) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import attrs
+import numpy as np
 
 from connector.iceberg.write.rolling_file import RollingFile
 from connector.iceberg.write.table_writer import OpenFile, TableWriter
@@ -93,7 +94,7 @@ class IcebergTaskWriter:
             folded, rows = split_winners(folded, missing, table.layout.keys)
             for part in rows:
                 whole = attrs.evolve(part, rows=mark_deleted(part.rows, part.deleted)) if part.deleted.any() else part
-                yield TaskOutput(OutputKind.UNAVAILABLE_ROWS, pack(whole), table.index)
+                yield from _emit_incomplete_rows(whole, table)
         elif missing.any():
             yield TaskOutput.of(UnavailableValuesSeen(table.index))
         yield from write_upserts(self._writer(table), folded, table)
@@ -121,3 +122,11 @@ class IcebergTaskWriter:
         if table.index not in self._writers:
             self._writers[table.index] = TableWriter(file_layout(table), self._label, self._files)
         return self._writers[table.index]
+
+
+def _emit_incomplete_rows(part: ChangeBatch, table: TablePlan) -> Iterator[TaskOutput]:
+    """Hand on rows that lack values, and apart from them those of which only changes are known."""
+    patched = np.zeros(len(part), np.bool_) if part.patches is None else np.asarray(part.patches.is_valid())
+    for kind, which in ((OutputKind.UNAVAILABLE_ROWS, ~patched), (OutputKind.PATCHED_ROWS, patched)):
+        if which.any():
+            yield TaskOutput(kind, pack(part.take(np.flatnonzero(which))), table.index)

@@ -1,0 +1,156 @@
+"""Changes that tell of a document what became other -> whole rows, made of the row of the key before.
+
+MongoDB's updates without their document (`capture.mode=change_streams`) are rows with no more than what they set, and
+the text of the change beside it (`events.document_patches`). Patches without a row join to one. Pure rules.
+Cost: Python per such change, and only for the columns that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.iceberg.types.conversion import convert, schemaless_type
+from connector.iceberg.types.variants import to_json_text
+from connector.sink.model.change_rows import ChangeBatch, concat_patches
+from serde.arrays import Ints, Mask
+from serde.events.document_patches import change_document, find_members, join_patches
+from serde.formats import make_deserializer
+
+_VALUE = "value"
+
+
+def apply_in_batch(
+    parts: Sequence[ChangeBatch], giving: Mask, sequence: Ints, starts: Ints, variants: frozenset[str]
+) -> list[ChangeBatch]:
+    """Apply each patch to the last row of its key before it, as far as that is in the batch.
+
+    Args:
+        parts: changes of a table.
+        giving: which of them, counted through the parts, have a row.
+        sequence, starts: all of them sorted by key and place, and where in that the life of each row begins.
+        variants: the columns whose texts are JSON.
+    """
+    told = concat_patches(parts)
+    if told is None or told.null_count == len(told):
+        return list(parts)
+    rows = pa.concat_batches([part.rows for part in parts])
+    last = np.maximum.accumulate(np.where(giving[sequence], np.arange(len(sequence)), -1))
+    before = np.concatenate([[-1], last[:-1]])
+    texts = told.to_pylist()
+    chains: dict[int, tuple[int, tuple[str, ...]]] = {}
+    for at in np.flatnonzero(np.asarray(told.is_valid())[sequence] & giving[sequence]).tolist():
+        own = int(sequence[at])
+        if before[at] >= starts[at]:
+            base = int(sequence[before[at]])
+            root, patches = chains.get(base, (base, ()))
+            chains[own] = root, (*patches, told[own].as_py())
+    for own, (root, patches) in chains.items():
+        # What stands at the beginning may be no whole row itself.
+        texts[own] = None if told[root].as_py() is None else join_patches([told[root].as_py(), *patches])
+    made = _replace_rows(rows, chains, variants)
+    return _split(parts, made, pa.array(texts, pa.string()))
+
+
+def _replace_rows(
+    rows: pa.RecordBatch, chains: Mapping[int, tuple[int, tuple[str, ...]]], variants: frozenset[str]
+) -> pa.RecordBatch:
+    if not chains:
+        return rows
+    which, bases = list(chains), [root for root, _ in chains.values()]
+    patches = [join_patches(each) for _, each in chains.values()]
+    made = patch_rows(rows.take(pa.array(which)), rows.take(pa.array(bases)), patches, variants)
+    place = np.arange(len(rows))
+    place[which] = len(rows) + np.arange(len(which))
+    return pa.concat_batches([rows, made]).take(pa.array(place))
+
+
+def _split(parts: Sequence[ChangeBatch], rows: pa.RecordBatch, patches: pa.StringArray) -> list[ChangeBatch]:
+    result, start = [], 0
+    for part in parts:
+        own = None if part.patches is None else patches.slice(start, len(part))
+        result.append(attrs.evolve(part, rows=rows.slice(start, len(part)), patches=own))
+        start += len(part)
+    return result
+
+
+def patch_rows(
+    came: pa.RecordBatch, base: pa.RecordBatch, patches: Sequence[str], variants: frozenset[str]
+) -> pa.RecordBatch:
+    """Return the rows that patches make of others, aligned.
+
+    Args:
+        came: rows with what the patches set, and what stands beside a document: those values count where there are any.
+        base: the rows before, under the same columns.
+        patches: what became other in each, all of it.
+        variants: the columns whose texts are JSON.
+    """
+    columns = {
+        field.name: _choose(new, old) for field, new, old in zip(came.schema, came.columns, base.columns, strict=True)
+    }
+    named: dict[str, list[int]] = {}
+    for place, patch in enumerate(patches):
+        for name in find_members(patch) & columns.keys():
+            named.setdefault(name, []).append(place)
+    for name, places in named.items():
+        at = pa.array(places)
+        held = base.column(name).take(at)
+        kept = held if name not in variants else held.cast(pa.string())
+        made = _change_column(name, kept, [patches[place] for place in places], is_json=name in variants)
+        given = came.column(name).take(at)
+        values = _convert(made, given, came.schema.field(name).type, is_json=name in variants)
+        places_of = np.arange(len(came))
+        places_of[places] = len(came) + np.arange(len(places))
+        columns[name] = pa.concat_arrays([columns[name], values]).take(pa.array(places_of))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=came.schema)
+
+
+def _choose(new: pa.Array, old: pa.Array) -> pa.Array:
+    place = np.arange(len(new)) + np.where(np.asarray(new.is_valid()), 0, len(new))
+    return pa.concat_arrays([new, old]).take(pa.array(place))
+
+
+def _change_column(name: str, held: pa.Array, patches: Sequence[str], *, is_json: bool) -> list[Any]:
+    """Return what becomes of a member, as a value of JSON."""
+    changed = []
+    for value, patch in zip(_read_values(held, is_json=is_json), patches, strict=True):
+        document = {} if value is None else {name: value}
+        change_document(document, patch)
+        changed.append(document.get(name))
+    return changed
+
+
+def _read_values(held: pa.Array, *, is_json: bool) -> Iterator[Any]:
+    if pa.types.is_string(held.type) and not is_json:
+        yield from held.to_pylist()
+        return
+    for text in to_json_text(held, keep_nulls=False).to_pylist():
+        try:
+            yield None if text is None else orjson.loads(text)
+        except ValueError:
+            yield text
+
+
+def _convert(values: list[Any], given: pa.Array, kind: pa.DataType, *, is_json: bool) -> pa.Array:
+    """Return values of JSON in a column's type; one that does not fit, as the row before was no such document, is what
+    the change itself gave."""
+    if is_json:
+        texts = (v if v is None or isinstance(v, str) else orjson.dumps(v).decode() for v in values)
+        return pa.array(list(texts), pa.string()).cast(kind)
+    there = [place for place, value in enumerate(values) if value is not None]
+    parts, places = [given], np.full(len(values), -1)
+    places[there] = there
+    texts = pa.array([orjson.dumps({_VALUE: values[place]}) for place in there], pa.binary())
+    found = make_deserializer("json").decode(texts, "VALUE_CONVERTER", pa.struct([(_VALUE, schemaless_type(kind))]))
+    for block in found.blocks:
+        made, bad = convert(pc.struct_field(block.fields, _VALUE), kind)
+        good = np.ones(len(made), np.bool_) if bad is None else ~bad
+        places[np.array(there)[block.rows[good]]] = sum(map(len, parts)) + np.flatnonzero(good)
+        parts.append(made)
+    return pa.concat_arrays(parts).take(pa.array(places, mask=places < 0))
