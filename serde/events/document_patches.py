@@ -7,7 +7,7 @@ Source: MongoDB's manual, "Change events", update; Debezium's MongoDB page, "upd
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,24 @@ def find_members(patch: str) -> frozenset[str]:
     steps = orjson.loads(patch)[_MEMBER]
     paths = (path for step in steps for path in (*step["set"], *step["unset"], *(str(c["field"]) for c in step["cut"])))
     return frozenset(path.partition(".")[0] for path in paths)
+
+
+def rename_members(patch: str, names: Mapping[str, str]) -> str:
+    """The patch with members of the document under other names."""
+
+    def rename(path: str) -> str:
+        first, dot, rest = path.partition(".")
+        return f"{names.get(first, first)}{dot}{rest}"
+
+    steps = [
+        {
+            "cut": [{**each, "field": rename(str(each["field"]))} for each in step["cut"]],
+            "set": {rename(path): value for path, value in step["set"].items()},
+            "unset": [rename(path) for path in step["unset"]],
+        }
+        for step in orjson.loads(patch)[_MEMBER]
+    ]
+    return orjson.dumps({_MEMBER: steps}).decode()
 
 
 def change_document(document: dict[str, Any], patch: str) -> None:

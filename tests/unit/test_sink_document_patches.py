@@ -190,6 +190,15 @@ def test_events_with_schema_are_the_same() -> None:
     assert (row["a"], row["b"], row["s"]) == (5, None, "text")
 
 
+def test_members_may_differ_from_columns_in_case() -> None:
+    """With `iceberg.tables.schema-case-insensitive` a patch is about the column of its member's name in any case."""
+    run = sink_plans.run(create()[1], patch("B", "S", A=5)[1], keys=[{"id": "1"}] * 2)
+    outcome = decode(run, sink_plans.plan(table(), case_insensitive=True))
+    assert sink_plans.dead(outcome) == {} and not outcome.needs
+    (row,) = rows_of(list(outcome.parts))
+    assert (row["a"], row["b"], row["s"]) == (5, None, None)
+
+
 def test_variants_are_changed_as_json() -> None:
     """A variant's text is read, changed and written again; a text in it stays one."""
     schema = pa.schema([("_id", pa.string()), ("v", pa.string()), ("w", pa.string())])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -17,6 +17,7 @@ from connector.iceberg.types.required_values import find_missing_values
 from connector.iceberg.types.variants import MAX_VARIANT_BYTES, to_json_text
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.convert.record_keys import RecordKeys, set_key_columns
 from connector.sink.fold.document_versions import assign_versions, derive_versions, find_last_versions
 from connector.sink.fold.watermarks import find_latest_by_source, find_limits, mark_late_candidates
@@ -27,7 +28,7 @@ from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import SOURCE_TS_NS, mark_before_truncate
 from serde.arrays import Ints, Mask, children
 from serde.events.changes import DELETED_COLUMN, Changes
-from serde.events.document_patches import PATCH_COLUMN
+from serde.events.document_patches import PATCH_COLUMN, find_members, rename_members
 from serde.events.source_positions import NO_VALUE, strip_log_name, unknown_positions
 from serde.faults import RecordError
 
@@ -67,7 +68,7 @@ def build_rows(
         _fill_deleted_column(columns, change.deleted, table)
     if table.dated and change.added:
         _fill_added_columns(columns, change, image, table)
-    patches = _read_patches(change)
+    patches = _read_patches(change, table, plan)
     whole = image if patches is None else image & np.asarray(patches.is_null())
     faults += _check_required(columns, change, whole, table)
     part = _assemble_rows(columns, _build_order(run, change, plan), change.deleted, image, table, patches)
@@ -328,10 +329,22 @@ def to_int64(column: pa.Array) -> Ints:
     return np.asarray(column.cast(pa.int64()).fill_null(NO_VALUE), dtype=np.int64)
 
 
-def _read_patches(change: Changes) -> pa.StringArray | None:
+def _read_patches(change: Changes, table: TablePlan, plan: BatchPlan) -> pa.StringArray | None:
     """Return what changes tell of documents of which they have no more than that, null for others."""
     at = change.row.type.get_field_index(PATCH_COLUMN)
-    return None if at < 0 or not pa.types.is_string(change.row.type.field(at).type) else children(change.row)[at]
+    if at < 0 or not pa.types.is_string(change.row.type.field(at).type):
+        return None
+    patches = children(change.row)[at]
+    return _match_members(patches, table.layout.columns.names) if plan.case_insensitive else patches
+
+
+def _match_members(patches: pa.StringArray, columns: Sequence[str]) -> pa.StringArray:
+    """Return patches that name members of documents as the columns are called, whatever their case."""
+    texts = [
+        text if text is None else rename_members(text, find_case_renames(find_members(text), columns))
+        for text in patches.to_pylist()
+    ]
+    return pa.array(texts, pa.string())
 
 
 def _assemble_rows(

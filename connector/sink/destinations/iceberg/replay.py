@@ -61,7 +61,8 @@ class IcebergReplay:
         outcome = ReplayOutcome(overtaken)
         if not standing:
             return outcome
-        folded = fill_in_batch(fold(standing, table.layout.keys), table.layout.keys) if table.upsert else None
+        keys, variants = table.layout.keys, table.layout.variants
+        folded = fill_in_batch(fold(standing, keys), keys, variants=variants) if table.upsert else None
         if folded is not None and mark_unavailable(folded, keep_deletes=table.keep_deletes).any():
             raise DataFault(
                 f"table {target.table.name}: a dead letter lacks values that only the stored row has; add them"
