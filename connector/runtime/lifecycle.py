@@ -36,6 +36,10 @@ class Run(Protocol):
         """Finish what is at hand, then leave; safe to call from a signal handler."""
 
 
+class NotWanted(Exception):
+    """Something else was asked for while a run was put together."""
+
+
 class Lifecycle:
     """The life of one connector.
 
@@ -53,7 +57,7 @@ class Lifecycle:
         self.starts = self.failures = 0
         self._clock = clock
         self._current: Run | None = None
-        self._asked = 0
+        self._asked = self._begun = 0
         self._ending = False
 
     def beat(self) -> None:
@@ -83,6 +87,11 @@ class Lifecycle:
         """Finish what is at hand, then leave for good; safe to call from a signal handler."""
         self._ending = True
         self._interrupt()
+
+    def check_wanted(self) -> None:
+        """Raise NotWanted if the run that is being put together is not to begin: what it waits for may never come."""
+        if self._ending or self._asked != self._begun:
+            raise NotWanted
 
     def wait_for(self, state: State, timeout_s: float) -> bool:
         """Wait until the connector has this state; False when it takes longer than `timeout_s`."""
@@ -120,9 +129,11 @@ class Lifecycle:
         self, begin: Callable[[], Run], *, survives: bool, guard: Callable[[], AbstractContextManager[None]]
     ) -> None:
         while self._await_start(guard):
-            asked = self._asked
+            asked = self._begun = self._asked
             try:
                 self._run(begin, asked, guard)
+            except NotWanted:
+                continue
             except Exception as error:
                 self._fail(error)
                 if not survives:

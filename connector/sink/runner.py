@@ -114,8 +114,12 @@ def live_sink(
     """
     first = [looked] if looked is not None else []
 
+    def look() -> tuple[ClusterState, KafkaSettings]:
+        monitor.lifecycle.check_wanted()
+        return _look_at_cluster(settings)
+
     def begin() -> _SinkRun:
-        seen, kafka = first.pop() if first else call_with_retries(lambda: _look_at_cluster(settings), settings.errors)
+        seen, kafka = first.pop() if first else call_with_retries(look, settings.errors)
         spark, own, beat = open_own(), attrs.evolve(settings, kafka=kafka), monitor.lifecycle.beat
         with ExitStack() as kept:
             names = name_datasets(spark, own)

@@ -64,6 +64,30 @@ def test_pause_and_resume(runs: Runs) -> None:
     assert runs.ended.wait(20)
 
 
+def test_a_pause_gives_up_what_a_run_waits_for() -> None:
+    """A run that cannot begin, as its brokers are away, is given up by a pause, and begun anew by the next resume."""
+    lifecycle, waits, here = Lifecycle(), threading.Event(), threading.Event()
+
+    def begin() -> IdleRun:
+        while not here.is_set():
+            waits.set()
+            time.sleep(0.005)
+            lifecycle.check_wanted()
+        return IdleRun()
+
+    threading.Thread(target=lambda: lifecycle.live(begin, survives=False), daemon=True).start()
+    for _ in range(2):
+        assert waits.wait(20)
+        lifecycle.pause()
+        assert lifecycle.wait_for("PAUSED", 20)
+        waits.clear()
+        lifecycle.resume()
+    here.set()
+    assert lifecycle.wait_for("RUNNING", 20)
+    assert lifecycle.failures == 0
+    lifecycle.stop()
+
+
 def test_a_failed_run_waits_for_a_restart(runs: Runs) -> None:
     """It says why, and can be paused, resumed and stopped like any other."""
     lifecycle = runs.lifecycle

@@ -34,6 +34,7 @@ from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
 from connector.settings import SinkSettings
 from connector.settings.kafka.batching import BatchPace
+from connector.sink.microbatch.background_look import BackgroundLook
 from connector.sink.microbatch.size_estimates import ByteLimit
 from connector.sink.microbatch.start_offsets import check_topic_id
 from connector.sink.model.micro_batch import MicroBatch
@@ -41,8 +42,6 @@ from connector.sink.model.micro_batch import MicroBatch
 ProcessBatch = Callable[[MicroBatch], BatchReport]
 _JAVA_ONLY_KEYS = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
 _POLL_S = 0.2
-_DISCOVERY_S, _MAX_DISCOVERY_S, _DISCOVERY_SHARE = 1.0, 30.0, 0.05
-"""How often topics are looked at for new ones: less often where that takes more than this share of time."""
 
 
 @attrs.define(eq=False)
@@ -174,7 +173,7 @@ class Stream:
 
     def _watch(self, query: StreamingQuery, *, once: bool) -> dict[TopicPartition, int]:
         """Wait for the query's end, or for more to read; gives where that begins, nothing when the run is over."""
-        due = time.monotonic() + _DISCOVERY_S
+        growth = BackgroundLook(self._discover_partitions)
         try:
             while not query.awaitTermination(_POLL_S):
                 self.beat()
@@ -183,11 +182,7 @@ class Stream:
                     return {}
                 if not once:
                     self._let_through(query)
-                if not once and (began := time.monotonic()) >= due:
-                    fresh = self._discover_or_stop(query)
-                    due = time.monotonic() + min(
-                        max(_DISCOVERY_S, (time.monotonic() - began) / _DISCOVERY_SHARE), _MAX_DISCOVERY_S
-                    )
+                    fresh = self._poll_or_stop(growth, query)
                     if fresh:
                         self._stop_query(query)
                         return fresh
@@ -199,9 +194,11 @@ class Stream:
             structlog.get_logger().warning(note, reason=_first_lines(str(error)))
         return {}
 
-    def _discover_or_stop(self, query: StreamingQuery) -> dict[TopicPartition, int]:
+    def _poll_or_stop(
+        self, growth: BackgroundLook[dict[TopicPartition, int]], query: StreamingQuery
+    ) -> dict[TopicPartition, int] | None:
         try:
-            return self._discover_partitions()
+            return growth.poll()
         except ConnectorError:
             self._stop_query(query)
             raise

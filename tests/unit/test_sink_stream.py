@@ -1,0 +1,104 @@
+"""The stream's loop beside Spark's query: what it asks the brokers, and what it waits for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any, cast
+
+from attrs import define, field
+
+from connector.errors import FatalError
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.sink.microbatch.background_look import BackgroundLook
+from connector.sink.microbatch.stream import Stream
+
+
+@define
+class Query:
+    """A query that has nothing to do until it is stopped."""
+
+    stopped: threading.Event = field(factory=threading.Event)
+
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802 - Spark's name
+        return self.stopped.wait(min(timeout, 0.01))
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+@define
+class SilentCluster:
+    """Brokers that do not answer before they are let go."""
+
+    asked: threading.Event = field(factory=threading.Event)
+    released: threading.Event = field(factory=threading.Event)
+
+    def select_partitions(self) -> set[tuple[str, int]]:
+        self.asked.set()
+        assert self.released.wait(60)
+        return {("t", 0)}
+
+    def fetch_beginning_offsets(self, at: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(at, 7)
+
+
+def test_a_stop_does_not_wait_for_brokers_that_are_away() -> None:
+    """A pause, or a signal, ends the run while the brokers are still waited for, and the loop is seen to move."""
+    cluster, query, beats = SilentCluster(), Query(), list[float]()
+    stream = Stream(
+        cast("Any", None),
+        cast("Any", None),
+        KafkaOffsets(),
+        cast("Any", None),
+        cast("Any", cluster),
+        cast("Any", None),
+        beat=lambda: beats.append(time.monotonic()),
+    )
+    watching = threading.Thread(target=stream._watch, args=(query,), kwargs={"once": False}, daemon=True)
+    watching.start()
+    assert cluster.asked.wait(20)
+    before, end = len(beats), time.monotonic() + 20
+    while len(beats) < before + 3:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    stream.stop()
+    watching.join(20)
+    assert not watching.is_alive()
+    assert query.stopped.is_set()
+    cluster.released.set()
+
+
+def test_what_appears_ends_the_query() -> None:
+    """Topic-partitions that are new are given, with where they begin."""
+    cluster, query = SilentCluster(), Query()
+    cluster.released.set()
+    stream = Stream(
+        cast("Any", None), cast("Any", None), KafkaOffsets(), cast("Any", None), cast("Any", cluster), cast("Any", None)
+    )
+    assert stream._watch(cast("Any", query), once=False) == {("t", 0): 7}
+    assert query.stopped.is_set()
+
+
+def test_a_look_raises_where_its_answer_is_asked_for(tmp_path: Path) -> None:
+    """What went wrong in the thread is told to who polls; the next look is made all the same."""
+    looks = list[int]()
+
+    def look() -> Path:
+        looks.append(1)
+        if len(looks) == 1:
+            raise FatalError("no rights")
+        return tmp_path
+
+    background, told = BackgroundLook(look), list[object]()
+    background._due_s = 0.0
+    while len(told) < 2:
+        try:
+            found = background.poll()
+        except FatalError as error:
+            told.append(str(error))
+            background._due_s = 0.0
+        else:
+            told += [] if found is None else [found]
+    assert told == ["no rights", tmp_path]
