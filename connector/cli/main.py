@@ -101,9 +101,12 @@ def status(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal[
 
                 source_status.show(settings, starting, output=output)
             else:
-                from connector.cli.status import sink as sink_status
+                from connector.cli.status.end_offsets import view_ends
 
-                sink_status.show(settings, starting, output=output)
+                with view_ends(settings) as asked:
+                    from connector.cli.status import sink as sink_status
+
+                    sink_status.show(settings, starting, asked, output=output)
 
 
 @main.command()
@@ -146,9 +149,12 @@ def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 
                 source_offsets.show(settings, starting)
             else:
-                from connector.cli.offsets import sink_positions
+                from connector.cli.status.cluster import view_cluster
 
-                sink_positions.show(settings, starting)
+                with view_cluster(settings) as asked:
+                    from connector.cli.offsets import sink_positions
+
+                    sink_positions.show(settings, starting, asked)
 
 
 @offsets.command("reset")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,8 @@ from confluent_kafka import KafkaError, KafkaException
 from connector.cli.status.end_offsets import read_ends
 from connector.errors import RetriableError
 from connector.kafka.admin import KafkaAdmin, is_transient_error
+from connector.kafka.brokers.address import ClusterAddress
+from connector.kafka.brokers.listeners import require_listener
 from connector.runtime.deadline import Deadline
 from connector.settings import KafkaSettings, SinkSettings, load
 from tests.brokers import Brokers, Log
@@ -130,6 +134,18 @@ def test_a_broker_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyP
     seen = read_ends(_settings(), Deadline.after(3.0, clock))
     assert seen.ends == {} and seen.unanswered.startswith("Kafka gave no answer")
     assert client.asked == [("topics", 3.0)]
+
+
+def test_servers_that_all_refuse_are_known_at_once() -> None:
+    """Each is named with its reason; one that listens, or says nothing, is for the client to ask."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        refusing, listening = (f"127.0.0.1:{one.getsockname()[1]}" for one in (taken, server))
+        both = f"{refusing},no.such.host.invalid:1"
+        told = rf"no bootstrap server answers: {re.escape(refusing)}: .*; no\.such\.host\.invalid:1: "
+        with pytest.raises(RetriableError, match=told):
+            require_listener(ClusterAddress.of({"bootstrap.servers": both}), 30.0)
+        require_listener(ClusterAddress.of({"bootstrap.servers": f"{both},{listening}"}), 30.0)
 
 
 def test_nothing_is_asked_after_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

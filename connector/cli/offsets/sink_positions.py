@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 
 import click
 from rich.console import Console
 from rich.table import Table as Grid
 
-from connector.cli.status.cluster import view_cluster
+from connector.cli.status.cluster import ClusterView
 from connector.cli.status.sink_state import SinkState, read_state
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import parse_last_commit
@@ -20,15 +21,16 @@ from connector.sink.destinations.naming import target_name
 from connector.sink.microbatch.start_offsets import ClusterState
 
 
-def show(settings: SinkSettings, starting: StartingSession) -> None:
+def show(settings: SinkSettings, starting: StartingSession, asked: Future[ClusterView]) -> None:
     """Print, per topic-partition, what the offsets table says, what each table's snapshots say, and Kafka's range.
 
     Without Kafka its columns are empty, and a line tells why. `starting` is the JVM; Spark is not needed.
+    `asked` is what Kafka was asked when that began to start.
 
     Raises:
         RetriableError: the catalog is away, or does not answer; it is asked once.
     """
-    with view_cluster(settings) as asked, open_gateway(starting) as driver:
+    with open_gateway(starting) as driver:
         state, glance = read_state(driver, settings), asked.result()
         seen = glance.seen
         if not state.tables:

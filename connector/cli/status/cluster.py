@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import attrs
 
-from connector.cli.status.end_offsets import LIMIT_S, describe
+from connector.cli.status.end_offsets import LIMIT_S, describe, require_brokers
 from connector.errors import ConnectorError
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.deadline import Deadline
@@ -32,11 +32,12 @@ class ClusterView:
 def view_cluster(settings: SinkSettings) -> Iterator[Future[ClusterView]]:
     """Ask beside what is done inside."""
     with ThreadPoolExecutor(1, "glance") as beside:
-        yield beside.submit(_read_cluster, settings)
+        yield beside.submit(_read_cluster, settings, Deadline.after(LIMIT_S))
 
 
-def _read_cluster(settings: SinkSettings) -> ClusterView:
+def _read_cluster(settings: SinkSettings, deadline: Deadline) -> ClusterView:
     try:
-        return ClusterView(inspect_cluster(KafkaAdmin(settings.kafka, deadline=Deadline.after(LIMIT_S))))
+        require_brokers(settings, deadline)
+        return ClusterView(inspect_cluster(KafkaAdmin(settings.kafka, deadline=deadline)))
     except ConnectorError as error:
         return ClusterView(ClusterState("", {}, {}, {}), describe(error))

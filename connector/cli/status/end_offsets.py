@@ -10,6 +10,8 @@ import attrs
 
 from connector.errors import ConnectorError
 from connector.kafka.admin import KafkaAdmin
+from connector.kafka.brokers.address import ClusterAddress
+from connector.kafka.brokers.listeners import require_listener
 from connector.runtime.deadline import Deadline
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
@@ -30,7 +32,20 @@ class EndsView:
 def view_ends(settings: SinkSettings) -> Iterator[Future[EndsView]]:
     """Ask for end offsets alone, beside what is done inside."""
     with ThreadPoolExecutor(1, "glance") as beside:
-        yield beside.submit(read_ends, settings, Deadline.after(LIMIT_S))
+        yield beside.submit(_look, settings, Deadline.after(LIMIT_S))
+
+
+def _look(settings: SinkSettings, deadline: Deadline) -> EndsView:
+    try:
+        require_brokers(settings, deadline)
+    except ConnectorError as error:
+        return EndsView({}, describe(error))
+    return read_ends(settings, deadline)
+
+
+def require_brokers(settings: SinkSettings, deadline: Deadline) -> None:
+    """Raise RetriableError where no bootstrap server takes a connection: librdkafka would try until the deadline."""
+    require_listener(ClusterAddress.of(settings.kafka.client("admin")), deadline.remaining_s())
 
 
 def read_ends(settings: SinkSettings, deadline: Deadline) -> EndsView:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.table import Column
 from rich.table import Table as Grid
 
-from connector.cli.status.end_offsets import view_ends
+from connector.cli.status.end_offsets import EndsView
 from connector.cli.status.sink_state import SinkTable, read_state
 from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
 from connector.iceberg.commit.last_commit import snapshot_summary
@@ -37,18 +38,20 @@ class TableStatus:
     iceberg_schema_drift_count: int
 
 
-def show(settings: SinkSettings, starting: StartingSession, *, output: Literal["text", "json"]) -> None:
+def show(
+    settings: SinkSettings, starting: StartingSession, asked: Future[EndsView], *, output: Literal["text", "json"]
+) -> None:
     """Print a row per table that the sink has written, or all of it as one JSON document.
 
     Without Kafka it is what the tables say, and a line that tells why there is no lag. `starting` is the JVM; Spark is
-    not needed.
+    not needed. `asked` is what Kafka was asked when that began to start.
 
     Raises:
         RetriableError: the catalog is away, or does not answer; it is asked once.
     """
-    with view_ends(settings) as asked, open_gateway(starting) as driver:
+    with open_gateway(starting) as driver:
         state = read_state(driver, settings)
-        seen = asked.result()
+    seen = asked.result()
     ends = None if seen.unanswered else seen.ends
     found = [_table_status(table, state.position.offsets, ends) for table in state.tables]
     if output == "json":
