@@ -10,9 +10,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import structlog
 
@@ -21,6 +22,8 @@ from connector.redaction import redact
 
 TargetState = Literal["STARTED", "PAUSED", "STOPPED"]
 State = Literal["UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING"]
+
+T = TypeVar("T")
 
 _LOOK_S = 0.1
 """How often a connector that is not to run looks whether it is."""
@@ -205,6 +208,20 @@ def describe_error(error: BaseException) -> str:
     where = traceback.extract_tb(error.__traceback__)[-1:]
     place = "".join(f" in {Path(one.filename).name}, line {one.lineno}" for one in where)
     return f"{type(error).__name__}{place}; the log says more"
+
+
+def start_call(call: Callable[[], T], name: str) -> Future[T]:
+    """Begin a call in a thread that does not keep the process alive."""
+    asked = Future[T]()
+
+    def work() -> None:
+        try:
+            asked.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised where the answer is asked for
+            asked.set_exception(error)
+
+    start_thread(work, name)
+    return asked
 
 
 def start_thread(work: Callable[[], None], name: str) -> threading.Thread:

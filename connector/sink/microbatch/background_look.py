@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-from connector.runtime.lifecycle import start_thread
+from connector.runtime.lifecycle import start_call
 
 T = TypeVar("T")
 
@@ -30,24 +30,10 @@ class BackgroundLook(Generic[T]):
         now = time.monotonic()
         if self._asked is None:
             if now >= self._due_s:
-                self._asked, self._began_s = _start(self._look), now
+                self._asked, self._began_s = start_call(self._look, "look"), now
             return None
         if not self._asked.done():
             return None
         asked, self._asked = self._asked, None
         self._due_s = now + min(max(_INTERVAL_S, (now - self._began_s) / _SHARE), _MAX_INTERVAL_S)
         return asked.result()
-
-
-def _start(look: Callable[[], T]) -> Future[T]:
-    """Call it in a thread that does not keep the process alive."""
-    asked = Future[T]()
-
-    def work() -> None:
-        try:
-            asked.set_result(look())
-        except BaseException as error:  # noqa: BLE001 - raised where the answer is asked for
-            asked.set_exception(error)
-
-    start_thread(work, "look")
-    return asked

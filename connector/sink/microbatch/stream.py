@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import wait
 from pathlib import Path
 
 import attrs
@@ -29,6 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from connector.errors import ConnectorError, FatalError, GapError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.admin import KafkaAdmin
+from connector.runtime.lifecycle import start_call
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
@@ -42,6 +44,8 @@ from connector.sink.model.micro_batch import MicroBatch
 ProcessBatch = Callable[[MicroBatch], BatchReport]
 _JAVA_ONLY_KEYS = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
 _POLL_S = 0.2
+_STOP_S = 5.0
+"""So long a query's end is waited for. One that asks brokers which are silent ends a minute later: it does no harm."""
 
 
 @attrs.define(eq=False)
@@ -133,6 +137,8 @@ class Stream:
         """Bring in what Spark's trigger spans: one batch, or several where its events are large."""
         self.warmed()
         with self._busy:
+            if leaving.is_set():
+                return
             end = self._seen = _end_offsets(scratch, number)
             stuck = False
             while self._may_begin(leaving):
@@ -236,7 +242,12 @@ class Stream:
         self._leaving.set()
         with self._busy:
             pass  # the batch at hand is through; one that comes now sees the flag and does nothing
-        query.stop()
+        stopping = start_call(query.stop, "stop")
+        wait([stopping], _STOP_S)
+        if stopping.done():
+            stopping.result()
+        else:
+            structlog.get_logger().info("Spark still waits for the brokers: its query ends behind the scenes")
 
     def _discover_partitions(self) -> dict[TopicPartition, int]:
         """Return where topic-partitions begin that have appeared; a cluster that is away is asked again.
