@@ -47,7 +47,8 @@ class Lifecycle:
     """The life of one connector.
 
     `target` is what was asked for, `state` what is. `error` says why it failed. `began_at` and `beat_at` are times of a
-    monotonic clock: when the run at hand began, and when its loop last moved.
+    monotonic clock: when the run at hand began, and when its loop last moved. `has_task` is whether Kafka Connect would
+    have tasks: not from a stop until the next run, also while it is paused.
     """
 
     def __init__(self, target: TargetState = "STARTED", clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,6 +56,7 @@ class Lifecycle:
         self.target: TargetState = target
         self.state: State = "UNASSIGNED"
         self.error = ""
+        self.has_task = target != "STOPPED"
         self.began_at: float | None = None
         self.beat_at: float | None = None
         self.starts = self.failures = 0
@@ -167,7 +169,9 @@ class Lifecycle:
         """Wait until a run is asked for; False when there is to be none any more."""
         with guard():
             while not self._ending and self.target != "STARTED":
-                self.state = "PAUSED" if self.target == "PAUSED" else "STOPPED"
+                is_paused = self.target == "PAUSED"
+                self.has_task = self.has_task and is_paused
+                self.state = "PAUSED" if is_paused else "STOPPED"
                 self.beat()
                 time.sleep(_LOOK_S)
         return not self._ending
@@ -181,6 +185,7 @@ class Lifecycle:
         self.beat()
         if self.state != "RESTARTING":
             self.state = "UNASSIGNED"
+        self.has_task = True
         self._current = current = begin()
         try:
             self.began_at, self.state, self.error = self._clock(), "RUNNING", ""

@@ -28,7 +28,7 @@ class WorkerMetrics:
         failures = sum(one.lifecycle.failures for one in connectors)
         totals = {
             "connector_count": len(connectors),
-            "task_count": sum(one.lifecycle.state != "STOPPED" for one in connectors),
+            "task_count": sum(one.lifecycle.has_task for one in connectors),
             "connector_startup_attempts_total": starts,
             "connector_startup_failure_total": failures,
             "connector_startup_success_total": max(0, starts - failures),
@@ -36,8 +36,9 @@ class WorkerMetrics:
         yield from connect_samples("worker", (), totals)
         for one in connectors:
             state = one.lifecycle.state.lower()
-            counts = {f"connector_{name}_task_count": float(name == state) for name in TASK_STATES}
-            counts["connector_total_task_count"] = float(state != "stopped")
+            states = (state,) if one.lifecycle.has_task else ()
+            counts = {f"connector_{name}_task_count": float(name in states) for name in TASK_STATES}
+            counts["connector_total_task_count"] = float(len(states))
             yield from connect_samples("worker_connector", (one.name,), counts)
             yield CONNECTOR_STATUS.at(1, one.name, "0", state)
             if state != "stopped":

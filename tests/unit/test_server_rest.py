@@ -45,6 +45,23 @@ def test_a_connector_is_created_shown_and_deleted(server: TestServer) -> None:
     assert (rest.call("GET", "/connectors").body, server.store.load()) == ([], {})
 
 
+def test_who_was_stopped_has_no_task_until_it_runs(server: TestServer, rest: Client) -> None:
+    """As in a Connect worker a pause gives none back; one that was running keeps its own while it is paused."""
+    rest.call("PUT", "/connectors/s/stop")
+    wait_for(lambda: server.connector("s").lifecycle.state == "STOPPED")
+    for steps in (["pause"], ["resume", "pause"]):
+        for step in steps:
+            rest.call("PUT", f"/connectors/s/{step}")
+            wait_for(
+                lambda step=step: server.connector("s").lifecycle.state == {"pause": "PAUSED"}.get(step, "RUNNING")
+            )
+        has_task = "resume" in steps
+        status = rest.call("GET", "/connectors/s/status").body
+        assert (status["connector"]["state"], len(status["tasks"])) == ("PAUSED", has_task)
+        assert len(rest.call("GET", "/connectors/s/tasks").body) == has_task
+        assert rest.call("GET", "/connectors/s/tasks/0/status").status == (200 if has_task else 404)
+
+
 def test_a_source_is_one(server: TestServer) -> None:
     """Its class tells."""
     assert server.rest.call("POST", "/connectors", {"name": "o", "config": SOURCE}).body["type"] == "source"

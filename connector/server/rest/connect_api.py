@@ -252,7 +252,7 @@ class ConnectApi:
     def _task(self, request: Request) -> Connector:
         name, task = request.path_params["name"], request.path_params["task"]
         connector = self.worker.find(name)
-        if connector is None or task != 0 or connector.lifecycle.state == "STOPPED":
+        if connector is None or task != 0 or not connector.lifecycle.has_task:
             raise RestError(404, f"No status found for task {name}-{task}")
         return connector
 

@@ -38,7 +38,7 @@ def unmask(config: Mapping[str, str], before: Mapping[str, str]) -> dict[str, st
 
 def connector_info(connector: Connector) -> dict[str, Any]:
     """Return a connector with its properties and tasks."""
-    tasks = [{"connector": connector.name, "task": 0}] if _has_task(connector) else []
+    tasks = [{"connector": connector.name, "task": 0}] if connector.lifecycle.has_task else []
     return {"name": connector.name, "config": mask_config(connector.config), "tasks": tasks, "type": connector.kind}
 
 
@@ -46,7 +46,7 @@ def connector_status(connector: Connector, worker_id: str, version: str) -> dict
     """Return the state of a connector and its task; a failure is the task's, as in Connect."""
     state = connector.lifecycle.state
     own = {"state": "RUNNING" if state == "FAILED" else state, "worker_id": worker_id, "version": version}
-    tasks = [task_status(connector, worker_id, version)] if _has_task(connector) else []
+    tasks = [task_status(connector, worker_id, version)] if connector.lifecycle.has_task else []
     return {"name": connector.name, "connector": own, "tasks": tasks, "type": connector.kind}
 
 
@@ -59,14 +59,9 @@ def task_status(connector: Connector, worker_id: str, version: str) -> dict[str,
 
 def task_configs(connector: Connector) -> list[dict[str, Any]]:
     """Return the connector's tasks with their properties."""
-    if not _has_task(connector):
+    if not connector.lifecycle.has_task:
         return []
     return [{"id": {"connector": connector.name, "task": 0}, "config": mask_config(connector.config)}]
-
-
-def _has_task(connector: Connector) -> bool:
-    """Tell whether there is a task: none of a connector that was stopped."""
-    return connector.lifecycle.state != "STOPPED"
 
 
 def offsets_document(offsets: Sequence[ConnectorOffset]) -> dict[str, Any]:
