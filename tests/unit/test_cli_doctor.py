@@ -53,6 +53,8 @@ def test_everything_is_tried_and_what_fails_says_what_to_do(file: Path, monkeypa
     assert (states["configuration"], states["python"]) == ("ok", "ok")
     assert [states[one] for one in ("jars", "broker", "registry", "catalog")] == ["failed"] * 3 + ["skipped"]
     assert all(check["todo"] for check in document["checks"] if check["state"] == "failed")
+    (broker,) = (check["text"] for check in document["checks"] if check["subject"] == "broker")
+    assert broker.startswith("no bootstrap server answers: 127.0.0.1:") and broker.endswith(": Connection refused")
     assert "secret" not in run.stdout
 
 

@@ -15,6 +15,8 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import map_java_errors
 from connector.kafka.admin import KafkaAdmin, missing_rights
+from connector.kafka.brokers.address import ClusterAddress
+from connector.kafka.brokers.listeners import require_listener
 from connector.kafka.consumer.reader_check import check_reader
 from connector.kafka.registry.registries import open_registry
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
@@ -56,6 +58,8 @@ def check_jars(settings: _Settings) -> Iterator[Finding]:
 
 def check_broker(settings: _Settings) -> Iterator[Finding]:
     """Ask the brokers who they are and what this user may do; raises RetriableError, FatalError."""
+    # librdkafka does not say that a server refuses connections, and tries until time is over.
+    require_listener(ClusterAddress.of(settings.kafka.client("admin")), _TIMEOUT_S)
     cluster = KafkaAdmin(settings.kafka, _TIMEOUT_S)
     seen = cluster.describe()
     yield Finding("broker", "ok", f"cluster {seen.id} with {seen.brokers} broker{'s' if seen.brokers > 1 else ''}")
