@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from attrs import define, field
+from structlog.testing import capture_logs
 
-from connector.errors import FatalError
+from connector.errors import FatalError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.sink.microbatch.background_look import BackgroundLook
 from connector.sink.microbatch.stream import Stream
@@ -68,6 +69,31 @@ def test_a_stop_does_not_wait_for_brokers_that_are_away() -> None:
     assert not watching.is_alive()
     assert query.stopped.is_set()
     cluster.released.set()
+
+
+def test_brokers_that_are_away_are_told_of_once() -> None:
+    """Whoever watches the log learns that they do not answer, and that they do again, however often they were asked."""
+
+    @define
+    class Away:
+        failures: int = 3
+
+        def select_partitions(self) -> set[tuple[str, int]]:
+            self.failures -= 1
+            if self.failures >= 0:
+                raise RetriableError(f"try {self.failures}")
+            return set()
+
+        def fetch_beginning_offsets(self, _: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+            return {}
+
+    stream = Stream(
+        cast("Any", None), cast("Any", None), KafkaOffsets(), cast("Any", None), cast("Any", Away()), cast("Any", None)
+    )
+    with capture_logs() as told:
+        for _ in range(6):
+            assert stream._discover_partitions() == {}
+    assert [(line["log_level"], line.get("reason")) for line in told] == [("warning", "try 2"), ("info", None)]
 
 
 def test_what_appears_ends_the_query() -> None:

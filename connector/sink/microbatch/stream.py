@@ -74,6 +74,7 @@ class Stream:
     _seen: dict[TopicPartition, int] = attrs.field(factory=dict)
     _missing: set[str] = attrs.field(factory=set)
     _batches: int = 0
+    _unanswered: bool = False
 
     def run(self, *, once: bool) -> None:
         """Read until stopped; with `once`, up to the offsets that the topics have now.
@@ -263,8 +264,15 @@ class Stream:
             self._missing = gone
             fresh = self.cluster.fetch_beginning_offsets(sorted(there - self._at.keys()))
         except RetriableError as error:
-            structlog.get_logger().debug("topics are looked at later", reason=str(error))
+            if not self._unanswered:
+                structlog.get_logger().warning(
+                    "the brokers do not answer: reading goes on when they do", reason=str(error)
+                )
+            self._unanswered = True
             return {}
+        if self._unanswered:
+            structlog.get_logger().info("the brokers answer again")
+        self._unanswered = False
         if fresh:
             structlog.get_logger().info("topic-partitions have appeared", offsets=nest_by_topic(fresh))
         return fresh
