@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from connector.errors import FatalError, GapError, RetriableError
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.backoff import pause_s
-from connector.kafka.brokers.client import BrokerClient
+from connector.kafka.brokers.client import BrokerClient, broker_client_for
 from connector.kafka.consumer import fetcher, log_bounds
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.offset_ranges import OffsetRange
@@ -51,6 +53,24 @@ def test_out_of_range_is_no_gap_while_the_log_has_the_records(cluster: Brokers) 
     cluster.faults = {1: [1] * 5, 2: [6, 0, 0, 5]}
     with cluster:
         assert read(reader(cluster), 5, 10) == [5, 6, 7, 8, 9]
+
+
+def test_each_thread_has_connections_of_its_own(cluster: Brokers) -> None:
+    """Two that ask side by side, as the samples and the warm-up of a start do, hear no answers of each other's."""
+    address, found = ClusterAddress.of({"bootstrap.servers": "h:1"}), list[BrokerClient]()
+    threads = [threading.Thread(target=lambda: found.append(broker_client_for(address))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    found += [broker_client_for(address), broker_client_for(address)]
+    assert len({id(client) for client in found}) == 3
+    assert found[2] is found[3]
+    with cluster:
+        client = reader(cluster)
+        assert read(client, 5, 6) == [5]
+        (connection,) = client._open.values()
+        del client
+        assert connection._socket.fileno() == -1
 
 
 def test_what_the_leader_has_removed_is_a_gap(cluster: Brokers) -> None:

@@ -1,12 +1,13 @@
 """Which broker leads or holds a topic-partition, and connections to them. On executors, and a few on the driver.
 
-A client lives as long as its process and is used by one thread; a connection that fails is opened anew.
+A client is its thread's own, and lives as long as that: answers come in the order of questions. A connection that
+fails is opened anew.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from functools import cache
 
 import attrs
 
@@ -94,6 +95,11 @@ class BrokerClient:
         if host in self._open:
             self._open.pop(host).close()
 
+    def __del__(self) -> None:
+        """Hang up: nobody can ask any more."""
+        for host in list(self._open):
+            self.drop(host)
+
     def refresh(self, topic: str | None) -> ClusterMetadata:
         """Ask any broker who leads the partitions of a topic, or only where the brokers are.
 
@@ -127,7 +133,19 @@ class BrokerClient:
                 self._leaders[at] = LeaderAddress(found.brokers[leader.broker], leader.epoch)
 
 
-@cache
+class _ThreadClients(threading.local):
+    """The clients of one thread, which go with it."""
+
+    def __init__(self) -> None:
+        self.by_address: dict[ClusterAddress, BrokerClient] = {}
+
+
+_clients = _ThreadClients()
+
+
 def broker_client_for(address: ClusterAddress) -> BrokerClient:
-    """Return the process's connections to a cluster."""
-    return BrokerClient(address)
+    """Return this thread's connections to a cluster."""
+    known = _clients.by_address
+    if address not in known:
+        known[address] = BrokerClient(address)
+    return known[address]
