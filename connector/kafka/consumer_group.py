@@ -6,12 +6,16 @@ They are read only when a person says so: to go on where another connector of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import wait
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from connector.kafka.admin import ADMIN_TIMEOUT_S, client_config, map_kafka_errors
+from connector.runtime.lifecycle import start_call
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
+
+_CLOSE_S = 5.0
 
 
 class ConsumerGroup:
@@ -44,5 +48,5 @@ class ConsumerGroup:
         return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
     def close(self) -> None:
-        """Disconnect."""
-        self._consumer.close()
+        """Disconnect; brokers that are silent are not waited for."""
+        wait([start_call(self._consumer.close, "close")], _CLOSE_S)

@@ -53,13 +53,13 @@ def opened(kafka: KafkaSettings) -> BrokerClient:
     return BrokerClient(ClusterAddress.of(kafka.client("consumer")))
 
 
-def ask(cluster: Brokers, kafka: KafkaSettings) -> socket.socket:
-    """The socket of a connection that has read the record."""
+def ask(kafka: KafkaSettings) -> BrokerClient:
+    """A client that has read the record, and holds its connection."""
     clients = opened(kafka)
     how = assign_ranges(kafka, {("t", 0): 0}, {("t", 0): 1}, 1).how
     (chunk,) = fetcher.fetch_records(clients, OffsetRange("t", 0, 0, 1), how)
     assert chunk.value.to_pylist() == [b"v"]
-    return clients.connection(cluster.advertised[1])._socket
+    return clients
 
 
 def fetched(cluster: Brokers) -> bytes:
@@ -72,24 +72,25 @@ def fetched(cluster: Brokers) -> bytes:
 
 
 def check_client_id(cluster: Brokers, _: pytest.MonkeyPatch) -> None:
-    ask(cluster, overridden(cluster, client_id="my reader"))
+    ask(overridden(cluster, client_id="my reader"))
     assert {one.client for one in cluster.asked} == {"my reader"}
 
 
 def check_rack(cluster: Brokers, _: pytest.MonkeyPatch) -> None:
-    ask(cluster, overridden(cluster, client_rack="zone-b"))
+    ask(overridden(cluster, client_rack="zone-b"))
     assert fetched(cluster).endswith(b"zone-b")
 
 
 def check_request_timeout(cluster: Brokers, _: pytest.MonkeyPatch) -> None:
-    assert ask(cluster, overridden(cluster, request_timeout_ms="12345")).gettimeout() == 12.345
+    client = ask(overridden(cluster, request_timeout_ms="12345"))
+    assert client.connection(cluster.advertised[1])._socket.gettimeout() == 12.345
 
 
 def check_setup_timeout(cluster: Brokers, patch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     connect = socket.create_connection
     patch.setattr(socket, "create_connection", lambda host, wait: told.append(wait) or connect(host, wait))
-    ask(cluster, overridden(cluster, socket_connection_setup_timeout_ms="4321"))
+    ask(overridden(cluster, socket_connection_setup_timeout_ms="4321"))
     assert set(told) == {4.321}
 
 
@@ -103,27 +104,28 @@ def check_backoff(cluster: Brokers, patch: pytest.MonkeyPatch) -> None:
     told: list[tuple[float, float]] = []
     patch.setattr(fetcher, "pause_s", lambda _, first, most: told.append((first, most)) or 0.0)
     cluster.faults = {1: [6]}
-    ask(cluster, overridden(cluster, retry_backoff_ms="7", retry_backoff_max_ms="70"))
+    ask(overridden(cluster, retry_backoff_ms="7", retry_backoff_max_ms="70"))
     assert told == [(0.007, 0.07)]
 
 
 def check_fetch_wait(cluster: Brokers, _: pytest.MonkeyPatch) -> None:
-    ask(cluster, overridden(cluster, fetch_max_wait_ms="123"))
+    ask(overridden(cluster, fetch_max_wait_ms="123"))
     assert int.from_bytes(fetched(cluster)[4:8], "big") == 123
 
 
 def check_fetch_size(cluster: Brokers, _: pytest.MonkeyPatch) -> None:
-    ask(cluster, overridden(cluster, max_partition_fetch_bytes="54321"))
+    ask(overridden(cluster, max_partition_fetch_bytes="54321"))
     assert int.from_bytes(fetched(cluster)[12:16], "big") == 54321
 
 
 def check_isolation(cluster: Brokers, _: pytest.MonkeyPatch) -> None:
-    ask(cluster, overridden(cluster, isolation_level="READ_UNCOMMITTED"))
+    ask(overridden(cluster, isolation_level="READ_UNCOMMITTED"))
     assert fetched(cluster)[16] == 0
 
 
 def check_buffers(cluster: Brokers, _: pytest.MonkeyPatch) -> None:
-    one = ask(cluster, overridden(cluster, receive_buffer_bytes="33000", send_buffer_bytes="44000"))
+    client = ask(overridden(cluster, receive_buffer_bytes="33000", send_buffer_bytes="44000"))
+    one = client.connection(cluster.advertised[1])._socket
     sizes = [one.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_RCVBUF, socket.SO_SNDBUF)]
     assert sizes == [2 * 33000, 2 * 44000]  # Linux doubles them for its own use
 
