@@ -107,6 +107,19 @@ def test_runs_of_a_file_and_keys_of_any_number(tmp_path: Path, monkeypatch: pyte
     assert _find(iter(runs), pa.array(wanted)) == np.flatnonzero(np.isin(rows, wanted)).tolist()
 
 
+def test_row_groups_without_any_wanted_key_are_passed_over(tmp_path: Path) -> None:
+    """Row groups whose whole numbers lie outside what is looked for are not read; positions count all rows."""
+    table = _keyed({"k": pa.int64(), "t": pa.string()}, "t", "k")
+    numbers, texts = [*range(-20, 20), None, 99], [str(place) for place in range(42)]
+    path = _write(tmp_path / "a.parquet", table, pa.array(numbers), pa.array(texts), row_group_size=10)
+    groups = {(-20, -11): range(10), (-10, -1): range(10, 20), (0, 9): range(20, 30), (10, 19): range(30, 40)}
+    groups[99, 99] = range(41, 42)
+    for low, high in ((-20, 19), (-12, -11), (-11, 7), (50, 98), (99, 99), (100, 100), (-99, -21)):
+        runs = read_runs(table, path, {"k": (low, high)})
+        within = [places for (least, most), places in groups.items() if least <= high and most >= low]
+        assert sorted(place for run in runs for place in run.positions) == [place for each in within for place in each]
+
+
 def test_rows_without_a_key_are_no_ones(tmp_path: Path) -> None:
     """A null in a key column, or in a struct around it, is no key."""
     table = _keyed({"after": pa.struct([("rest", pa.string()), ("id", pa.int64())])}, "after.id")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path as FilePath
 
@@ -42,6 +42,8 @@ _TEMPORARY = ".part"
 
 Positions = npt.NDArray[np.uint32]
 _MOST_ROWS = 2**32
+Spans = Mapping[str, tuple[int, int]]
+"""The least and the greatest key that is looked for, of key columns of whole numbers, by name."""
 
 
 class UnindexableFileError(Exception):
@@ -108,23 +110,26 @@ def _match_sorted(few: KeyHashes, many: KeyHashes) -> tuple[Ints, Ints]:
     return np.repeat(hit + start, counts), theirs
 
 
-def read_runs(layout: TableLayout, path: str) -> Iterator[IndexRun]:
+def read_runs(layout: TableLayout, path: str, spans: Spans | None = None) -> Iterator[IndexRun]:
     """Read the key columns of a Parquet data file; rows with a null in them are no key's.
+
+    Args:
+        layout: the table.
+        path: the data file.
+        spans: what keys are looked for; row groups without any are passed over. All rows by default.
 
     Raises:
         UnindexableFileError: Iceberg's readers have to read it.
         RetriableError, FatalError: it cannot be read.
     """
     waiting: list[tuple[KeyHashes, Positions]] = []
-    start = 0
-    for columns in read_keys(layout, path):
+    for start, columns in read_keys(layout, path, spans):
         if columns is None or start + len(columns[0]) > _MOST_ROWS:
             raise UnindexableFileError(path)
         valid: Mask = np.logical_and.reduce([valid_mask(column) for column in columns])
         rows = np.flatnonzero(valid)
         kept = columns if len(rows) == len(valid) else [column.take(pa.array(rows)) for column in columns]
         waiting.append((hash_keys(kept), (rows + start).astype(np.uint32)))
-        start += len(valid)
         size = sum(value.nbytes for keys, _ in waiting for value in keys.values)
         if sum(len(rows) for _, rows in waiting) >= _RUN_ROWS or size >= _RUN_BYTES:
             yield _sort_run(waiting)
@@ -139,27 +144,59 @@ def _sort_run(parts: list[tuple[KeyHashes, Positions]]) -> IndexRun:
     return IndexRun(keys.take(order), np.concatenate([rows for _, rows in parts])[order])
 
 
-def read_keys(layout: TableLayout, path: str) -> Iterator[list[pa.Array] | None]:
-    """Read the key columns of a Parquet file in the table's types, by batches; None where only Iceberg's readers give
-    them.
+def read_keys(
+    layout: TableLayout, path: str, spans: Spans | None = None
+) -> Iterator[tuple[int, list[pa.Array] | None]]:
+    """Read the key columns of a Parquet file in the table's types, by batches, each with the position of its first row;
+    None where only Iceberg's readers give them.
+
+    Args:
+        layout: the table.
+        path: the file.
+        spans: row groups that have no such keys are passed over.
 
     Raises:
         RetriableError, FatalError: it cannot be read.
     """
     fields = [layout.columns.field(name) for name in dict.fromkeys(key_path[0] for key_path in layout.key_paths)]
     with (
-        map_read_errors(f"reading keys of table {layout.name} in its data file {path}"),
+        map_read_errors(f"reading keys of table {layout.name} in its file {path}"),
         file_io_for(layout.io_properties, path).new_input(path).open() as stream,
         pq.ParquetFile(stream) as file,
     ):
         names = {field_id_of(field): field.name for field in file.schema_arrow}
         if None in names or not all(field_id_of(field) in names for field in fields):
-            yield None
+            yield 0, None
             return
         wanted = {field.name: names[field_id_of(field)] for field in fields}
-        for batch in file.iter_batches(_READ_ROWS, columns=list(wanted.values()), use_threads=False):
-            keys = [_read_key(batch.column(wanted[key_path[0]]), layout, key_path) for key_path in layout.key_paths]
-            yield None if any(key is None for key in keys) else keys
+        bounds = {wanted[name]: span for name, span in (spans or {}).items() if name in wanted}
+        for first, group in _pick_row_groups(file.metadata, bounds):
+            start = first
+            for batch in file.iter_batches(
+                _READ_ROWS, row_groups=[group], columns=list(wanted.values()), use_threads=False
+            ):
+                keys = [_read_key(batch.column(wanted[key_path[0]]), layout, key_path) for key_path in layout.key_paths]
+                yield start, None if any(key is None for key in keys) else keys
+                start += batch.num_rows
+
+
+def _pick_row_groups(footer: pq.FileMetaData, bounds: Spans) -> Iterator[tuple[int, int]]:
+    """Return the row groups that may have rows within these bounds, with the position of the first row of each."""
+    places = {footer.schema.column(place).path: place for place in range(footer.num_columns)} if bounds else {}
+    start = 0
+    for group in range(footer.num_row_groups):
+        found = footer.row_group(group)
+        told = ((found.column(places[name]).statistics, span) for name, span in bounds.items() if name in places)
+        if not any(_is_outside(statistics, span) for statistics, span in told):
+            yield start, group
+        start += found.num_rows
+
+
+def _is_outside(statistics: pq.Statistics | None, span: tuple[int, int]) -> bool:
+    """Tell whether no value of a row group lies within; bounds of other types than whole numbers tell nothing."""
+    if statistics is None or not statistics.has_min_max or not isinstance(statistics.min, int):
+        return False
+    return bool(statistics.max < span[0] or statistics.min > span[1])
 
 
 def _read_key(column: pa.Array, layout: TableLayout, path: Path) -> pa.Array | None:

@@ -267,10 +267,8 @@ def commit_conversion(
         rewrite = table.java.newRewrite().toBranch(table.branch).validateFromSnapshot(made.base)
         for key, value in summary.items():
             rewrite.set(key, value)
-        for file in table.content_files(
-            file.description for file in made.equality_deletes if file.description is not None
-        ):
-            rewrite.deleteFile(file)
+        for delete in made.equality_deletes:
+            rewrite.deleteFile(delete.java)
         for task in made.files:
             for file in _merged_deletes(task):
                 rewrite.deleteFile(file)

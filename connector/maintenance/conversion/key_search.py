@@ -22,7 +22,14 @@ from connector.errors import FatalError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.keys.key_hashes import KeyHashes, hash_keys
-from connector.iceberg.read.key_index import KeyIndexStore, UnindexableFileError, read_keys
+from connector.iceberg.read.key_index import (
+    IndexRun,
+    KeyIndexStore,
+    Spans,
+    UnindexableFileError,
+    read_keys,
+    read_runs,
+)
 from connector.iceberg.write.position_deletes import PositionDeleteWriter
 from connector.maintenance.conversion.position_files import FILE_LABEL
 from connector.maintenance.conversion.shards import KeyDeletes, SearchedFile, Shard
@@ -35,10 +42,14 @@ _PART_KEYS, _PART_BYTES = 2**20, 64 * 1024**2
 
 @attrs.frozen(eq=False)
 class DeletedKeys:
-    """Keys in the order of their numbers, each hardly ever twice, and the sequence number of the newest delete."""
+    """Keys in the order of their numbers, each hardly ever twice, and the sequence number of the newest delete.
+
+    `spans` bounds those of whole numbers.
+    """
 
     keys: KeyHashes
     newest: Ints
+    spans: Spans = attrs.field(factory=dict)
 
 
 def write_hits(
@@ -138,7 +149,7 @@ def _find_hits(
     They may have rights, or know formats, that Arrow has not; or they say why not.
     """
     try:
-        for run in store.runs(layout, file.path, file.size_bytes):
+        for run in _open_runs(store, layout, file, deleted.spans):
             rows, keys = run.match(deleted.keys)
             hit = rows[deleted.newest[keys] >= oldest]
             if len(hit):
@@ -146,6 +157,13 @@ def _find_hits(
     except (UnindexableFileError, FatalError):
         return None
     return positions
+
+
+def _open_runs(store: KeyIndexStore, layout: TableLayout, file: SearchedFile, spans: Spans) -> Iterator[IndexRun]:
+    """Return the index that is kept of a file; where none is, that of what lies within the spans."""
+    if store.folder is None:
+        return read_runs(layout, file.path, spans)
+    return store.runs(layout, file.path, file.size_bytes)
 
 
 def read_deleted_keys(deletes: KeyDeletes) -> Iterator[DeletedKeys]:
@@ -157,20 +175,20 @@ def read_deleted_keys(deletes: KeyDeletes) -> Iterator[DeletedKeys]:
     """
     waiting: list[tuple[KeyHashes, Ints]] = []
     for path, sequence_number in deletes.files:
-        for columns in read_keys(deletes.layout, path):
+        for _, columns in read_keys(deletes.layout, path):
             if columns is None or any(column.null_count for column in columns):
                 raise UnindexableFileError(path)
             keys = hash_keys(columns)
             waiting.append((keys, np.full(len(keys), sequence_number)))
             size = sum(value.nbytes for each, _ in waiting for value in each.values)
             if sum(len(each) for each, _ in waiting) >= _PART_KEYS or size >= _PART_BYTES:
-                yield _sort_deleted(waiting)
+                yield _sort_deleted(deletes.layout, waiting)
                 waiting = []
     if waiting:
-        yield _sort_deleted(waiting)
+        yield _sort_deleted(deletes.layout, waiting)
 
 
-def _sort_deleted(parts: Sequence[tuple[KeyHashes, Ints]]) -> DeletedKeys:
+def _sort_deleted(layout: TableLayout, parts: Sequence[tuple[KeyHashes, Ints]]) -> DeletedKeys:
     """Put parts, the oldest first, in the order of numbers, and keep the newest delete of each key."""
     keys = KeyHashes.concat([keys for keys, _ in parts])
     order = np.argsort(keys.hashes, kind="stable")
@@ -180,4 +198,14 @@ def _sort_deleted(parts: Sequence[tuple[KeyHashes, Ints]]) -> DeletedKeys:
     if len(again):
         kept = np.delete(np.arange(len(keys)), again)
         keys, newest = keys.take(kept), newest[kept]
-    return DeletedKeys(keys, newest)
+    return DeletedKeys(keys, newest, _span_keys(layout, keys))
+
+
+def _span_keys(layout: TableLayout, keys: KeyHashes) -> Spans:
+    columns = zip(layout.key_fields, keys.values or (keys.hashes,), strict=True)
+    numbers = {field.name: np.asarray(column) for field, column in columns if pa.types.is_integer(field.type)}
+    return {
+        name: (int(values.view(np.int64).min()), int(values.view(np.int64).max()))
+        for name, values in numbers.items()
+        if len(values)
+    }

@@ -8,6 +8,7 @@ that applies to it: a row is gone where the one is not older than the other.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -24,8 +25,9 @@ UNCONVERTIBLE_TYPES = ("float", "double", "fixed", "struct", "list", "map", "var
 class EqualityDeleteFile:
     """A live equality delete file.
 
-    `scope` is None for a global one. `description` is what removes it. `bounds` has lowest and highest value of
-    its columns in Iceberg's binary form by field id, for columns without nulls.
+    `scope` is None for a global one. `java` is what removes it: Iceberg's own of it, which knows its manifest, so that
+    no other is opened. `bounds` has lowest and highest value of its columns in Iceberg's binary form by field id, for
+    columns without nulls.
     """
 
     path: str
@@ -37,6 +39,7 @@ class EqualityDeleteFile:
     description: FileDescription | None = attrs.field(repr=False, default=None)
     bounds: Mapping[int, tuple[bytes, bytes]] = attrs.field(factory=dict, repr=False)
     data_format: str = "parquet"
+    java: Any = attrs.field(repr=False, eq=False, default=None)
 
 
 @attrs.frozen
