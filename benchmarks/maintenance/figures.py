@@ -34,7 +34,8 @@ class Cost:
 class Maintenance:
     """Costs and bytes of one table of `rows` rows after `batches` batches of `changes` upserts.
 
-    `fresh` is the table after `rewrite_data_files`; `large` one of four times the rows with the same deletes.
+    `merged` is the table converted, and its small files merged; `fresh` the one after `rewrite_data_files`; `large` one
+    of four times the rows with the same deletes; `again` is a conversion that finds indexes of data files' keys.
     """
 
     rows: int
@@ -43,8 +44,10 @@ class Maintenance:
     version: int
     read_before: Cost
     read_after: Cost
+    read_merged: Cost
     read_fresh: Cost
     convert: Cost
+    convert_again: Cost
     convert_large: Cost
     convert_bytes: int
     rewrite: Cost
@@ -64,6 +67,7 @@ def maintenance_verdicts(
     """
     ratios = [
         *_of_costs("read, converted / freshly written", found, "read_after", "read_fresh", READ),
+        *_of_costs("read, converted and merged / freshly written", found, "read_merged", "read_fresh", READ),
         *_of_costs("conversion / rewrite_data_files", found, "convert", "rewrite", TIME),
         ("bytes of conversion / rewrite_data_files", _over(found, "convert_bytes", "rewrite_bytes"), BYTES),
         *_of_costs("conversion, 4 times the rows", found, "convert_large", "convert", SIZE),
@@ -77,9 +81,10 @@ def maintenance_line(found: Maintenance) -> str:
     """What was measured, in one line."""
     return (
         f"{found.rows:,} rows (v{found.version}) after {found.batches} batches of {found.changes:,} upserts: read "
-        f"{found.read_before.text}, converted {found.read_after.text}, fresh {found.read_fresh.text}; "
-        f"conversion {found.convert.text} and {found.convert_bytes:,} bytes, of 4 times the rows "
-        f"{found.convert_large.text}, rewrite {found.rewrite.text} and {found.rewrite_bytes:,} bytes"
+        f"{found.read_before.text}, converted {found.read_after.text}, small files merged {found.read_merged.text}, "
+        f"fresh {found.read_fresh.text}; conversion {found.convert.text} and {found.convert_bytes:,} bytes, "
+        f"with indexes {found.convert_again.text}, of 4 times the rows {found.convert_large.text}, "
+        f"rewrite {found.rewrite.text} and {found.rewrite_bytes:,} bytes"
     )
 
 

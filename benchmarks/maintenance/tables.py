@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,13 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.write.table_writer import TableWriter
 from connector.maintenance.conversion.conversion import convert_deletes
+from connector.maintenance.spark_actions import rewrite_data_files
+from connector.maintenance.table_history import read_history
+from connector.maintenance.table_state import summarize
 from connector.runtime.spark.session_builder import build_session
 from connector.settings.iceberg.catalog import CatalogSettings
+from connector.settings.iceberg.maintenance import RewritePolicy
+from connector.settings.iceberg.row_lookup import INDEX_BYTES
 
 CATALOG, SEED, READS, TURNS, LARGE = "maintained", 17, 4, 2, 4
 COLUMNS = pa.schema([("id", pa.int64()), ("a", pa.int64()), ("b", pa.float64()), ("name", pa.string())])
@@ -83,6 +88,10 @@ class Bench:
             )
         convert_bytes, after = _count_written(table), self._read("plain")
         self._check(right)
+        self._timed("merging small files", lambda: self._merge(table))
+        merged = self._read("plain")
+        self._check(right)
+        again = [self._convert_again(table, base[0]) for _ in range(TURNS + 1)][1:]
         self._roll_back(table, base[0])
         rewrite = self._timed("rewrite", lambda: self._rewrite("plain"))
         table.refresh()
@@ -92,8 +101,10 @@ class Bench:
             **attrs.asdict(job),
             read_before=before,
             read_after=after,
+            read_merged=merged,
             read_fresh=self._read("plain"),
             convert=reduce(Cost.least, converted),
+            convert_again=reduce(Cost.least, again),
             convert_large=reduce(Cost.least, converted_large),
             convert_bytes=convert_bytes,
             rewrite=rewrite,
@@ -126,6 +137,16 @@ class Bench:
     def _roll_back(self, table: Table, snapshot_id: int | None) -> None:
         table.java.manageSnapshots().rollbackTo(snapshot_id).commit()
         table.refresh()
+
+    def _convert_again(self, table: Table, base: int | None) -> Cost:
+        """Convert with indexes of the data files' keys, which the first time makes."""
+        self._roll_back(table, base)
+        convert = partial(convert_deletes, self.spark, table, "bench", index_bytes=INDEX_BYTES.default)
+        return self._timed("conversion, with indexes", convert)
+
+    def _merge(self, table: Table) -> None:
+        """Merge small files as maintenance does after a conversion."""
+        rewrite_data_files(self.spark, table, RewritePolicy(), summarize(read_history(table)), "bench")
 
     def _rewrite(self, name: str) -> None:
         arguments = f"table => '{CATALOG}.default.{name}', options => map('delete-file-threshold', '1')"
