@@ -83,7 +83,9 @@ def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None
         leases = call_with_retries(
             lambda: LeaseTable.open(catalog, settings.table.offsets_table, owner_name()), settings.errors
         )
-        maintainer = Maintainer(spark, catalog, settings.table, settings.name, leases)
+        maintainer = Maintainer(
+            spark, catalog, settings.table, settings.name, leases, keeps_indexes=every_s is not None
+        )
         for first in chain([True], repeat(False)):
             reports = list(do_round(settings, catalog, maintainer, asked, first=first))
             _print_reports(reports, asked, as_json=as_json)

@@ -64,7 +64,8 @@ class Maintainer:
     """Does the tasks of maintenance for one connector.
 
     `name` goes into summaries; `wrote` tells of a table whether the connector has written to it; `in_flight_ms` is how
-    long batches and queries of others may read a snapshot. `listeners` hear of each task, and of each look at a table.
+    long batches and queries of others may read a snapshot. With `keeps_indexes` conversions leave indexes of data
+    files' keys on executors for later ones. `listeners` hear of each task, and of each look at a table.
     """
 
     spark: SparkSession
@@ -74,6 +75,7 @@ class Maintainer:
     leases: LeaseTable
     wrote: Callable[[str], bool] = lambda _: True
     in_flight_ms: int = IN_FLIGHT_MS
+    keeps_indexes: bool = True
     listeners: Sequence[MaintenanceListener] = ()
     _done_ms: dict[tuple[str, str], int] = attrs.field(factory=dict)
     _fruitless: dict[tuple[str, str], int] = attrs.field(factory=dict)
@@ -234,7 +236,7 @@ class Maintainer:
             self.name,
             layout=layout,
             max_bytes=max_bytes,
-            index_bytes=self.settings.row_lookup.index_bytes,
+            index_bytes=self.settings.row_lookup.index_bytes if self.keeps_indexes else 0,
             holds=run.is_held,
         )
         return _count_conversion(done)
