@@ -57,6 +57,9 @@ def schema(kind: RowType, modes: HandlingModes, name: str, *, optional: bool) ->
         case Primitive():
             made = wire_type(kind, modes)
             version = 1 if made.name else None
+            if made.members:
+                parts = {member: primitive(part, optional=True) for member, part in made.members.items()}
+                return struct(parts, optional=optional, name=made.name, version=version)
             return primitive(made.type, optional=optional, name=made.name, version=version, parameters=made.parameters)
         case RowStruct():
             fields = {

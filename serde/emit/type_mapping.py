@@ -43,8 +43,16 @@ class ValueEncoding(Enum):
     ISO = "timestamp -> 2019-07-09T02:28:57.123456Z"
     ISO_OF_NANOS = "nanoseconds since 1970 -> 2019-07-09T02:28:57.123456789Z"
     JSON = "variant -> JSON text"
+    DATE_PARTS = "date -> its year, month and day"
+    TIME_PARTS = "microseconds of the day -> hour, minute, second and nanoseconds"
+    PARTS = "timestamp -> the parts of its date and of its time"
+    PARTS_OF_NANOS = "nanoseconds since 1970 -> the parts of their date and of their time"
 
 
+_FINER = (
+    "nothing of whole microseconds; a finer value is a dead letter of the sink, unless it is an instant and the table "
+    "has the column already"
+)
 LOSSES: Mapping[ValueEncoding, str] = {
     ValueEncoding.DOUBLE: "digits that a double has no room for",
     ValueEncoding.BASE64: "the type: it comes back as text",
@@ -55,14 +63,17 @@ LOSSES: Mapping[ValueEncoding, str] = {
     ValueEncoding.MILLIS_OF_NANOS: "microseconds and nanoseconds",
     ValueEncoding.MICROS_OF_NANOS: "nanoseconds",
     ValueEncoding.NANOS: "nothing from 1677 to 2262; other years have no nanoseconds in 64 bits, and stop the source",
-    ValueEncoding.ISO_OF_NANOS: "nothing of whole microseconds; a finer value is a dead letter of the sink",
+    ValueEncoding.ISO_OF_NANOS: _FINER,
     ValueEncoding.JSON: "the type: it comes back as text",
+    ValueEncoding.PARTS_OF_NANOS: _FINER,
 }
 """What a way of writing loses on the way from a table, through a schema, into a table of the same types; else nothing.
 """
 
 DecimalMode = Literal["precise", "double", "string"]
-TimeMode = Literal["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
+TimeMode = Literal[
+    "adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds", "structured"
+]
 BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
 
 
@@ -79,12 +90,16 @@ class HandlingModes:
 
 @frozen
 class WireType:
-    """A type on the wire: Connect type, semantic name and parameters (None, empty: a bare type), and how to write."""
+    """A type on the wire: Connect type, semantic name and parameters (None, empty: a bare type), and how to write.
+
+    `members` are the fields of a struct that stands for a value, all of them optional, by name and Connect type.
+    """
 
     type: str
     how: ValueEncoding = ValueEncoding.AS_IS
     name: str | None = None
     parameters: Mapping[str, str] = field(factory=dict)
+    members: Mapping[str, str] = field(factory=dict)
 
 
 _ALWAYS: Mapping[str, WireType] = {
@@ -101,6 +116,17 @@ _ALWAYS: Mapping[str, WireType] = {
     # A column of type unknown holds nothing but nulls.
     "unknown": WireType("string"),
 }
+
+_DATE_PARTS = {"year": "int32", "month": "int8", "day": "int8"}
+_TIME_PARTS = {"hour": "int8", "minute": "int8", "second": "int8", "nanos": "int32"}
+_SPECIAL, _PRECISION = {"specialValue": "string"}, {"precision": "int32"}
+_PARTS = _DATE_PARTS | _TIME_PARTS | _SPECIAL | _PRECISION
+_ZONED_PARTS = _DATE_PARTS | _TIME_PARTS | {"offsetSeconds": "int32", "zoneId": "string"} | _SPECIAL | _PRECISION
+
+
+def _structured(what: str, how: ValueEncoding, members: Mapping[str, str]) -> WireType:
+    return WireType("struct", how, f"{_TIME}Structured{what}", members=members)
+
 
 _DATE = WireType("int32", ValueEncoding.DAYS, _TIME + "Date")
 _MICRO_TIME = WireType("int64", name=_TIME + "MicroTime")
@@ -138,6 +164,14 @@ _TEMPORAL: Mapping[str, Mapping[str, WireType]] = {
         "timestamp": WireType("int64", ValueEncoding.NANOS, _TIME + "NanoTimestamp"),
         "timestamp_ns": WireType("int64", name=_TIME + "NanoTimestamp"),
     },
+    "structured": {
+        "date": _structured("Date", ValueEncoding.DATE_PARTS, _DATE_PARTS | _SPECIAL),
+        "time": _structured("Time", ValueEncoding.TIME_PARTS, _TIME_PARTS | _PRECISION),
+        "timestamp": _structured("Timestamp", ValueEncoding.PARTS, _PARTS),
+        "timestamp_ns": _structured("Timestamp", ValueEncoding.PARTS_OF_NANOS, _PARTS),
+        "timestamptz": _structured("ZonedTimestamp", ValueEncoding.PARTS, _ZONED_PARTS),
+        "timestamptz_ns": _structured("ZonedTimestamp", ValueEncoding.PARTS_OF_NANOS, _ZONED_PARTS),
+    },
 }
 _BINARY: Mapping[str, WireType] = {
     "bytes": WireType("bytes"),
@@ -149,7 +183,7 @@ _BINARY: Mapping[str, WireType] = {
 
 def wire_type(kind: Primitive, modes: HandlingModes) -> WireType:
     """The form of a primitive type; ValueError for a type that has none (geometry, geography)."""
-    made = _ALWAYS.get(kind.name) or _TEMPORAL[modes.times].get(kind.name)
+    made = _TEMPORAL[modes.times].get(kind.name) or _ALWAYS.get(kind.name)
     if made is not None:
         return made
     if kind.name == "decimal":

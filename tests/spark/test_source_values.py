@@ -43,6 +43,9 @@ def _settled(spark: SparkSession) -> None:
 
 
 DEFAULTS = HandlingModes()
+STRUCTURED = {"times": "structured"}
+DAY = {"year": 1969, "month": 12, "day": 30}
+CLOCK = {"hour": 23, "minute": 59, "second": 59, "nanos": 999999000}
 REFUSED = r"table db\.t, snapshot 5: .*(null in column|no _row_id)"
 
 
@@ -88,6 +91,27 @@ def test_decimals_are_their_shortest_twos_complement(spark: SparkSession, precis
         ("86399999999L", "time", {}, 86399999999),
         ("86399999999L", "time", {"times": "connect"}, 86399999),
         ("86399999999L", "time", {"times": "isostring"}, "23:59:59.999999Z"),
+        ("date'1969-12-30'", "date", STRUCTURED, {**DAY, "specialValue": None}),
+        ("86399999999L", "time", STRUCTURED, {**CLOCK, "precision": 6}),
+        ("cast(null AS BIGINT)", "time", STRUCTURED, None),
+        (
+            "timestamp_ntz'1969-12-30 23:59:59.999999'",
+            "timestamp",
+            STRUCTURED,
+            {**DAY, **CLOCK, "specialValue": None, "precision": 6},
+        ),
+        (
+            "timestamp'1969-12-31 00:59:59.999999+01:00'",
+            "timestamptz",
+            STRUCTURED,
+            {**DAY, **CLOCK, "offsetSeconds": 0, "zoneId": None, "specialValue": None, "precision": 6},
+        ),
+        (
+            "-86400000000001L",
+            "timestamp_ns",
+            STRUCTURED,
+            {**DAY, **CLOCK, "nanos": 999999999, "specialValue": None, "precision": 9},
+        ),
         ("X'fbff'", "binary", {}, "+/8="),
         ("X'fbff'", "binary", {"binaries": "base64"}, "+/8="),
         ("X'fbff'", "fixed", {"binaries": "base64-url-safe"}, "-_8="),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 import pytest
@@ -12,7 +12,7 @@ from serde.emit import envelope, schema_change, side_topics
 from serde.emit.connect_schema import schema
 from serde.emit.envelope import SourceInfo
 from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct
-from serde.emit.type_mapping import HandlingModes, wire_type
+from serde.emit.type_mapping import HandlingModes, TimeMode, wire_type
 from serde.formats import FORMATS
 from serde.json import json_types
 from tests.model.recordings import FIXTURES
@@ -25,7 +25,7 @@ PLAINS = [
     *map(Primitive, ("timestamptz", "timestamp_ns", "timestamptz_ns", "fixed", "binary", "unknown")),
     Primitive("decimal", 10, 2),
 ]
-TIMES = ["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
+TIMES = [*get_args(TimeMode)]
 FULL_PK = RowStruct(
     (
         RowField("id", Primitive("int"), False),
@@ -113,6 +113,14 @@ def test_every_form_is_read_back(times: Any, decimals: Any, binaries: Any) -> No
         (Primitive("time"), HandlingModes(times="connect"), ("int32", "org.apache.kafka.connect.data.Time")),
         (Primitive("date"), HandlingModes(), ("int32", "io.debezium.time.Date")),
         (Primitive("date"), HandlingModes(times="isostring"), ("string", "io.debezium.time.IsoDate")),
+        (Primitive("date"), HandlingModes(times="structured"), ("struct", "io.debezium.time.StructuredDate")),
+        (Primitive("time"), HandlingModes(times="structured"), ("struct", "io.debezium.time.StructuredTime")),
+        (Primitive("timestamp"), HandlingModes(times="structured"), ("struct", "io.debezium.time.StructuredTimestamp")),
+        (
+            Primitive("timestamptz"),
+            HandlingModes(times="structured"),
+            ("struct", "io.debezium.time.StructuredZonedTimestamp"),
+        ),
         (Primitive("decimal", 5, 2), HandlingModes(decimals="string"), ("string", None)),
         (Primitive("decimal", 5, 2), HandlingModes(decimals="double"), ("double", None)),
         (Primitive("fixed"), HandlingModes(), ("bytes", None)),
@@ -126,6 +134,29 @@ def test_modes_choose_the_form(kind: Primitive, modes: HandlingModes, expected: 
     """Each handling mode gives the type and semantic name that Debezium documents."""
     made = wire_type(kind, modes)
     assert (made.type, made.name) == expected
+
+
+def test_structured_times_have_debeziums_members() -> None:
+    """Schema names, members, their types and their order are those of `io.debezium.time.Structured*`."""
+    modes = HandlingModes(times="structured")
+    found = {
+        kind: [
+            (field["field"], field["type"]) for field in schema(Primitive(kind), modes, "t", optional=True)["fields"]
+        ]
+        for kind in ("date", "time", "timestamp", "timestamptz")
+    }
+    date = [("year", "int32"), ("month", "int8"), ("day", "int8")]
+    time = [("hour", "int8"), ("minute", "int8"), ("second", "int8"), ("nanos", "int32")]
+    special, precision = ("specialValue", "string"), ("precision", "int32")
+    assert found == {
+        "date": [*date, special],
+        "time": [*time, precision],
+        "timestamp": [*date, *time, special, precision],
+        "timestamptz": [*date, *time, ("offsetSeconds", "int32"), ("zoneId", "string"), special, precision],
+    }
+    made = schema(Primitive("date"), modes, "t", optional=False)
+    assert (made["optional"], made["name"], made["version"]) == (False, "io.debezium.time.StructuredDate", 1)
+    assert all(field["optional"] for field in made["fields"])
 
 
 def test_a_type_without_form_is_refused() -> None:

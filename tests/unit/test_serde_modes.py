@@ -50,6 +50,24 @@ DAYS: Case = ("int32", TIME + "Date", {}, 19782, DAY, pa.date32())
 MICRO_TIME: Case = ("int64", TIME + "MicroTime", {}, 36672123456, FINE_CLOCK, pa.time64("us"))
 MICRO_STAMP: Case = ("int64", TIME + "MicroTimestamp", {}, 1714870923456789, FINE_MOMENT, US)
 MILLI_STAMP: Case = ("int64", TIME + "Timestamp", {}, 1714870923456, MOMENT, US)
+_PARTS = {"year": "int32", "month": "int8", "day": "int8", "hour": "int8", "minute": "int8", "second": "int8"}
+_PARTS |= {"nanos": "int32", "offsetSeconds": "int32", "zoneId": "string", "specialValue": "string"}
+
+
+def _structured(what: str, expected: Any, arrow: pa.DataType, **values: int) -> Case:
+    members = [{"type": kind, "optional": True, "field": name} for name, kind in _PARTS.items()]
+    return (
+        "struct",
+        f"{TIME}Structured{what}",
+        {"fields": members},
+        {**dict.fromkeys(_PARTS), **values},
+        expected,
+        arrow,
+    )
+
+
+_DATE_PARTS = {"year": 2024, "month": 5, "day": 5}
+_CLOCK_PARTS = {"hour": 1, "minute": 2, "second": 3, "nanos": 456789000}
 CASES: dict[str, tuple[Case, ...]] = {
     "decimal.handling.mode=precise": (
         ("bytes", CONNECT + "Decimal", MONEY, "AeI6", NUMBER, pa.decimal128(10, 2)),
@@ -91,6 +109,14 @@ CASES: dict[str, tuple[Case, ...]] = {
         ("int64", TIME + "NanoTime", {}, 36672123456000, FINE_CLOCK, pa.time64("us")),
         ("int64", TIME + "NanoTimestamp", {}, 1714870923456789012, 1714870923456789012, pa.timestamp("ns")),
         ZONED,
+    ),
+    "time.precision.mode=structured": (
+        _structured("Date", date(2024, 5, 5), pa.date32(), **_DATE_PARTS),
+        _structured("Time", time(1, 2, 3, 456789), pa.time64("us"), **_CLOCK_PARTS),
+        _structured("Timestamp", FINE_MOMENT, US, **_DATE_PARTS, **_CLOCK_PARTS),
+        _structured(
+            "ZonedTimestamp", ZONED[4], pa.timestamp("us", "UTC"), **_DATE_PARTS, **_CLOCK_PARTS, offsetSeconds=7200
+        ),
     ),
     "binary.handling.mode=bytes": (("bytes", None, {}, "AP8Q", b"\x00\xff\x10", pa.binary()),),
     "binary.handling.mode=base64": (("string", None, {}, "+/8=", "+/8=", pa.string()),),

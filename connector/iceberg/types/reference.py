@@ -172,6 +172,8 @@ _MODE_OPTIONS = {
     ),
     "binary.handling.mode": ("binaries", get_args(BinaryMode), (Primitive("binary"), Primitive("fixed"))),
 }
+_INSTANTS = ("timestamptz", "timestamptz_ns")
+"""Types that one mode alone writes in another way."""
 _TYPES_WITHOUT_MODE = (
     "boolean",
     "int",
@@ -180,8 +182,7 @@ _TYPES_WITHOUT_MODE = (
     "double",
     "string",
     "uuid",
-    "timestamptz",
-    "timestamptz_ns",
+    *_INSTANTS,
     "variant",
 )
 
@@ -191,6 +192,8 @@ def _render_source() -> Iterator[str]:
     yield "|---|---|---|---|"
     for name in _TYPES_WITHOUT_MODE:
         yield _render_source_row(Primitive(name), "", HandlingModes())
+    for name in _INSTANTS:
+        yield _render_source_row(Primitive(name), "`time.precision.mode=structured`", HandlingModes(times="structured"))
     for option, (field, values, kinds) in _MODE_OPTIONS.items():
         for kind in kinds:
             for value in values:

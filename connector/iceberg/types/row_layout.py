@@ -52,6 +52,11 @@ class RowLayout:
         """The columns that are text, variants not among them."""
         return _parse_text_columns(self.schema_json)
 
+    @property
+    def instant_ns_columns(self) -> frozenset[str]:
+        """The columns of instants in nanoseconds."""
+        return _parse_instant_ns_columns(self.schema_json)
+
     @cached_property
     def columns(self) -> pa.Schema:
         """The Arrow schema of data files, with field ids."""
@@ -151,6 +156,11 @@ def _parse_variants(schema_json: str) -> frozenset[str]:
 def _parse_text_columns(schema_json: str) -> frozenset[str]:
     columns, variants = _parse_columns(schema_json), _parse_variants(schema_json)
     return frozenset(field.name for field in columns if pa.types.is_string(field.type)) - variants
+
+
+@lru_cache(maxsize=1024)
+def _parse_instant_ns_columns(schema_json: str) -> frozenset[str]:
+    return frozenset(field.name for field in _parse_columns(schema_json) if field.type == pa.timestamp("ns", "UTC"))
 
 
 @lru_cache(maxsize=1024)

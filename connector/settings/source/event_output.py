@@ -6,7 +6,7 @@ Names and defaults: Debezium's connectors, Kafka Connect's converters and topic 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import cast, get_args
 
 import attrs
 
@@ -83,10 +83,11 @@ DECIMALS = Option(
 )
 TIMES = Option(
     name="time.precision.mode",
-    kind=one_of("adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"),
+    kind=one_of(*get_args(TimeMode)),
     default="adaptive",
     importance="medium",
-    doc="How dates and times are represented: adaptive keeps the column's precision, connect uses milliseconds.",
+    doc="How dates and times are represented: adaptive keeps the column's precision, connect uses milliseconds, "
+    "structured sends their parts (Debezium 3.7).",
 )
 BINARIES = Option(
     name="binary.handling.mode",

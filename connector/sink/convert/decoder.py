@@ -114,9 +114,12 @@ def _expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
 
 
 def _text_columns(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan) -> frozenset[str]:
-    """Return the columns that the table has as text, and the types that are text for this connector."""
+    """Return the columns that the table has as text, and the types that are text for this connector.
+
+    Instants, which are read as microseconds, keep their digits as text on the way to columns of nanoseconds too.
+    """
     types = find_text_types(run.connector, plan.events.temporal_as_text)
-    return types if table is None else types | table.layout.text_columns
+    return types if table is None else types | table.layout.text_columns | table.layout.instant_ns_columns
 
 
 def _decode_as_text(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan) -> DecodedRecords:

@@ -24,6 +24,9 @@ _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _LONG_DIGITS = 18
 _WORD, _SIGN = Decimal(2**64), Decimal(2**63)
 _HEX_OF_WORD = 16
+_MICRO_DIGITS, _NANO_DIGITS = 6, 9
+_STRUCTURED = HandlingModes(times="structured")
+_SPARK_TYPES = {"int8": "tinyint", "int32": "int", "string": "string"}
 # Redundant leading bytes of a two's complement number: what is left begins with the same sign.
 _REDUNDANT = "^(?:00)+(?=[0-7][0-9A-F])|^(?:FF)+(?=[89A-F][0-9A-F])"
 SESSION_OPTIONS = {
@@ -214,6 +217,46 @@ def _format_nanos(column: Column) -> Column:
     return F.concat(micros, rest, F.lit("Z"))
 
 
+def _parts(column: Column, kind: Primitive) -> Column:
+    """The members of a structured date or time; what no value of ours has is null."""
+    found = _time_parts(column) if kind.name == "time" else _moment_parts(column, nanos=kind.name.endswith("_ns"))
+    there = column.isNotNull()
+    # A constant would be a member that is never null, and a value that is null has none of them.
+    fields = [
+        F.when(there, found.get(name, F.lit(None))).cast(_SPARK_TYPES[part]).alias(name)
+        for name, part in wire_type(kind, _STRUCTURED).members.items()
+    ]
+    return F.when(there, F.struct(*fields))
+
+
+def _time_parts(column: Column) -> Mapping[str, Column]:
+    """The parts of microseconds of the day."""
+    return {
+        "hour": _floor_div(column, 3_600_000_000),
+        "minute": _floor_div(column, 60_000_000) % 60,
+        "second": _floor_div(column, 1_000_000) % 60,
+        "nanos": column % 1_000_000 * 1000,
+        "precision": F.lit(_MICRO_DIGITS),
+    }
+
+
+def _moment_parts(column: Column, *, nanos: bool) -> Mapping[str, Column]:
+    """The parts of a date, a timestamp, or nanoseconds since 1970; instants are in UTC."""
+    moment = F.timestamp_micros(_floor_div(column, 1000)) if nanos else column
+    micros = F.unix_micros(moment.cast("timestamp"))
+    return {
+        "year": F.year(moment),
+        "month": F.month(moment),
+        "day": F.day(moment),
+        "hour": F.hour(moment),
+        "minute": F.minute(moment),
+        "second": F.second(moment),
+        "nanos": F.pmod(column, F.lit(10**9)) if nanos else F.pmod(micros, F.lit(1_000_000)) * 1000,
+        "offsetSeconds": F.lit(0),
+        "precision": F.lit(_NANO_DIGITS if nanos else _MICRO_DIGITS),
+    }
+
+
 CONVERSIONS: Mapping[ValueEncoding, Callable[[Column, Primitive], Column]] = {
     ValueEncoding.AS_IS: lambda c, _: c,
     ValueEncoding.UNSCALED: _unscaled_bytes,
@@ -236,4 +279,8 @@ CONVERSIONS: Mapping[ValueEncoding, Callable[[Column, Primitive], Column]] = {
     ValueEncoding.ISO: lambda c, _: _format_timestamp(c),
     ValueEncoding.ISO_OF_NANOS: lambda c, _: _format_nanos(c),
     ValueEncoding.JSON: lambda c, _: F.to_json(c),
+    ValueEncoding.DATE_PARTS: _parts,
+    ValueEncoding.TIME_PARTS: _parts,
+    ValueEncoding.PARTS: _parts,
+    ValueEncoding.PARTS_OF_NANOS: _parts,
 }
