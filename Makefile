@@ -5,7 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEVELOPMENT := $(VENV)/.development
 LOCK = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header -q
-INSTALL = $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes
+# What the locks pin by hash is the same wherever it comes from: where uv's cache holds all of it, no index is asked. An
+# index whose answers may not be kept would have Spark's 450 MB fetched, and its wheel built, anew each time.
+UV = $(BIN)/uv pip install --quiet --python $(BIN)/python
+INSTALL = $(UV) --offline $(1) 2>/dev/null || $(UV) $(1)
 
 # Compiled modules are written, whatever the environment says: else every process of the tests compiles them anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -14,6 +17,7 @@ UNIT := tests/unit tests/laws tests/model tests/simulation
 SERVERS := tests/spark tests/kafka
 # Processes with a Spark session each, which take the files that last longest first (tests/order.py).
 WORKERS ?= 2
+UNIT_WORKERS ?= 2
 BY_FILE := -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # All examples of laws, by a seed of the clock's unless ICEBRIDGE_SEED names one; it is printed.
 THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
@@ -22,7 +26,7 @@ THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
 TYPES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/icebridge/mypy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit durations lint soak simulate mutate interop bench jars lock docs site images image-test compose-test packages-test clean
+.PHONY: help demo test beside test-all unit servers durations lint soak simulate mutate interop bench jars lock docs site images image-test compose-test packages-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -33,31 +37,39 @@ $(READY): requirements.lock pyproject.toml
 		{ echo "icebridge needs Python 3.11 or later; say make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv==0.13.8
-	$(INSTALL) -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	$(call INSTALL,--compile-bytecode --require-hashes -r requirements.lock)
+	$(call INSTALL,--no-deps --editable .)
 	$(BIN)/python -m compileall -q connector serde
 	$(BIN)/python -m connector.runtime.jvm.jars
 	@touch $@
 
 # And what the tests, the checks and the pages need: the same versions, and more.
 $(DEVELOPMENT): requirements-dev.lock $(READY)
-	$(INSTALL) -r requirements-dev.lock
+	$(call INSTALL,--compile-bytecode --require-hashes -r requirements-dev.lock)
 	@touch $@
 
 demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg tables
 	$(BIN)/icebridge demo
 
-test: $(DEVELOPMENT) ## lint and the tests of every change, always the same examples (about 15 minutes on 2 cores)
-	@$(MAKE) --no-print-directory -j2 lint unit
-	$(BIN)/python -m pytest $(SERVERS) -m "not thorough and not soak" $(BY_FILE)
+# Tests with servers wait a good part of their time: what needs none runs beside them.
+test: $(DEVELOPMENT) ## lint and the tests of every change, always the same examples (about 9 minutes on 2 cores)
+	@$(MAKE) --no-print-directory -j2 beside servers
+
+# In one process, and with one piece of output.
+beside: $(DEVELOPMENT)
+	@out=$$(mktemp); $(MAKE) --no-print-directory UNIT_WORKERS=1 lint unit >$$out 2>&1; code=$$?; \
+		cat $$out; rm -f $$out; exit $$code
 
 test-all: $(DEVELOPMENT) ## lint and all tests but interop and soak, with other examples each time (about an hour on 2 cores)
 	@$(MAKE) --no-print-directory lint
 	$(THOROUGH) $(BIN)/python -m pytest $(UNIT) -q --numprocesses 2
 	$(THOROUGH) $(BIN)/python -m pytest $(SERVERS) -m "not soak" $(BY_FILE)
 
-unit: $(DEVELOPMENT) ## The tests that need no JVM (about a minute)
-	$(BIN)/python -m pytest $(UNIT) -m "not thorough" -q --numprocesses 2
+unit: $(DEVELOPMENT) ## The tests that need no JVM (about two minutes)
+	$(BIN)/python -m pytest $(UNIT) -m "not thorough" -q --numprocesses $(UNIT_WORKERS)
+
+servers: $(DEVELOPMENT) ## The tests with servers of every change (about 7 minutes)
+	$(BIN)/python -m pytest $(SERVERS) -m "not thorough and not soak" $(BY_FILE)
 
 durations: $(DEVELOPMENT) ## Renew tests/durations.json, by which the tests are put in order (as long as test-all)
 	ICEBRIDGE_THOROUGH=1 $(BIN)/python -m pytest $(UNIT) $(SERVERS) -m "not soak" $(BY_FILE) --record-durations

@@ -20,12 +20,14 @@ from connector.runtime.jvm.java import find_java_home
 from connector.runtime.jvm.java_names import remember_java_names
 from connector.runtime.spark.session_builder import disable_checksum_files
 from tests.host import Host
+from tests.local_files import set_modes_without_processes
 from tests.model import recordings
 from tests.order import Stopwatch, put_in_order
 from tests.reading import Lake
 from tests.running import INTERPRETED, SEED, THOROUGH, Workspace, draws, on_class_path, quick_settings, workspace
 from tests.searching import Search
 from tests.servers import Servers, SharedBroker, SharedRegistry
+from tests.spark_home import share_spark_home
 from tests.store import Store
 from tests.topics import Topics
 
@@ -154,7 +156,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 def spark(quick: dict[str, str]) -> Iterator[SparkSession]:
     """One Spark session that reads tables, and runs what is tested inside of this process.
 
-    In `make test` it compiles no plans: they are many, and take few rows each.
+    In `make test` it compiles no plans: they are many, and take few rows each; and it starts no process for each file.
     """
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
@@ -175,6 +177,8 @@ def spark(quick: dict[str, str]) -> Iterator[SparkSession]:
     with on_class_path(fetch_jars("spark")):
         gateway = launch_gateway(pairs)
     remember_java_names(gateway)
+    if not THOROUGH:
+        set_modes_without_processes(gateway.jvm)
     SparkContext._ensure_initialized(gateway=gateway)
     session = SparkSession.builder.config(conf=pairs).getOrCreate()
     disable_checksum_files(session)
@@ -185,6 +189,7 @@ def spark(quick: dict[str, str]) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def quick() -> dict[str, str]:
     """Spark settings for the many starts of Spark: half of what a start costs is loading and compiling classes."""
+    share_spark_home()
     return quick_settings()
 
 

@@ -44,6 +44,7 @@ from connector.sink.model.plan import TablePlan
 from serde.events.source_positions import NO_VALUE, unknown_positions
 from tests.model.key_types import KEY_TYPES, KeyType
 from tests.reading import Lake
+from tests.running import THOROUGH
 from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -217,12 +218,12 @@ def new_table(spark: SparkSession, catalog: Catalog, case: Case) -> Written:
     return Written(spark, case, catalog.create(case.name, schema, by, properties), {})
 
 
-def fill(spark: SparkSession, catalog: Catalog, case: Case) -> Written:
+def fill(spark: SparkSession, catalog: Catalog, case: Case, batches: int = BATCHES) -> Written:
     """Make a table, and take in batches of changes."""
     rng = Random(f"{case.name}")
     written = new_table(spark, catalog, case)
     pool, number = case.kind.values(rng, KEYS), 0
-    for turn in range(BATCHES):
+    for turn in range(batches):
         changes: dict[Any, int | None] = {}
         for key in rng.sample(pool, len(pool) // 2 if turn else len(pool) * 3 // 4):
             number += 1
@@ -275,17 +276,19 @@ def a_few() -> Iterator[Case]:
         yield ways[turn * 11 % len(ways)] if turn % 3 else ways[0]
 
 
-def differences(spark: SparkSession, tables: tuple[Catalog, Lake], cases: Sequence[Case]) -> dict[str, str]:
+def differences(
+    spark: SparkSession, tables: tuple[Catalog, Lake], cases: Sequence[Case], batches: int = BATCHES, asked: int = ASKED
+) -> dict[str, str]:
     """Write the tables, and compare what readers give with the model: case -> what is wrong with it."""
     catalog, lake = tables
     with ThreadPoolExecutor(THREADS) as pool:
-        filled = list(pool.map(lambda case: fill(spark, catalog, case), cases))
+        filled = list(pool.map(lambda case: fill(spark, catalog, case, batches), cases))
         read = values_of_all(spark, cases)
-        told = pool.map(lambda written: _difference(lake, written, read.get(written.case.name)), filled)
+        told = pool.map(lambda written: _difference(lake, written, read.get(written.case.name), asked), filled)
         return {written.case.name: one for written, one in zip(filled, told, strict=True) if one}
 
 
-def _difference(lake: Lake, written: Written, by_spark: list[int] | None) -> str:
+def _difference(lake: Lake, written: Written, by_spark: list[int] | None, asked: int) -> str:
     spark, case, rows = written.spark, written.case, written.model
     wanted = sorted(rows.values())
     if values_by_iceberg(spark, lake, case) != wanted:
@@ -294,7 +297,7 @@ def _difference(lake: Lake, written: Written, by_spark: list[int] | None) -> str
         return "read by Spark"
     if case.mode == "equality-delete" and read_key_bounds(written.table, written.layout) != written.known:
         return "the bounds of keys"
-    for key in sorted(rows)[:: max(1, len(rows) // ASKED)] if case.kind.in_filters else ():
+    for key in sorted(rows)[:: max(1, len(rows) // asked)] if case.kind.in_filters else ():
         if values_by_iceberg(spark, lake, case, _where(written, key)) != [rows[key]]:
             return f"asked for {key!r}"
         if case.mode == "copy-on-write" and case.format == "parquet" and _is_planned_by_pyiceberg(case):
@@ -306,7 +309,8 @@ def _difference(lake: Lake, written: Written, by_spark: list[int] | None) -> str
 
 def test_rows_are_those_of_the_model(spark: SparkSession, tables: tuple[Catalog, Lake]) -> None:
     """Whatever the type of the key, readers give the model's rows; of each type one way to write a table."""
-    assert differences(spark, tables, list(a_few())) == {}
+    few = (BATCHES, ASKED) if THOROUGH else (2, 1)
+    assert differences(spark, tables, list(a_few()), *few) == {}
 
 
 @pytest.mark.thorough

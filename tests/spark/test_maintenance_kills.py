@@ -41,7 +41,7 @@ def _check_rows(workshop: Workshop, written: Written) -> None:
 
 @pytest.mark.parametrize(
     ("task", "when"),
-    crossed(TASKS, (BEFORE, AFTER), [(CONVERT, BEFORE), (EXPIRE, AFTER)]),
+    crossed(TASKS, (BEFORE, AFTER), [(CONVERT, BEFORE)]),
 )
 def test_what_a_run_killed_in_the_middle_leaves_goes_with_the_next(workshop: Workshop, task: str, when: str) -> None:
     """Rows are the model's right after the cut and after the next run, which does the work and removes the rest."""

@@ -1,7 +1,7 @@
 """Snapshots that combine all kinds of file changes, made through Iceberg's own API -> exactly the rows that differ.
 
-ICEBRIDGE_HISTORIES (1) is how many histories each test runs, ICEBRIDGE_STEPS (4) how long each is, ICEBRIDGE_SEED (0)
-where they start.
+ICEBRIDGE_HISTORIES (1) is how many histories each test runs, ICEBRIDGE_STEPS (4; 2 in `make test`) how long each is,
+ICEBRIDGE_SEED (0) where they start.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.sink.destinations.iceberg.write_modes.copy_on_write import with_lineage
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
+from tests.running import THOROUGH
 from tests.source_tables import CATALOG, Event, Kind, Subject, plain, use_catalog
 from tests.tiers import tiered
 
 pytestmark = pytest.mark.spark
 HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
 SEED = int(os.environ.get("ICEBRIDGE_SEED", "0"))
-STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "4"))
+STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "4" if THOROUGH else "2"))
 COLUMNS = "id bigint NOT NULL, p string, v string"
 NAMES = ("id", "p", "v")
 MOR = "merge-on-read"
@@ -277,7 +278,7 @@ def _of(commit: Commit, first: int) -> tuple[FileScanTask, list[Row]]:
     return next((task, rows) for task, rows in pairs if min(row.id for row in rows) == first)
 
 
-@pytest.mark.parametrize("identifiers", [True, False])
+@pytest.mark.parametrize("identifiers", tiered([True, False], [True]))
 def test_a_delete_beside_an_update_in_a_touched_file(session: SparkSession, identifiers: bool) -> None:
     """A row that a rewrite left out is a delete, though another file's row comes into the added ones for it."""
     kind = Kind(3, MOR, partitioned=False, identifiers=identifiers)

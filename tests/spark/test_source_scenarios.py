@@ -115,7 +115,7 @@ DUPLICATES: list[tuple[str, dict[str, int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("after", "expected"), tiered(DUPLICATES, DUPLICATES[1::2]))
+@pytest.mark.parametrize(("after", "expected"), tiered(DUPLICATES, DUPLICATES[3:]))
 @pytest.mark.parametrize("kind", tiered([V2_COW, V2_COW_KEYED], [V2_COW_KEYED], str))
 def test_duplicate_rows_are_counted(session: SparkSession, kind: Kind, after: str, expected: dict[str, int]) -> None:
     """Of equal rows exactly as many events come as their number changed, with and without identifier columns."""
@@ -158,7 +158,7 @@ def test_row_that_moves_partition_is_one_update(session: SparkSession, kind: Kin
     assert _one(subject, "UPDATE {t} SET p = 'b' WHERE id = 1") == [("u", (1, "a", "x"), (1, "b", "x"))]
 
 
-@pytest.mark.parametrize("kind", tiered([V2_COW_KEYED, V2_MOR, V3_MOR, V3_COW], [V2_MOR, V3_COW], str))
+@pytest.mark.parametrize("kind", tiered([V2_COW_KEYED, V2_MOR, V3_MOR, V3_COW], [V3_COW], str))
 def test_equal_outcome_is_silent(session: SparkSession, kind: Kind) -> None:
     """An update that changes nothing, and maps whose entries only change their order, are no changes."""
     values = "(1, map('a', 1, 'b', 2), CAST('NaN' AS double)), (2, map(), -0D)"

@@ -1,4 +1,4 @@
-"""Commands that only look, in processes of their own -> what the catalog says, by a JVM without a Spark context."""
+"""Commands that only look -> what the catalog says; in processes of their own by a JVM without a Spark context."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ from connector.settings import load
 from connector.settings.source.settings import load_source
 from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.table_offset import TableOffset
+from tests.host import Host
 from tests.reading import Lake
 from tests.running import Workspace, workspace
+from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 NOBODY = "127.0.0.1:9"
 NO_SPARK = {"spark.extraListeners": "no.such.Listener"}
 """With this no Spark context comes up."""
+WHERE = pytest.mark.parametrize("is_process", tiered([True, False], [False]))
+"""In a process of its own, or in that of the tests, where there is a Spark session."""
 
 
 @pytest.fixture
@@ -60,7 +64,8 @@ def test_a_sinks_status_needs_no_spark(spark: SparkSession, space: Workspace) ->
 OFFSETS_TABLE = {"debezium.source.offset.storage.iceberg.table-name": "_debezium_offset_storage"}
 
 
-def test_a_sink_that_writes_to_a_branch(spark: SparkSession, space: Workspace) -> None:
+@WHERE
+def test_a_sink_that_writes_to_a_branch(spark: SparkSession, host: Host, space: Workspace, is_process: bool) -> None:
     """Snapshot and offsets are those of its branch, and whoever only looks changes nothing."""
     lake = Lake(spark, space.name, space.catalog)
     spark.sql(f"CREATE NAMESPACE {space.name}.`default`")
@@ -78,15 +83,16 @@ def test_a_sink_that_writes_to_a_branch(spark: SparkSession, space: Workspace) -
     catalog = Catalog(spark, load([space.file({})]).catalog)
     tables = {"default.audited": StoredCommit(KafkaOffsets(offsets={("t", 0): 5}))}
     OffsetsTable(catalog, "_debezium_offset_storage", "seen").save(KafkaOffsets(offsets={("t", 0): 17}), tables)
-    told = _status(space, extra)["tables"]["default.audited"]
+    told = _status(space, extra, None if is_process else host)["tables"]["default.audited"]
     assert told["snapshot_id"] == committed
-    shown = _say(space, extra, "offsets show")
+    shown = _say(space, extra, "offsets show", host=None if is_process else host)
     assert "default.audited: 17" in shown
     assert "Kafka gave no answer" in shown
     assert lake.java("audited").operations().current().metadataFileLocation() == before
 
 
-def test_a_sources_status_needs_no_spark(spark: SparkSession, space: Workspace) -> None:
+@WHERE
+def test_a_sources_status_needs_no_spark(spark: SparkSession, host: Host, space: Workspace, is_process: bool) -> None:
     """How far it is in each table that the catalog has, and what lies before it."""
     extra = {"connector.class": "IcebergSource", "topic.prefix": "p", "table.include.list": "db\\.[a-z].*"}
     given = {key: value for key, value in space.properties.items() if key not in {"topics", "debezium.sink.type"}}
@@ -101,24 +107,30 @@ def test_a_sources_status_needs_no_spark(spark: SparkSession, space: Workspace) 
     settings = load_source([space.file(extra)])
     rows = OffsetRows(Catalog(spark, settings.catalog), settings.capture.offsets_table, "seen", SOURCE)
     rows.put(None, {"db.t": TableOffset(SnapshotOffset(str(table.uuid()), first)).json()})
-    told = _status(space, extra)
+    told = _status(space, extra, None if is_process else host)
     newest = int(lake.java("t", "db").currentSnapshot().snapshotId())
     assert told["tables"] == {
         "db.t": {"published_snapshot": first, "newest_snapshot": newest, "snapshots_behind": 1, "full_read": None}
     }
-    shown = _say(space, extra, "offsets show")
+    shown = _say(space, extra, "offsets show", host=None if is_process else host)
     assert all(str(snapshot) in shown for snapshot in (first, newest))
 
 
-def _status(space: Workspace, extra: dict[str, str]) -> dict[str, dict[str, dict[str, object]]]:
-    """Return the document that the command prints in a process of its own."""
-    text = _say(space, extra, "status", "--output", "json")
+def _status(
+    space: Workspace, extra: dict[str, str], host: Host | None = None
+) -> dict[str, dict[str, dict[str, object]]]:
+    """Return the document that the command prints."""
+    text = _say(space, extra, "status", "--output", "json", host=host)
     found: dict[str, dict[str, dict[str, object]]] = json.loads(text[text.index("{\n") :])
     return found
 
 
-def _say(space: Workspace, extra: dict[str, str], command: str, *arguments: str) -> str:
-    """Return what a command prints in a process of its own, where no Spark can start."""
+def _say(space: Workspace, extra: dict[str, str], command: str, *arguments: str, host: Host | None = None) -> str:
+    """Return what a command prints in a host, else in a process of its own, where no Spark can start."""
+    if host is not None:
+        said = host.call(*command.split(), *arguments, str(space.file(extra)))
+        assert said.code == 0, said.log[-4000:]
+        return said.out
     done = space.start({**extra, **NO_SPARK}, *arguments, command=command).wait(120)
     assert done.code == 0, done.text[-4000:]
     return done.text
