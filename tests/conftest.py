@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home
 from connector.runtime.jvm.java_names import remember_java_names
-from connector.runtime.spark.session_builder import disable_checksum_files
+from connector.runtime.spark.session_builder import CHECKPOINTS, disable_checksum_files
 from tests.host import Host
 from tests.local_files import set_modes_without_processes
 from tests.model import recordings
@@ -163,6 +163,7 @@ def spark(quick: dict[str, str]) -> Iterator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
         **quick,
+        **CHECKPOINTS,
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
         "spark.python.daemon.module": "connector.worker_daemon",

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from pyarrow import Table, parquet
 from pyarrow.fs import S3FileSystem
 
 from connector.demo.servers.ports import LOOPBACK, free_ports, is_answering
@@ -45,9 +46,21 @@ class Store(Server):
 
     def make_bucket(self, name: str) -> str:
         """Make a bucket; its location."""
-        settings = {"endpoint_override": self.url, "access_key": KEY, "secret_key": SECRET, "region": "eu-west-1"}
-        S3FileSystem(**settings, allow_bucket_creation=True).create_dir(name)
+        self._open(allow_bucket_creation=True).create_dir(name)
         return f"s3://{name}"
+
+    def rows(self, folder: str) -> Table:
+        """The rows of all Parquet files below a folder, `bucket/path`."""
+        return parquet.read_table(folder, filesystem=self._open(), partitioning=None)
+
+    def _open(self, *, allow_bucket_creation: bool = False) -> S3FileSystem:
+        return S3FileSystem(
+            endpoint_override=self.url,
+            access_key=KEY,
+            secret_key=SECRET,
+            region="eu-west-1",
+            allow_bucket_creation=allow_bucket_creation,
+        )
 
     def _launch(self) -> ChildProcess:
         self._port = self._port or free_ports(1)[0]

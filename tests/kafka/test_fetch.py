@@ -234,6 +234,7 @@ def test_a_certificate_of_another_authority_is_refused(guarded: tuple[KafkaBroke
         read(settings(f"{HOST}:{port}", other), "t", 0, 1)
 
 
+@pytest.mark.thorough
 def test_a_broker_that_restarts_is_waited_for(
     guarded: tuple[KafkaBroker, Certificates, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

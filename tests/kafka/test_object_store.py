@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.conftest import MakeWorkspace
@@ -62,6 +63,18 @@ def _names(topics: Topics) -> dict[int, Any]:
     return {row["id"]: row["name"] for row in rows}
 
 
+def test_a_sink_loads_into_s3(topics: Topics, plain_workspace: MakeWorkspace, store: Store) -> None:
+    """A first load with nothing configured but the store: its rows are there, and no secret is in the log."""
+    records = [attrs.evolve(record, topic="loaded.t") for record in _events(dict.fromkeys(range(ROWS), "x"), 0)]
+    topics.replay(records)
+    given = {"topics": "loaded.t", **_on(store, store.make_bucket("loads") + "/warehouse", "debezium.sink.iceberg.")}
+    run = plain_workspace("loaded", given).start(None, "--once").wait(240)
+    assert (run.code, run.total("events")) == (0, ROWS), run.text[-6000:]
+    assert SECRET not in run.text
+    assert sorted(store.rows("loads/warehouse/default/loaded_t/data")["id"].to_pylist()) == list(range(ROWS))
+
+
+@pytest.mark.thorough
 def test_sink_and_source_work_on_s3(
     topics: Topics, plain_workspace: MakeWorkspace, store: Store, tmp_path: Path
 ) -> None:

@@ -28,7 +28,7 @@ from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.maintained import rewrite_held
 from tests.model.recordings import Record
-from tests.running import catalog
+from tests.running import THOROUGH, catalog
 from tests.sources import payload
 from tests.tiers import tiered
 from tests.topics import Topics
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(3600)]
 
 SECONDS = float(os.environ.get("ICEBRIDGE_MAINTENANCE_S", "0"))
 """For how long the law is tried; without it a few rounds."""
-ROUNDS, KEYS, OTHERS = 6, 30, 1_000_000
+ROUNDS, KEYS, OTHERS = 6 if THOROUGH else 4, 30, 1_000_000
 
 MAINTAINED = {
     "debezium.sink.iceberg.upsert-keep-deletes": "false",

@@ -66,10 +66,10 @@ def test_commits_hold_whole_transactions(
     """
     source, rng = Source(), random.Random(5)
     topics.create({TOPIC: 3, ENDS: 2})
-    count = 40 if THOROUGH else 20
+    count, size = (40, 45) if THOROUGH else (12, 25)
     for _ in range(count):
         topics.replay(source.transaction(*LIFE.steps(rng, set(source.db.rows), 8)), create=False)
-    extra = {"topics": TOPIC, "transaction.topic": ENDS, "debezium.sink.batch.max-events": "45"}
+    extra = {"topics": TOPIC, "transaction.topic": ENDS, "debezium.sink.batch.max-events": str(size)}
     inside = Inside(spark, plain_workspace("whole", {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false"}))
     named: list[str] = []
 

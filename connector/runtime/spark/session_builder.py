@@ -34,12 +34,21 @@ EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _LOG_CONFIG = Path(__file__).with_name("log4j2-spark.properties")
 
+CHECKPOINTS = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+}
+"""How a query writes its checkpoint: ours is in a local folder that ends with the run. By Spark's defaults its files,
+which have the offsets of each batch, take some twenty processes a batch (Hadoop's chmod and readlink)."""
 DEFAULTS = {
     "spark.master": "local[*]",
     "spark.driver.memory": "2g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    **CHECKPOINTS,
     # Batches into Python workers: large enough for columns, small enough for the processor's caches.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
