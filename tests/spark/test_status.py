@@ -93,7 +93,7 @@ def test_a_sink_that_writes_to_a_branch(spark: SparkSession, host: Host, space: 
 
 @WHERE
 def test_a_sources_status_needs_no_spark(spark: SparkSession, host: Host, space: Workspace, is_process: bool) -> None:
-    """How far it is in each table that the catalog has, and what lies before it."""
+    """How far it is in each table that the catalog has, and what lies before it; nor do offsets that are set."""
     extra = {"connector.class": "IcebergSource", "topic.prefix": "p", "table.include.list": "db\\.[a-z].*"}
     given = {key: value for key, value in space.properties.items() if key not in {"topics", "debezium.sink.type"}}
     space = Workspace(space.home, space.name, given)
@@ -114,6 +114,9 @@ def test_a_sources_status_needs_no_spark(spark: SparkSession, host: Host, space:
     }
     shown = _say(space, extra, "offsets show", host=None if is_process else host)
     assert all(str(snapshot) in shown for snapshot in (first, newest))
+    _say(space, extra, "offsets reset", "--to", "latest", "--execute", host=None if is_process else host)
+    rows.reload()
+    assert TableOffset.parse(rows.by_table["db.t"]).position.snapshot_id == newest
 
 
 def _status(
