@@ -6,7 +6,8 @@ They are read only when a person says so: to go on where another connector of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -15,7 +16,8 @@ from connector.runtime.lifecycle import start_call
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
 
-_CLOSE_S = 5.0
+_ANSWER_S = 5.0
+"""So long brokers are waited for: nothing depends on what they say."""
 
 
 class ConsumerGroup:
@@ -27,6 +29,7 @@ class ConsumerGroup:
         self._consumer = Consumer(
             {**client_config(settings, "consumer"), "group.id": settings.group_id, "enable.auto.commit": False}
         )
+        self._asked: Future[Any] | None = None
 
     def commit_offsets(self, offsets: Mapping[TopicPartitionKey, int]) -> str | None:
         """Set the group's offsets; a failure is returned, not raised: nothing depends on them.
@@ -35,8 +38,14 @@ class ConsumerGroup:
             What went wrong, or None.
         """
         positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        if self._asked is None or self._asked.done():
+            # librdkafka itself waits for a minute.
+            self._asked = start_call(lambda: self._consumer.commit(offsets=positions, asynchronous=False), "group")
+            wait([self._asked], _ANSWER_S)
+        if not self._asked.done():
+            return f"offsets of group {self._name} could not follow: the brokers do not answer"
         try:
-            self._consumer.commit(offsets=positions, asynchronous=False)
+            self._asked.result()
         except KafkaException as error:
             return f"offsets of group {self._name} could not follow: {error.args[0].str()}"
         return None
@@ -49,4 +58,10 @@ class ConsumerGroup:
 
     def close(self) -> None:
         """Disconnect; brokers that are silent are not waited for."""
-        wait([start_call(self._consumer.close, "close")], _CLOSE_S)
+
+        def disconnect() -> None:
+            if self._asked is not None:
+                wait([self._asked])  # a client that is closed under a call ends the process
+            self._consumer.close()
+
+        wait([start_call(disconnect, "close")], _ANSWER_S)
