@@ -28,7 +28,13 @@ def submitted_conf() -> dict[str, str]:
     """Return the settings that spark-submit was given; connects to its JVM."""
     from pyspark import SparkConf, SparkContext
 
+    from connector.runtime.jvm.java_names import remember_java_names
+
     SparkContext._ensure_initialized()  # noqa: SLF001 - as SparkContext itself does it
+    gateway = SparkContext._gateway  # noqa: SLF001
+    assert gateway is not None
+    remember_java_names(gateway)
+    SparkContext._jvm = gateway.jvm  # noqa: SLF001
     return {key: value for key, value in SparkConf().getAll() if key.startswith("spark.")}
 
 
