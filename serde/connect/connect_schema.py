@@ -68,11 +68,16 @@ def parse_document(document: object, leaves: LeafTypes) -> ConnectSchema:
     return ConnectSchema(digest, node.name, node, flags, is_columnar(node), documents=documents, unknown=unknown)
 
 
+def is_envelope_node(node: Struct) -> bool:
+    """True for the schema of an envelope; a row may have columns of these names, but `source` is a struct here only."""
+    nodes = {field.name: field.node for field in node.fields}
+    return "op" in nodes and isinstance(nodes.get("source"), Struct) and not nodes.keys().isdisjoint(_IMAGES)
+
+
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def narrow_schema(schema: ConnectSchema, wanted: frozenset[str] | None) -> ConnectSchema:
     """The schema of an envelope with its images and the wanted paths only; any other schema as it is."""
-    names = {field.name for field in schema.node.fields}
-    if wanted is None or not names >= {"op", "source"} or not names & _IMAGES:
+    if wanted is None or not is_envelope_node(schema.node):
         return schema
     fields = [_narrow_field(field, wanted) for field in schema.node.fields]
     return evolve(schema, node=Struct(tuple(field for field in fields if field is not None), schema.node.name))

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from attrs import evolve
 
-from serde.connect.connect_schema import ConnectSchema
+from serde.connect.connect_schema import ConnectSchema, is_envelope_node
 from serde.connect.iso_text import TEXT_CONVERSIONS
 from serde.connect.schema_node import Field, Leaf, List, Map, Node, Struct, StructValue
 from serde.connect.structured_times import STRUCTURED_TYPES
@@ -116,7 +116,7 @@ def with_text_columns(
     `WITH_NANOSECONDS`; numbers: whose decimals are text.
     """
     fields = {field.name: field for field in schema.node.fields}
-    envelope = set(fields) >= {"op", "source"} and bool(set(fields) & _IMAGES)
+    envelope = is_envelope_node(schema.node)
     if envelope and (source := _SOURCE_NAME.fullmatch(getattr(fields["source"].node, "name", None) or "")):
         columns |= find_text_types(source[1], columns)
     if not columns and not numbers:

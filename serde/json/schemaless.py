@@ -111,7 +111,8 @@ def _expect_columns(seen: ObservedTypes, columns: pa.StructType) -> None:
 def _find_envelope(seen: ObservedTypes) -> ObservedTypes | None:
     """What holds the images of an envelope; None for a flattened event."""
     if {"op", "source"} <= seen.fields.keys():
-        return seen if seen.fields.keys() & _IMAGES else None
+        # A row may have columns of these names, but a source with members envelopes alone.
+        return seen if seen.fields.keys() & _IMAGES and seen.fields["source"].kinds["object"] else None
     if not seen.fields.keys() >= CLOUD_EVENT_FIELDS:
         return None
     data = seen.fields["data"]

@@ -262,7 +262,8 @@ def _wrap_columns(array: pa.StructArray, columns: pa.StructType) -> pa.StructTyp
     """The type of events whose rows, or images, have these columns."""
     names = {field.name for place, field in enumerate(array.type) if array.field(place).null_count < len(array)}
     images = pa.struct([(name, columns) for name in ("before", "after")])
-    if names >= {"op", "source"} and not names.isdisjoint(images.names):
+    told = names >= {"op", "source"} and pa.types.is_struct(array.type.field("source").type)
+    if told and not names.isdisjoint(images.names):
         return images
     if not names >= CLOUD_EVENT_FIELDS or not pa.types.is_struct(array.type.field("data").type):
         return columns

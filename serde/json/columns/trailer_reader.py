@@ -319,7 +319,9 @@ class TrailerReader:
 
 def _is_envelope(kind: pa.StructType) -> bool:
     names = set(kind.names)
-    return names >= {"op", "source"} and bool(names & _IMAGES)
+    # A row may have columns of these names; only around images they hold what a connector says.
+    told = names >= {"op", "source"} and pa.types.is_struct(kind.field("source").type)
+    return told and bool(names & _IMAGES)
 
 
 def _join(matched: Sequence[_Matched], kind: pa.StructType) -> tuple[Ints, Ints, pa.StructArray]:

@@ -112,7 +112,7 @@ def _find_rows(document: object) -> Iterator[dict[str, Any]]:
         around = document["data"]
         if isinstance(around, dict) and "payload" in around and not around.keys() & set(_IMAGES):
             around = around["payload"]
-    elif not document.keys() >= _ENVELOPE:
+    elif not document.keys() >= _ENVELOPE or not isinstance(document["source"], dict):
         yield document
         return
     if isinstance(around, dict):
