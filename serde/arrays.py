@@ -51,3 +51,15 @@ def column_at(array: pa.StructArray, path: str) -> pa.Array | None:
     if index < 0 or not pa.types.is_struct(array.type.field(index).type):
         return None
     return column_at(child_at(array, index), rest)
+
+
+def unify_floats(column: pa.Array) -> pa.Array:
+    """Return a column of keys whose equal values are the same: zero has no sign, and one value is no number.
+
+    Columns of other types are returned as they are.
+    """
+    if not pa.types.is_floating(column.type):
+        return column
+    numbers = np.asarray(column.fill_null(0))
+    unified = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers + np.array(0, numbers.dtype))
+    return pa.array(unified, column.type, mask=np.asarray(column.is_null()))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import attrs
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
+from connector.iceberg.catalog.manifest_entries import read_manifest_entries
 from connector.iceberg.catalog.table import Table
 
 EVERYWHERE = "(all partitions)"
@@ -70,15 +68,11 @@ def count_partitions(table: Table, target_bytes: int = 0) -> list[PartitionFiles
     with table.reading("the manifests"):
         for manifest in snapshot.manifests(metadata.io):
             names = [field.name for field in metadata.specs()[manifest.partition_spec_id].fields]
-            for entry in _entries(manifest, metadata.io):
+            for entry in read_manifest_entries(manifest, metadata.io):
                 label = _label(names, entry.data_file)
                 place = found.setdefault((manifest.partition_spec_id, label), PartitionFiles(label))
                 place.add(entry.data_file, small_bytes)
     return [found[key] for key in sorted(found)]
-
-
-def _entries(manifest: Any, io: Any) -> Iterator[ManifestEntry]:
-    yield from manifest.fetch_manifest_entry(io, discard_deleted=True)
 
 
 def _label(names: list[str], file: DataFile) -> str:

@@ -110,7 +110,7 @@ class Expectation:
                 continue
             if not self.alone and self._moves(key):
                 continue  # of an old key in another partition the last updates may come with a later batch
-            if found[key]["name"] != PLACEHOLDER or not self._may_lack(key):
+            if found[key]["name"] != PLACEHOLDER or not self.partial:
                 raise Wrong(f"the name of key {key} is {found[key]['name']}, and must be {row['name']}")
         known = {truth.key for truth in self.taken} | self.foreign.keys()
         if strange := live.keys() - known:
@@ -136,19 +136,6 @@ class Expectation:
         # A truncate takes the rows of others that were there; one that comes again may, or may not, take later ones.
         for key, row in self.foreign.items() if not cut and not self.early_cut else ():
             yield key, [row["n"]], row
-
-    def _may_lack(self, key: int) -> bool:
-        """Tell whether a row went on from a key that another row was given since, or that it had itself gone on to:
-        within one batch nobody knows then what it had (docs/how-to/formats.md).
-        """
-        if self.partial:
-            return True
-        moves = self._moves(key)
-        if not moves:
-            return False
-        last = max(moves, key=lambda truth: truth.serial)
-        others = [truth for truth in self.taken if truth.key == last.came_from]
-        return any(truth.came_from is not None or truth.serial > last.serial for truth in others)
 
     def _moves(self, key: int) -> list[Truth]:
         """The creates that a change of key made."""

@@ -15,12 +15,14 @@ from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.destinations.opensearch.committer import OpenSearchCommitter
 from connector.sink.destinations.opensearch.destination import OpenSearchDestination
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
+from connector.sink.destinations.opensearch.waiting_keys import WaitingKeysLookup, waiting_task
 from connector.sink.model.destination import Lookups
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import OutputKind, TaskOutput
 from tests.simulation.lookups import judge_late
 from tests.simulation.tables import SimulatedDeletedKeys
+from tests.unit.local_job import run_task
 
 
 @attrs.frozen(eq=False)
@@ -29,7 +31,9 @@ class SimulatedIndexes(OpenSearchDestination):
 
     def lookups(self, names: Sequence[str], plan: BatchPlan) -> Lookups:
         deleted: Any = self.tables.deleted_keys
-        return Lookups(None if deleted is None else MemoryDeletedLookup(plan, deleted))  # type: ignore[arg-type]
+        late: Any = None if deleted is None else MemoryDeletedLookup(plan, deleted)
+        waiting: Any = MemoryWaitingLookup(plan, self.writers())
+        return Lookups(late, (waiting,))
 
 
 @attrs.frozen(eq=False)
@@ -47,6 +51,17 @@ class MemoryDeletedLookup:
     ) -> Iterator[list[TaskOutput]]:
         yield judge_late(outputs, table, self.plan, [], self.deleted_keys.remembered(table.layout.name))
         yield [one for one in outputs if one.kind == OutputKind.KEY_CHANGES]
+
+
+@attrs.frozen(eq=False)
+class MemoryWaitingLookup(WaitingKeysLookup):
+    """The same, over outputs in a list."""
+
+    def run(  # type: ignore[override]
+        self, outputs: Sequence[TaskOutput], table: TablePlan, result: JobResult, until: ExitStack
+    ) -> Iterator[list[TaskOutput]]:
+        waiting = [one for one in outputs if one.kind == OutputKind.WAITING_KEYS]
+        yield run_task(waiting_task(self.plan, table, self.writers), waiting)
 
 
 def open_indexes(

@@ -103,10 +103,11 @@ class Source(Database):
         return order + 1
 
     def _move(self, order: int, old: int, new: int) -> int:
-        """A change of key: each half tells the other's key in a header."""
+        """A change of key: two events at one place of the log, each of which tells the other's key in a header."""
         moved = {**self.rows.pop(old), "id": new}
         self._header = NEW_KEY_HEADER, _key(new)
         self._event("d", {"id": old}, None, order + 1)
+        self._lsn -= 8
         self._header, self._whole, self._came_from = (OLD_KEY_HEADER, _key(old)), moved, old
         image = {**moved, "name": PLACEHOLDER} if self.rng.random() < 0.5 else moved
         self._event("c", None, image, order + 2)

@@ -24,9 +24,13 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused
 from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.java import jvm
+from connector.iceberg.keys.key_bounds import read_key_bounds
 from connector.iceberg.repair.manifest_repair import find_misleading_bounds, remove_misleading_bounds
 from connector.iceberg.repair.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
+from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.write import partitioning
+from connector.maintenance.partitions import count_partitions
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.partition_spec import PartitionTerm
 from tests.host import PROJECT, Host
@@ -121,6 +125,38 @@ def test_partition_fields_that_were_dropped(
     written.batch(dict.fromkeys(sorted(written.model)[:4], 50_000), Random(1))
     misleading.undo()
     _mended(spark, lake, written, case)
+
+
+def test_partitions_of_two_uuids(spark: SparkSession, opened: Opened, misleading: pytest.MonkeyPatch) -> None:
+    """Manifests name the type of the second by that of the first, of a dropped field of version 1 too."""
+    tables, lake = opened
+    case = Case(UUID, "copy-on-write", 1, "parquet", PartitionTerm("k", "identity"), 7, "repairs")
+    written = fill(spark, tables, case)
+    java = written.table.java
+    java.updateSpec().removeField("k").commit()
+    java.updateSpec().addField("again", jvm(spark).org.apache.iceberg.expressions.Expressions.ref("k")).commit()
+    java.updateProperties().set("format-version", "2").commit()
+    written.table.refresh()
+    written.case = evolve(case, mode="equality-delete")
+    written.batch(dict.fromkeys(sorted(written.model)[:4], 50_000), Random(1))
+    misleading.undo()
+    _mended(spark, lake, written, case)
+
+
+def test_partitions_of_two_decimals(spark: SparkSession, opened: Opened) -> None:
+    """A sink that starts, and maintenance, read such a table's manifests."""
+    tables, _ = opened
+    columns = pa.schema([("id", pa.int64()), ("a", pa.decimal128(9, 2)), ("b", pa.decimal128(9, 2))])
+    schema = build_table_schema(columns, ("id",), frozenset(), nanoseconds=True)
+    by = (PartitionTerm("a", "identity"), PartitionTerm("b", "identity"))
+    table = tables.create("twice", schema, by, {"format-version": "2"})
+    spark.sql("INSERT INTO repairs.`default`.twice VALUES (1, 1.10, 2.20), (9, 1.10, -2.20)")
+    table.refresh()
+    assert read_key_bounds(table, table.layout()).bounds == {"id": (1, 9)}
+    assert [(one.partition, one.records) for one in count_partitions(table)] == [
+        ("a=1.10/b=-2.20", 1),
+        ("a=1.10/b=2.20", 1),
+    ]
 
 
 def test_another_writer_is_faster(spark: SparkSession, opened: Opened, misleading: pytest.MonkeyPatch) -> None:

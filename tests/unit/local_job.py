@@ -42,8 +42,8 @@ class LocalRecords:
 
 @attrs.define(eq=False)
 class LocalJob:
-    """Runs jobs over `records` (`model.job.Job`). Look-ups get and give outputs in lists, and there are no joins;
-    of keys whose rows are looked for the outputs are in a list too."""
+    """Runs jobs over `records` (`model.job.Job`). Look-ups get and give outputs in lists; of keys
+    whose rows are looked for the outputs are in a list too."""
 
     records: Records
     parallelism: int = 2
@@ -52,7 +52,6 @@ class LocalJob:
     def run(self, plan: BatchPlan, writers: WriterFactory, lookups: Lookups | None = None) -> JobResult:
         """Run one batch, task after task; what tasks get travels as pickles, as Spark sends it."""
         lookups = lookups or Lookups()
-        assert not lookups.joins
         feed = LocalRecords(plan.feed.shares, self.records)
         plan, writers = pickle.loads(pickle.dumps((attrs.evolve(plan, feed=feed), writers)))
         self.plans.append(plan)
@@ -66,7 +65,14 @@ class LocalJob:
         if late:
             outputs += (judged := list(_reduce(late, plan, writers, judged=True)))
             result.add(_told(judged))
-        known = {OutputKind.DRIVER, *({OutputKind.LATE_CANDIDATES} if lookups.late_events is not None else ())}
+        for table in plan.tables if result.ready else ():
+            for lookup in lookups.joins:
+                if lookup.applies(table, result):
+                    own: Any = [one for one in outputs if one.table == table.index]
+                    frames: Any = lookup.run(own, table, result, result.kept)
+                    result.add(_told(one for frame in frames for one in frame))
+        known = {OutputKind.DRIVER, OutputKind.WAITING_KEYS}
+        known |= {*({OutputKind.LATE_CANDIDATES} if lookups.late_events is not None else ())}
         known |= {OutputKind.KEY_CHANGES} if lookups.late_events is not None else set()
         known |= {OutputKind.KEYS} if any(table.needs_row_lookup for table in plan.tables) else set()
         for table in plan.tables if result.ready else ():
@@ -76,6 +82,11 @@ class LocalJob:
                 result.key_lookups[table.index] = KeyLookup(keys, ranges, plan.reducers)
         assert {one.kind for one in outputs} <= known, "only a table could tell more"
         return result
+
+
+def run_task(task: Task, outputs: Iterable[TaskOutput]) -> list[TaskOutput]:
+    """Run a task over outputs."""
+    return list(_run_task(task, to_batches(outputs)))
 
 
 def _told(outputs: Iterable[TaskOutput]) -> Iterator[DriverOutput]:

@@ -17,10 +17,13 @@ import pytest
 
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.keys import key_hashes
+from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.keys.key_hashes import hash_keys
 from connector.iceberg.read import key_index
 from connector.iceberg.read.key_index import IndexRun, KeyIndexStore, UnindexableFileError, read_runs, sort_keys
 from connector.iceberg.types.arrow_types import build_table_schema
+from connector.opensearch.documents.document_ids import build_document_ids
+from connector.sink.destinations.deleted_keys import keys_to_text
 from tests.model.key_types import KEY_TYPES, KeyType
 from tests.unit.sink_plans import layout
 
@@ -216,3 +219,17 @@ def test_a_full_disk_keeps_nothing(tmp_path: Path) -> None:
     table = _layout(k=pa.string())
     path = _three_files(tmp_path, table)[1]
     assert _find(_store(tmp_path, []).runs(table, path, 5), pa.array(["b4"])) == [4]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_keys_that_are_equal_are_one_wherever_they_are_compared(kind: pa.DataType) -> None:
+    """Zero has no sign, and what is no number equals itself: in folds, look-ups, ids and the table of deleted keys."""
+    bits = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001], np.uint64)
+    keys = pa.array([*np.concatenate([[0.0, -0.0], bits.view(np.float64), [1.5]]), None]).cast(kind)
+    expected = [0, 0, 1, 1, 1, 2, 3]
+    assert encode_keys([keys]).tolist() == expected
+    assert encode_keys([keys, keys]).tolist() == expected
+    there = keys.drop_null()
+    for told in (keys_to_text([there]).to_pylist(), build_document_ids([there]).to_pylist()):
+        assert [sorted(set(told), key=told.index).index(one) for one in told] == expected[:-1]
+    assert len(set(hash_keys([there]).hashes.tolist())) == 3

@@ -24,19 +24,19 @@ from connector.iceberg.types.schema_evolution import union_shapes
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.opensearch.bulk import document_sender
 from connector.opensearch.bulk.actions import WriteOptions
-from connector.opensearch.bulk.bulk_processor import BulkActions, DocumentCounts
+from connector.opensearch.bulk.bulk_processor import BulkActions, DocumentCounts, OnRejected
 from connector.opensearch.documents.document_lookup import StoredDocument
+from connector.settings import EventSettings
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, keys_to_text
 from connector.sink.destinations.late_event_tasks import is_older, proof
 from connector.sink.destinations.opensearch import document_writer
 from connector.sink.destinations.opensearch.document_writer import (
-    DeferredRows,
     IndexTarget,
-    OpenSearchTaskWriter,
     OpenSearchWriterFactory,
 )
+from connector.sink.destinations.opensearch.waiting_keys import waiting_task
 from connector.sink.destinations.table_schema import with_keys
 from connector.sink.fold.watermarks import advance_watermarks, merge_progress
 from connector.sink.job.map_task import MapTask
@@ -49,9 +49,11 @@ from serde.events.source_positions import unknown_positions
 from tests.model import recordings, truth
 from tests.model.events import CLOCKS, START_NS, Clock, Database, row
 from tests.model.life import Life
+from tests.model.moving_rows import MovingRows, Tells
 from tests.model.recordings import Record
 from tests.searching import typed
 from tests.tiers import tiered
+from tests.unit.local_job import run_task
 from tests.unit.sink_plans import layout, plan
 
 Row = dict[str, Any]
@@ -76,6 +78,7 @@ class Index:
         self.held: dict[str, tuple[int, Row]] = {}
         self.gone: dict[str, int] = {}
         self.remembered: list[Row] = []
+        self.refused: set[str] = set()
 
     def take(self, body: bytes) -> None:
         """A bulk request's lines."""
@@ -99,11 +102,17 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
     made = Index()
 
     class Bulk:
-        def __init__(self, *_: object) -> None:
-            pass
+        def __init__(self, _: object, __: object, refuse: OnRejected, *___: object) -> None:
+            self.refuse = refuse
 
         def send(self, actions: BulkActions) -> None:
-            made.take(actions.body)
+            told = [json.loads(line) for line in actions.body.decode().splitlines()]
+            ids = [next(iter(line.values()))["_id"] for line in told if isinstance(next(iter(line.values())), dict)]
+            if made.refused.intersection(ids):
+                for tag in actions.tags.tolist():
+                    self.refuse(tag, "mapper_parsing_exception")
+            else:
+                made.take(actions.body)
 
         def settle(self) -> None:
             pass
@@ -149,7 +158,8 @@ def _plan(
     runs: Sequence[ConsumerRecords], buckets: int, *, tombstones: bool = False, remembers: bool = False, **more: Any
 ) -> BatchPlan:
     ranks = {(run.topic, run.partition): rank for rank, run in enumerate(runs)}
-    empty = plan(routes={}, ranks=ranks)
+    settings = {name: more.pop(name) for name in ("dedup_column", "events") if name in more}
+    empty = plan(routes={}, ranks=ranks, **settings)
     needs = [need for run in runs for need in decode(run, empty).needs]
     keys = tuple(next(need.key for need in needs if need.key is not None).names)
     columns = with_keys(union_shapes(need.row for need in needs), needs, keys)
@@ -184,11 +194,7 @@ def _brought_in(batch: BatchPlan, runs: Sequence[ConsumerRecords], known: Sequen
     asked = [p for p in told if p.kind == OutputKind.LATE_CANDIDATES]
     stand = [part for p in asked for part in _standing(p, known, table)]
     told += _reduced(batch, [*stand, *(p for p in told if p.kind == OutputKind.KEY_CHANGES)], judged=True)
-    writers = OpenSearchTaskWriter(_writers(batch), batch, "000001")
-    result = JobResult().add(unpack_value(one.payload) for one in told if one.kind == OutputKind.DRIVER)
-    for rows in result.written.get(0, []):
-        if isinstance(rows, DeferredRows):
-            writers.complete_deferred(batch.tables[0], rows)
+    run_task(waiting_task(batch, table, _writers(batch)), [p for p in told if p.kind == OutputKind.WAITING_KEYS])
     marks = {**table.watermarks, **advance_watermarks(table.watermarks, merge_progress(seen))}
     return attrs.evolve(batch, tables=(attrs.evolve(table, watermarks=marks),))
 
@@ -405,3 +411,54 @@ def test_a_key_that_moves_when_the_topic_grows(index: Index) -> None:
     batch = attrs.evolve(batch, tables=(attrs.evolve(table, partitions={"s.d.t": 1}),))
     _brought_in(batch, _runs([new]))
     assert [row["n"] for _, row in index.held.values()] == [2]
+
+
+def test_a_row_that_waited_and_is_refused_is_a_dead_letter(index: Index) -> None:
+    """What the index says of a row that took values along from its old key is no less than of any other."""
+    source = MovingRows("s", random.Random(1), keys=8)
+    source.create(1)
+    source.move(1, 2)
+    (run,) = _runs(source.log)
+    batch, index.refused = _plan([run], 3), {"2"}
+    work = MapTask(batch, _writers(batch))
+    told = _reduced(batch, [*work.take(run), *work.finish()], judged=False)
+    waiting = [one for one in told if one.kind == OutputKind.WAITING_KEYS]
+    outputs = run_task(waiting_task(batch, batch.tables[0], _writers(batch)), waiting)
+    result = JobResult().add(unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
+    assert {letter.offset for letter in result.dead_letters} == {source.log[-1].offset}
+    assert (list(index.held), index.gone) == ([], {"1": index.gone["1"]})
+
+
+MOVES: dict[str, tuple[Tells, dict[str, Any], bool]] = {
+    "places": ("places", {}, False),
+    "places in transactions": ("places in transactions", {}, False),
+    "soft": ("places in transactions", {}, True),
+    "time of processing": (
+        "places",
+        {"dedup_column": "__ts_ns", "events": EventSettings("auto", "auto", ("op", "ts_ns"), "__")},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("way", MOVES)
+@pytest.mark.parametrize("seed", tiered(range(30), range(3)))
+def test_documents_take_what_is_theirs_along(index: Index, way: str, seed: int) -> None:
+    """Keys that change there and back, are swapped, or go to other rows, in one batch or some, and after a crash."""
+    tells, more, keep = MOVES[way]
+    rng = random.Random(f"{way}{seed}")
+    source = MovingRows("s", rng, keys=rng.choice([4, 8]), tells=tells)
+    source.live(rng.choice([10, 40]))
+    records, most, crashes, done = source.log, rng.choice([6, 30, 1000]), rng.random() < 0.5, 0
+    batch = _plan(_runs(records), rng.choice([1, 3, 7]), keep_deletes=keep, **more)
+    while done < len(records):
+        end = min(done + rng.randint(1, most), len(records))
+        if way == "places":
+            # Changes of one transaction have one version: where a batch ends within it nobody can tell them apart.
+            end = min(one for one in source.ends if one >= end)
+        if crashes and rng.random() < 0.3:
+            _brought_in(batch, _runs(records[done:end]))
+        batch, done = _brought_in(batch, _runs(records[done:end])), end
+    live = {key: one for key, (_, one) in index.held.items() if str(one.get("__deleted")) != "true"}
+    found = {key: (one["of"], one["n"], one["big"]) for key, one in live.items()}
+    assert found == {str(key): (one["of"], one["n"], one["big"]) for key, one in source.rows.items()}

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.fold.document_versions import assign_versions, raise_winner_versions
 from connector.sink.fold.fold import fold
@@ -137,3 +138,18 @@ def test_a_declared_column_decides_also_of_reads() -> None:
     table = upsert(0, {**DATED, "__op": pa.string()}, ("id",), dated=True)
     found = decode(run(*rows, keys=[{"id": 1}] * 3), plan(table, dedup_column="n"))
     assert fold(found.parts, ["id"]).winners.tolist() == [0]
+
+
+@pytest.mark.parametrize("column", ["__source_lsn", "__ts_ns"])
+def test_a_delete_without_its_row_tells_what_is_added_to_rows(column: str) -> None:
+    """Hard deletes read no image; a column that the user declares to order changes is told by them all the same, so
+    that an older update which comes again does not bring the row back."""
+    table = upsert(0, {**DATED, column: pa.int64()}, ("id",), dated=True)
+    events = EventSettings("auto", "auto", ("op", "source.lsn", "ts_ns"), "__")
+    planned = plan(table, dedup_column=column, events=events, evolve=False)
+    told = [_envelope(one, number, "postgresql") for number, one in enumerate([("u", 5, 60), ("d", 6, 70)])]
+    values = [{**one, "ts_ns": NOON + number} for number, one in enumerate(told, 7)]
+    numbers = {"__source_lsn": [60, 70], "__ts_ns": [NOON + 7, NOON + 8]}[column]
+    for first in (0, 1):
+        made = decode(run(*values[first:], keys=[{"id": 1}] * (2 - first)), planned)
+        assert ChangeBatch.concat(made.parts).order.dedup.tolist() == numbers[first:]

@@ -20,13 +20,13 @@ import pytest
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.spark_types import from_spark, spark_type, to_spark
-from connector.sink.destinations.iceberg.lookups.unavailable_values import coalesce_unavailable
+from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
 from connector.sink.fold.fold import fold, select_rows_to_keep
 from connector.sink.fold.unavailable_values import (
     fill_in_batch,
     find_last_rows,
     find_needed_rows,
-    find_rows_of_reused_keys,
+    find_rows_of_lives,
     mark_unavailable,
     split_winners,
 )
@@ -179,10 +179,18 @@ def test_rows_of_keys_that_are_given_anew_are_known_by_their_deletes(cut: int) -
     tasks = [part(*some) for some in (REUSED[:cut], REUSED[cut:]) if some]
     folds = [fill_in_batch(fold([one], ["id"]), ["id"]) for one in tasks]
     handed = [one for each in folds for one in select_rows_to_keep(each, ["id"], find_needed_rows(each, ["id"]))]
-    found = find_rows_of_reused_keys(fold(handed, ["id"]), ["id"])
-    assert found is not None
-    told = zip(found.order.offset.tolist(), found.rows["id"].to_pylist(), found.rows["v"].to_pylist(), strict=True)
-    assert set(told) == {(2, 1, "a"), (4, 1, "b"), (6, 2, None)}
+    lives = ChangeBatch.concat(find_rows_of_lives(fold(handed, ["id"]), ["id"]))
+    values = (lives.order.dedup, lives.rows["id"].to_pylist(), lives.rows["v"].to_pylist(), lives.deleted)
+    told = {(int(at), key, value, bool(ended)) for at, key, value, ended in zip(*values, strict=True)}
+    assert {one for one in told if one[3]} == {
+        (2, 1, "a", True),
+        (4, 1, "b", True),
+        (6, 2, None, True),
+        (9, 3, "e", True),
+    }
+    assert told - {one for one in told if one[3]} == {
+        *((5, 1, "c", False), (7, 2, "d", False), (10, 4, "f", False)),
+    }
 
 
 def test_a_soft_deletes_own_row_is_not_the_last_known_one() -> None:

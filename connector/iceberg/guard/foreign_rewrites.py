@@ -14,6 +14,7 @@ from pyiceberg.schema import index_by_id
 from pyiceberg.table import StaticTable
 from pyiceberg.table.snapshots import Operation, Snapshot
 
+from connector.iceberg.catalog.manifest_entries import read_manifest_entries
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, is_harmless_rewrite, is_icebridge_commit
 from connector.iceberg.commit.last_commit import snapshot_summary
@@ -146,12 +147,12 @@ class ManifestReader:
             entry.status == ManifestEntryStatus.ADDED and entry.data_file.content == DataFileContent.POSITION_DELETES
             for manifest in manifests
             if manifest.content == ManifestContent.DELETES and manifest.added_snapshot_id == child.snapshot_id
-            for entry in manifest.fetch_manifest_entry(self.metadata.io, discard_deleted=True)
+            for entry in read_manifest_entries(manifest, self.metadata.io)
         )
 
     def _files(self, manifests: Iterable[ManifestFile]) -> Iterator[ContentFile]:
         for manifest in manifests:
-            for entry in manifest.fetch_manifest_entry(self.metadata.io, discard_deleted=True):
+            for entry in read_manifest_entries(manifest, self.metadata.io):
                 if entry.data_file.content != DataFileContent.POSITION_DELETES:
                     yield self._file(entry, manifest)
 

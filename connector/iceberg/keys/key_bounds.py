@@ -14,6 +14,7 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.types import PrimitiveType
 
 from connector.iceberg.catalog.file_description import FileDescription
+from connector.iceberg.catalog.manifest_entries import read_manifest_entries
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.keys.intervals import ORDERED_TYPES, parse_interval
@@ -60,7 +61,7 @@ def read_key_bounds(table: Table, layout: TableLayout) -> KeyBounds:
         if len(manifests) > MAX_MANIFESTS:
             return KeyBounds()
         for manifest in manifests:
-            for entry in manifest.fetch_manifest_entry(metadata.io, discard_deleted=True):
+            for entry in read_manifest_entries(manifest, metadata.io):
                 file = entry.data_file
                 if file.content == DataFileContent.DATA:
                     known = _widen_by_file(known, columns, file.lower_bounds or {}, file.upper_bounds or {})

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from serde.arrays import Ints
+from serde.arrays import Ints, unify_floats
 
 
 def encode_keys(columns: Sequence[pa.Array]) -> Ints:
     """Return each row a number that is equal for equal tuples and different for different ones.
 
     Args:
-        columns: at least one, aligned, of any hashable Arrow type; null is a value of its own.
+        columns: at least one, aligned, of any hashable Arrow type; null is a value of its own. Zero has no sign, and
+            what is no number equals itself, as where rows are looked up by keys (`keys.key_hashes`).
 
     Cost: one hash pass per column, and a sort of the rows per column after the first.
     """
@@ -27,4 +28,4 @@ def encode_keys(columns: Sequence[pa.Array]) -> Ints:
 
 def _encode_column(column: pa.Array) -> Ints:
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
-    return np.asarray(storage.dictionary_encode(null_encoding="encode").indices, dtype=np.int64)
+    return np.asarray(unify_floats(storage).dictionary_encode(null_encoding="encode").indices, dtype=np.int64)

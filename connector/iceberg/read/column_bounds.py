@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, PrimitiveType
 
 from connector.iceberg.catalog.file_io import file_io_for
+from connector.iceberg.catalog.manifest_entries import read_manifest_entries
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.keys.intervals import ORDERED_TYPES, Interval, parse_interval
 
@@ -39,7 +40,7 @@ def read_changed_bounds(
         return {
             entry.data_file.file_path: _file_intervals(entry.data_file, fields)
             for manifest in manifests
-            for entry in manifest.fetch_manifest_entry(io, discard_deleted=False)
+            for entry in read_manifest_entries(manifest, io, discard_deleted=False)
         }
 
 

@@ -23,6 +23,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, UUIDType
 
 from connector.errors import CommitRefused, ConnectorError
+from connector.iceberg.catalog.manifest_entries import read_manifest_entries
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.java import iterate, jvm
@@ -125,7 +126,7 @@ def _read_live_files(manifest: ManifestFile, io: FileIO, ids: AbstractSet[int]) 
 
 def iter_live_files(manifest: ManifestFile, io: FileIO) -> Iterator[tuple[DataFile, int]]:
     """Return the live files of a manifest, in its order, with the snapshots that they came with."""
-    for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+    for entry in read_manifest_entries(manifest, io):
         came = entry.snapshot_id
         yield entry.data_file, int(manifest.added_snapshot_id or 0) if came is None else int(came)
 

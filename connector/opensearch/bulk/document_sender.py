@@ -70,14 +70,21 @@ class DocumentSender:
         ids: pa.StringArray | None,
         versions: Ints | None,
         tags: Ints,
+        *,
+        counted: bool = True,
     ) -> None:
-        """Put documents into their index whose fields are JSON texts already; without ids OpenSearch makes them up."""
+        """Put documents into their index whose fields are JSON texts already; without ids OpenSearch makes them up.
+
+        What is not `counted` is sent for what comes behind it: nobody is told what became of it.
+        """
         if ids is None:
             self._bulk.send(index_documents(style, list(texts), list(texts.values()), None, None, tags))
             return
+        tags = tags if counted else np.full(len(tags), _IGNORED_TAG)
         for place, at in self._places(style, ids, versions, tags):
             picked = [text if at is None else text.take(pa.array(at)) for text in texts.values()]
-            self._bulk.send(index_documents(place, list(texts), picked, *_take_rows(at, ids, versions, tags)))
+            bulk = self._bulk if counted else self._uncounted_bulk
+            bulk.send(index_documents(place, list(texts), picked, *_take_rows(at, ids, versions, tags)))
 
     def delete(self, style: WriteOptions, ids: pa.StringArray, versions: Ints | None, tags: Ints) -> None:
         """Take documents out, wherever they are."""

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from connector.errors import FatalError
 from connector.opensearch.documents.json_values import to_plain_texts
+from serde.arrays import unify_floats
 
 MAX_ID_BYTES = 512
 """OpenSearch's limit of an id."""
@@ -31,7 +32,7 @@ def build_document_ids(keys: Sequence[pa.Array]) -> pa.StringArray:
     """
     if any(key.null_count for key in keys):
         raise FatalError("a document's key has a null, and its id would too; nothing of this batch is acknowledged")
-    texts = [pc.replace_substring(to_plain_texts(key), "\\", "\\\\") for key in keys]
+    texts = [pc.replace_substring(to_plain_texts(unify_floats(key)), "\\", "\\\\") for key in keys]
     if len(texts) == 1:
         made = pc.if_else(pc.equal(texts[0], ""), _EMPTY_ID, texts[0])
     else:

@@ -309,19 +309,23 @@ def _build_order(run: ConsumerRecords, change: Changes, plan: BatchPlan) -> Chan
 def read_dedup_values(change: Changes, name: str) -> pa.Array:
     """Return the dedup value of each change, null where it is not known.
 
-    The source's time is told of deletes too, which may have no row.
+    What is added to rows from around them is told of deletes too, which may have no row.
     """
     position = change.row.type.get_field_index(name) if name else -1
-    told = (
-        pc.divide(change.ts_ns, DEDUP_UNITS_NS[name])
-        if name in DEDUP_UNITS_NS
-        else pa.nulls(len(change.rows), pa.int64())
-    )
+    if name in DEDUP_UNITS_NS:
+        told = pc.divide(change.ts_ns, DEDUP_UNITS_NS[name])
+    elif name in change.added:
+        told = _to_numbers(change.added[name])
+    else:
+        told = pa.nulls(len(change.rows), pa.int64())
     if position < 0:
         return told
-    column = children(change.row)[position]
-    dates = column if pa.types.is_integer(column.type) else convert(column, pa.int64())[0]
+    dates = _to_numbers(children(change.row)[position])
     return pc.coalesce(dates.cast(pa.int64()), told) if dates.null_count else dates
+
+
+def _to_numbers(column: pa.Array) -> pa.Array:
+    return column if pa.types.is_integer(column.type) else convert(column, pa.int64())[0]
 
 
 def to_int64(column: pa.Array) -> Ints:

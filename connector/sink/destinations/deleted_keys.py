@@ -20,7 +20,7 @@ from connector.iceberg.types.nested_columns import read_columns
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeOrder, FoldedChanges, compute_key_codes, gather
 from connector.sink.model.plan import TablePlan
-from serde.arrays import Ints
+from serde.arrays import Ints, unify_floats
 from serde.connect.decimal_text import format_decimals
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, LogPositions, unknown_positions
 
@@ -98,7 +98,7 @@ def _escape(text: pa.StringArray) -> pa.StringArray:
 
 
 def _to_text(column: pa.Array) -> pa.StringArray:
-    array = column.storage if isinstance(column, pa.ExtensionArray) else column
+    array = unify_floats(column.storage if isinstance(column, pa.ExtensionArray) else column)
     if pa.types.is_fixed_size_binary(array.type):
         array = array.cast(pa.binary())
     if pa.types.is_binary(array.type):

@@ -27,6 +27,7 @@ from connector.sink.model.change_rows import (
 )
 from serde.arrays import Ints, Mask
 from serde.events.document_patches import apply_patch, find_patches
+from serde.events.source_positions import NO_VALUE
 from serde.events.unavailable_value import find_unavailable
 
 _OP_READ, _OP_DELETE = ord("r"), ord("d")
@@ -162,23 +163,59 @@ def find_needed_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
     return np.unique(np.concatenate([find_last_rows(folded, keys), np.flatnonzero(op == OP_KEY_CHANGE), deletes, rows]))
 
 
-def find_rows_of_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> ChangeBatch | None:
-    """Return the rows that deletes took away before their key was given to another row, each in the order of its
-    delete: so it is told apart from the other rows of its key. None without any.
+def find_rows_of_lives(folded: FoldedChanges, keys: Sequence[str]) -> list[ChangeBatch]:
+    """Return the last row that the batch knows of each life of a key: a key may be given to another row again.
 
-    Of a delete that no row of the batch comes before only the key is known: what it says of other columns is invented.
+    `deleted` tells that a delete ended it: it is in the order of that delete. Where no row of the batch comes before a
+    delete, and one behind it, only the key is known, as what a delete says of other columns is invented. The others are
+    in their own order, but that reads have no date. Place in Kafka and operation are those of the create that a row
+    goes back to, where there is one.
     """
+    last = find_last_rows(folded, keys)
     deletes, rows = _find_reused_keys(folded, keys)
-    if not len(deletes):
-        return None
     order = ChangeOrder.concat([part.order for part in folded.parts])
-    codes = compute_key_codes(folded.parts, keys)
-    told = np.column_stack([codes[deletes], order.dedup[deletes], order.place[deletes]])
-    _, first = np.unique(told, axis=0, return_index=True)
-    deletes, rows = deletes[first], rows[first]
-    chosen = np.unique(rows)
-    taken = ChangeBatch.concat(gather(folded.parts, chosen)).take(np.searchsorted(chosen, rows))
-    return attrs.evolve(taken, rows=_forget_values(taken.rows, rows == deletes, keys), order=order.take(deletes))
+    if len(deletes):
+        codes = compute_key_codes(folded.parts, keys)
+        told = np.column_stack([codes[deletes], order.dedup[deletes], order.place[deletes]])
+        _, first = np.unique(told, axis=0, return_index=True)
+        deletes, rows = deletes[first], rows[first]
+    ended = _tell_lives(folded, rows, deletes, keys)
+    left = _tell_lives(folded, last, _find_ends(folded, order, last, keys), keys)
+    return [one for one in (left, ended) if len(one)]
+
+
+def _find_ends(folded: FoldedChanges, order: ChangeOrder, rows: Ints, keys: Sequence[str]) -> Ints:
+    """Find the delete event behind each of some rows; the row itself where none follows."""
+    ending = np.concatenate([part.deleted for part in folded.parts]) & ~order.bare
+    if not ending.any():
+        return rows
+    sequence, starts = _sort_by_key(folded.parts, keys)
+    place, count = np.arange(len(sequence)), len(sequence)
+    following = np.minimum.accumulate(np.where(ending[sequence], place, count)[::-1])[::-1]
+    ends = np.where(np.append(starts, -1)[following] == starts, np.append(sequence, -1)[following], -1)
+    end = np.empty(count, np.int64)
+    end[sequence] = ends
+    return np.where(end[rows] >= 0, end[rows], rows)
+
+
+def _tell_lives(folded: FoldedChanges, rows: Ints, ends: Ints, keys: Sequence[str]) -> ChangeBatch:
+    """Return rows in the order of their ends: themselves, or the deletes behind them; a delete stands for no row."""
+    chosen, ended = np.unique(rows), np.concatenate([part.deleted for part in folded.parts])[ends]
+    whole = ChangeBatch.concat(gather(folded.parts, chosen) or [folded.parts[0].take(chosen)])
+    taken = whole.take(np.searchsorted(chosen, rows))
+    places = ChangeOrder.concat([part.order for part in folded.parts])
+    first = _find_creates(folded.parts, places, keys)[rows]
+    origin = np.where(first >= 0, first, rows)
+    told = places.take(ends)
+    order = attrs.evolve(
+        told,
+        dedup=np.where(told.op == _OP_READ, NO_VALUE, told.dedup),
+        partition=places.partition[origin],
+        offset=places.offset[origin],
+        op=places.op[origin],
+    )
+    known = _forget_values(taken.rows, ended & (rows == ends), keys)
+    return attrs.evolve(taken, rows=known, deleted=ended, order=order)
 
 
 def _forget_values(rows: pa.RecordBatch, which: Mask, keys: Sequence[str]) -> pa.RecordBatch:
@@ -205,7 +242,10 @@ def _find_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> tuple[Ints,
     place = np.arange(len(sequence))
     last = np.maximum.accumulate(np.where(gives[sequence], place, -1))
     following = np.minimum.accumulate(np.where(gives[sequence], place, len(place))[::-1])[::-1]
-    found = np.flatnonzero(deleted[sequence] & (np.append(starts, -1)[following] == starts))
+    reused = deleted[sequence] & (np.append(starts, -1)[following] == starts)
+    # A tombstone repeats the delete before it, and does not tell when that was.
+    repeats = ChangeOrder.concat([part.order for part in folded.parts]).bare[sequence] & (place > starts)
+    found = np.flatnonzero(reused & ~(repeats & deleted[np.roll(sequence, 1)]))
     before = np.where(last[found] >= starts[found], last[found], found)
     return sequence[found], sequence[before]
 

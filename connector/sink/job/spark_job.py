@@ -44,7 +44,8 @@ class SparkJob:
 def _run_with_lookups(
     spark: SparkSession, plan: BatchPlan, writers: WriterFactory, lookups: Lookups, kept: ExitStack
 ) -> JobResult:
-    if not any(table.needs_lookup for table in plan.tables):
+    follows = writers.follows_keys and any(table.upsert for table in plan.tables)
+    if not follows and not any(table.needs_lookup for table in plan.tables):
         return _build_result(_collect(_map_reduce(spark, plan, writers)))
     # What only the table knows (rows of tombstones, unavailable values, where rows are) is looked up once the rest is
     # through. What one job hands to the next is persisted: computed again, it would write its files again.

@@ -130,6 +130,17 @@ class KeysToReplace:
 
 
 @attrs.frozen(eq=False)
+class KeysWaiting:
+    """Some keys of a table are written once all tasks are through."""
+
+    table: int
+
+    def add_to(self, result: JobResult) -> None:
+        """Name the table."""
+        result.tables_waiting.add(self.table)
+
+
+@attrs.frozen(eq=False)
 class VersionsWritten:
     """Where keys and times of new versions lie, in a table that keeps history."""
 

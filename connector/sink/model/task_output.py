@@ -20,9 +20,10 @@ class OutputKind(StrEnum):
     """What the payload of a row is.
 
     Rows of the table, packed by `job.shuffle`: CHANGES of a bucket; LATE_CANDIDATES of one; TOMBSTONES,
-    UNAVAILABLE_ROWS, OLD_KEY_ROWS, LAST_ROWS, REUSED_KEY_ROWS and PATCHED_ROWS for the look-ups of those names;
-    NEW_VERSIONS and TABLE_VERSIONS of a history.
-    Keys, as `TaskOutput.of_keys` packs them: KEYS to replace, VERSION_KEYS. KEY_CHANGES are the destination's own.
+    UNAVAILABLE_ROWS, OLD_KEY_ROWS, LAST_ROWS and PATCHED_ROWS for the look-ups of those names; NEW_VERSIONS and
+    TABLE_VERSIONS of a history.
+    Keys, as `TaskOutput.of_keys` packs them: KEYS to replace, VERSION_KEYS. KEY_CHANGES and WAITING_KEYS are the
+    destination's own.
     """
 
     CHANGES = "changes"
@@ -32,12 +33,12 @@ class OutputKind(StrEnum):
     UNAVAILABLE_ROWS = "unavailable rows"
     OLD_KEY_ROWS = "old key rows"
     LAST_ROWS = "last rows"
-    REUSED_KEY_ROWS = "rows of reused keys"
     PATCHED_ROWS = "patched rows"
     NEW_VERSIONS = "new versions"
     TABLE_VERSIONS = "table versions"
     KEYS = "keys"
     VERSION_KEYS = "version keys"
+    WAITING_KEYS = "waiting keys"
     DRIVER = "driver"
 
 

@@ -56,7 +56,7 @@ class IcebergDestination:
         tables = self.tables.tables(names)
         return Lookups(
             LateEventLookup(plan, tables, self.tables.deleted_keys),
-            (HistoryLookup(tables, plan.reducers), MissingValueLookup(tables, plan.dedup_column)),
+            (HistoryLookup(tables, plan.reducers), MissingValueLookup(tables, plan.dedup_column, plan.op_field)),
         )
 
     def replay_target(self) -> IcebergReplay:

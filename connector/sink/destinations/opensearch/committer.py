@@ -20,10 +20,6 @@ from connector.opensearch.bulk.item_results import apply_policy
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.convert.row_builder import DEDUP_UNITS_NS
-from connector.sink.destinations.opensearch.document_writer import (
-    DeferredRows,
-    OpenSearchTaskWriter,
-)
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
 from connector.sink.destinations.table_position import build_table_position
 from connector.sink.fold.document_versions import derive_versions
@@ -59,8 +55,6 @@ class OpenSearchCommitter:
         if result.metrics.tombstones and self._search.null_values == "fail":
             raise FatalError(f"{result.metrics.tombstones} records have no value, and behavior.on.null.values is fail")
         self._remember(names, result)
-        deferred = {i: [x for x in told if isinstance(x, DeferredRows)] for i, told in result.written.items()}
-        self._complete(plan, {index: rows for index, rows in deferred.items() if rows})
         commits = {}
         for table in plan.tables:
             come, told = build_table_position(plan, table, result.progress, position), result.written.get(table.index)
@@ -68,8 +62,7 @@ class OpenSearchCommitter:
                 continue
             counts, name = Counter[str](), names[table.index]
             for each in told or ():
-                if not isinstance(each, DeferredRows):
-                    counts.update(each)
+                counts.update(each)
             # All that is known of the index is stored, not only what this batch adds: the next start has no other.
             stands = self._indices.position(name).advance(come)
             commits[name] = TableCommit(self._indices.label(name), stands, dict(counts))
@@ -105,16 +98,6 @@ class OpenSearchCommitter:
         except CommitRefused:
             self.discard(names, result)
             raise
-
-    def _complete(self, plan: BatchPlan, deferred: dict[int, list[DeferredRows]]) -> None:
-        """Send what waited for other tasks' documents: few rows, of keys that changed with values left out."""
-        if not deferred:
-            return
-        writers = OpenSearchTaskWriter(self._indices.writers(), plan, plan.label)
-        for index, waiting in deferred.items():
-            for rows in waiting:
-                writers.complete_deferred(plan.tables[index], rows)
-        list(writers.close())
 
     def _judge(self, commits: dict[str, TableCommit]) -> None:
         rules = {

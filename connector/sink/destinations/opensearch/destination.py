@@ -15,6 +15,7 @@ from connector.sink.destinations.opensearch.deleted_document_lookup import Delet
 from connector.sink.destinations.opensearch.document_writer import OpenSearchWriterFactory
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
 from connector.sink.destinations.opensearch.replay import OpenSearchReplay
+from connector.sink.destinations.opensearch.waiting_keys import WaitingKeysLookup
 from connector.sink.model.destination import Lookups
 from connector.sink.model.plan import BatchPlan
 
@@ -37,9 +38,10 @@ class OpenSearchDestination:
         return self.tables.writers()
 
     def lookups(self, names: Sequence[str], plan: BatchPlan) -> Lookups:  # noqa: ARG002 - tasks ask the cluster
-        """Return the join with the deleted keys; tasks look documents up themselves."""
+        """Return the join with the deleted keys, and what is done in turns; tasks look documents up themselves."""
         deleted_keys = self.tables.deleted_keys
-        return Lookups(None if deleted_keys is None else DeletedDocumentLookup(plan, deleted_keys))
+        late = None if deleted_keys is None else DeletedDocumentLookup(plan, deleted_keys)
+        return Lookups(late, (WaitingKeysLookup(plan, self.writers()),))
 
     def replay_target(self) -> OpenSearchReplay:
         """Return what sends repaired dead letters."""

@@ -6,7 +6,7 @@ events have none, or tell of deletes by tombstones only, it is the record's offs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -30,31 +30,25 @@ from connector.settings.opensearch.connection import BulkSettings, ConnectionSet
 from connector.sink.convert.key_change_headers import mark_key_changes
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows
 from connector.sink.destinations.opensearch import key_changes
-from connector.sink.destinations.opensearch.key_changes import RowOrigin
+from connector.sink.destinations.opensearch.key_changes import RECORD_BITS, KnownFields, WaitingKeys, record_ids
+from connector.sink.destinations.opensearch.moved_documents import DocumentMove, MovedDocument, find_moves
 from connector.sink.destinations.opensearch.timestamps import TimestampRule
 from connector.sink.destinations.soft_deletes import mark_deleted
-from connector.sink.fold.unavailable_values import find_last_rows, find_unavailable_columns, mark_unavailable
-from connector.sink.job.shuffle import pack, unpack
+from connector.sink.fold.unavailable_values import find_unavailable_columns, mark_unavailable
+from connector.sink.job.shuffle import pack
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, gather
-from connector.sink.model.destination import TaskWriter
-from connector.sink.model.driver_output import DeadLettersFound, DeletedKeysWritten, RecordsCounted, Written
+from connector.sink.model.driver_output import (
+    DeadLettersFound,
+    DeletedKeysWritten,
+    KeysWaiting,
+    RecordsCounted,
+    Written,
+)
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
-from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.task_output import OutputKind, TaskOutput
 from serde.arrays import Ints, Mask
 from serde.events.changes import DELETED_COLUMN
 from serde.events.source_positions import NO_VALUE
-
-
-@attrs.frozen(eq=False)
-class DeferredRows:
-    """Rows to be completed when the job is through, packed; and for each where it came from."""
-
-    origins: Sequence[RowOrigin]
-    rows: bytes
-
-
-_OFFSET_BITS = 44
-"""A tag holds a topic-partition's rank and an offset: offsets of 44 bits last for 17 trillion records."""
 
 
 @attrs.frozen
@@ -77,7 +71,7 @@ class OpenSearchWriterFactory:
     report: bool = True
     follows_keys: bool = True
 
-    def open(self, plan: BatchPlan, label: str) -> TaskWriter:
+    def open(self, plan: BatchPlan, label: str) -> OpenSearchTaskWriter:
         """Begin in one task; `label` goes into the names of files of deleted keys."""
         return OpenSearchTaskWriter(self, plan, label)
 
@@ -144,18 +138,43 @@ class OpenSearchTaskWriter:
         return part, key_changes.announce_key_changes(part, run, table)
 
     def upsert(self, table: TablePlan, folded: FoldedChanges, elsewhere: Sequence[bytes] = ()) -> Iterator[TaskOutput]:
-        """Put the winners' rows into the index, and take out, or mark, the documents of deleted keys."""
+        """Put the winners' rows into the index, and take out, or mark, the documents of deleted keys.
+
+        Keys that rows leave, or come to without all their values, are handed on: other tasks have a part in them
+        (`waiting_keys`).
+        """
+        if not table.keep_deletes:
+            self._remember(folded, table)
+        if elsewhere:
+            keys = key_changes.read_key_changes(elsewhere, table, table.layout.rows)
+            waiting = {move.code for move in self.find_moves(folded, keys, table)}
+            waiting |= self._find_unmoved(folded, keys, table)
+            if waiting:
+                folded, part = split_keys(folded, waiting, table.layout.keys)
+                yield TaskOutput.of(KeysWaiting(table.index))
+                yield TaskOutput(OutputKind.WAITING_KEYS, WaitingKeys(pack(part), elsewhere).pack(), table.index)
+        self.write(folded, table)
+
+    def find_moves(
+        self, folded: FoldedChanges, keys: key_changes.KeyChanges, table: TablePlan
+    ) -> Iterator[DocumentMove]:
+        """Return the documents that move."""
+        return find_moves(folded, keys, table, versioned=self._versioned(table))
+
+    def write(self, folded: FoldedChanges, table: TablePlan) -> None:
+        """Write winners; values that events leave out are those of the documents that there are."""
         gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners]
-        keys = (
-            key_changes.read_key_changes(elsewhere, table, table.layout.rows) if elsewhere else key_changes.KeyChanges()
-        )
         missing = mark_unavailable(folded)
         for part in gather(folded.parts, folded.winners[~gone & ~missing]):
             self._index(part, table)
-        if keys.after:
-            self._move_documents(folded, gone, keys, table)
         for part in gather(folded.parts, folded.winners[missing]):
-            yield from self._complete(part, find_unavailable_columns(part), table, keys.before)
+            unsent, ids = find_unavailable_columns(part), self._ids(part, table)
+            self.fill(part, ids, unsent, self._held(table, ids.to_pylist(), list(unsent)), table)
+        self.take_out(folded, table)
+
+    def take_out(self, folded: FoldedChanges, table: TablePlan) -> None:
+        """Take out, or mark, the documents of the winners that are gone."""
+        gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners]
         if table.keep_deletes:
             marked = gone & (folded.images >= 0)
             for part in build_soft_deletes(folded, marked):
@@ -167,8 +186,6 @@ class OpenSearchTaskWriter:
                 self._count(table, len(part))
                 ids, versions = self._ids(part, table), self._versions(part, table)
                 self._sender.delete(self._target(table).style, ids, versions, record_ids(part))
-            self._remember(folded, table)
-        yield from ()
 
     def _remember(self, folded: FoldedChanges, table: TablePlan) -> None:
         """Note the keys that are gone, with the versions of their deletes: the cluster forgets them."""
@@ -195,7 +212,7 @@ class OpenSearchTaskWriter:
             kept = attrs.evolve(kept, rows=mark_deleted(kept.rows))
             wanted = {name: np.ones(len(there), np.bool_) for name in names}
             known = [found[row] for row in there]
-            self._fill(kept, ids.take(pa.array(there)), wanted, known, table)
+            self.fill(kept, ids.take(pa.array(there)), wanted, known, table)
 
     def close(self) -> Iterator[TaskOutput]:
         """Wait until every document is settled, and tell what became of them."""
@@ -218,49 +235,75 @@ class OpenSearchTaskWriter:
     def _count(self, table: TablePlan, documents: int) -> None:
         self._counts[table.index] = self._counts.get(table.index, 0) + documents
 
-    def _move_documents(
-        self, folded: FoldedChanges, gone: Mask, keys: key_changes.KeyChanges, table: TablePlan
-    ) -> None:
-        """Put documents whose keys changed under their new ones, before they are deleted, or marked, under the old."""
-        last = list(gather(folded.parts, find_last_rows(folded, table.layout.keys)))
-        rows = {text: (part, row) for part in last for row, text in enumerate(self._ids(part, table).to_pylist())}
-        lacking = self._find_lacking(last, table)
-        for part in gather(folded.parts, folded.winners[gone]):
-            ids = self._ids(part, table).to_pylist()
-            moves = {row: move for row in range(len(ids)) if (move := keys.find_new_key(part, row)) is not None}
-            wanted = list(moves)
-            unknown_ids = [
-                ids[row] for row in wanted if ids[row] not in rows or ids[row] in lacking or part.suspect[row]
-            ]
-            names = part.rows.schema.names
-            found = dict(zip(unknown_ids, self._held(table, unknown_ids, names), strict=True))
-            versions = np.maximum(part.order.dedup, 1) - 1 if self._target(table).versions == "source" else None
-            for row in wanted:
-                if part.suspect[row] and not _is_before(found.get(ids[row]), part, row):
-                    continue
-                texts = key_changes.read_document_texts(ids[row], rows, found, names)
-                if texts is None:
-                    continue
-                document, origin = found.get(ids[row]), keys.before.get(ids[row])
-                if document is not None and (origin is None or versions is None or origin.has_moved(document)):
-                    key_changes.fill_texts(texts, lacking.get(ids[row], ()), document)
-                other, place = moves[row]
-                own = other.take(np.array([place]))
-                key_changes.set_key(texts, own, table)
-                version = np.array([0 if versions is None else versions[row]])
-                self._sender.put(self._target(table).style, texts, self._ids(own, table), version, record_ids(own))
+    def move_document(
+        self, move: DocumentMove, moved: MovedDocument | None, document: StoredDocument | None, table: TablePlan
+    ) -> MovedDocument | None:
+        """Put a document under its new key, a version below that of the delete which says so, and return it.
+
+        Args:
+            move: the change of key.
+            moved: what came to its old key in the batch.
+            document: what is there under the old key.
+            table: the table's plan.
+        """
+        versioned, names = self._versioned(table), table.layout.columns.names
+        held: KnownFields | None = document if move.is_of_life(document, versioned=versioned) else None
+        whole = held is not None or not move.needs_document
+        if moved is not None and moved.old == move.came_from and move.document_counts and (moved.whole or held is None):
+            held, whole = moved, moved.whole or whole
+        if held is None and (move.row is None or (move.suspect and move.document_counts)):
+            return None
+        texts = {} if move.row is None else _to_json_texts(move.row)
+        if held is not None:
+            key_changes.fill_texts(texts, names if move.row is None else move.lacking, held)
+        key_changes.set_key(texts, move.place, table)
+        # What lacks something must not go over what an earlier try of the batch put there whole.
+        version = np.array([max(move.version - 1 - (not whole), 0) if versioned else 0])
+        ids = self._ids(move.place, table)
+        style, tag = self._target(table).style, record_ids(move.place)
+        self._sender.put(style, texts, ids, version, tag, counted=False)
+        missing = () if held is not None and whole else move.lacking
+        fields = {name: text[0].as_py() for name, text in texts.items() if name not in missing}
+        return MovedDocument(move.old, move.version, {name: orjson.loads(text) for name, text in fields.items()}, whole)
+
+    def settle(self) -> None:
+        """Wait until everything that was sent is settled."""
         self._sender.settle()
 
-    def _find_lacking(self, parts: Sequence[ChangeBatch], table: TablePlan) -> dict[str, list[str]]:
-        """Return by document id the columns of rows that no event of the batch tells."""
-        lacking: dict[str, list[str]] = {}
-        for part in parts:
-            unsent = find_unavailable_columns(part)
-            ids = self._ids(part, table).to_pylist() if unsent else []
-            for name, mask in unsent.items():
-                for row in np.flatnonzero(mask).tolist():
-                    lacking.setdefault(ids[row], []).append(name)
-        return lacking
+    def _find_unmoved(self, folded: FoldedChanges, keys: key_changes.KeyChanges, table: TablePlan) -> set[int]:
+        """Return the codes of keys whose rows leave values out, and whose documents are not under them yet."""
+        missing = folded.winners[mark_unavailable(folded)]
+        if not keys.before or not len(missing):
+            return set()
+        codes = key_changes.read_codes(folded, table.layout.keys)[missing]
+        ids = [text for part in gather(folded.parts, missing) for text in self._ids(part, table).to_pylist()]
+        at = [place for place, text in enumerate(ids) if text in keys.before]
+        found, versioned = self.hold(table, [ids[place] for place in at], _marks(table)), self._versioned(table)
+        return {
+            int(codes[place])
+            for place in at
+            if not keys.before[ids[place]].has_moved(found[ids[place]], versioned=versioned)
+        }
+
+    def find_documents(
+        self, ids: list[str], names: list[str], folded: FoldedChanges, keys: key_changes.KeyChanges, table: TablePlan
+    ) -> list[StoredDocument | None]:
+        """Return the documents of rows that waited: by now they are where they belong."""
+        versioned, origins = self._versioned(table), [keys.before.get(text) for text in ids]
+        fields = [*names, *_marks(table)]
+        own = self.hold(table, ids, fields)
+        before = self.hold(table, [one.id for one in origins if one is not None], fields)
+        since = key_changes.find_last_deletes(folded, ids, table) if versioned else {}
+        return [
+            own[text]
+            if origin is None
+            else origin.choose(own[text], before[origin.id], since.get(text, NO_VALUE), versioned=versioned)
+            for text, origin in zip(ids, origins, strict=True)
+        ]
+
+    def hold(self, table: TablePlan, ids: Sequence[str], fields: Sequence[str]) -> dict[str, StoredDocument | None]:
+        """Return what there is of each id: its version, and the values of these columns."""
+        return dict(zip(ids, self._held(table, ids, fields), strict=True))
 
     def _held(self, table: TablePlan, ids: Sequence[str], fields: Sequence[str]) -> list[StoredDocument | None]:
         return self._sender.fetch_stored(self._target(table).style, ids, fields)
@@ -274,59 +317,15 @@ class OpenSearchTaskWriter:
             stale.update(record_ids(part)[stored > self._versions(part, table)].tolist())
         return stale
 
-    def complete_deferred(self, table: TablePlan, deferred: DeferredRows) -> None:
-        """Complete rows that waited for the documents of their keys before: by now they are where they belong.
-
-        Those are under the present keys; under the ones before where no delete tells that they are gone.
-        """
-        part, origins = unpack(deferred.rows, table.layout.rows), deferred.origins
-        unsent, ids = find_unavailable_columns(part), self._ids(part, table)
-        found = self._held(table, ids.to_pylist(), list(unsent))
-        before = self._held(table, [one.id for one in origins], list(unsent))
-        if self._target(table).versions == "source":
-            found = [one if one and origin.has_moved(one) else None for one, origin in zip(found, origins, strict=True)]
-            before = [
-                one if one and origin.is_before(one) else None for one, origin in zip(before, origins, strict=True)
-            ]
-        self._fill(part, ids, unsent, [one or other for one, other in zip(found, before, strict=True)], table)
-
-    def _complete(
-        self, part: ChangeBatch, unsent: Mapping[str, Mask], table: TablePlan, before: Mapping[str, RowOrigin]
-    ) -> Iterator[TaskOutput]:
-        """Send rows whose unsent values are those of the documents that there are (PostgreSQL's TOASTed columns).
-
-        `before` tells which rows had another key, and their documents with them. Where those are not under the present
-        key yet, another task may be about to put them there: such rows are handed on, to be sent once the job is
-        through.
-        """
-        ids = self._ids(part, table).to_pylist()
-        found, origins = self._held(table, ids, list(unsent)), [before.get(text) for text in ids]
-        numbered = self._target(table).versions == "source"
-        waiting = np.array(
-            [
-                origin is not None and (one is None or not numbered or not origin.has_moved(one))
-                for one, origin in zip(found, origins, strict=True)
-            ],
-            np.bool_,
-        )
-        if waiting.any():
-            rows = np.flatnonzero(waiting)
-            waited = [origin for row in rows.tolist() if (origin := origins[row]) is not None]
-            yield TaskOutput.of(Written(table.index, DeferredRows(waited, pack(part.take(rows)))))
-            kept = np.flatnonzero(~waiting)
-            part, found = part.take(kept), [found[row] for row in kept.tolist()]
-            unsent = {name: mask[kept] for name, mask in unsent.items()}
-        if len(part):
-            self._fill(part, self._ids(part, table), unsent, found, table)
-
-    def _fill(
+    def fill(
         self,
         part: ChangeBatch,
         ids: pa.StringArray,
         unsent: Mapping[str, Mask],
-        found: Sequence[StoredDocument | None],
+        found: Sequence[KnownFields | None],
         table: TablePlan,
     ) -> None:
+        """Send rows whose unsent values, by column, are those of documents."""
         texts = _to_json_texts(part)
         for name, mask in unsent.items():
             known = np.array([document is not None and name in document.fields for document in found])
@@ -354,6 +353,10 @@ class OpenSearchTaskWriter:
             versions[unknown_at] = [0 if document is None else document.version for document in found]
         return versions
 
+    def _versioned(self, table: TablePlan) -> bool:
+        """Tell whether the versions of documents tell the order of all changes, and not that of one partition alone."""
+        return self._target(table).versions == "source"
+
     def _target(self, table: TablePlan) -> IndexTarget:
         return self._factory.targets[table.layout.name]
 
@@ -363,13 +366,8 @@ class OpenSearchTaskWriter:
             self.dead[tag] = reason
 
     def _letter(self, tag: int, reason: str) -> DeadLetterRef:
-        topic, partition = self._places[tag >> _OFFSET_BITS]
-        return DeadLetterRef(topic, partition, tag & ((1 << _OFFSET_BITS) - 1), "TASK_PUT", reason)
-
-
-def _is_before(document: StoredDocument | None, part: ChangeBatch, row: int) -> bool:
-    """Tell whether a document has not taken a delete of its key in yet: one that comes again moves nothing."""
-    return document is not None and document.version < part.order.dedup[row]
+        topic, partition = self._places[tag >> RECORD_BITS]
+        return DeadLetterRef(topic, partition, tag & ((1 << RECORD_BITS) - 1), "TASK_PUT", reason)
 
 
 def build_soft_deletes(folded: FoldedChanges, which: Mask) -> Iterator[ChangeBatch]:
@@ -388,7 +386,15 @@ def _to_json_texts(part: ChangeBatch) -> dict[str, pa.StringArray]:
     return {name: to_json_texts(part.rows.column(name)) for name in part.rows.schema.names}
 
 
-def record_ids(part: ChangeBatch) -> Ints:
-    """Return what a document's change is known by: the rank of its topic-partition, and its offset."""
-    made: Ints = (part.order.partition << _OFFSET_BITS) | part.order.offset
-    return made
+def split_keys(folded: FoldedChanges, codes: Collection[int], keys: Sequence[str]) -> tuple[FoldedChanges, ChangeBatch]:
+    """Take all changes of some keys out, by their codes; give the rest's, and those."""
+    every = key_changes.read_codes(folded, keys)
+    chosen = np.isin(every, list(codes))
+    out = chosen[folded.winners]
+    rest = attrs.evolve(folded, winners=folded.winners[~out], images=folded.images[~out])
+    return rest, ChangeBatch.concat(gather(folded.parts, np.flatnonzero(chosen)))
+
+
+def _marks(table: TablePlan) -> list[str]:
+    """Return the column that tells a document whose row is gone."""
+    return [name for name in table.layout.columns.names if name == DELETED_COLUMN]

@@ -8,7 +8,9 @@ below the create's; the create, whichever of the two comes first, finds the valu
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import attrs
 import numpy as np
@@ -23,13 +25,18 @@ from connector.opensearch.documents.json_values import to_json_texts
 from connector.opensearch.indexes.mapping import name_inner_path
 from connector.sink.convert.key_change_headers import pair_with_other_key
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
-from connector.sink.model.change_rows import ChangeBatch
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, compute_key_codes
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OutputKind, TaskOutput
+from serde.arrays import Ints
+from serde.events.changes import DELETED_COLUMN
 from serde.events.source_positions import NO_VALUE
 
-_MOVED_BELOW = 2
+MOVED_BELOW = 2
 """A document is put under its new key a version below that of the delete, which is right before the create."""
+
+RECORD_BITS = 44
+"""A record's number holds a topic-partition's rank and an offset: offsets of 44 bits last for 17 trillion records."""
 
 RecordPlace = tuple[int, int]
 """The rank of a record's topic-partition, and its offset."""
@@ -42,27 +49,83 @@ class RowOrigin:
     id: str
     version: int
 
-    def is_before(self, document: StoredDocument) -> bool:
-        """Tell whether a document under the key before is of the row: later ones are of another row with that key."""
-        return self.version == NO_VALUE or document.version < self.version
+    def has_moved(self, document: StoredDocument | None, *, versioned: bool) -> bool:
+        """Tell whether a document under the present key is certainly of the row: it came with its change of key."""
+        if document is None or not versioned or self.version == NO_VALUE:
+            return document is not None
+        return not is_marked(document) and document.version >= self.version - MOVED_BELOW
 
-    def has_moved(self, document: StoredDocument) -> bool:
-        """Tell whether a document under the present key is of the row: earlier ones are of another with that key."""
-        return self.version == NO_VALUE or document.version >= self.version - _MOVED_BELOW
+    def choose(
+        self, own: StoredDocument | None, before: StoredDocument | None, since: int, *, versioned: bool
+    ) -> StoredDocument | None:
+        """Return the document that has the row's values: the one under its key, or the one under the key before.
+
+        A later document under the key before is of another row that got it since. One under the present key from
+        before `since`, the last delete of that key, is of another row that had it.
+        """
+        if self.has_moved(own, versioned=versioned) or not versioned:
+            return own or before
+        if before is not None and not is_marked(before) and before.version < self.version:
+            return before
+        return own if own is not None and not is_marked(own) and own.version >= since else None
 
 
 @attrs.frozen
 class KeyChanges:
-    """Where rows of a bucket came from, by document id; and under which key (a row of a batch) they went on, by the
-    place of the delete that says so: a key may be given anew behind it, and deleted without going anywhere.
+    """Where rows of a bucket came from, by document id, and by the place of the create that says so; and under which
+    key (a row of a batch) they went on, by the place of the delete that says so: a key may be given anew behind it, and
+    deleted without going anywhere.
     """
 
     before: Mapping[str, RowOrigin] = attrs.field(factory=dict)
+    origins: Mapping[RecordPlace, str] = attrs.field(factory=dict)
     after: Mapping[RecordPlace, tuple[ChangeBatch, int]] = attrs.field(factory=dict)
 
     def find_new_key(self, delete: ChangeBatch, row: int) -> tuple[ChangeBatch, int] | None:
         """Return where the row of a key went that a delete takes away; None where it is gone."""
         return self.after.get(_place(delete, row))
+
+    def find_old_key(self, create: ChangeBatch, row: int) -> str | None:
+        """Return the document id that the row of a create had before; None where it is new."""
+        return self.origins.get(_place(create, row))
+
+
+def is_marked(document: StoredDocument) -> bool:
+    """Tell whether a document is that of a row which is gone (soft deletes)."""
+    return str(document.fields.get(DELETED_COLUMN, "")).lower() == "true"
+
+
+def find_last_deletes(folded: FoldedChanges, ids: Iterable[str], table: TablePlan) -> dict[str, int]:
+    """Return the version of the last delete of some keys, by document id, that comes before the row they have."""
+    wanted, found = set(ids), dict[str, int]()
+    for part in folded.parts:
+        gone = part.take(np.flatnonzero(part.deleted & (part.order.dedup != NO_VALUE)))
+        for text, version in zip(to_document_ids(gone, table), gone.order.dedup.tolist(), strict=True):
+            if text in wanted:
+                found[text] = max(version, found.get(text, version))
+    return found
+
+
+@attrs.frozen(eq=False)
+class WaitingKeys:
+    """All changes of some keys of a bucket, packed, and what their bucket was told of other keys."""
+
+    changes: bytes
+    elsewhere: Sequence[bytes]
+
+    def pack(self) -> bytes:
+        """Return it as the payload of an output."""
+        return pickle.dumps((self.changes, list(self.elsewhere)))
+
+    @staticmethod
+    def unpack(payload: bytes) -> WaitingKeys:
+        """Read what `pack` made."""
+        return WaitingKeys(*pickle.loads(payload))  # noqa: S301 - made by our own tasks
+
+
+def read_codes(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
+    """Return a number for each change that is equal for equal keys."""
+    return folded.decision.codes if folded.decision is not None else compute_key_codes(folded.parts, keys)
 
 
 def announce_key_changes(part: ChangeBatch, run: ConsumerRecords, table: TablePlan) -> Iterator[TaskOutput]:
@@ -86,6 +149,7 @@ def announce_key_changes(part: ChangeBatch, run: ConsumerRecords, table: TablePl
 def read_key_changes(payloads: Iterable[bytes], table: TablePlan, columns: pa.Schema) -> KeyChanges:
     """Read what was told of the keys of a bucket."""
     before: dict[str, RowOrigin] = {}
+    origins: dict[RecordPlace, str] = {}
     after: dict[RecordPlace, tuple[ChangeBatch, int]] = {}
     for payload in payloads:
         size, _, rest = payload.partition(b"\n")
@@ -93,38 +157,37 @@ def read_key_changes(payloads: Iterable[bytes], table: TablePlan, columns: pa.Sc
         own, other = unpack(body[:middle], columns), unpack(body[middle:], columns)
         other = other.take(np.searchsorted(other.order.offset, own.order.offset))
         for row, (here, there) in enumerate(
-            zip(_to_document_ids(own, table), _to_document_ids(other, table), strict=True)
+            zip(to_document_ids(own, table), to_document_ids(other, table), strict=True)
         ):
             if told == b"<":
                 origin = RowOrigin(there, int(own.order.dedup[row]))
                 before[here] = max(origin, before.get(here, origin), key=lambda one: one.version)
+                origins[_place(own, row)] = there
             else:
                 after[_place(own, row)] = (other, row)
-    return KeyChanges(before, after)
+    return KeyChanges(before, origins, after)
+
+
+def record_ids(part: ChangeBatch) -> Ints:
+    """Return what a document's change is known by: the rank of its topic-partition, and its offset."""
+    made: Ints = (part.order.partition << RECORD_BITS) | part.order.offset
+    return made
 
 
 def _place(part: ChangeBatch, row: int) -> RecordPlace:
     return int(part.order.partition[row]), int(part.order.offset[row])
 
 
-def read_document_texts(
-    id_: str,
-    rows: Mapping[str, tuple[ChangeBatch, int]],
-    found: Mapping[str, StoredDocument | None],
-    names: Sequence[str],
-) -> dict[str, pa.StringArray] | None:
-    """Return the JSON text of each field of a document: by the last row of the batch, else as the index has it."""
-    if id_ in rows:
-        part, row = rows[id_]
-        one = part.take(np.array([row]))
-        return {name: to_json_texts(one.rows.column(name)) for name in names}
-    document = found[id_]
-    if document is None:
-        return None
-    return {name: pa.array([orjson.dumps(document.fields.get(name)).decode()]) for name in names}
+class KnownFields(Protocol):
+    """What is known of a document."""
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """Values by column."""
+        ...
 
 
-def fill_texts(texts: dict[str, pa.StringArray], names: Iterable[str], document: StoredDocument) -> None:
+def fill_texts(texts: dict[str, pa.StringArray], names: Iterable[str], document: KnownFields) -> None:
     """Set fields that the batch does not tell to what the index has."""
     for name in names:
         if name in document.fields:
@@ -146,5 +209,6 @@ def set_key(texts: dict[str, pa.StringArray], part: ChangeBatch, table: TablePla
         texts[path[0]] = text
 
 
-def _to_document_ids(part: ChangeBatch, table: TablePlan) -> list[str]:
+def to_document_ids(part: ChangeBatch, table: TablePlan) -> list[str]:
+    """Return the ids of the documents that changes are about."""
     return list(build_document_ids(read_columns(part.rows, table.layout.keys)).to_pylist())

@@ -6,8 +6,9 @@ import attrs
 from pyspark.sql import SparkSession
 
 from connector.sink.destinations.late_events import drop_late_events
-from connector.sink.destinations.opensearch.document_writer import OpenSearchTaskWriter, record_ids
+from connector.sink.destinations.opensearch.document_writer import OpenSearchTaskWriter
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
+from connector.sink.destinations.opensearch.key_changes import record_ids
 from connector.sink.destinations.replayed_rows import drop_superseded_rows, find_dropped
 from connector.sink.fold.fold import fold
 from connector.sink.fold.unavailable_values import fill_in_batch

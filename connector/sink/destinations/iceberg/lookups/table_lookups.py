@@ -94,6 +94,7 @@ class MissingValueLookup:
 
     tables: Sequence[Table]
     dedup_column: str
+    op_field: str
 
     def applies(self, table: TablePlan, result: JobResult) -> bool:  # noqa: ARG002 - only executors know
         """Tell whether a row may lack what the table has."""
@@ -112,6 +113,7 @@ class MissingValueLookup:
             yield mark_deleted_rows(outputs.where(F.col("kind") == OutputKind.TOMBSTONES), table, rows)
         if OutputKind.UNAVAILABLE_ROWS in kinds:
             moved = OutputKind.OLD_KEY_ROWS in kinds
-            yield fill_from_table(outputs, table, rows, moved=moved, dedup_column=self.dedup_column)
+            columns = {"dedup_column": self.dedup_column, "op_field": self.op_field}
+            yield fill_from_table(outputs, table, rows, moved=moved, **columns)
         if OutputKind.PATCHED_ROWS in kinds:
             yield patch_table_rows(outputs.where(F.col("kind") == OutputKind.PATCHED_ROWS), table, rows)

@@ -17,8 +17,7 @@ from connector.sink.destinations.iceberg.write.file_writer import write_append, 
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import emit_for_lookup
 from connector.sink.destinations.soft_deletes import mark_deleted
 from connector.sink.fold.unavailable_values import (
-    find_last_rows,
-    find_rows_of_reused_keys,
+    find_rows_of_lives,
     mark_unavailable,
     split_winners,
 )
@@ -85,11 +84,8 @@ class IcebergTaskWriter:
         self._remember(folded, table)
         missing = mark_unavailable(folded, keep_deletes=table.keep_deletes, suspicious=not table.patches)
         if table.patches:
-            for part in gather(folded.parts, find_last_rows(folded, table.layout.keys)):
+            for part in find_rows_of_lives(folded, table.layout.keys):
                 yield TaskOutput(OutputKind.LAST_ROWS, pack(part), table.index)
-            reused = find_rows_of_reused_keys(folded, table.layout.keys)
-            if reused is not None:
-                yield TaskOutput(OutputKind.REUSED_KEY_ROWS, pack(reused), table.index)
         if missing.any() and table.patches:
             folded, rows = split_winners(folded, missing, table.layout.keys)
             for part in rows:

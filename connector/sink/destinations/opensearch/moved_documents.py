@@ -1,0 +1,176 @@
+"""Changes of some keys, and what is told of changed keys -> which documents move where. Pure rules, on executors.
+
+A key has several lives: its row goes on under another key, and another row may come to it, by a change of key too. Each
+delete of the batch that names a new key ends such a life, and moves what it had: the last row that the batch knows of
+it, and for what that row leaves out, the document. Of which life the document under a key is its version tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from connector.opensearch.documents.document_lookup import StoredDocument
+from connector.sink.destinations.opensearch.key_changes import (
+    MOVED_BELOW,
+    RECORD_BITS,
+    KeyChanges,
+    is_marked,
+    read_codes,
+    record_ids,
+    to_document_ids,
+)
+from connector.sink.fold.unavailable_values import find_unavailable_columns
+from connector.sink.model.change_rows import (
+    OP_CREATE,
+    OP_KEY_CHANGE,
+    ChangeBatch,
+    FoldedChanges,
+    gather,
+)
+from connector.sink.model.plan import TablePlan
+from serde.arrays import Ints
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
+
+_OP_READ = ord("r")
+
+
+@attrs.frozen(eq=False)
+class DocumentMove:
+    """A document that goes on under another key.
+
+    `came_from` is the key from which it came to `old` in the batch, if it did. `code` is that of the key which it
+    leaves, `version` that of the delete that says so, `since` the least that a document of this life may have: that of
+    the delete which ended the life before, `NO_VALUE` where that was not in the batch. `row` is the last row of the
+    life that the batch knows, if any; `lacking` are its columns that no event of the batch tells. `document_counts`:
+    the document may have them, as the life did not begin in the batch with all its values. `place` is a row that has
+    the new key, `log_place` where the change stands in its source's log.
+    """
+
+    code: int
+    old: str
+    new: str
+    came_from: str | None
+    version: int
+    since: int
+    log_place: tuple[int, ...]
+    suspect: bool
+    row: ChangeBatch | None
+    lacking: tuple[str, ...]
+    document_counts: bool
+    place: ChangeBatch
+
+    @property
+    def needs_document(self) -> bool:
+        """Whether the batch does not tell everything."""
+        return self.document_counts and (self.row is None or bool(self.lacking))
+
+    def takes(self, moved: MovedDocument | None) -> bool:
+        """Tell whether what came to the old key in the batch has all that the batch does not tell otherwise."""
+        return moved is not None and moved.whole and moved.old == self.came_from
+
+    def is_of_life(self, document: StoredDocument | None, *, versioned: bool) -> bool:
+        """Tell whether a document under the old key is of the life that ends here."""
+        if document is None or not self.document_counts:
+            return False
+        if not versioned:
+            return True
+        return not is_marked(document) and self.since <= document.version <= self.version
+
+
+@attrs.frozen(eq=False)
+class MovedDocument:
+    """A document that came to a key in the batch: the key before, the version of the delete that says so, and what is
+    known of it.
+    """
+
+    old: str
+    version: int
+    fields: Mapping[str, Any]
+    whole: bool
+
+
+def sort_moves(moves: Iterable[DocumentMove]) -> list[DocumentMove]:
+    """Return moves in the order of the source: by place, where all are of one log that tells them, else by version."""
+    found = list(moves)
+    placed = all(move.log_place[FIRST_NUMBER] != NO_VALUE for move in found)
+    if placed and len({move.log_place[SOURCE_COLUMN] for move in found}) == 1:
+        return sorted(found, key=lambda move: (move.log_place, move.version))
+    return sorted(found, key=lambda move: move.version)
+
+
+def split_moves(moves: Iterable[DocumentMove], most: int) -> Iterator[list[DocumentMove]]:
+    """Return moves in parts that may be done at once: none needs a document that another moves, or covers."""
+    some, touched = list[DocumentMove](), set[str]()
+    for move in moves:
+        if len(some) >= most or move.old in touched or move.new in touched:
+            yield some
+            some, touched = [], set()
+        some.append(move)
+        touched |= {move.old, move.new}
+    if some:
+        yield some
+
+
+def find_moves(folded: FoldedChanges, keys: KeyChanges, table: TablePlan, *, versioned: bool) -> Iterator[DocumentMove]:
+    """Return the moves of a bucket; those of a key in their order.
+
+    Cost: a look at all places; of keys that moves leave a sort of their changes, and Python per change.
+    """
+    leaving = np.array([(partition, offset) for partition, offset in keys.after], np.int64).reshape(-1, 2)
+    wanted = np.unique((leaving[:, 0] << RECORD_BITS) | leaving[:, 1])
+    every = np.concatenate([record_ids(part) for part in folded.parts])
+    deleted = np.concatenate([part.deleted for part in folded.parts])
+    moves = deleted & np.isin(every, wanted)
+    if not moves.any():
+        return
+    codes = read_codes(folded, table.layout.keys)
+    at = np.flatnonzero(np.isin(codes, codes[moves]))
+    part, own = ChangeBatch.concat(gather(folded.parts, at)), codes[at]
+    number = part.order.dedup if versioned else np.zeros(len(part), np.int64)
+    # A tombstone repeats the delete before it.
+    told = np.flatnonzero(~part.order.bare) if versioned else np.arange(len(part))
+    sequence = told[np.lexsort((part.order.offset[told], part.order.partition[told], number[told], own[told]))]
+    ids = to_document_ids(part, table)
+    for rows in np.split(sequence, np.flatnonzero(np.diff(own[sequence])) + 1):
+        yield from _find_moves_of_key(int(own[rows[0]]), part, rows, keys, table, ids, versioned=versioned)
+
+
+def _find_moves_of_key(
+    code: int, part: ChangeBatch, rows: Ints, keys: KeyChanges, table: TablePlan, ids: Sequence[str], *, versioned: bool
+) -> Iterator[DocumentMove]:
+    last, whole, since, came_from = -1, False, NO_VALUE, None
+    for row in rows.tolist():
+        if part.order.op[row] == OP_KEY_CHANGE:
+            came_from = keys.find_old_key(part, row)
+        if since != NO_VALUE and part.order.op[row] == OP_KEY_CHANGE:
+            # Changes of one transaction may have one version.
+            since = min(since, int(part.order.dedup[row]) - MOVED_BELOW)
+        if part.image[row] and not part.deleted[row]:
+            last, whole = row, whole or int(part.order.op[row]) in (OP_CREATE, _OP_READ)
+        if not part.deleted[row]:
+            continue
+        version = int(part.order.dedup[row] if versioned else part.order.offset[row])
+        found = keys.find_new_key(part, row)
+        if found is not None and (last >= 0 or since == NO_VALUE):
+            other, place = found
+            own = other.take(np.array([place]))
+            one = None if last < 0 else part.take(np.array([last]))
+            yield DocumentMove(
+                code=code,
+                old=ids[row],
+                new=to_document_ids(own, table)[0],
+                came_from=came_from,
+                version=version,
+                since=since,
+                log_place=tuple(part.order.place[row].tolist()),
+                suspect=bool(part.suspect[row]),
+                row=one,
+                lacking=() if one is None else tuple(find_unavailable_columns(one)),
+                document_counts=not whole,
+                place=own,
+            )
+        last, whole, since, came_from = -1, False, version, None

@@ -1,0 +1,156 @@
+"""Keys that rows leave or come to, by changes of key -> their documents, once all tasks are through.
+
+A row may get several keys in a batch, keys may be swapped, one may be given to another row: which document is whose
+depends on the order of the source, and each key is another task's. So such keys wait, with all their changes, and one
+task does what the source did, in its order. Each document is put under its next key before anything takes it away, so
+that a batch that comes again after a crash finds it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
+
+import attrs
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
+
+from connector.opensearch.bulk.actions import ROWS_PER_STEP
+from connector.sink.destinations.opensearch.document_writer import OpenSearchTaskWriter, OpenSearchWriterFactory
+from connector.sink.destinations.opensearch.key_changes import (
+    KeyChanges,
+    KnownFields,
+    WaitingKeys,
+    read_codes,
+    read_key_changes,
+    to_document_ids,
+)
+from connector.sink.destinations.opensearch.moved_documents import DocumentMove, MovedDocument, sort_moves, split_moves
+from connector.sink.fold.unavailable_values import find_unavailable_columns, mark_unavailable
+from connector.sink.job.compaction import fold_changes
+from connector.sink.job.shuffle import unpack
+from connector.sink.model import task_output
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
+from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.result import JobResult
+from connector.sink.model.task_output import OutputKind, Task
+from serde.arrays import Mask
+
+WAITING_LABEL = "waiting"
+
+
+def waiting_task(plan: BatchPlan, table: TablePlan, writers: OpenSearchWriterFactory) -> Task:
+    """Return the task that writes what waited: outputs of kind WAITING_KEYS -> outputs."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        waiting = [WaitingKeys.unpack(payload.as_py()) for batch in batches for payload in batch.column("payload")]
+        if waiting:
+            writer = writers.open(plan, f"{plan.label}-{WAITING_LABEL}")
+            _WaitingDocuments(writer, table, waiting).write()
+            yield from task_output.to_batches(writer.close())
+
+    return task
+
+
+class _WaitingDocuments:
+    """The documents of one table that waited; `moved` are those that came to a key and were not asked for yet."""
+
+    def __init__(self, writer: OpenSearchTaskWriter, table: TablePlan, waiting: Sequence[WaitingKeys]) -> None:
+        self._writer, self._table = writer, table
+        told = [one for each in waiting for one in each.elsewhere]
+        self._keys: KeyChanges = read_key_changes(told, table, table.layout.rows)
+        self._folded = fold_changes([unpack(each.changes, table.layout.rows) for each in waiting], table)
+        self._codes = read_codes(self._folded, table.layout.keys)
+        self._moved: dict[str, MovedDocument] = {}
+        self._open = self._find_open_rows()
+
+    def write(self) -> None:
+        """Do with documents what the source did: each goes on under its next key, then the old one goes.
+
+        Rows that leave values out are completed as soon as nothing comes to their key any more.
+        """
+        moves = sort_moves(self._writer.find_moves(self._folded, self._keys, self._table))
+        to_leave = Counter(move.old for move in moves)
+        to_come = to_leave + Counter(move.new for move in moves)
+        for some in split_moves(moves, ROWS_PER_STEP):
+            self._move(some)
+            to_leave.subtract(move.old for move in some)
+            to_come.subtract(one for move in some for one in (move.old, move.new))
+            # What comes to a key later is for a row of the next batch.
+            self._writer.take_out(self._select({move.code for move in some if not to_leave[move.old]}), self._table)
+            self._complete([one for move in some for one in (move.old, move.new) if not to_come[one]])
+            self._writer.settle()
+        self._complete(list(self._open))
+        deleted = np.concatenate([part.deleted for part in self._folded.parts])[self._folded.winners]
+        rest = ~mark_unavailable(self._folded) & ~(
+            deleted & np.isin(self._codes[self._folded.winners], list({move.code for move in moves}))
+        )
+        self._writer.write(self._take(rest), self._table)
+
+    def _move(self, some: Sequence[DocumentMove]) -> None:
+        came = {move.old: self._moved.pop(move.old, None) for move in some}
+        asked = [move.old for move in some if not move.takes(came[move.old])]
+        held = self._writer.hold(self._table, asked, self._table.layout.columns.names)
+        for move in some:
+            document = self._writer.move_document(move, came[move.old], held.get(move.old), self._table)
+            if document is not None:
+                self._moved[move.new] = document
+        self._writer.settle()
+
+    def _find_open_rows(self) -> dict[str, ChangeBatch]:
+        """Return the rows that leave values out, by the ids of their documents."""
+        missing = self._folded.winners[mark_unavailable(self._folded)]
+        parts = gather(self._folded.parts, missing)
+        return {
+            text: part.take(np.array([row]))
+            for part in parts
+            for row, text in enumerate(to_document_ids(part, self._table))
+        }
+
+    def _complete(self, ids: Sequence[str]) -> None:
+        """Send rows that leave values out, with those of what came to their key, or of documents that there are."""
+        wanted = [text for text in dict.fromkeys(ids) if text in self._open]
+        if not wanted:
+            return
+        part = ChangeBatch.concat([self._open.pop(text) for text in wanted])
+        unsent = find_unavailable_columns(part)
+        documents = self._writer.find_documents(wanted, list(unsent), self._folded, self._keys, self._table)
+        moved = map(self._find_moved, wanted)
+        found: list[KnownFields | None] = [
+            came if came is not None and (came.whole or document is None) else document
+            for came, document in zip(moved, documents, strict=True)
+        ]
+        self._writer.fill(part, pa.array(wanted, pa.string()), unsent, found, self._table)
+
+    def _find_moved(self, text: str) -> MovedDocument | None:
+        """Return what came to the key of a row, if it is that row's."""
+        moved, origin = self._moved.pop(text, None), self._keys.before.get(text)
+        return moved if moved is not None and origin is not None and moved.old == origin.id else None
+
+    def _select(self, codes: Collection[int]) -> FoldedChanges:
+        """Return the winners of some keys that are gone."""
+        return self._take(np.isin(self._codes[self._folded.winners], list(codes)))
+
+    def _take(self, which: Mask) -> FoldedChanges:
+        folded = self._folded
+        return attrs.evolve(folded, winners=folded.winners[which], images=folded.images[which])
+
+
+@attrs.frozen(eq=False)
+class WaitingKeysLookup:
+    """Writes the documents of keys that waited (`model.destination.TableLookup`)."""
+
+    plan: BatchPlan
+    writers: OpenSearchWriterFactory
+
+    def applies(self, table: TablePlan, result: JobResult) -> bool:
+        """Tell whether there are any."""
+        return table.index in result.tables_waiting
+
+    def run(self, outputs: DataFrame, table: TablePlan, result: JobResult, until: ExitStack) -> Iterator[DataFrame]:  # noqa: ARG002
+        """Write them in one task."""
+        waiting = outputs.where(F.col("kind") == OutputKind.WAITING_KEYS).coalesce(1)
+        yield waiting.mapInArrow(waiting_task(self.plan, table, self.writers), task_output.OUTPUT_SCHEMA)

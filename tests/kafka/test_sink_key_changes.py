@@ -1,0 +1,68 @@
+"""Rows whose keys change, with values left out -> tables whose rows have what is theirs, however often keys change."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from attrs import frozen
+from pyspark.sql import SparkSession
+
+from tests.conftest import MakeWorkspace
+from tests.inside import Inside
+from tests.model.moving_rows import MovingRows, Tells
+from tests.running import SEED
+from tests.tiers import tiered
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@frozen
+class Way:
+    """What events tell of their order, and what the sink makes of them."""
+
+    tells: Tells
+    dedup: str = "__source_ts_ns"
+    keep: str = "false"
+    mode: str = "equality-delete"
+
+
+WAYS = {
+    "places": Way("places"),
+    "places in transactions": Way("places in transactions", mode="position-delete"),
+    "dates": Way("dates"),
+    "rewritten": Way("places", mode="copy-on-write"),
+    "time of processing": Way("places", "__ts_ns"),
+    "soft": Way("places in transactions", keep="true"),
+}
+
+
+def _properties(topic: str, way: Way) -> dict[str, str]:
+    fields = "op,source.ts_ns,ts_ns" + ("" if way.tells == "dates" else ",source.lsn")
+    return {
+        "topics": topic,
+        "debezium.sink.iceberg.upsert-keep-deletes": way.keep,
+        "debezium.sink.iceberg.write-mode": way.mode,
+        "debezium.sink.iceberg.upsert-dedup-column": way.dedup,
+        "debezium.transforms.unwrap.add.fields": fields,
+    }
+
+
+@pytest.mark.parametrize("way", tiered(WAYS, ["places in transactions"]))
+def test_rows_take_what_is_theirs_along(
+    way: str, topics: Topics, spark: SparkSession, plain_workspace: MakeWorkspace
+) -> None:
+    """Keys that change there and back, that are swapped, or given to other rows, in a batch and over some: each row has
+    its own large value."""
+    own, name = WAYS[way], f"moves_{way.replace(' ', '_')}_{SEED or 0}"
+    source = MovingRows(name, Random(f"{way}{SEED or 0}"), keys=20, tells=own.tells)
+    source.live(90)
+    inside, done = Inside(spark, plain_workspace(name, _properties(name, own))), 0
+    for part in (source.ends[30], source.ends[60], len(source.log)):
+        topics.replay(source.log[done:part], create=not done)
+        inside.run()
+        done = part
+    rows = {row["id"]: row for row in inside.lake.rows(name) if row.get("__deleted") != "true"}
+    found = {key: (row["of"], row["n"], row["big"]) for key, row in rows.items()}
+    assert found == {key: (row["of"], row["n"], row["big"]) for key, row in source.rows.items()}
