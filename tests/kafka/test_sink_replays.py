@@ -100,11 +100,12 @@ def _picked(found: dict[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
     return tuple(found.get(name) for name in names)
 
 
+@pytest.mark.thorough
 def test_dates_that_go_to_and_fro(topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession) -> None:
     """A clock like MySQL's, reads in between, restarts: in many batches the table ends as the source's."""
     name, rng = "clocks", random.Random(5)
     db = Database(name, 2, clock="mysql", rng=rng)
-    for _ in range(60 if THOROUGH else 30):
+    for _ in range(60):
         db.transaction(*LIFE.steps(rng, set(db.rows), 4))
         if rng.random() < 0.3:
             db.read(rng.randrange(12))

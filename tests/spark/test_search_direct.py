@@ -46,7 +46,7 @@ def direct(spark: SparkSession, search: Search, tmp_path_factory: pytest.TempPat
     return Direct(spark, home, search, CATALOG)
 
 
-@pytest.mark.parametrize("kind", tiered(KINDS, KINDS[:1], str))
+@pytest.mark.parametrize("kind", tiered(KINDS, [], str))
 def test_any_history_ends_with_the_index_equal_to_the_table(direct: Direct, kind: Kind) -> None:
     """After any history (compaction, schema change, deletes, keys that change) the index is the table, and stays so
     when its snapshots come once more, in any order."""

@@ -28,7 +28,7 @@ def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     return spark
 
 
-@pytest.mark.parametrize(("kind", "data_format"), crossed(KINDS, FORMATS, [(KINDS[2], "orc"), (KINDS[3], "avro")]))
+@pytest.mark.parametrize(("kind", "data_format"), crossed(KINDS, FORMATS, [(KINDS[2], "orc")]))
 def test_changes_of_files(session: SparkSession, kind: Kind, data_format: str) -> None:
     """Inserts, updates, deletes and deletes over deletes give the events that lead from one snapshot to the next."""
     nested = ", s struct<a: int, l: array<string>>" if kind.nested else ""

@@ -427,6 +427,7 @@ def test_idle_poll_of_a_long_history(session: SparkSession) -> None:
     assert len(read_history(snapshots).ancestors) == 10_000
 
 
+@pytest.mark.thorough
 def test_files_without_partners_are_not_shuffled(session: SparkSession) -> None:
     """Files whose identifiers no file of the other side can hold are read as deletes or creates as they are."""
     subject = _filled(session, V2_COW_PARTS, "(1,'a','x'), (2,'a','y'), (11,'b','x'), (12,'b','y')")
