@@ -32,7 +32,9 @@ def share_spark_home() -> None:
 
 def _link(package: Path, shared: Path) -> Path:
     """Return the folder for files of these names and sizes, made of links to the package's; no copy is made."""
-    files = sorted(file for part in PARTS for file in (package / part).rglob("*") if file.is_file())
+    found = (file for part in PARTS for file in (package / part).rglob("*"))
+    # Compiled modules have the path of their environment.
+    files = sorted(file for file in found if file.is_file() and file.suffix != ".pyc")
     names = [file.relative_to(package) for file in files]
     told = "\n".join(f"{name} {file.stat().st_size}" for name, file in zip(names, files, strict=True))
     home = shared / hashlib.sha256(told.encode()).hexdigest()[:16]
