@@ -124,7 +124,7 @@ def test_a_sink_is_watched_and_steered(topics: Topics, make_workspace: MakeWorks
 
 @pytest.mark.thorough
 def test_a_broker_that_is_away(tmp_path: Path) -> None:
-    """Live it stays, ready it is not, and says why; when the broker is back both are well and nothing was lost."""
+    """Live it stays, ready it is not, and says why, and it can be paused; when the broker is back nothing was lost."""
     with KafkaBroker(tmp_path / "broker") as broker:
         topics = Topics(broker.bootstrap_servers)
         _produce(topics, 0, 10, create=True)
@@ -141,6 +141,10 @@ def test_a_broker_that_is_away(tmp_path: Path) -> None:
                 assert checks["servedaway-catalog"]["status"] == "UP"
                 assert health.call("GET", "/q/health/live").status == 200
                 assert _samples(health)["debezium_metrics_Connected"] == 0
+                for command, states in (("pause", ["PAUSED"]), ("resume", ["UNASSIGNED"]), ("pause", ["PAUSED"])):
+                    assert rest.call("PUT", f"/connectors/servedaway/{command}").status == 202
+                    assert sink.wait_until(lambda states=states: _task_states(rest, "servedaway") == states, 60)
+                assert rest.call("PUT", "/connectors/servedaway/resume").status == 202
             finally:
                 os.kill(broker.pid, signal.SIGCONT)
             assert sink.wait_until(lambda: health.call("GET", "/q/health").status == 200, 120)
