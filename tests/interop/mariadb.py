@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+from tests.interop.binlog_server import BinlogServer
+from tests.interop.debian import find_program
 
-from connector.errors import FatalError
-from tests.interop.binlog_server import BinlogServer, run_checked
-
-_INSTALL_S = 500.0
+_PACKAGE = "mariadb-server"
 
 
 class MariaDb(BinlogServer):
@@ -19,32 +16,13 @@ class MariaDb(BinlogServer):
 
     def server_command(self) -> tuple[str, ...]:
         """As Debian has it."""
-        return (_find_program("mariadbd"),)
+        return (find_program("mariadbd", _PACKAGE),)
 
     def client_command(self) -> tuple[str, ...]:
         """As Debian has it."""
-        return (_find_program("mariadb"),)
+        return (find_program("mariadb", _PACKAGE),)
 
     def initialize_command(self, common: tuple[str, ...]) -> tuple[str, ...]:
         """A script of MariaDB's."""
-        install = _find_program("mariadb-install-db")
+        install = find_program("mariadb-install-db", _PACKAGE)
         return (install, *common, "--auth-root-authentication-method=normal", "--skip-test-db")
-
-
-def _find_program(name: str) -> str:
-    """Return the path of one of MariaDB's programs. FatalError when it cannot be installed."""
-    found = shutil.which(name)
-    if found is None:
-        _install()
-        found = shutil.which(name)
-    if found is None:
-        raise FatalError(f"MariaDB was installed but its {name} is not on PATH")
-    return found
-
-
-def _install() -> None:
-    if os.getuid() != 0 or shutil.which("apt-get") is None:
-        raise FatalError("the interop tests need a MariaDB server: install it (Debian: apt-get install mariadb-server)")
-    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    for words in (("update",), ("install", "--yes", "--no-install-recommends", "mariadb-server")):
-        run_checked(("apt-get", "-q", *words), environ=environ, timeout_s=_INSTALL_S)

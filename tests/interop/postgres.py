@@ -23,6 +23,7 @@ from typing import Any, Self
 from connector.demo.servers.ports import LOOPBACK, free_ports
 from connector.demo.servers.process import ChildProcess
 from connector.errors import FatalError
+from tests.interop.debian import install
 
 OTHER_USERS = ("postgres", "nobody")
 USER = "bridge"
@@ -30,7 +31,6 @@ DATABASE = "postgres"
 _READY_S = 30.0
 _STOP_S = 20.0
 _COMMAND_S = 60.0
-_INSTALL_S = 500.0
 _PACKAGES = Path("/usr/lib/postgresql")
 # A test's data may be lost with the machine; a missing sync makes every commit some ms faster.
 _SETTINGS = {
@@ -49,7 +49,7 @@ def programs() -> Path:
     """Return the folder of initdb, postgres, psql, installed by apt-get when missing. FatalError when it cannot be."""
     found = _installed()
     if found is None:
-        _install()
+        install("postgresql")
         found = _installed()
     if found is None:
         raise FatalError("PostgreSQL was installed but its initdb is nowhere below /usr/lib/postgresql nor on PATH")
@@ -161,17 +161,6 @@ def _installed() -> Path | None:
     return Path(on_path).resolve().parent if on_path else None
 
 
-def _install() -> None:
-    if os.getuid() != 0 or shutil.which("apt-get") is None:
-        raise FatalError(
-            "the interop tests need a PostgreSQL server: install it (Debian: apt-get install postgresql), "
-            "or run them as root where apt-get can"
-        )
-    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for words in (("update",), ("install", "--yes", "--no-install-recommends", "postgresql")):
-        _checked(("apt-get", "-q", *words), environ=environ, timeout_s=_INSTALL_S)
-
-
 def _other_user() -> pwd.struct_passwd:
     known = {entry.pw_name: entry for entry in pwd.getpwall()}
     found = next((known[name] for name in OTHER_USERS if name in known), None)
@@ -180,14 +169,9 @@ def _other_user() -> pwd.struct_passwd:
     return found
 
 
-def _checked(
-    command: Sequence[str],
-    cwd: Path | None = None,
-    environ: dict[str, str] | None = None,
-    timeout_s: float = _COMMAND_S,
-) -> str:
+def _checked(command: Sequence[str], cwd: Path | None = None) -> str:
     done = subprocess.run(
-        command, cwd=cwd, env=environ, timeout=timeout_s, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        command, cwd=cwd, timeout=_COMMAND_S, stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
     if done.returncode != 0:
         raise FatalError(f"{Path(command[0]).name} failed ({done.returncode}): {done.stderr.decode(errors='replace')}")
