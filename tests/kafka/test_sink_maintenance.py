@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 from attrs import define, field
@@ -50,6 +51,7 @@ MAINTAINED = {
     "iceberg.maintenance.rewrite-manifests.schedule.manifest-count": "5",
     "iceberg.maintenance.expire-snapshots.schedule.interval-second": "1",
     "iceberg.maintenance.expire-snapshots.max-snapshot-age-seconds": "1",
+    "iceberg.maintenance.expire-snapshots.retain-last": "1",
 }
 
 
@@ -137,37 +139,40 @@ class Neighbours:
 
 @define(eq=False)
 class Reader:
-    """A source that reads the table, and what its topic adds up to."""
+    """A source that reads the table, and what its topic adds up to; `label` tells it from another one."""
 
     inside: Inside
     topics: Topics
     table: str
+    label: str = "read"
 
     def publish(self) -> None:
         """Read all that is there by now."""
         space = self.inside.space
         told = {
             "connector.class": "IcebergSource",
-            "name": f"{self.table}_source",
+            "name": f"{self.table}_{self.label}",
             "bootstrap.servers": self.topics.bootstrap_servers,
-            "topic.prefix": f"{self.table}_read",
+            "topic.prefix": f"{self.table}_{self.label}",
             "table.include.list": rf"default\.{self.table}",
             "iceberg.catalog.catalog-name": space.name,
             **{f"iceberg.catalog.{key}": value for key, value in catalog(space.home).items()},
             "quarkus.http.port": "-1",
             "listeners": "",
         }
-        file = space.home / "source.txt"
+        file = space.home / f"{self.label}.txt"
         file.write_text("".join(f"{key}={value}\n" for key, value in told.items()).replace("\\", "\\\\"))
         build_source(self.inside.spark, load_source([file], environ={})).run(once=True)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What it published, tombstones left out."""
+        records = self.topics.read(f"{self.table}_{self.label}.default.{self.table}")
+        return [payload(record.value) for record in records if record.value is not None]
 
     def rows(self) -> dict[int, int]:
         """What a replay of the topic gives; each change must fit what was there before it."""
         rows: dict[int, int] = {}
-        for record in self.topics.read(f"{self.table}_read.default.{self.table}"):
-            if record.value is None:
-                continue
-            event = payload(record.value)
+        for event in self.events():
             before, after = event["before"], event["after"]
             if before is not None:
                 assert rows.pop(before["id"]) == before["n"]
@@ -177,14 +182,14 @@ class Reader:
         return rows
 
 
-def _maintenance(sink: Sink) -> SinkMaintenance:
+def maintenance_of(sink: Sink) -> SinkMaintenance:
     """Wait for what is under way."""
     assert isinstance(sink.destination, IcebergDestination) and sink.destination.maintenance is not None
     sink.destination.maintenance.wait()
     return sink.destination.maintenance
 
 
-def _rows(inside: Inside, table: str) -> dict[int, int]:
+def rows_of(inside: Inside, table: str) -> dict[int, int]:
     rows = inside.lake.many(table)
     assert len({row["id"] for row in rows}) == len(rows)
     return {row["id"]: row["n"] for row in rows}
@@ -229,20 +234,20 @@ def test_rows_are_those_of_the_model(
     def meanwhile() -> None:
         for _ in range(story.rng.randint(1, 3)):
             batch()
-        _maintenance(sink)
+        maintenance_of(sink)
 
     def begin() -> Sink:
         begun = inside.sink(_draw_writing(mode, story.rng))
-        _maintenance(begun).maintainer.in_flight_ms = 120_000
+        maintenance_of(begun).maintainer.in_flight_ms = 120_000
         return begun
 
     def cut() -> None:
         batch()
-        _maintenance(sink)
+        maintenance_of(sink)
         with pytest.MonkeyPatch.context() as patch:
             cut_commits(patch, story.rng.choice((BEFORE, AFTER)))
             batch()
-            _maintenance(sink)
+            maintenance_of(sink)
 
     sink = begin()
     sink.stream.run(once=True)
@@ -257,14 +262,14 @@ def test_rows_are_those_of_the_model(
             sink = begin()
         batch()
         if turn % 3 == 0:
-            assert _rows(inside, name) == story.rows
+            assert rows_of(inside, name) == story.rows
         if turn % 5 == 0:
             reader.publish()
             assert reader.rows() == story.rows
     sink.close()
-    _maintenance(sink)
+    maintenance_of(sink)
     reader.publish()
-    assert _rows(inside, name) == story.rows == reader.rows()
+    assert rows_of(inside, name) == story.rows == reader.rows()
     tasks = Counter(summary.get(MAINTENANCE_TASK) for summary in inside.lake.summaries(name))
     sys.stdout.write(f"{turn} turns, others: {dict(neighbours.done)}, tasks in the snapshots left: {dict(tasks)}\n")
     assert mode != "equality-delete" or "convert" in tasks
