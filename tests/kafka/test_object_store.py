@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
+from attrs import evolve
+from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.conftest import MakeWorkspace
 from tests.model.recordings import Record
+from tests.relay import Relay
 from tests.running import Sink, Workspace
 from tests.sources import payload, replica
 from tests.store import SECRET, Store
@@ -118,6 +122,51 @@ def test_maintenance_works_on_s3(topics: Topics, plain_workspace: MakeWorkspace,
     assert [one["failure"] for one in report["done"].values()] == [None] * len(report["done"])
     assert {"convert", "orphans"} <= report["done"].keys()
     assert report["state"]["equality_deletes"] == 0
+
+
+AWAY_FOR_S = 6.0
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("after", [45])
+def test_maintenance_of_a_store_that_is_away(
+    topics: Topics, plain_workspace: MakeWorkspace, store: Store, after: int
+) -> None:
+    """The store goes away after some requests of a run, and comes back while it is tried again, or too late: no row is
+    lost, and the next run does the work.
+    """
+    with Relay(store.port) as relay:
+        name = f"away{after}"
+        on = _on(store, store.make_bucket(name) + "/warehouse", "debezium.sink.iceberg.")
+        own = {"debezium.sink.iceberg.s3.endpoint": f"http://127.0.0.1:{relay.port}", "errors.retry.timeout": "20000"}
+        more = {"iceberg.maintenance.rewrite.min-input-files": "2", "debezium.sink.batch.max-events": "40"}
+        space = plain_workspace(name, {"topics": f"{name}.t", **on, **own, **more})
+        names = dict.fromkeys(range(60), "first") | dict.fromkeys(range(0, 60, 2), "second")
+        records = [
+            *_events(dict.fromkeys(range(60), "first"), 0),
+            *_events(dict.fromkeys(range(0, 60, 2), "second"), 100),
+        ]
+        topics.replay([evolve(record, topic=f"{name}.t") for record in records])
+        assert space.start({}, "--once").wait(240).code == 0
+        first, gone = relay.requests, list[int]()
+
+        def vanish(count: int) -> None:
+            if count >= first + after and not gone:
+                gone.append(count)
+                relay.leave()
+                threading.Timer(AWAY_FOR_S, relay.come_back).start()
+
+        relay.on_request = vanish
+        maintain = ("--json", "--execute", "--task", "convert,rewrite,manifests,orphans")
+        disturbed = space.start({}, *maintain, command="maintain").wait(240)
+        assert gone, f"{relay.requests - first} requests"
+        assert disturbed.code in (0, 1), disturbed.text[-6000:]
+        relay.come_back()
+        last = space.start({}, *maintain, command="maintain").wait(240)
+        assert last.code == 0, last.text[-6000:]
+        lake = SqlCatalog(space.name, uri=f"sqlite:///{space.home / 'catalog.db'}", **store.properties)
+        rows = lake.load_table(f"default.{name}_t").scan().to_arrow().to_pylist()
+        assert sorted((row["id"], row["name"]) for row in rows) == sorted(names.items())
 
 
 @pytest.mark.thorough
