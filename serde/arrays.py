@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,6 +53,18 @@ def column_at(array: pa.StructArray, path: str) -> pa.Array | None:
     if index < 0 or not pa.types.is_struct(array.type.field(index).type):
         return None
     return column_at(child_at(array, index), rest)
+
+
+def choose_values(one: pa.Array, other: pa.Array, which: Mask) -> pa.Array:
+    """Return the values of one column, and of the other where marked; of any type, which both have."""
+    return pa.concat_arrays([one, other]).take(pa.array(np.arange(len(one)) + np.where(which, len(one), 0)))
+
+
+def place_others(count: int, at: Sequence[int] | Ints) -> pa.Array:
+    """Return which of `count` rows and others behind them to take, so that the others stand at the places `at`."""
+    places = np.arange(count)
+    places[at] = count + np.arange(len(at))
+    return pa.array(places)
 
 
 def unify_floats(column: pa.Array) -> pa.Array:

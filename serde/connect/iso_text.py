@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Mask, valid_mask
+from serde.arrays import Mask, place_others, valid_mask
 from serde.connect import temporal
 from serde.connect.schema_node import Convert
 from serde.connect.type_table import CONNECT_PREFIX, TIME_PREFIX
@@ -90,9 +90,7 @@ def _text_conversion(step: Convert, rest: Text, view: pa.DataType | None = None)
             return text, None
         at = np.flatnonzero(bad)
         words = [rest(number) for number in array.take(pa.array(at)).to_pylist()]
-        place = np.arange(len(array))
-        place[at] = len(array) + np.arange(len(at))
-        text = pa.concat_arrays([text, pa.array(words, pa.string())]).take(pa.array(place))
+        text = pa.concat_arrays([text, pa.array(words, pa.string())]).take(place_others(len(text), at))
         still = valid_mask(array) & ~valid_mask(text)
         return text, still if still.any() else None
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, field, frozen
 
-from serde.arrays import Bytes, Ints, Mask, children, column_at, valid_mask, view_bytes
+from serde.arrays import Bytes, Ints, Mask, children, choose_values, column_at, valid_mask, view_bytes
 from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.event_kind import is_envelope, is_other_event
 from serde.events.source_positions import POSITION_FIELDS, TRANSACTION_FIELDS, FindColumn, LogPositions, read_positions
@@ -171,8 +171,7 @@ def _choose_images(after: pa.StructArray | None, before: pa.StructArray | None, 
         return before.take(pa.array(np.arange(len(op)), mask=~deletes))
     if after.type != before.type:
         after, before = _align_images(after, before)
-    chosen = np.arange(len(op)) + np.where(deletes, len(op), 0)
-    return pa.concat_arrays([after, before]).take(pa.array(chosen))
+    return choose_values(after, before, deletes)
 
 
 def _align_images(one: pa.StructArray, other: pa.StructArray) -> tuple[pa.StructArray, pa.StructArray]:

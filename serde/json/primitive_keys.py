@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Ints, Mask
+from serde.arrays import Ints, Mask, place_others
 from serde.byte_windows import ByteWindows, byte_windows, window_array
 from serde.connect.primitive_keys import is_primitive, key_field_name, may_be_primitive, wrap_schema
 from serde.faults import Unfit
@@ -39,9 +39,7 @@ def wrap_values(texts: ByteWindows, nulls: Mask, expected: pa.StructType | None)
         return texts, nulls
     changed = np.concatenate([np.array(at, np.int64) for at, _ in made.values()])
     whole = pa.concat_arrays([_to_binary_array(texts, nulls), *(array for _, array in made.values())])
-    place = np.arange(len(texts))
-    place[changed] = len(texts) + np.arange(len(changed))
-    return byte_windows(whole.take(pa.array(place)))
+    return byte_windows(whole.take(place_others(len(texts), changed)))
 
 
 def _looks_primitive(message: bytes) -> bool:

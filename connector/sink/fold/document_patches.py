@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from connector.iceberg.types.conversion import convert, schemaless_type
 from connector.iceberg.types.variants import to_json_text
 from connector.sink.model.change_rows import ChangeBatch, concat_patches
-from serde.arrays import Ints, Mask
+from serde.arrays import Ints, Mask, choose_values, place_others, valid_mask
 from serde.events.document_patches import change_document, find_members, join_patches
 from serde.formats import make_deserializer
 
@@ -66,9 +66,7 @@ def _replace_rows(
     which, bases = list(chains), [root for root, _ in chains.values()]
     patches = [join_patches(each) for _, each in chains.values()]
     made = patch_rows(rows.take(pa.array(which)), rows.take(pa.array(bases)), patches, variants)
-    place = np.arange(len(rows))
-    place[which] = len(rows) + np.arange(len(which))
-    return pa.concat_batches([rows, made]).take(pa.array(place))
+    return pa.concat_batches([rows, made]).take(place_others(len(rows), which))
 
 
 def _split(parts: Sequence[ChangeBatch], rows: pa.RecordBatch, patches: pa.StringArray) -> list[ChangeBatch]:
@@ -92,7 +90,8 @@ def patch_rows(
         variants: the columns whose texts are JSON.
     """
     columns = {
-        field.name: _choose(new, old) for field, new, old in zip(came.schema, came.columns, base.columns, strict=True)
+        field.name: choose_values(new, old, ~valid_mask(new))
+        for field, new, old in zip(came.schema, came.columns, base.columns, strict=True)
     }
     named: dict[str, list[int]] = {}
     for place, patch in enumerate(patches):
@@ -105,15 +104,8 @@ def patch_rows(
         made = _change_column(name, kept, [patches[place] for place in places], is_json=name in variants)
         given = came.column(name).take(at)
         values = _convert(made, given, came.schema.field(name).type, is_json=name in variants)
-        places_of = np.arange(len(came))
-        places_of[places] = len(came) + np.arange(len(places))
-        columns[name] = pa.concat_arrays([columns[name], values]).take(pa.array(places_of))
+        columns[name] = pa.concat_arrays([columns[name], values]).take(place_others(len(came), places))
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=came.schema)
-
-
-def _choose(new: pa.Array, old: pa.Array) -> pa.Array:
-    place = np.arange(len(new)) + np.where(np.asarray(new.is_valid()), 0, len(new))
-    return pa.concat_arrays([new, old]).take(pa.array(place))
 
 
 def _change_column(name: str, held: pa.Array, patches: Sequence[str], *, is_json: bool) -> list[Any]:

@@ -25,7 +25,7 @@ from connector.sink.model.change_rows import (
     compute_key_codes,
     gather,
 )
-from serde.arrays import Ints, Mask
+from serde.arrays import Ints, Mask, place_others
 from serde.events.document_patches import apply_patch, find_patches
 from serde.events.source_positions import NO_VALUE
 from serde.events.unavailable_value import find_unavailable
@@ -291,9 +291,8 @@ def _join_patches(column: pa.Array, patches: Mask, giving: Mask, sequence: Ints,
         text = made.get(base) or column[base].as_py()
         if text is not None:
             made[own] = apply_patch(text, column[own].as_py())
-    rows = np.arange(len(column))
-    rows[list(made)] = len(column) + np.arange(len(made))
-    return pa.concat_arrays([column, pa.array(list(made.values()), pa.string())]).take(pa.array(rows))
+    texts = pa.array(list(made.values()), pa.string())
+    return pa.concat_arrays([column, texts]).take(place_others(len(column), list(made)))
 
 
 def _replace_column(parts: Sequence[ChangeBatch], name: str, made: pa.Array) -> list[ChangeBatch]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 import attrs
-import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 from connector.iceberg.types.conversion import convert
 from connector.sink.convert.record_keys import RecordKeys
 from connector.sink.model.plan import SchemaChange
-from serde.arrays import children
+from serde.arrays import children, choose_values, valid_mask
 from serde.events.changes import Changes, rename_columns, rename_paths
 
 RENAMES_PROPERTY = "icebridge.renamed-columns"
@@ -83,15 +82,9 @@ def _merge_columns(fields: Mapping[str, pa.Array], renames: Mapping[str, str]) -
         earlier, later = made[old], made[now]
         column, bad = convert(earlier, later.type)
         if bad is None and not pc.any(pc.and_(earlier.is_valid(), later.is_valid())).as_py():
-            made[now] = _fill(later, column)
+            made[now] = choose_values(later, column, ~valid_mask(later))
             del made[old]
     return made
-
-
-def _fill(column: pa.Array, other: pa.Array) -> pa.Array:
-    """The other's values where a column, of any type, has none."""
-    place = np.arange(len(column)) + np.where(column.is_valid(), 0, len(column))
-    return pa.concat_arrays([column, other]).take(pa.array(place))
 
 
 def rename_shape(need: SchemaChange, renames: Mapping[str, str], known: Collection[str] = ()) -> SchemaChange:

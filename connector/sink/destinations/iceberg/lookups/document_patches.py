@@ -26,6 +26,7 @@ from connector.sink.fold.document_patches import patch_rows
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OUTPUT_SCHEMA
+from serde.arrays import place_others
 
 FILE_LABEL = "patched"
 _PATCH = "_patch"
@@ -59,9 +60,7 @@ def patch_table_rows(asked: DataFrame, table: TablePlan, held: TableRows) -> Dat
             held_columns = read_all_columns(layout, some, names, place)
             base = pa.RecordBatch.from_arrays(list(held_columns.values()), schema=layout.rows)
             changed = patch_rows(came.take(pa.array(there)), base, some.column(_PATCH).to_pylist(), variants)
-            rows = np.arange(len(came))
-            rows[there] = len(came) + np.arange(len(there))
-            came = pa.concat_batches([came, changed]).take(pa.array(rows))
+            came = pa.concat_batches([came, changed]).take(place_others(len(came), there))
         return pa.RecordBatch.from_arrays(came.columns, schema=columns)
 
     came = unpack_changes(asked, table, made, encode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from serde.arrays import Mask, valid_mask
+from serde.arrays import Mask, choose_values, place_others, valid_mask
 from serde.events.document_patches import apply_patches, find_patches
 from serde.events.unavailable_value import find_unavailable
 
@@ -18,14 +18,11 @@ def coalesce_unavailable(came: pa.Array, held: pa.Array) -> pa.Array:
     patches = find_patches(came)
     if patches is not None:
         return fill_patches(came, held, patches)
-    place = np.arange(len(came)) + np.where(unsent & valid_mask(held), len(came), 0)
-    return pa.concat_arrays([came, held]).take(pa.array(place))
+    return choose_values(came, held, unsent & valid_mask(held))
 
 
 def fill_patches(came: pa.Array, held: pa.Array, patches: Mask) -> pa.Array:
     """Return a column of documents with patches applied to what is held; a patch without document stays one."""
     places = np.flatnonzero(patches & valid_mask(held))
     made = apply_patches(held.take(pa.array(places)), came.take(pa.array(places)))
-    where = np.arange(len(came))
-    where[places] = len(came) + np.arange(len(places))
-    return pa.concat_arrays([came, made]).take(pa.array(where))
+    return pa.concat_arrays([came, made]).take(place_others(len(came), places))
