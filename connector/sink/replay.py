@@ -23,7 +23,8 @@ from connector.kafka.dlq.reader import DeadLetterRecord
 from connector.kafka.dlq.writer import BATCH_STAGE
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
-from connector.sink.convert.decoder import DecodedRecords, decode
+from connector.sink.convert.decoded_records import DecodedRecords
+from connector.sink.convert.decoder import decode
 from connector.sink.convert.header_ids import find_wanted_headers
 from connector.sink.microbatch.processor import MAX_ROUNDS, BatchProcessor
 from connector.sink.model.change_rows import ChangeBatch, compute_key_codes

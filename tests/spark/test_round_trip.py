@@ -27,7 +27,8 @@ from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.spark_types import to_spark
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
-from connector.sink.convert.decoder import DecodedRecords, decode
+from connector.sink.convert.decoded_records import DecodedRecords
+from connector.sink.convert.decoder import decode
 from connector.sink.model.plan import TablePlan
 from connector.source.destinations.kafka import to_kafka_records
 from connector.source.envelope import json_values, row_schema

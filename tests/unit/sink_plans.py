@@ -15,7 +15,7 @@ from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings, KafkaSettings
 from connector.settings.iceberg.routing import RouteSettings
-from connector.sink.convert.decoder import DecodedRecords
+from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.model.plan import BatchPlan, FieldRoutes, TablePlan
 
 Columns = Mapping[str, pa.DataType]

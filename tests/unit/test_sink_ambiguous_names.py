@@ -9,7 +9,8 @@ import pytest
 
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.schema_evolution import evolve, union_shapes
-from connector.sink.convert.decoder import DecodedRecords, decode
+from connector.sink.convert.decoded_records import DecodedRecords
+from connector.sink.convert.decoder import decode
 from connector.sink.model.plan import TablePlan
 from tests.unit.sink_plans import append, dead, plan, rows, run
 

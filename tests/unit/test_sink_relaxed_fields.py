@@ -13,7 +13,8 @@ from connector.iceberg.types.required_values import find_missing_values, require
 from connector.iceberg.types.schema_evolution import make_optional
 from connector.settings import EventSettings
 from connector.sink.convert.columns.column_renames import rename_shape
-from connector.sink.convert.decoder import DecodedRecords, decode
+from connector.sink.convert.decoded_records import DecodedRecords
+from connector.sink.convert.decoder import decode
 from connector.sink.model.plan import TablePlan
 from serde.events.changes import DELETED_COLUMN
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert

@@ -18,7 +18,8 @@ from connector.kafka.dlq.producer import HEADER_PREFIX, OMITTED_HEADER
 from connector.kafka.dlq.reader import DeadLetterRecord, _decode_headers, _parse_dead_letter
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import EventSettings
-from connector.sink.convert.decoder import DecodedRecords, decode
+from connector.sink.convert.decoded_records import DecodedRecords
+from connector.sink.convert.decoder import decode
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.destination import ReplayOutcome, ReplayRows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -10,19 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.commit.kafka_offsets import LastTruncate
-from connector.iceberg.types.conversion import convert
-from connector.iceberg.types.lenient_conversion import coerce, convert_required
-from connector.iceberg.types.nested_columns import Path, read_path
-from connector.iceberg.types.required_values import find_missing_values
-from connector.iceberg.types.variants import MAX_VARIANT_BYTES, to_json_text
+from connector.iceberg.types.lenient_conversion import convert_required
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.sink.convert.change_order import build_order, read_dedup_values, to_int64
 from connector.sink.convert.columns.field_matching import find_case_renames
+from connector.sink.convert.columns.required_columns import check_required
+from connector.sink.convert.columns.value_conversion import convert_columns
 from connector.sink.convert.record_keys import RecordKeys, set_key_columns
 from connector.sink.fold.document_versions import assign_versions, derive_versions, find_last_versions
 from connector.sink.fold.watermarks import find_latest_by_source, find_limits, mark_late_candidates
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
-from connector.sink.model.event_age import select_proven_dates, select_proven_places
 from connector.sink.model.plan import VALID_FROM, BatchPlan, TablePlan
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import SOURCE_TS_NS, mark_before_truncate
@@ -34,8 +32,6 @@ from serde.faults import RecordError
 
 NO_ROWS: Ints = np.zeros(0, np.int64)
 _NO_OP = np.uint8(0)
-DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
-"""Dedup columns that are Debezium's time of the source, and their units."""
 
 
 @attrs.frozen(eq=False)
@@ -57,7 +53,7 @@ def build_rows(
     truncated_rows: Ints = NO_ROWS,
 ) -> BuiltRows:
     """Make the table's rows of one block's changes; `truncated_rows` of the run are deletes from before a truncate."""
-    columns, bad, nulled = _convert_columns(change, table, plan)
+    columns, bad, nulled = convert_columns(change, table, plan)
     faults = [RecordError(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
     image = np.asarray(change.row.is_valid())
     if table.keyed and keys is not None:
@@ -70,8 +66,8 @@ def build_rows(
         _fill_added_columns(columns, change, image, table)
     patches = _read_patches(change, table, plan)
     whole = image if patches is None else image & np.asarray(patches.is_null())
-    faults += _check_required(columns, change, whole, table)
-    part = _assemble_rows(columns, _build_order(run, change, plan), change.deleted, image, table, patches)
+    faults += check_required(columns, change, whole, table)
+    part = _assemble_rows(columns, build_order(run, change, plan), change.deleted, image, table, patches)
     dropped = {fault.row for fault in faults}
     if not table.upsert:
         dropped.update(change.rows[~image].tolist())
@@ -145,135 +141,6 @@ def _set_valid_from(columns: dict[str, pa.Array], change: Changes) -> list[Recor
     return [RecordError(int(change.rows[i]), "TASK_PUT", reason) for i in untold]
 
 
-def _check_required(columns: dict[str, pa.Array], change: Changes, image: Mask, table: TablePlan) -> list[RecordError]:
-    """Return the rows that lack what the table requires; a row that is removed needs its key only."""
-    written = image & ~change.deleted if table.upsert and not table.keep_deletes else image
-    faults = []
-    for field in table.layout.columns:
-        key = table.upsert and table.keys_from == "value" and field.name in table.layout.keys
-        if (field.nullable and not key) or (table.keyed and field.name in table.layout.keys):
-            continue
-        if columns[field.name].null_count:
-            lacking = np.asarray(columns[field.name].is_null()) & (True if key else written)
-            reason = f"column {field.name} is {'a key' if key else 'required'}, and the event has no value for it"
-            faults += [RecordError(int(change.rows[i]), "TASK_PUT", reason) for i in np.flatnonzero(lacking)]
-    faults += _check_required_nested(columns, change, written, table)
-    return faults
-
-
-def _check_required_nested(
-    columns: dict[str, pa.Array], change: Changes, written: Mask, table: TablePlan
-) -> Iterator[RecordError]:
-    """Return the rows that lack a key within a struct, or what the table requires within values that they have."""
-    keys = [path for path in table.layout.key_paths if len(path) > 1] if table.upsert else []
-    for path in keys if table.keys_from == "value" else ():
-        yield from _report_missing(change, path, "a key", np.asarray(read_path(columns[path[0]], path[1:]).is_null()))
-    for field in table.layout.nested_required:
-        for missing in find_missing_values(columns[field.name], field):
-            if missing.path not in keys:
-                yield from _report_missing(change, missing.path, "required", written & missing.rows)
-
-
-def _report_missing(change: Changes, path: Path, what: str, where: Mask) -> Iterator[RecordError]:
-    reason = f"column {'.'.join(path)} is {what}, and the event has no value for it"
-    yield from (RecordError(int(change.rows[i]), "TASK_PUT", reason) for i in np.flatnonzero(where))
-
-
-def _convert_columns(
-    change: Changes, table: TablePlan, plan: BatchPlan
-) -> tuple[dict[str, pa.Array], dict[int, str], int]:
-    """Convert each column of the rows to the table's type; the second result tells why rows (by index) do not fit.
-
-    Where tables follow their events a value that does not fit is a fault; where they do not, lenient conversion
-    holds (`types.lenient_conversion`), and the third result counts the values that became null by it.
-    """
-    result: dict[str, pa.Array] = {}
-    bad: dict[int, str] = {}
-    nulled = 0
-    found = dict(zip(change.row.type.names, children(change.row), strict=True))
-    found.pop(PATCH_COLUMN, None)
-    if not plan.evolve:
-        bad.update(_find_unmatched_rows(change, found, table))
-    for field in table.layout.columns:
-        column = found.get(field.name)
-        if column is None:
-            result[field.name] = pa.nulls(len(change.rows), field.type)
-            continue
-        if field.name in table.layout.variants:
-            column, long = _to_variant_text(column, change)
-            bad.update((int(i), f"column {field.name}: a document of more than 16 MiB") for i in np.flatnonzero(long))
-        has_schema, is_key = bool(change.optional), field.name in table.layout.key_columns
-        result[field.name], faults, lost = _convert_column(
-            column, field, strict=plan.evolve, required=is_key or not field.nullable, has_schema=has_schema
-        )
-        nulled += lost
-        if faults is not None:
-            reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
-            bad.update((int(i), reason) for i in np.flatnonzero(faults))
-        unwritable = table.layout.find_unwritable_values(result[field.name])
-        if unwritable is not None:
-            bad.update((int(i), f"column {field.name}: {unwritable[1]}") for i in np.flatnonzero(unwritable[0]))
-    return result, bad, nulled
-
-
-def _convert_column(
-    column: pa.Array, field: pa.Field, *, strict: bool, required: bool, has_schema: bool
-) -> tuple[pa.Array, Mask | None, int]:
-    """Convert a column; the other results mark the rows that do not fit, and count values that became null instead.
-
-    Only a column that is neither `strict` nor `required` has such nulls.
-    """
-    guessed = not has_schema and pa.types.is_decimal(field.type) and pa.types.is_string(column.type)
-    if strict or required:
-        values, faults = convert_required(column, field.type, lenient=not strict)
-        return (*(_reject_base64(column, values, faults) if guessed else (values, faults)), 0)
-    values, _, lost = coerce(column, field)
-    if not guessed:
-        return values, None, lost
-    kept, _ = _reject_base64(column, values, None)
-    return kept, None, lost + kept.null_count - values.null_count
-
-
-def _to_variant_text(column: pa.Array, change: Changes) -> tuple[pa.Array, Mask]:
-    text = to_json_text(column, keep_nulls=bool(change.optional))
-    return text, np.asarray(pc.greater(pc.binary_length(text), MAX_VARIANT_BYTES).fill_null(False))
-
-
-def _reject_base64(text: pa.Array, made: pa.Array, faults: Mask | None) -> tuple[pa.Array, Mask | None]:
-    """Take back decimals made of text that may be the base64 of an unscaled number: nothing tells without a schema.
-
-    `decimal.handling.mode=string` writes all digits of the scale, so its texts have a point, which base64 has not.
-    """
-    if not made.type.scale:
-        return made, faults
-    suspect = pc.invert(pc.match_substring(text, ".")).fill_null(False)
-    if not pc.any(suspect).as_py():
-        return made, faults
-    wrong: Mask = suspect.to_numpy(zero_copy_only=False)
-    return pc.if_else(suspect, pa.scalar(None, made.type), made), wrong if faults is None else wrong | faults
-
-
-def _find_unmatched_rows(change: Changes, found: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:
-    """Return the rows that have fields, and none that the table has: each is a dead letter."""
-    known = set(table.layout.columns.names)
-    told = np.zeros(len(change.rows), np.bool_)
-    for name, column in found.items():
-        if name in known and name != DELETED_COLUMN:
-            if not column.null_count:
-                return {}
-            told |= np.asarray(column.is_valid())
-    image = np.asarray(change.row.is_valid())
-    if any(name in known for name in found) and change.optional:
-        return {}
-    others = np.zeros(len(change.rows), np.bool_)
-    for name, column in found.items():
-        if name not in known:
-            others |= np.asarray(column.is_valid())
-    return dict.fromkeys(
-        np.flatnonzero(image & ~told & others).tolist(), "no field of the event is a column of the table"
-    )
-
-
 def _fill_deleted_column(columns: dict[str, pa.Array], deleted: Mask, table: TablePlan) -> None:
     """Fill `__deleted` where the event did not bring it (soft delete of topics without the rewrite mode)."""
     column = columns.get(DELETED_COLUMN)
@@ -291,46 +158,6 @@ def _fill_added_columns(columns: dict[str, pa.Array], change: Changes, image: Ma
         if simple and field.name in change.added and field.name not in table.layout.key_columns:
             told, _ = convert_required(change.added[field.name], field.type, lenient=True)
             columns[field.name] = pc.if_else(bare, told, columns[field.name])
-
-
-def _build_order(run: ConsumerRecords, change: Changes, plan: BatchPlan) -> ChangeOrder:
-    rank, values = plan.ranks[run.topic, run.partition], to_int64(read_dedup_values(change, plan.dedup_column))
-    told = (values, change.op, change.deleted, plan.dedup_units_per_second)
-    return ChangeOrder(
-        partition=np.full(len(change.rows), rank, np.int64),
-        offset=run.offset[change.rows],
-        dedup=values,
-        date=select_proven_dates(*told),
-        place=select_proven_places(change.place, *told),
-        op=change.op,
-    )
-
-
-def read_dedup_values(change: Changes, name: str) -> pa.Array:
-    """Return the dedup value of each change, null where it is not known.
-
-    What is added to rows from around them is told of deletes too, which may have no row.
-    """
-    position = change.row.type.get_field_index(name) if name else -1
-    if name in DEDUP_UNITS_NS:
-        told = pc.divide(change.ts_ns, DEDUP_UNITS_NS[name])
-    elif name in change.added:
-        told = _to_numbers(change.added[name])
-    else:
-        told = pa.nulls(len(change.rows), pa.int64())
-    if position < 0:
-        return told
-    dates = _to_numbers(children(change.row)[position])
-    return pc.coalesce(dates.cast(pa.int64()), told) if dates.null_count else dates
-
-
-def _to_numbers(column: pa.Array) -> pa.Array:
-    return column if pa.types.is_integer(column.type) else convert(column, pa.int64())[0]
-
-
-def to_int64(column: pa.Array) -> Ints:
-    """Return a column of numbers with `NO_VALUE` for nulls."""
-    return np.asarray(column.cast(pa.int64()).fill_null(NO_VALUE), dtype=np.int64)
 
 
 def _read_patches(change: Changes, table: TablePlan, plan: BatchPlan) -> pa.StringArray | None:

@@ -18,7 +18,7 @@ from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.spark_types import to_spark
 from connector.runtime.monitoring.metrics import TaskMetrics
-from connector.sink.convert.row_builder import to_int64
+from connector.sink.convert.change_order import to_int64
 from connector.sink.destinations.deleted_keys import keys_to_text
 from connector.sink.destinations.join_columns import column_aliases
 from connector.sink.job.shuffle import pack, unpack

@@ -9,6 +9,7 @@ import numpy as np
 from connector.iceberg.types.nested_columns import Path
 from connector.iceberg.types.required_values import find_missing_values
 from connector.iceberg.types.schema_evolution import contains, evolve
+from connector.sink.convert.change_order import read_dedup_values
 from connector.sink.convert.columns.event_shapes import (
     drop_absent_fields,
     drop_excluded,
@@ -16,7 +17,6 @@ from connector.sink.convert.columns.event_shapes import (
     set_variant_types,
 )
 from connector.sink.convert.record_keys import RecordKeys
-from connector.sink.convert.row_builder import read_dedup_values
 from connector.sink.model.plan import VALID_FROM, BatchPlan, SchemaChange, TablePlan
 from serde.arrays import children
 from serde.events.changes import DELETED_COLUMN, Changes

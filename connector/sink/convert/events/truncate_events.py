@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.sink.convert.row_builder import to_int64
+from connector.sink.convert.change_order import to_int64
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.truncate_scope import REFUSED_REASON, TruncateScope
 from connector.sink.model.truncates import OP_TRUNCATE, ChangeTimes, Truncate, is_repeated

@@ -19,7 +19,7 @@ from connector.opensearch.bulk.delete_older import delete_older
 from connector.opensearch.bulk.item_results import apply_policy
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings.opensearch.documents import OpenSearchSettings
-from connector.sink.convert.row_builder import DEDUP_UNITS_NS
+from connector.sink.convert.change_order import DEDUP_UNITS_NS
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
 from connector.sink.destinations.table_position import build_table_position
 from connector.sink.fold.document_versions import derive_versions

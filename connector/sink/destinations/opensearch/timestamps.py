@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from connector.iceberg.types.conversion import convert
 from connector.opensearch.indexes.index_names import IndexNamePattern
-from connector.sink.convert.row_builder import DEDUP_UNITS_NS
+from connector.sink.convert.change_order import DEDUP_UNITS_NS
 from connector.sink.model.change_rows import ChangeBatch
 from serde.events.source_positions import NO_VALUE
 

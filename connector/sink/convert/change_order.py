@@ -1,0 +1,60 @@
+"""Changes -> their order: dedup value, proven date and place, operation, of each change of a run. Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.iceberg.types.conversion import convert
+from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.sink.model.change_rows import ChangeOrder
+from connector.sink.model.event_age import select_proven_dates, select_proven_places
+from connector.sink.model.plan import BatchPlan
+from serde.arrays import Ints, children
+from serde.events.changes import Changes
+from serde.events.source_positions import NO_VALUE
+
+DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
+"""Dedup columns that are Debezium's time of the source, and their units."""
+
+
+def build_order(run: ConsumerRecords, change: Changes, plan: BatchPlan) -> ChangeOrder:
+    """Return by what each change is older or newer than others: its dedup value, date and place, and where it stood."""
+    rank, values = plan.ranks[run.topic, run.partition], to_int64(read_dedup_values(change, plan.dedup_column))
+    told = (values, change.op, change.deleted, plan.dedup_units_per_second)
+    return ChangeOrder(
+        partition=np.full(len(change.rows), rank, np.int64),
+        offset=run.offset[change.rows],
+        dedup=values,
+        date=select_proven_dates(*told),
+        place=select_proven_places(change.place, *told),
+        op=change.op,
+    )
+
+
+def read_dedup_values(change: Changes, name: str) -> pa.Array:
+    """Return the dedup value of each change, null where it is not known.
+
+    What is added to rows from around them is told of deletes too, which may have no row.
+    """
+    position = change.row.type.get_field_index(name) if name else -1
+    if name in DEDUP_UNITS_NS:
+        told = pc.divide(change.ts_ns, DEDUP_UNITS_NS[name])
+    elif name in change.added:
+        told = _to_numbers(change.added[name])
+    else:
+        told = pa.nulls(len(change.rows), pa.int64())
+    if position < 0:
+        return told
+    dates = _to_numbers(children(change.row)[position])
+    return pc.coalesce(dates.cast(pa.int64()), told) if dates.null_count else dates
+
+
+def _to_numbers(column: pa.Array) -> pa.Array:
+    return column if pa.types.is_integer(column.type) else convert(column, pa.int64())[0]
+
+
+def to_int64(column: pa.Array) -> Ints:
+    """Return a column of numbers with `NO_VALUE` for nulls."""
+    return np.asarray(column.cast(pa.int64()).fill_null(NO_VALUE), dtype=np.int64)

@@ -1,0 +1,29 @@
+"""A table's columns -> the types that messages are read by, and the columns that are read as text. Pure."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from connector.iceberg.types.conversion import schemaless_type
+from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.sink.model.plan import BatchPlan, TablePlan
+from serde.connect.text_columns import find_text_types
+
+
+def find_expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
+    """Return what messages without schema are read by; a variant takes what there is.
+
+    Where tables follow their events only texts become dates and the like; else numbers do too.
+    """
+    columns, variants = table.layout.columns, table.layout.variants
+    known = [field.with_type(schemaless_type(field.type)) if plan.evolve else field for field in columns]
+    return pa.struct([field.with_type(pa.null()) if field.name in variants else field for field in known])
+
+
+def find_text_columns(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan) -> frozenset[str]:
+    """Return the columns that the table has as text, and the types that are text for this connector.
+
+    Instants, which are read as microseconds, keep their digits as text on the way to columns of nanoseconds too.
+    """
+    types = find_text_types(run.connector, plan.events.temporal_as_text)
+    return types if table is None else types | table.layout.text_columns | table.layout.instant_ns_columns

@@ -1,0 +1,111 @@
+"""Columns of changes -> columns of the table's types, and the rows whose values do not fit them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.iceberg.types.lenient_conversion import coerce, convert_required
+from connector.iceberg.types.variants import MAX_VARIANT_BYTES, to_json_text
+from connector.sink.model.plan import BatchPlan, TablePlan
+from serde.arrays import Mask, children
+from serde.events.changes import DELETED_COLUMN, Changes
+from serde.events.document_patches import PATCH_COLUMN
+
+
+def convert_columns(
+    change: Changes, table: TablePlan, plan: BatchPlan
+) -> tuple[dict[str, pa.Array], dict[int, str], int]:
+    """Convert each column of the rows to the table's type; the second result tells why rows (by index) do not fit.
+
+    Where tables follow their events a value that does not fit is a fault; where they do not, lenient conversion
+    holds (`types.lenient_conversion`), and the third result counts the values that became null by it.
+    """
+    result: dict[str, pa.Array] = {}
+    bad: dict[int, str] = {}
+    nulled = 0
+    found = dict(zip(change.row.type.names, children(change.row), strict=True))
+    found.pop(PATCH_COLUMN, None)
+    if not plan.evolve:
+        bad.update(_find_unmatched_rows(change, found, table))
+    for field in table.layout.columns:
+        column = found.get(field.name)
+        if column is None:
+            result[field.name] = pa.nulls(len(change.rows), field.type)
+            continue
+        if field.name in table.layout.variants:
+            column, long = _to_variant_text(column, change)
+            bad.update((int(i), f"column {field.name}: a document of more than 16 MiB") for i in np.flatnonzero(long))
+        has_schema, is_key = bool(change.optional), field.name in table.layout.key_columns
+        result[field.name], faults, lost = _convert_column(
+            column, field, strict=plan.evolve, required=is_key or not field.nullable, has_schema=has_schema
+        )
+        nulled += lost
+        if faults is not None:
+            reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
+            bad.update((int(i), reason) for i in np.flatnonzero(faults))
+        unwritable = table.layout.find_unwritable_values(result[field.name])
+        if unwritable is not None:
+            bad.update((int(i), f"column {field.name}: {unwritable[1]}") for i in np.flatnonzero(unwritable[0]))
+    return result, bad, nulled
+
+
+def _convert_column(
+    column: pa.Array, field: pa.Field, *, strict: bool, required: bool, has_schema: bool
+) -> tuple[pa.Array, Mask | None, int]:
+    """Convert a column; the other results mark the rows that do not fit, and count values that became null instead.
+
+    Only a column that is neither `strict` nor `required` has such nulls.
+    """
+    guessed = not has_schema and pa.types.is_decimal(field.type) and pa.types.is_string(column.type)
+    if strict or required:
+        values, faults = convert_required(column, field.type, lenient=not strict)
+        return (*(_reject_base64(column, values, faults) if guessed else (values, faults)), 0)
+    values, _, lost = coerce(column, field)
+    if not guessed:
+        return values, None, lost
+    kept, _ = _reject_base64(column, values, None)
+    return kept, None, lost + kept.null_count - values.null_count
+
+
+def _to_variant_text(column: pa.Array, change: Changes) -> tuple[pa.Array, Mask]:
+    text = to_json_text(column, keep_nulls=bool(change.optional))
+    return text, np.asarray(pc.greater(pc.binary_length(text), MAX_VARIANT_BYTES).fill_null(False))
+
+
+def _reject_base64(text: pa.Array, made: pa.Array, faults: Mask | None) -> tuple[pa.Array, Mask | None]:
+    """Take back decimals made of text that may be the base64 of an unscaled number: nothing tells without a schema.
+
+    `decimal.handling.mode=string` writes all digits of the scale, so its texts have a point, which base64 has not.
+    """
+    if not made.type.scale:
+        return made, faults
+    suspect = pc.invert(pc.match_substring(text, ".")).fill_null(False)
+    if not pc.any(suspect).as_py():
+        return made, faults
+    wrong: Mask = suspect.to_numpy(zero_copy_only=False)
+    return pc.if_else(suspect, pa.scalar(None, made.type), made), wrong if faults is None else wrong | faults
+
+
+def _find_unmatched_rows(change: Changes, found: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:
+    """Return the rows that have fields, and none that the table has: each is a dead letter."""
+    known = set(table.layout.columns.names)
+    told = np.zeros(len(change.rows), np.bool_)
+    for name, column in found.items():
+        if name in known and name != DELETED_COLUMN:
+            if not column.null_count:
+                return {}
+            told |= np.asarray(column.is_valid())
+    image = np.asarray(change.row.is_valid())
+    if any(name in known for name in found) and change.optional:
+        return {}
+    others = np.zeros(len(change.rows), np.bool_)
+    for name, column in found.items():
+        if name not in known:
+            others |= np.asarray(column.is_valid())
+    return dict.fromkeys(
+        np.flatnonzero(image & ~told & others).tolist(), "no field of the event is a column of the table"
+    )

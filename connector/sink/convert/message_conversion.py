@@ -1,0 +1,223 @@
+"""Decoded messages -> changes -> rows, schema changes and faults of the tables that they are for. On executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+import pyarrow as pa
+
+from connector.iceberg.types.conversion import schemaless_type
+from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.sink.convert.columns.ambiguous_names import refuse_ambiguous_names
+from connector.sink.convert.columns.column_renames import follow_key_renames, follow_renames
+from connector.sink.convert.columns.expected_types import find_expected_types, find_text_columns
+from connector.sink.convert.columns.field_matching import match_case
+from connector.sink.convert.columns.schema_needs import find_schema_change, find_unknown_fields
+from connector.sink.convert.columns.type_changes import follow_type_changes
+from connector.sink.convert.converters import Converters, unwrap_settings
+from connector.sink.convert.decoded_records import DecodedRecords
+from connector.sink.convert.events.documents import expand_documents, name_document_keys
+from connector.sink.convert.events.event_fields import DEFAULT_OP_FIELD, read_operations
+from connector.sink.convert.events.truncate_events import drop_truncated, read_truncates, refuse_truncates
+from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
+from connector.sink.convert.routing import route_changes
+from connector.sink.convert.row_builder import build_rows, build_tombstones
+from connector.sink.model.change_rows import ChangeBatch
+from connector.sink.model.plan import BatchPlan, FieldRoutes, SchemaChange, TablePlan
+from connector.sink.model.result import SourceProgress
+from connector.sink.model.truncates import Truncate
+from serde.arrays import children
+from serde.events.changes import Changes, extract_changes, split_images
+from serde.events.documents import ID_COLUMN, holds_documents
+from serde.events.event_kind import is_envelope
+from serde.events.unavailable_value import PLACEHOLDER, use_known_placeholder
+from serde.faults import RecordError
+from serde.messages import DecodedMessages, MessageBlock
+
+
+class MessageConversion:
+    """What was made of one run's messages so far, and their keys."""
+
+    def __init__(self, run: ConsumerRecords, plan: BatchPlan, reading: Converters) -> None:
+        self.run, self.plan, self._reading = run, plan, reading
+        self.parts: list[ChangeBatch] = []
+        self.tables: list[int] = []
+        self.needs: list[SchemaChange] = []
+        self.faults: list[RecordError] = []
+        self.truncates: list[Truncate] = []
+        self.seen: list[SourceProgress] = []
+        self.metrics = TaskMetrics()
+        self._keys: dict[int | None, RecordKeys] = {}
+
+    def keys(self, table: TablePlan | None, *, documents: bool = False) -> RecordKeys | None:
+        """Return the record keys by the types of a table, decoded once; None where they are not looked at.
+
+        documents: whether they are of documents, where there is no table yet that would tell.
+        """
+        if not (self.plan.record_keys if table is None else table.keyed):
+            return None
+        # Events that name their tables share one reading of the keys: the types are those that they have.
+        place = None if table is None or self.plan.routing is not None else table.index
+        if place not in self._keys:
+            kind = key_type(table) if place is not None else None
+            reading = None if kind is None else schemaless_type(kind)
+            texts = find_text_columns(self.run, table if place is not None else None, self.plan)
+            decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", reading, texts)
+            self._keys[place] = align_record_keys(decoded, len(self.run.offset), kind)
+        keys = self._keys[place] if table is None else follow_key_renames(self._keys[place], table.renames)
+        if self.plan.case_insensitive and table is not None:
+            keys = keys.match_case((*table.layout.keys, *table.layout.key_columns))
+        named = documents if table is None else table.layout.keys == (ID_COLUMN,)
+        return name_document_keys(keys) if named else keys
+
+    def add_rows(self, part: ChangeBatch, table: TablePlan) -> None:
+        """Take rows of a table."""
+        if len(part):
+            self.parts.append(part)
+            self.tables.append(table.index)
+
+
+def convert_messages(work: MessageConversion, table: TablePlan | None, values: DecodedMessages) -> DecodedRecords:
+    """Turn messages into rows of `table`, or of the tables that they name where it is None."""
+    plan, run = work.plan, work.run
+    work.faults.extend(values.faults)
+    for block, documents in _split_blocks(work, table, values):
+        made, wrong, other = extract_changes(block, unwrap_settings(plan, keep_before=_needs_before_image(table)))
+        if made is not None and plan.events.placeholder != PLACEHOLDER:
+            made = attrs.evolve(made, row=_use_known_placeholder(made.row, plan.events.placeholder))
+        work.faults.extend(wrong)
+        work.metrics += TaskMetrics(ignored=other)
+        if made is not None and not is_envelope(block.fields.type) and _needs_operations(plan, table):
+            made, unnamed = read_operations(made, plan.op_field)
+            work.faults.extend(unnamed)
+        if made is not None and plan.routing is not None:
+            _convert_routed(work, made, block, plan.routing, documents=documents)
+        elif made is not None:
+            _convert_changes(work, made, table, None, documents=documents)
+    for target in _find_tombstone_tables(plan, table) if len(values.tombstones) else ():
+        keys = work.keys(target)
+        if keys is not None:
+            part, unkeyed = build_tombstones(run, values.tombstones, keys, target, plan)
+            work.add_rows(part, target)
+            work.faults.extend(unkeyed)
+    unknown = frozenset(name for block in values.blocks for name in block.unknown)
+    return DecodedRecords(
+        tuple(work.parts),
+        tuple(work.needs),
+        tuple(keep_first_per_row(work.faults)),
+        tuple(work.truncates),
+        tuple(work.tables),
+        tuple(work.seen),
+        work.metrics + TaskMetrics(tombstones=len(values.tombstones), unknown_types=unknown),
+    )
+
+
+def _use_known_placeholder(row: pa.StructArray, word: str) -> pa.StructArray:
+    columns = [use_known_placeholder(column, word) for column in children(row)]
+    gone = row.is_null() if row.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(row.type), mask=gone) if columns else row
+
+
+def _split_blocks(
+    work: MessageConversion, table: TablePlan | None, values: DecodedMessages
+) -> Iterator[tuple[MessageBlock, bool]]:
+    """Return blocks whose images are rows of one shape, and whether they are of documents."""
+    for whole in values.blocks:
+        if not holds_documents(whole.fields.type):
+            yield from ((part, False) for part in split_images(whole))
+            continue
+        expected = None if table is None else find_expected_types(table, work.plan)
+        patches = work.plan.upserts if table is None else table.takes_patches
+        blocks, wrong = expand_documents(whole, work.plan.events.documents_as, expected, patches=patches)
+        work.faults.extend(wrong)
+        yield from ((part, True) for part in blocks)
+
+
+def _needs_operations(plan: BatchPlan, table: TablePlan | None) -> bool:
+    """Tell whether operations matter: not for a table that takes every event, unless a field for them was named."""
+    upserts = plan.upserts if table is None else table.upsert
+    return upserts or plan.op_field != DEFAULT_OP_FIELD
+
+
+def _find_tombstone_tables(plan: BatchPlan, table: TablePlan | None) -> list[TablePlan]:
+    """Return the tables in which a record without value deletes its key; it names no table itself."""
+    tables = [] if table is None else [table]
+    if plan.routing is not None:
+        known = plan.routing.known
+        tables = [plan.tables[known[name]] for name in plan.routing.whole if name in known]
+    return [one for one in tables if one.keyed and one.tombstones == "delete"]
+
+
+def _convert_routed(
+    work: MessageConversion, change: Changes, block: MessageBlock, routes: FieldRoutes, *, documents: bool
+) -> None:
+    made, faults, ignored = route_changes(change, block, work.run.topic, routes)
+    work.faults.extend(faults)
+    work.metrics += TaskMetrics(ignored=ignored)
+    for one in made:
+        if one.table in routes.refused:
+            work.faults.extend(RecordError(int(row), "TASK_PUT", routes.refused[one.table]) for row in one.change.rows)
+        else:
+            index = routes.known.get(one.table)
+            table = None if index is None else work.plan.tables[index]
+            _convert_changes(work, one.change, table, one.table, documents=documents)
+
+
+def _convert_changes(
+    work: MessageConversion, made: Changes, table: TablePlan | None, name: str | None, *, documents: bool
+) -> None:
+    """Take changes of one table: as rows, as a need, or as faults."""
+    plan, run = work.plan, work.run
+    work.truncates.extend(read_truncates(run, made, table))
+    work.faults.extend(refuse_truncates(made, table))
+    change, truncated, untold = drop_truncated(run, made, table)
+    work.metrics += TaskMetrics(untold=untold)
+    if change is None:
+        return
+    if table is not None:
+        change = follow_renames(change, table.renames, table.layout.columns.names)
+    if plan.case_insensitive:
+        change, unlike = match_case(change, () if table is None else table.layout.columns.names)
+        work.faults.extend(unlike)
+        if change is None:
+            return
+    if table is not None and plan.evolve:
+        change = follow_type_changes(change, table.layout, plan.events.type_changes)
+    change, ambiguous = refuse_ambiguous_names(change, table, plan)
+    work.faults.extend(ambiguous)
+    if change is None:
+        return
+    keys = work.keys(table, documents=documents)
+    if plan.case_insensitive and table is None and keys is not None:
+        keys = keys.match_case(change.row.type.names)
+    need = find_schema_change(run.topic, change, keys, table, plan)
+    if table is None and keys is not None and keys.has_only_faults(change.rows):
+        # Nothing here could become a row, so it is no reason for a table.
+        work.faults.extend(keys.faults_of(change.rows))
+    elif need is not None:
+        work.needs.append(need if name is None else attrs.evolve(need, table=name))
+    elif table is not None:
+        ready = build_rows(run, change, keys, table, plan, truncated)
+        work.add_rows(ready.part, table)
+        work.faults.extend(ready.faults)
+        work.metrics += ready.metrics
+        if ready.seen.marks or ready.seen.after_delete >= 0:
+            work.seen.append(ready.seen)
+        if not plan.evolve:
+            unknown = frozenset((table.index, field) for field in find_unknown_fields(change, table, plan))
+            work.metrics += TaskMetrics(drift=unknown)
+
+
+def _needs_before_image(table: TablePlan | None) -> bool:
+    return table is None or not table.upsert or table.keep_deletes or table.keys_from == "value"
+
+
+def keep_first_per_row(faults: Iterable[RecordError]) -> Iterator[RecordError]:
+    """Yield one fault of each record, the first: a record is one dead letter."""
+    seen: set[int] = set()
+    for fault in faults:
+        if fault.row not in seen:
+            seen.add(fault.row)
+            yield fault
