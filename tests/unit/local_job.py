@@ -18,10 +18,19 @@ from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.fold.watermarks import merge_progress
 from connector.sink.job.map_task import map_task
 from connector.sink.job.reduce_task import reduce_task
+from connector.sink.job.shuffle_slots import ShuffleSlots
 from connector.sink.model.destination import Lookups, WriterFactory
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.result import DriverOutput, JobResult, KeyLookup
-from connector.sink.model.task_output import OutputKind, Task, TaskOutput, read_rows, to_batches, unpack_value
+from connector.sink.model.task_output import (
+    OutputKind,
+    Task,
+    TaskOutput,
+    read_rows,
+    tell_driver,
+    to_batches,
+    unpack_value,
+)
 
 Records = Mapping[TopicPartition, ConsumerRecords]
 
@@ -55,8 +64,7 @@ class LocalJob:
         feed = LocalRecords(plan.feed.shares, self.records)
         plan, writers = pickle.loads(pickle.dumps((attrs.evolve(plan, feed=feed), writers)))
         self.plans.append(plan)
-        shares = [[pa.RecordBatch.from_pydict({"id": [share]})] for share in range(len(feed.shares))]
-        outputs = [one for share in shares for one in _run_task(map_task(plan, writers), share)]
+        outputs = [one for share in range(len(feed.shares)) for one in map_task(plan, writers)([share])]
         if any(table.upsert for table in plan.tables):
             outputs = list(_reduce(outputs, plan, writers))
         result = JobResult().add(_told(outputs))
@@ -90,7 +98,7 @@ def run_task(task: Task, outputs: Iterable[TaskOutput]) -> list[TaskOutput]:
 
 
 def _told(outputs: Iterable[TaskOutput]) -> Iterator[DriverOutput]:
-    return (unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
+    return map(unpack_value, tell_driver(outputs))
 
 
 def _judge_late(outputs: list[TaskOutput], plan: BatchPlan, lookup: Any, result: JobResult) -> list[TaskOutput]:
@@ -107,12 +115,14 @@ def _judge_late(outputs: list[TaskOutput], plan: BatchPlan, lookup: Any, result:
 def _reduce(
     outputs: Iterable[TaskOutput], plan: BatchPlan, writers: WriterFactory, *, judged: bool = False
 ) -> Iterator[TaskOutput]:
-    shuffled: dict[int, list[TaskOutput]] = {number: [] for number in range(plan.reducers)}
+    slots = ShuffleSlots.of(plan)
+    shuffled: dict[int, list[tuple[int, TaskOutput]]] = {slot: [] for slot in range(slots.count)}
     for one in outputs:
-        shuffled[(one.bucket + one.table) % plan.reducers].append(one)
-    for own in shuffled.values():
-        own.sort(key=lambda one: (one.table, one.bucket))
-        yield from _run_task(reduce_task(plan, writers, judged=judged), to_batches(own))
+        own = slots.key(pickle.loads(pickle.dumps(one)))
+        shuffled[own[0]].append(own)
+    for first in range(0, slots.count, slots.depth):
+        own_slots = [one for slot in range(first, first + slots.depth) for one in shuffled[slot]]
+        yield from reduce_task(plan, writers, judged=judged)(slots.sort(own_slots))
 
 
 def _run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[TaskOutput]:

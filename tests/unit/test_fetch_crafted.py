@@ -29,9 +29,9 @@ from connector.kafka.consumer.records.record_columns import RecordColumns
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from connector.settings import KafkaSettings
 from connector.sink.job.map_task import map_task
-from connector.sink.model import task_output
 from connector.sink.model.destination import WriterFactory
 from connector.sink.model.result import JobResult
+from connector.sink.model.task_output import tell_driver, unpack_value
 from tests.brokers import KAFKA_4, Brokers, Log
 from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, batch, varint, written
 from tests.unit.sink_plans import plan
@@ -212,10 +212,9 @@ def test_a_batch_that_cannot_be_read_becomes_a_dead_letter() -> None:
         kafka = KafkaSettings(cluster.servers, (), None, "", "earliest", {}, {}, {})
         feed = assign_ranges(kafka, {("t", 0): 0}, {("t", 0): 3}, 1)
         task = map_task(plan(feed=feed, routes={}), cast("WriterFactory", cast("Any", SimpleNamespace(follows_keys=0))))
-        outputs = list(task(iter([pa.record_batch({"n": pa.array([0])})])))
+        outputs = list(task([0]))
         assert fetch_raw_batch(kafka, ("t", 0), 1) == broken_checksum()
-    made = [payload for one in outputs for _, _, _, payload in task_output.read_rows(one)]
-    result = JobResult().add(task_output.unpack_value(payload.to_pybytes()) for payload in made)
+    result = JobResult().add(map(unpack_value, tell_driver(outputs)))
     (letter,) = result.dead_letters
     assert (letter.topic, letter.partition, letter.offset) == ("t", 0, 1)
     assert letter.stage == "KAFKA_CONSUME"

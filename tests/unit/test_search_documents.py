@@ -204,7 +204,7 @@ def _reduced(batch: BatchPlan, handed: Sequence[TaskOutput], *, judged: bool) ->
     kept = [p for p in handed if p.kind in (OutputKind.CHANGES, OutputKind.KEY_CHANGES)]
     told: list[TaskOutput] = []
     for parcel in sorted(kept, key=lambda p: p.bucket):
-        told += reducing.take(parcel.kind, parcel.table, parcel.bucket, pa.py_buffer(parcel.payload))
+        told += reducing.take(parcel)
     return told + list(reducing.finish())
 
 

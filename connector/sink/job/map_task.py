@@ -6,9 +6,7 @@ Its memory is bounded, by one fetch and `CHUNK_BYTES` of rows. Spark runs it on 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-
-import pyarrow as pa
+from collections.abc import Callable, Iterable, Iterator
 
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
@@ -20,8 +18,7 @@ from connector.sink.convert.decoder import decode
 from connector.sink.convert.header_ids import find_wanted_headers
 from connector.sink.fold.watermarks import merge_progress
 from connector.sink.job.compaction import compact_changes, task_label
-from connector.sink.job.shuffle import pack, split_by_bucket
-from connector.sink.model import task_output
+from connector.sink.job.shuffle import pack, slice_part, split_by_bucket
 from connector.sink.model.change_rows import ChangeBatch, concat_small
 from connector.sink.model.destination import TaskWriter, WriterFactory
 from connector.sink.model.driver_output import (
@@ -33,7 +30,7 @@ from connector.sink.model.driver_output import (
 )
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
 from connector.sink.model.result import SourceProgress
-from connector.sink.model.task_output import OutputKind, Task, TaskOutput
+from connector.sink.model.task_output import OutputKind, TaskOutput
 from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 
 CHUNK_BYTES = 48 * 1024**2
@@ -43,28 +40,24 @@ FEW_ROWS, MANY_TABLES = 2_000, 16
 """Below this many rows of a table a map task's fold costs more than it saves, which adds up from some tables on."""
 
 
-def map_task(plan: BatchPlan, writers: WriterFactory) -> Task:
+def map_task(plan: BatchPlan, writers: WriterFactory) -> Callable[[Iterable[int]], Iterator[TaskOutput]]:
     """Return the map task: numbers of shares of the batch's offsets -> outputs."""
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(shares: Iterable[int]) -> Iterator[TaskOutput]:
         keep_memory()
-        yield from task_output.to_batches(mapped(batches))
-        forget_archives()
-
-    def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[TaskOutput]:
         work, follows = MapTask(plan, writers), writers.follows_keys
         meter = FetchMeter()
         headers = (OLD_KEY_HEADER if plan.patches or follows else None, NEW_KEY_HEADER if follows else None)
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for chunk in work.fetch(plan.feed.chunks(number, meter)):
-                    if chunk.unreadable is not None:
-                        work.reject_batch(chunk, chunk.unreadable)
-                        continue
-                    run = chunk.with_headers(*headers)
-                    wanted = find_wanted_headers(chunk.topic, plan.events)
-                    yield from work.take(run.with_named_headers(wanted) if wanted else run)
+        for number in shares:
+            for chunk in work.fetch(plan.feed.chunks(number, meter)):
+                if chunk.unreadable is not None:
+                    work.reject_batch(chunk, chunk.unreadable)
+                    continue
+                run = chunk.with_headers(*headers)
+                wanted = find_wanted_headers(chunk.topic, plan.events)
+                yield from work.take(run.with_named_headers(wanted) if wanted else run)
         yield from work.finish(meter.metrics)
+        forget_archives()
 
     return task
 
@@ -166,4 +159,5 @@ class MapTask:
         keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
         for part in concat_small(parts) if as_is else compact_changes(parts, table, last=table.index in self._moving):
             for bucket, piece in split_by_bucket(part, keys, table.buckets):
-                yield TaskOutput(OutputKind.CHANGES, pack(piece), table.index, bucket)
+                for each in slice_part(piece):
+                    yield TaskOutput(OutputKind.CHANGES, pack(each), table.index, bucket)

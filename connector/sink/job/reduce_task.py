@@ -5,10 +5,9 @@ Its memory is bounded by one bucket. Spark runs it on executors, `local_job` any
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-import pyarrow as pa
 
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_batch
@@ -17,34 +16,31 @@ from connector.sink.fold.document_versions import raise_winner_versions
 from connector.sink.fold.late_events import split_late_candidates
 from connector.sink.job.compaction import fold_changes, task_label
 from connector.sink.job.shuffle import pack, unpack
-from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, concat_small
 from connector.sink.model.destination import TaskWriter, WriterFactory
 from connector.sink.model.driver_output import LateCandidatesFound
 from connector.sink.model.plan import BatchPlan, TablePlan
-from connector.sink.model.task_output import OutputKind, Task, TaskOutput
+from connector.sink.model.task_output import OutputKind, TaskOutput
 
 
-def reduce_task(plan: BatchPlan, writers: WriterFactory, *, judged: bool = False) -> Task:
-    """Return the reduce task: outputs sorted by (table, bucket) -> what the writers tell; other outputs pass through.
+def reduce_task(
+    plan: BatchPlan, writers: WriterFactory, *, judged: bool = False
+) -> Callable[[Iterable[TaskOutput]], Iterator[TaskOutput]]:
+    """Return the reduce task: outputs, those of a bucket in a row -> what the writers tell; others pass through.
 
     `judged` tells that the changes are what stands of those that might have been late.
     """
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(outputs: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
         keep_memory()
-        yield from task_output.to_batches(reduced(batches))
-        forget_archives()
-
-    def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[TaskOutput]:
         work = ReduceTask(plan, writers, judged=judged)
-        for batch in batches:
-            for kind, table, bucket, payload in task_output.read_rows(batch):
-                if kind in (OutputKind.CHANGES, OutputKind.KEY_CHANGES):
-                    yield from work.take(kind, table, bucket, payload)
-                else:
-                    yield TaskOutput(kind, payload.to_pybytes(), table, bucket)
+        for output in outputs:
+            if output.kind in (OutputKind.CHANGES, OutputKind.KEY_CHANGES):
+                yield from work.take(output)
+            else:
+                yield output
         yield from work.finish()
+        forget_archives()
 
     return task
 
@@ -70,15 +66,15 @@ class ReduceTask:
         self._elsewhere: list[bytes] = []
         self._writers: TaskWriter | None = None
 
-    def take(self, kind: OutputKind, table: int, bucket: int, payload: pa.Buffer) -> Iterator[TaskOutput]:
+    def take(self, output: TaskOutput) -> Iterator[TaskOutput]:
         """Gather the parts of one bucket, and other keys of theirs; write the one before when the next begins."""
-        if self._bucket != (table, bucket):
+        if self._bucket != (output.table, output.bucket):
             yield from self._write()
-            self._bucket = (table, bucket)
-        if kind == OutputKind.KEY_CHANGES:
-            self._elsewhere.append(payload.to_pybytes())
+            self._bucket = (output.table, output.bucket)
+        if output.kind == OutputKind.KEY_CHANGES:
+            self._elsewhere.append(output.payload)
             return
-        self._parts.append(unpack(payload, self._plan.tables[table].layout.rows))
+        self._parts.append(unpack(output.payload, self._plan.tables[output.table].layout.rows))
 
     def finish(self) -> Iterator[TaskOutput]:
         """Write the last bucket, and hand on what there is to say of all."""

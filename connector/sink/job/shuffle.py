@@ -21,6 +21,9 @@ from serde.arrays import Ints
 
 _BUCKET_HASH: BucketTransform[int] = BucketTransform(2**31 - 1)
 _PATCHES = "patches"
+
+PACKED_BYTES = 4 * 1024**2
+"""Arrow bytes of rows in one packed part, about."""
 _ORDER_NAMES = tuple(field.name for field in attrs.fields(ChangeOrder))
 
 
@@ -38,6 +41,16 @@ def split_by_bucket(
         rows = sequence[starts[bucket] : starts[bucket + 1]]
         if len(rows):
             yield bucket, part.take(rows)
+
+
+def slice_part(part: ChangeBatch) -> Iterator[ChangeBatch]:
+    """Return a part in pieces of about `PACKED_BYTES`: what sends them gathers some before it writes."""
+    rows = max(1, len(part) * PACKED_BYTES // max(1, part.size_bytes))
+    if rows >= len(part):
+        yield part
+        return
+    for start in range(0, len(part), rows):
+        yield part.slice(start, rows)
 
 
 def _hash_rows(rows: pa.RecordBatch, keys: Sequence[tuple[str, IcebergType]]) -> Ints:

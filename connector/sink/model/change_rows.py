@@ -54,6 +54,11 @@ class ChangeOrder:
         """Return the same columns at `indices`."""
         return ChangeOrder(*(getattr(self, field.name)[indices] for field in attrs.fields(ChangeOrder)))
 
+    def slice(self, start: int, length: int) -> ChangeOrder:
+        """Return a range of the same columns, without a copy."""
+        stop = start + length
+        return ChangeOrder(*(getattr(self, field.name)[start:stop] for field in attrs.fields(ChangeOrder)))
+
     @staticmethod
     def concat(parts: Sequence[ChangeOrder]) -> ChangeOrder:
         """Join orders end to end."""
@@ -119,6 +124,12 @@ class ChangeBatch:
         patches = None if self.patches is None else self.patches.take(places)
         masks = (getattr(self, name)[indices] for name in MASKS)
         return ChangeBatch(self.rows.take(places), self.order.take(indices), *masks, patches=patches)
+
+    def slice(self, start: int, length: int) -> ChangeBatch:
+        """Return a range of the same columns, without a copy."""
+        patches = None if self.patches is None else self.patches.slice(start, length)
+        masks = (getattr(self, name)[start : start + length] for name in MASKS)
+        return ChangeBatch(self.rows.slice(start, length), self.order.slice(start, length), *masks, patches=patches)
 
     @staticmethod
     def concat(parts: Sequence[ChangeBatch]) -> ChangeBatch:

@@ -174,3 +174,15 @@ class FilesUnindexed:
     def add_to(self, result: JobResult) -> None:
         """Add them."""
         result.files_unindexed.extend(self.paths)
+
+
+@attrs.frozen(eq=False)
+class OutputsLeft:
+    """Which outputs stay on executors, for look-ups: pairs of a table and a kind of output."""
+
+    kinds: frozenset[tuple[int, str]]
+
+    def add_to(self, result: JobResult) -> None:
+        """Add the kinds to each table's."""
+        for table, kind in self.kinds:
+            result.kinds_left.setdefault(table, set()).add(kind)

@@ -60,6 +60,7 @@ class JobResult:
     are through. `progress`: how far sources came. `late_ranges`: where keys of late candidates lie.
     `deleted_key_files`: files of the table of deleted keys. `files_found`, `files_unindexed`: data
     files of the one table that a look-up was about, with rows of its keys, and those that it could not look into.
+    `kinds_left`: the kinds of outputs that stay on executors, for look-ups (`task_output.OutputKind`).
     """
 
     written: dict[int, list[Any]] = attrs.field(factory=dict)
@@ -79,6 +80,7 @@ class JobResult:
     deleted_key_files: list[Any] = attrs.field(factory=list)
     files_found: list[str] = attrs.field(factory=list)
     files_unindexed: list[str] = attrs.field(factory=list)
+    kinds_left: dict[int, set[str]] = attrs.field(factory=dict)
 
     @property
     def ready(self) -> bool:

@@ -11,8 +11,10 @@ from enum import StrEnum
 
 import attrs
 import pyarrow as pa
+from pyspark.sql import Row
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from connector.sink.model.driver_output import OutputsLeft
 from connector.sink.model.result import DriverOutput
 
 
@@ -72,6 +74,27 @@ class TaskOutput:
         with pa.ipc.new_stream(sink, keys.schema) as writer:
             writer.write_batch(keys)
         return TaskOutput(OutputKind.KEYS, sink.getvalue().to_pybytes(), table)
+
+    def to_row(self) -> tuple[str, int, int, bytes]:
+        """Return it as a row of `OUTPUT_SCHEMA`."""
+        return self.kind.value, self.table, self.bucket, self.payload
+
+    @staticmethod
+    def from_row(row: Row) -> TaskOutput:
+        """Return a row of `OUTPUT_SCHEMA` as an output."""
+        return TaskOutput(OutputKind(row.kind), bytes(row.payload), row.table, row.bucket)
+
+
+def tell_driver(outputs: Iterable[TaskOutput]) -> Iterator[bytes]:
+    """Return the payloads of what is for the driver, and one that says which other outputs there are."""
+    left = set[tuple[int, OutputKind]]()
+    for output in outputs:
+        if output.kind == OutputKind.DRIVER:
+            yield output.payload
+        else:
+            left.add((output.table, output.kind))
+    if left:
+        yield TaskOutput.of(OutputsLeft(frozenset(left))).payload
 
 
 def unpack_keys(payload: pa.Buffer) -> pa.RecordBatch:

@@ -23,12 +23,7 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import OutputKind
 
-_MISSING_ROW_KINDS = (
-    OutputKind.TOMBSTONES,
-    OutputKind.UNAVAILABLE_ROWS,
-    OutputKind.OLD_KEY_ROWS,
-    OutputKind.PATCHED_ROWS,
-)
+_MISSING_ROW_KINDS = frozenset({OutputKind.TOMBSTONES, OutputKind.UNAVAILABLE_ROWS, OutputKind.PATCHED_ROWS})
 
 
 @attrs.frozen(eq=False)
@@ -96,16 +91,13 @@ class MissingValueLookup:
     dedup_column: str
     op_field: str
 
-    def applies(self, table: TablePlan, result: JobResult) -> bool:  # noqa: ARG002 - only executors know
-        """Tell whether a row may lack what the table has."""
-        return table.needs_tombstone_lookup or table.patches
+    def applies(self, table: TablePlan, result: JobResult) -> bool:
+        """Tell whether there are such rows."""
+        return not _MISSING_ROW_KINDS.isdisjoint(result.kinds_left.get(table.index, ()))
 
-    def run(self, outputs: DataFrame, table: TablePlan, result: JobResult, until: ExitStack) -> Iterator[DataFrame]:  # noqa: ARG002
-        """Write the files, where there are such rows."""
-        asked = outputs.select("kind").where(F.col("kind").isin(*_MISSING_ROW_KINDS)).distinct().collect()
-        kinds = {row.kind for row in asked}
-        if not kinds:
-            return
+    def run(self, outputs: DataFrame, table: TablePlan, result: JobResult, until: ExitStack) -> Iterator[DataFrame]:
+        """Write the files."""
+        kinds = result.kinds_left[table.index]
         spark, java = outputs.sparkSession, self.tables[table.index]
         until.callback(release_reads, spark, java)
         rows = read_table_rows(spark, java, table)
