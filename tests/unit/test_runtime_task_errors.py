@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkRuntimeError
 
 from connector.errors import FatalError, RetriableError
 from connector.runtime.spark.task_errors import raise_task_errors
@@ -22,6 +22,12 @@ def test_ours_are_raised_again(kind: type[Exception]) -> None:
     with pytest.raises(kind) as caught, raise_task_errors():
         raise PySparkException(text)
     assert str(caught.value) == "registry r: asking for schema id 7: ConnectError"
+
+
+def test_results_that_did_not_come() -> None:
+    """A job whose results PySpark could not fetch is tried again: the machine was busy, nothing is wrong with it."""
+    with pytest.raises(RetriableError, match="^a job's results did not come from Spark's JVM: "), raise_task_errors():
+        raise PySparkRuntimeError(errorClass="CANNOT_OPEN_SOCKET", messageParameters={"errors": "[reset by peer]"})
 
 
 def test_others_go_through() -> None:

@@ -13,6 +13,9 @@ from connector.errors import ConnectorError, FatalError, GapError, RetriableErro
 from connector.runtime.failure_causes import causes_in, is_permanent, is_transient
 
 _OURS = re.compile(r"^(?:.*\s)?connector\.errors\.(RetriableError|GapError|FatalError): (.+)$", re.MULTILINE)
+_NO_RESULT = "[CANNOT_OPEN_SOCKET]"
+"""PySpark fetches what a job tells through a socket of its own; on a machine that is very busy the JVM gives it up."""
+
 _CLASSES = {"RetriableError": RetriableError, "GapError": GapError, "FatalError": FatalError}
 
 
@@ -22,8 +25,11 @@ def raise_task_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        told = _OURS.search(str(error))
-        ours = _CLASSES[told[1]](told[2].strip()) if told else classify_store_error(str(error), "a task failed")
+        text = str(error)
+        told = _OURS.search(text)
+        ours = _CLASSES[told[1]](told[2].strip()) if told else classify_store_error(text, "a task failed")
+        if ours is None and text.startswith(_NO_RESULT):
+            ours = RetriableError(f"a job's results did not come from Spark's JVM: {text.removeprefix(_NO_RESULT).strip()}")
         if ours is None:
             raise
         raise ours from error
