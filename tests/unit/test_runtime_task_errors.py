@@ -26,7 +26,7 @@ def test_ours_are_raised_again(kind: type[Exception]) -> None:
 
 def test_results_that_did_not_come() -> None:
     """A job whose results PySpark could not fetch is tried again: the machine was busy, nothing is wrong with it."""
-    with pytest.raises(RetriableError, match="^a job's results did not come from Spark's JVM: "), raise_task_errors():
+    with pytest.raises(RetriableError, match="a job's results did not come from Spark's JVM: "), raise_task_errors():
         raise PySparkRuntimeError(errorClass="CANNOT_OPEN_SOCKET", messageParameters={"errors": "[reset by peer]"})
 
 

@@ -29,7 +29,9 @@ def raise_task_errors() -> Iterator[None]:
         told = _OURS.search(text)
         ours = _CLASSES[told[1]](told[2].strip()) if told else classify_store_error(text, "a task failed")
         if ours is None and text.startswith(_NO_RESULT):
-            ours = RetriableError(f"a job's results did not come from Spark's JVM: {text.removeprefix(_NO_RESULT).strip()}")
+            ours = RetriableError(
+                f"a job's results did not come from Spark's JVM: {text.removeprefix(_NO_RESULT).strip()}"
+            )
         if ours is None:
             raise
         raise ours from error
