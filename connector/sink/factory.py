@@ -27,7 +27,7 @@ from connector.sink.microbatch.schema_sampling import sample_schemas
 from connector.sink.microbatch.size_estimates import ByteLimit
 from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets
 from connector.sink.microbatch.stream import Stream
-from connector.sink.microbatch.transactions import Transactions
+from connector.sink.microbatch.transactions.transactions import Transactions
 from connector.sink.model.destination import Destination, TableRegistry
 from connector.sink.model.job import Job
 from connector.sink.model.micro_batch import MicroBatch

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.sink.factory import Sink
-from connector.sink.microbatch.transactions import Transactions
+from connector.sink.microbatch.transactions.transactions import Transactions
 from connector.sink.model.micro_batch import MicroBatch
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside, run_until

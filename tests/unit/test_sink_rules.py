@@ -28,8 +28,8 @@ from connector.sink.fold.fold import fold
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.job.task_counts import count_buckets, count_reducers
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
+from connector.sink.microbatch.planning.task_shares import TableShares
 from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets
-from connector.sink.microbatch.task_shares import TableShares
 from connector.sink.model.change_rows import MAX_CONCAT_BYTES, ChangeBatch, ChangeOrder, concat_small, gather
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, FieldRoutes

@@ -11,8 +11,8 @@ import pytest
 
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
-from connector.sink.microbatch import transactions
-from connector.sink.microbatch.transactions import TRANSACTION_SCHEMA
+from connector.sink.microbatch.transactions import transaction_task
+from connector.sink.microbatch.transactions.transaction_task import TRANSACTION_SCHEMA
 from connector.sink.model.plan import BatchPlan
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert
 
@@ -43,7 +43,7 @@ def _told(*values: Any, topic: str = "tx") -> list[dict[str, Any]]:
     made: BatchPlan = plan(append(0, {"id": pa.int64()}), ranks={("server.public.t", 0): 0})
     made = attrs.evolve(made, feed=Chunks(run(*values, topic=topic)))
     numbers = iter([pa.RecordBatch.from_pydict({"id": [0]})])
-    batches = list(transactions._transaction_task(made, "tx")(numbers))
+    batches = list(transaction_task.transaction_task(made, "tx")(numbers))
     assert all(batch.schema == TRANSACTION_SCHEMA for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -72,14 +72,14 @@ def test_events_with_odd_transactions_are_in_none(odd: Any) -> None:
 
 def test_what_nobody_foresaw_costs_those_records_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run on which reading raises is read in halves, down to the records that are why."""
-    read = transactions._read_ends
+    read = transaction_task._read_ends
 
     def raising(given: Any, block: Any, topics: Any) -> Any:
         if b"guilty" in b"".join(value or b"" for value in given.value.to_pylist()):
             raise KeyError("secret")
         return read(given, block, topics)
 
-    monkeypatch.setattr(transactions, "_read_ends", raising)
+    monkeypatch.setattr(transaction_task, "_read_ends", raising)
     ends = [{**GOOD, "id": name} for name in ("1", "2", "guilty", "3")]
     assert [row["id"] for row in _told(*ends)] == ["1", "2", "3"]
 

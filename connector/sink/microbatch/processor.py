@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import attrs
@@ -19,7 +19,6 @@ from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.kafka.admin import KafkaAdmin, TopicInfo
-from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer_group import ConsumerGroup
 from connector.kafka.dlq.writer import DeadLetterWriter, RecordCoordinates, record_coordinates
 from connector.runtime.monitoring.listeners import BatchReport
@@ -27,26 +26,22 @@ from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
-from connector.sink.fold.watermarks import GROWN_PARTITION
-from connector.sink.job.task_counts import count_buckets, count_reducers
+from connector.sink.microbatch.batch_log import BatchLog, describe_first
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
+from connector.sink.microbatch.planning.batch_planner import BatchPlanner
+from connector.sink.microbatch.planning.new_truncates import find_new_truncates, find_table_sources
 from connector.sink.microbatch.start_offsets import check_topic_id
-from connector.sink.microbatch.task_shares import TableShares
-from connector.sink.microbatch.transactions import CompleteBatch, Transactions
+from connector.sink.microbatch.transactions.transactions import CompleteBatch, Transactions
 from connector.sink.model.destination import Destination
 from connector.sink.model.job import Job
 from connector.sink.model.micro_batch import MicroBatch
-from connector.sink.model.plan import BatchPlan, DeadLetterRef, FieldRoutes, TablePlan
+from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult, SourceProgress
-from connector.sink.model.truncate_scope import TableSources, TruncateScope, find_source_columns, scope_truncates
+from connector.sink.model.truncate_scope import TableSources, TruncateScope
 from connector.sink.model.truncates import Truncate
-from serde.events.source_positions import strip_log_name
 
 MAX_ROUNDS = 8
 """A job runs again after tables were created or evolved for it; each round brings in every shape seen so far."""
-
-LOGGED_DEAD_LETTERS = 10
-"""Dead letters per batch that the log shows one by one; all of them are in the topic."""
 
 
 class BatchProcessor:
@@ -70,15 +65,12 @@ class BatchProcessor:
         self._cluster, self._letters, self._group = cluster, letters, group
         self.transactions = transactions
         self._limits = ErrorTolerance(settings.errors)
-        self._shares = TableShares()
+        self._planner = BatchPlanner(settings, destination.tables, job.parallelism)
         self._dead, self._stages = set[RecordCoordinates](), Counter[str]()
         self._epochs = {at: (position.offsets[at], epoch) for at, epoch in position.epochs.items()}
-        self._parallelism = job.parallelism
-        self._log = structlog.get_logger()
+        self._log, self._batch_log = structlog.get_logger(), BatchLog()
         self._beside = ThreadPoolExecutor(1, "offsets")
         self._settling: Future[None] | None = None
-        self._untold = False
-        self._unknown_types = frozenset[str]()
         self.position = position
 
     def process(self, batch: MicroBatch) -> BatchReport:
@@ -214,8 +206,8 @@ class BatchProcessor:
             raise
         self._dead.update(map(record_coordinates, fresh))
         self._stages.update(letter.stage for letter in fresh)
-        self._shares.note(names, result.metrics)
-        self._log_outcome(result.metrics, fresh)
+        self._planner.note(names, result.metrics)
+        self._batch_log.log_outcome(result.metrics, fresh)
         for index, field in result.metrics.drift:
             self._targets.record_drift(names[index], (field,))
         began = time.monotonic()
@@ -233,7 +225,7 @@ class BatchProcessor:
             newest_ms=self._newest_ms(plan, names, result.metrics),
             commit_seconds=time.monotonic() - began,
             schema_changes=dict(self._targets.schema_changes),
-            reasons=tuple((_place(one), one.stage, one.reason) for one in fresh[:LOGGED_DEAD_LETTERS]),
+            reasons=describe_first(fresh),
         )
         return report, {commit.name: commit.noted for commit in commits.values()}
 
@@ -243,26 +235,6 @@ class BatchProcessor:
         if second is None:
             return {}
         return {self._targets.label(names[i]): value * 1000 // second for i, value in metrics.newest.items() if value}
-
-    def _log_outcome(self, metrics: TaskMetrics, fresh: Sequence[DeadLetterRef]) -> None:
-        if metrics.late:
-            self._log.warning("dropped late events (older than the stored rows)", keys=metrics.late)
-        if metrics.untold and not self._untold:
-            self._untold = True
-            self._log.warning(
-                "rows were kept that may be from before a truncate: they are in other partitions, "
-                "and have neither a log position nor a timestamp more precise than a second; logged once",
-                rows=metrics.untold,
-            )
-        if unknown := metrics.unknown_types - self._unknown_types:
-            self._unknown_types |= unknown
-            self._log.warning(
-                "events have types that this version does not know; their values are taken as the plain type behind "
-                "each; logged once",
-                types=sorted(unknown),
-            )
-        for letter in fresh[:LOGGED_DEAD_LETTERS]:
-            self._log.warning("dead letter", record=_place(letter), stage=letter.stage, reason=letter.reason)
 
     def _run(self, batch: MicroBatch) -> tuple[BatchPlan, list[str], JobResult]:
         cuts: dict[str, TruncateScope] = {}
@@ -288,23 +260,12 @@ class BatchProcessor:
         """Decide what truncates empty that the job did not know of, by index of their table."""
         if not self._settings.table.truncate:
             return {}
-        found = {}
-        for index, truncates in result.truncates.items():
-            table, name = plan.tables[index], names[index]
-            if not table.upsert or table.history:
-                self._log.warning("a truncate is ignored: the table keeps every event or version", table=name)
-            elif table.cuts == TruncateScope():
-                sources = self.sources(plan, table, name, result.progress, truncates)
-                events = self._settings.events
-                columns = find_source_columns(table.layout.columns.names, events.add_fields, events.add_fields_prefix)
-                found[index] = scope_truncates(truncates, sources, columns, events.add_fields_prefix)
-                for source in found[index].refused:
-                    self._log.warning(
-                        "a truncate is refused: the rows of its source table cannot be identified",
-                        table=name,
-                        source=source,
-                    )
-        return found
+        return find_new_truncates(
+            plan,
+            names,
+            result.truncates,
+            lambda table, name, truncates: self.sources(plan, table, name, result.progress, truncates),
+        )
 
     def sources(
         self,
@@ -315,70 +276,9 @@ class BatchProcessor:
         truncates: Iterable[Truncate],
     ) -> TableSources:
         """Return what is known of where a table's rows are from, with what was seen now and truncates of it."""
-        known = {
-            strip_log_name(source)
-            for (_, partition), marks in table.watermarks.items()
-            if partition != GROWN_PARTITION
-            for source in marks
-        }
-        come = {strip_log_name(source) for one in seen if one.table == table.index for source in one.marks}
-        come |= {each.source for each in truncates} | self._targets.find_other_sources(name)
-        routed = plan.routing is not None
-        read = {*self.position.offsets, *plan.ranks}
-        targets = {} if routed else self._targets.find({topic for topic, _ in read})
-        topics = {topic for topic, own in targets.items() if own == name}
-        partitions = sum(routed or topic in topics for topic, _ in read)
-        all_known = table.dated and (table.base is None or bool(table.watermarks))
-        return TableSources(frozenset(known | come), frozenset(topics), all_known, routed, partitions)
+        return find_table_sources(plan, table, name, seen, truncates, self._targets, self.position.offsets)
 
     def plan(self, batch: MicroBatch, cuts: Mapping[str, TruncateScope] | None = None) -> tuple[BatchPlan, list[str]]:
         """Return the plan of the next job, and the names of its tables by index."""
-        routes = self._targets.find(topic for topic in batch.topics if topic not in self._targets.refused)
-        names = sorted(set(routes.values())) or self._targets.list_routed()
-        index = {name: i for i, name in enumerate(names)}
-        by_topic = {topic: index[name] for topic, name in routes.items()}
-        rule = self._settings.table
-        routing = None if rule.routes is None else FieldRoutes(rule.routes, index, dict(self._targets.refused_tables))
-        writers = count_reducers(batch.events, self._parallelism)
-        expected = self._shares.estimate(batch, names, by_topic, routing)
-        tables = tuple(
-            attrs.evolve(
-                self._targets.plan(name, i, batch.start),
-                cuts=(cuts or {}).get(name, TruncateScope()),
-                buckets=count_buckets(expected[i], writers),
-            )
-            for name, i in index.items()
-        )
-        return BatchPlan(
-            label=f"{batch.id:06d}",
-            events=self._settings.events,
-            dedup_column=rule.dedup_column,
-            op_field=rule.op_field,
-            excluded_columns=frozenset(rule.excluded_columns),
-            evolve=rule.allow_field_addition,
-            tables=tables,
-            routes=by_topic,
-            refused=dict(self._targets.refused),
-            ranks={at: rank for rank, at in enumerate(sorted(batch.end))},
-            feed=assign_ranges(
-                self._settings.kafka,
-                batch.start,
-                batch.end,
-                self._parallelism,
-                mixed=routing is not None,
-                epochs={at: epoch for at, (end, epoch) in self._epochs.items() if batch.start.get(at) == end},
-            ),
-            reducers=writers,
-            max_letters=self._limits.remaining,
-            routing=routing,
-            case_insensitive=rule.case_insensitive,
-            record_keys=rule.keys.mode == "record_key",
-            upserts=rule.upsert,
-            variants=rule.nested_as_variant,
-            transaction_topic=self._settings.kafka.transactions.topic,
-            raw_ms=time.time_ns() // 1_000_000 if self._settings.table.events_only else None,
-        ), names
-
-
-def _place(letter: DeadLetterRef) -> str:
-    return f"{letter.topic}-{letter.partition} offset {letter.offset}"
+        epochs = {at: epoch for at, (end, epoch) in self._epochs.items() if batch.start.get(at) == end}
+        return self._planner.plan(batch, cuts or {}, epochs=epochs, max_letters=self._limits.remaining)

@@ -1,0 +1,1 @@
+"""A batch -> the plan of its job."""

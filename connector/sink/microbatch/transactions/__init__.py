@@ -1,0 +1,1 @@
+"""Offsets of a batch -> the offsets at which no transaction of the source is cut."""

@@ -1,0 +1,151 @@
+"""Consumed records -> what they tell of transactions: a row per transaction, table and partition. On executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.sink.convert.converters import transaction_converter
+from connector.sink.convert.failing_records import readable
+from connector.sink.model.plan import BatchPlan
+from connector.sink.model.task_output import Task
+from serde.arrays import column_at
+from serde.events.event_kind import TRANSACTION_METADATA_TYPE
+from serde.messages import MessageBlock
+
+TRANSACTION_SCHEMA = pa.schema(
+    [
+        ("ends", pa.bool_()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("id", pa.string()),
+        ("said", pa.string()),
+        ("collection", pa.string()),
+        ("with_db", pa.string()),
+        ("whole", pa.string()),
+        ("count", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("ts_ms", pa.int64()),
+    ]
+)
+
+
+SPARK_SCHEMA = from_arrow_schema(TRANSACTION_SCHEMA)
+
+
+_POSTGRES_ID = r"^(\d+):\d+$"
+"""PostgreSQL's ids have the event's own position behind the transaction ("Transaction metadata" of its connector)."""
+
+
+def transaction_task(plan: BatchPlan, topic: str | None) -> Task:
+    """Return the task that tells of each transaction what a share of the records has of it."""
+    reading = transaction_converter(plan)
+    topics = tuple({name for name, _ in plan.ranks})
+
+    def read(run: ConsumerRecords) -> list[pa.RecordBatch]:
+        ends = run.topic == topic
+        blocks = reading.decode(run.value, "VALUE_CONVERTER", TRANSACTION_METADATA_TYPE if ends else None).blocks
+        told = [_read_ends(run, block, topics) if ends else _count_events(run, block, plan) for block in blocks]
+        return [made for made in told if made is not None]
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for chunk in plan.feed.chunks(number):
+                    if chunk.topic == topic:
+                        chunk.check_readable()
+                    if chunk.unreadable is None:
+                        yield from readable(chunk, read)
+
+    return task
+
+
+def _read_text(fields: pa.StructArray, *paths: str) -> pa.StringArray:
+    """Return the first text column that is there, nulls without any."""
+    found = (
+        column for path in paths if (column := column_at(fields, path)) is not None and pa.types.is_string(column.type)
+    )
+    return next(found, pa.nulls(len(fields), pa.string()))
+
+
+def _transaction_ids(column: pa.StringArray) -> pa.StringArray:
+    return pc.replace_substring_regex(column, _POSTGRES_ID, r"\1")
+
+
+def _count_events(run: ConsumerRecords, block: MessageBlock, plan: BatchPlan) -> pa.RecordBatch | None:
+    """Count the events of each transaction and table; events outside of transactions are in none."""
+    fields, prefix = block.fields, plan.events.add_fields_prefix
+    ids = _read_text(fields, "transaction.id", f"{prefix}transaction_id")
+    if ids.null_count == len(ids):
+        return None
+    names = ("db", "schema", "table")
+    parts = {name: _read_text(fields, f"source.{name}", f"{prefix}{name}").fill_null("") for name in names}
+    offsets = run.offset[block.rows]
+    joined = {
+        "collection": pc.binary_join_element_wise(parts["schema"], parts["table"], "."),
+        "with_db": pc.binary_join_element_wise(parts["db"], parts["table"], "."),
+        "whole": pc.binary_join_element_wise(parts["db"], parts["schema"], parts["table"], "."),
+    }
+    table = pa.table({"id": _transaction_ids(ids), **joined, "offset": pa.array(offsets)})
+    told = table.filter(pc.is_valid(table["id"]))
+    grouped = told.group_by(["id", *joined]).aggregate([("offset", "count"), ("offset", "min"), ("offset", "max")])
+    count = len(grouped)
+    constant = {"ends": False, "topic": run.topic, "partition": run.partition, "said": None, "ts_ms": None}
+    columns = {
+        name: pa.repeat(pa.scalar(value, TRANSACTION_SCHEMA.field(name).type), count)
+        for name, value in constant.items()
+    }
+    renamed = {"count": "offset_count", "first": "offset_min", "last": "offset_max"}
+    for name in ("id", *joined, *renamed):
+        columns[name] = grouped[renamed.get(name, name)].combine_chunks()
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in TRANSACTION_SCHEMA], schema=TRANSACTION_SCHEMA)
+
+
+def _read_ends(run: ConsumerRecords, block: MessageBlock, topics: tuple[str, ...]) -> pa.RecordBatch | None:
+    """Return what END events say: a row per transaction and table. `whole` is set for tables that have a topic here.
+
+    Without a transaction, table or number that can be read it says nothing: then the transaction's end is waited for.
+    """
+    fields = block.fields
+    lists = column_at(fields, "data_collections")
+    ended = np.asarray(pc.equal(_read_text(fields, "status"), "END").fill_null(False))
+    if lists is None or not pa.types.is_list(lists.type) or not pa.types.is_struct(lists.type.value_type):
+        return None
+    rows = np.flatnonzero(ended)
+    chosen = lists.take(pa.array(rows))
+    places = rows[np.asarray(pc.list_parent_indices(chosen))]
+    items = pc.list_flatten(chosen)
+    parents = pa.array(places)
+    said = _read_text(items, "data_collection")
+    offsets = pa.array(run.offset[block.rows][places])
+    known = [text is not None and any(name.endswith(f".{text}") for name in topics) for text in said.to_pylist()]
+    columns = {
+        "ends": pa.repeat(pa.scalar(True), len(said)),
+        "topic": pa.repeat(pa.scalar(run.topic), len(said)),
+        "partition": pa.repeat(pa.scalar(run.partition, pa.int32()), len(said)),
+        "id": _transaction_ids(_read_text(fields, "id")).take(parents),
+        "said": said,
+        "collection": pa.nulls(len(said), pa.string()),
+        "with_db": pa.nulls(len(said), pa.string()),
+        "whole": pc.if_else(pa.array(known, pa.bool_()), said, pa.scalar(None, pa.string())),
+        "count": _read_whole(items, "event_count"),
+        "first": offsets,
+        "last": offsets,
+        "ts_ms": _read_whole(fields, "ts_ms").take(parents),
+    }
+    made = pa.RecordBatch.from_arrays([columns[field.name] for field in TRANSACTION_SCHEMA], schema=TRANSACTION_SCHEMA)
+    return made.filter(pc.and_(pc.and_(made["id"].is_valid(), made["said"].is_valid()), made["count"].is_valid()))
+
+
+def _read_whole(fields: pa.StructArray, path: str) -> pa.Int64Array:
+    """Return a column of whole numbers, nulls without any."""
+    column = column_at(fields, path)
+    if column is None or not pa.types.is_integer(column.type) or pa.types.is_uint64(column.type):
+        return pa.nulls(len(fields), pa.int64())
+    return column.cast(pa.int64())
