@@ -19,7 +19,7 @@ from connector.iceberg.java import iterate, jvm, start_callback_server
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.reading import Lake
 
 COLUMNS = pa.schema([("id", pa.int64()), ("p", pa.string()), ("n", pa.int64())])

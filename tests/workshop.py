@@ -19,7 +19,7 @@ from connector.maintenance.maintainer import Maintainer
 from connector.maintenance.spark_actions import delete_orphan_files
 from connector.settings import load
 from connector.settings.iceberg.catalog import CatalogSettings
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.model.key_types import KEY_TYPES
 from tests.reading import Lake
 from tests.spark.test_key_types import Case, Written, fill

@@ -33,7 +33,7 @@ from connector.maintenance.table_history import read_history
 from connector.maintenance.table_state import summarize
 from connector.runtime.spark.session_builder import build_session
 from connector.settings.iceberg.catalog import CatalogSettings
-from connector.settings.iceberg.maintenance import RewritePolicy
+from connector.settings.iceberg.maintenance.policies import RewritePolicy
 from connector.settings.iceberg.row_lookup import INDEX_BYTES
 
 CATALOG, SEED, READS, TURNS, LARGE = "maintained", 17, 4, 2, 4

@@ -30,7 +30,7 @@ from connector.maintenance.expiry_rules import (
     plan_expiry,
 )
 from connector.maintenance.table_history import read_history, read_other_branches
-from connector.settings.iceberg.maintenance import ExpiryPolicy
+from connector.settings.iceberg.maintenance.policies import ExpiryPolicy
 
 _DEFAULT_AGE_MS, _DEFAULT_LAST = 5 * 24 * 3600 * 1000, 1
 """Iceberg's own defaults."""

@@ -41,7 +41,7 @@ from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REW
 from connector.maintenance.triggers import find_due_tasks
 from connector.runtime.monitoring.listeners import MaintenanceListener, MaintenanceReport
 from connector.settings import TableSettings
-from connector.settings.iceberg.maintenance import MaintenancePolicy, RewritePolicy
+from connector.settings.iceberg.maintenance.policies import MaintenancePolicy, RewritePolicy
 
 _BY_FILES = (CONVERT, REWRITE, MANIFESTS)
 """Tasks that find the same in a table to which nothing was written."""

@@ -9,7 +9,7 @@ from connector.iceberg.commit.commit_summary import MANIFEST_REWRITE
 from connector.iceberg.commit.settlement import SnapshotChange
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
-from connector.settings.iceberg.maintenance import RewritePolicy
+from connector.settings.iceberg.maintenance.policies import RewritePolicy
 
 SINGLE_COMMIT_BYTES = 1024**3
 """So much is merged in one commit, unless that has failed before: while Iceberg collects groups of files for a commit

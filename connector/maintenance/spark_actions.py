@@ -18,7 +18,7 @@ from connector.iceberg.java import JavaTable, activate_session, iterate, jvm, lo
 from connector.maintenance.rewrite_rules import may_land, rewrite_options
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
-from connector.settings.iceberg.maintenance import OrphanPolicy, RewritePolicy
+from connector.settings.iceberg.maintenance.policies import OrphanPolicy, RewritePolicy
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
 
 _VECTORS_VERSION = 3

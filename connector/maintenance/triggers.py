@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from connector.maintenance.table_state import Progress, TableState
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
-from connector.settings.iceberg.maintenance import MaintenancePolicy
+from connector.settings.iceberg.maintenance.policies import MaintenancePolicy
 
 _S = 1000
 _EXPIRY_PAUSE_S = 600

@@ -33,7 +33,7 @@ from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.iceberg.write.table_writer import TableWriter
 from connector.runtime.retry import call_with_retries
 from connector.settings.iceberg.catalog import CatalogSettings
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from connector.settings.kafka.error_handling import ErrorSettings
 from tests.reading import Lake
 from tests.rest_catalog import Fate, RestCatalog, see_whole

@@ -18,7 +18,7 @@ from connector.maintenance.conversion.conversion import (
     write_conversion,
 )
 from connector.settings.iceberg.catalog import CatalogSettings
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.model.key_types import KEY_TYPES
 from tests.reading import Lake
 from tests.spark.test_key_types import PARTITIONS, Case, Written, fill, values_by_iceberg, values_by_spark

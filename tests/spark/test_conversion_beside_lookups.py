@@ -17,7 +17,7 @@ from connector.maintenance.conversion.conversion import (
     write_conversion,
 )
 from connector.maintenance.tasks import CONVERT, MANIFESTS, REWRITE
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.spark.test_conversion import summary_of
 from tests.spark.test_key_types import Written, values_by_iceberg, values_by_spark
 from tests.tiers import crossed, tiered

@@ -19,7 +19,7 @@ from connector.iceberg.write.rolling_file import FileKind, RollingFile
 from connector.iceberg.write.table_writer import TableWriter
 from connector.maintenance.conversion.conversion import convert_deletes
 from connector.settings.iceberg.catalog import CatalogSettings
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.reading import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

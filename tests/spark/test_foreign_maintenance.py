@@ -21,7 +21,7 @@ from connector.maintenance.lease import LeaseTable
 from connector.maintenance.maintainer import Maintainer
 from connector.maintenance.tasks import CONVERT, REWRITE
 from connector.settings import load
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.maintained import CONNECTOR, Maintained, Yard
 from tests.tiers import crossed, tiered
 from tests.workshop import AFTER, BEFORE, OFFSETS, cut_commits

@@ -33,7 +33,7 @@ from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from connector.settings.iceberg.row_lookup import RowLookupSettings
 from connector.sink.destinations.iceberg.write.file_writer import write_upserts
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES

@@ -26,7 +26,7 @@ from connector.maintenance.maintainer import TaskOutcome
 from connector.maintenance.partitions import count_partitions
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
 from connector.settings import load
-from connector.settings.iceberg.maintenance import (
+from connector.settings.iceberg.maintenance.policies import (
     ConvertPolicy,
     ExpiryPolicy,
     MaintenancePolicy,
@@ -34,7 +34,7 @@ from connector.settings.iceberg.maintenance import (
     ManifestPolicy,
     RewritePolicy,
 )
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.table_offset import TableOffset
 from tests.host import Host

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from connector.iceberg.commit.last_commit import LastCommit, find_last_commit
 from connector.iceberg.java import jvm
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.running import catalog
 from tests.spark.test_conversion import summary_of
 from tests.spark.test_key_types import Written, values_by_iceberg, values_by_spark

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from connector.maintenance.lease import LeaseTable
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.running import Sink
 from tests.spark.test_key_types import Written, values_by_iceberg, values_by_spark
 from tests.tiers import crossed, tiered

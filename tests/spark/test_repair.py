@@ -32,7 +32,7 @@ from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.write import partitioning
 from connector.maintenance.partitions import count_partitions
 from connector.settings.iceberg.catalog import CatalogSettings
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.host import PROJECT, Host
 from tests.model.key_types import KEY_TYPES
 from tests.reading import Lake

@@ -18,7 +18,7 @@ from connector.iceberg.commit.snapshot_expiry import (
     SnapshotRetention,
     find_growth,
 )
-from connector.settings.iceberg.maintenance import ExpiryPolicy, MaintenancePolicy, MaintenanceSettings
+from connector.settings.iceberg.maintenance.policies import ExpiryPolicy, MaintenancePolicy, MaintenanceSettings
 from connector.sink.destinations.iceberg.destination import _warn_of_growth
 
 HOUR_MS = 3600 * 1000

@@ -16,7 +16,7 @@ from connector.maintenance.rewrite_rules import commits_by_groups, count_files, 
 from connector.maintenance.table_state import SnapshotSummary, TableState, summarize
 from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, MANIFESTS, ORPHANS, REWRITE
 from connector.maintenance.triggers import find_due_tasks, idle_interval_s
-from connector.settings.iceberg.maintenance import (
+from connector.settings.iceberg.maintenance.policies import (
     ConvertPolicy,
     ExpiryPolicy,
     MaintenancePolicy,

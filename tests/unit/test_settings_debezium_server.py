@@ -106,8 +106,9 @@ def test_defaults_are_the_sinks() -> None:
         "__source_ts_ns",
         "__op",
     )
-    assert (table.prefix, table.case, table.write_format) == ("", "keep", "parquet")
-    assert (table.create_identifier_fields, table.allow_field_addition, table.preserve_required) == (True, True, False)
+    names, made = table.names, table.new_tables
+    assert (names.prefix, names.case, made.write_format) == ("", "keep", "parquet")
+    assert (made.create_identifier_fields, table.allow_field_addition, made.preserve_required) == (True, True, False)
     assert table.offsets_table == "_debezium_offset_storage"
     assert sink().catalog.namespace == ("default",)
     assert sink().catalog.name == "default"

@@ -270,7 +270,7 @@ def test_other_files_hold_no_variants(key: str) -> None:
     )
     assert load([], GOOD | {key: "Avro" if "props" in key else "avro"}, {}).notes == ()
     wins = {"iceberg.tables.write-props.write.format.default": "parquet"}
-    assert load([], GOOD | {key: "avro", variants: "true"} | wins, {}).table.nested_as_variant
+    assert load([], GOOD | {key: "avro", variants: "true"} | wins, {}).table.new_tables.nested_as_variant
 
 
 @pytest.mark.parametrize(

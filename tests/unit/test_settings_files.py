@@ -47,12 +47,12 @@ def test_escapes_and_separators(write: Write) -> None:
     """Java's escapes, a colon or a blank as separator, and comments of both kinds are understood."""
     text = "! c\n# c\nname : a\\u0062c\ndebezium.sink.iceberg.table-prefix x\\:y\\=z_\n"
     settings = sink(write, text)
-    assert (settings.name, settings.table.prefix) == ("abc", "x:y=z_")
+    assert (settings.name, settings.table.names.prefix) == ("abc", "x:y=z_")
 
 
 def test_utf8(write: Write) -> None:
     """A file is UTF-8."""
-    assert sink(write, "debezium.sink.iceberg.table-prefix=größe_\n").table.prefix == "größe_"
+    assert sink(write, "debezium.sink.iceberg.table-prefix=größe_\n").table.names.prefix == "größe_"
 
 
 def test_later_layer_wins(write: Write) -> None:
@@ -77,7 +77,7 @@ def test_later_alias_wins_over_earlier_name(write: Write) -> None:
 def test_environment_provider(write: Write) -> None:
     """${env:NAME} is the environment's variable, inside a longer text too."""
     settings = sink(write, "debezium.sink.iceberg.table-prefix=a_${env:X}_${env:Y}\n", X="b", Y="c")
-    assert settings.table.prefix == "a_b_c"
+    assert settings.table.names.prefix == "a_b_c"
 
 
 def test_file_provider(write: Write) -> None:
@@ -129,7 +129,7 @@ def test_unused_reference_is_not_looked_up(write: Write) -> None:
 def test_java_group_is_no_reference(write: Write) -> None:
     """${name} in the replacement of destination-regexp is a group of the expression."""
     text = "debezium.sink.iceberg.destination-regexp=(?<a>x)\ndebezium.sink.iceberg.destination-regexp-replace=${a}\n"
-    assert sink(write, text).table.destination_regexp_replace == "${a}"
+    assert sink(write, text).table.names.destination_regexp_replace == "${a}"
 
 
 def test_unreadable_file_hides_missing_keys(tmp_path: Path) -> None:

@@ -143,8 +143,8 @@ def test_change_data_capture_by_iceberg_kafka_connect(tmp_path: Path) -> None:
     assert (table.keys.of("db.orders"), table.keys.of("db.x")) == (("id", "region"), ("id",))
     assert table.keys.key_source("db.x") == "value"
     assert (table.excluded_columns, settings.events.add_fields) == (("__deleted",), ())
-    assert table.partition_by == ("day(created)",)
-    assert table.partition_by_table == {"db.orders": ("bucket(id, 4)",)}
+    assert table.new_tables.partition_by == ("day(created)",)
+    assert table.new_tables.partition_by_table == {"db.orders": ("bucket(id, 4)",)}
     assert (table.auto_create, table.allow_field_addition) == (True, True)
     assert settings.batch.interval_ms == 60_000
 
@@ -154,7 +154,7 @@ def test_its_defaults_are_its_own(tmp_path: Path) -> None:
     settings = _load(tmp_path, CONNECT["dynamic"], NEEDED)
     table = settings.table
     assert (table.upsert, table.auto_create, table.allow_field_addition) == (False, False, False)
-    assert (table.create_identifier_fields, table.keys.key_source("db.x")) == (False, "value")
+    assert (table.new_tables.create_identifier_fields, table.keys.key_source("db.x")) == (False, "value")
     assert settings.spark["spark.hadoop.fs.defaultFS"] == "hdfs://x"
     assert settings.catalog.properties["client.region"] == "us-east-1"
 

@@ -6,9 +6,9 @@ import pytest
 
 from connector.settings import load
 from connector.settings.configdef.regexps import compile_java, translate_replacement
-from connector.settings.iceberg import sort_order
-from connector.settings.iceberg.partition_spec import PartitionTerm, parse_partition_term, split_terms
-from connector.settings.iceberg.sort_order import SortTerm
+from connector.settings.iceberg.new_tables import sort_order
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm, parse_partition_term, split_terms
+from connector.settings.iceberg.new_tables.sort_order import SortTerm
 
 BASE = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 
@@ -88,8 +88,8 @@ def test_partition_by_per_table() -> None:
     """partition-by holds for all tables, partition-by.<table> for one, whose name may have dots."""
     key = "debezium.sink.iceberg.partition-by"
     table = load([], BASE | {key: "day(ts), bucket(id,16)", f"{key}.testc.inventory.customers": "region"}, {}).table
-    assert table.partition_by == ("day(ts)", "bucket(id,16)")
-    assert table.partition_by_table == {"testc.inventory.customers": ("region",)}
+    assert table.new_tables.partition_by == ("day(ts)", "bucket(id,16)")
+    assert table.new_tables.partition_by_table == {"testc.inventory.customers": ("region",)}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connector.settings.iceberg.back_pressure import BackPressureSettings
+from connector.settings.iceberg.maintenance.back_pressure import BackPressureSettings
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from attrs import evolve
 
-from connector.settings.iceberg.partition_spec import parse_partition_term
+from connector.settings.iceberg.new_tables.partition_spec import parse_partition_term
 from connector.sink.destinations.iceberg.tables.checks import check_partitions, check_types
 from tests.unit.sink_plans import layout
 

@@ -17,7 +17,7 @@ def test_declared_columns_become_the_tables() -> None:
         "id long required, name string, price decimal(9, 2), at timestamptz, u uuid REQUIRED, f fixed[4],"
         "at_home struct<City: string, at: list<decimal(9, 6)>> required, tags map<string, struct<n: long>>"
     )
-    settings = load([], GOOD | {"schema.columns": text, "table.location": "/lake/t"}, {}).table
+    settings = load([], GOOD | {"schema.columns": text, "table.location": "/lake/t"}, {}).table.new_tables
     columns = build_declared_schema(settings.columns)
     required = frozenset(column.name for column in settings.columns if column.required)
     made = build_table_schema(columns, ("id",), required, nanoseconds=False)
@@ -38,4 +38,4 @@ def test_declared_columns_become_the_tables() -> None:
 def test_one_named_table_may_be_declared() -> None:
     """A sink whose events all go to one table of `iceberg.tables` may declare it, whatever its topics are."""
     given = {"topics": "a,b", "iceberg.tables": "lake.one", "schema.columns": "id long"}
-    assert [str(column) for column in load([], GOOD | given, {}).table.columns] == ["id long"]
+    assert [str(column) for column in load([], GOOD | given, {}).table.new_tables.columns] == ["id long"]

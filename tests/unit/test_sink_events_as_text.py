@@ -10,7 +10,7 @@ import pyarrow as pa
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import load
-from connector.settings.iceberg.sort_order import parse_sort_term
+from connector.settings.iceberg.new_tables.sort_order import parse_sort_term
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.events import icebergevents
 from connector.sink.model.plan import TablePlan

@@ -14,7 +14,7 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.maintenance.lease_rules import Lease
 from connector.maintenance.maintainer import TaskOutcome
 from connector.maintenance.table_state import TableState
-from connector.settings.iceberg.maintenance import MaintenancePolicy
+from connector.settings.iceberg.maintenance.policies import MaintenancePolicy
 from connector.sink.destinations.iceberg.maintenance import SinkMaintenance
 from connector.sink.runner import _SinkRun
 

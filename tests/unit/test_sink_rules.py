@@ -20,7 +20,9 @@ from connector.kafka.admin import TopicInfo
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings import ErrorSettings, KafkaSettings, TableSettings
+from connector.settings.iceberg.new_tables.settings import NewTableSettings
 from connector.settings.iceberg.routing import RouteSettings
+from connector.settings.iceberg.table_names import TableNameSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.destinations.iceberg.write_modes.equality_delete import may_exist
 from connector.sink.destinations.naming import table_name
@@ -37,21 +39,13 @@ from serde.events.source_positions import NO_VALUE, unknown_positions
 from tests.unit import sink_plans
 
 TABLE = TableSettings(
-    prefix="cdc_",
-    destination_regexp=None,
-    destination_regexp_replace="",
-    case="keep",
+    names=TableNameSettings("cdc_"),
+    new_tables=NewTableSettings(),
     upsert=True,
     keep_deletes=False,
     dedup_column="__source_ts_ns",
     op_field="__op",
-    create_identifier_fields=True,
     allow_field_addition=True,
-    preserve_required=False,
-    write_format="parquet",
-    format_version=2,
-    partition_by=(),
-    partition_by_table={},
     excluded_columns=(),
     offsets_table="o",
 )
@@ -74,7 +68,8 @@ ERRORS = ErrorSettings("all", "dead", -1, 0.1, 1000, 0, 0)
 )
 def test_table_names_follow_the_naming_rule(changed: dict[str, Any], name: str) -> None:
     """Prefix, topic with dots as underscores, after the regexp with Java's group references, then the case."""
-    assert table_name("testc.inventory.customers", attrs.evolve(TABLE, **changed)) == name
+    names = attrs.evolve(TABLE.names, **changed)
+    assert table_name("testc.inventory.customers", attrs.evolve(TABLE, names=names)) == name
 
 
 def _seen(**changed: Any) -> ClusterState:

@@ -26,8 +26,8 @@ from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_
 from connector.runtime.retry import call_with_retries
 from connector.settings import CatalogSettings, ErrorSettings
 from connector.settings.iceberg.catalog import local_path
-from connector.settings.iceberg.partition_spec import PartitionTerm
-from connector.settings.iceberg.sort_order import SortTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.sort_order import SortTerm
 from connector.settings.kafka.error_handling import NO_RETRIES
 
 _TABLE_INTERFACE = "org.apache.iceberg.HasTableOperations"

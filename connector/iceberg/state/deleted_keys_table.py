@@ -35,7 +35,7 @@ from connector.iceberg.state.system_tables import (
     retain_newest_snapshots,
 )
 from connector.iceberg.types.arrow_types import to_arrow_schema
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 
 DELETED_KEYS_SCHEMA = Schema(
     NestedField(1, "connector", StringType(), required=True),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.unknown_keys import ForeignKeys
-from connector.settings.iceberg.maintenance import TABLE_INFIX
+from connector.settings.iceberg.maintenance.policies import TABLE_INFIX
 
 _PREFIX = "debezium.sink.iceberg."
 _RENAMED = {

@@ -17,8 +17,9 @@ from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.unknown_keys import AllowedKeys
 from connector.settings.converters import event_format
 from connector.settings.converters.event_format import EventSettings
-from connector.settings.iceberg import catalog, iceberg_kafka_connect, maintenance
+from connector.settings.iceberg import catalog, iceberg_kafka_connect
 from connector.settings.iceberg.catalog import CatalogSettings
+from connector.settings.iceberg.maintenance import policies
 from connector.settings.iceberg.tables import TableSettings
 from connector.settings.kafka import batching, error_handling, kafka
 from connector.settings.kafka.batching import BatchSettings
@@ -76,7 +77,7 @@ def load(
 
 def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """Return the entries under the names they have here: Iceberg Kafka Connect's, the unwrap transform's, Flink's."""
-    return event_format.rename_unwrap(iceberg_kafka_connect.rename_entries(maintenance.rename_entries(entries)))
+    return event_format.rename_unwrap(iceberg_kafka_connect.rename_entries(policies.rename_entries(entries)))
 
 
 def _build(reader: ConfigReader, *, allowed: AllowedKeys) -> SinkSettings:
@@ -91,7 +92,7 @@ def _build(reader: ConfigReader, *, allowed: AllowedKeys) -> SinkSettings:
         kafka=kafka.build(reader, name, errors.topic),
         catalog=catalog.build(reader),
         table=table,
-        events=event_format.build(reader, nanoseconds=destination is not None or table.has_nanoseconds),
+        events=event_format.build(reader, nanoseconds=destination is not None or table.new_tables.has_nanoseconds),
         errors=errors,
         batch=batching.build(reader),
         spark={SPARK_PREFIX.name + key: text for key, text in reader.under(SPARK_PREFIX).items()},

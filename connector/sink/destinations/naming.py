@@ -18,7 +18,7 @@ _CASES: dict[str, Callable[[str], str]] = {"keep": str, "upper": str.upper, "low
 
 def table_name(topic: str, rule: TableSettings) -> str:
     """Return the name, without namespace, of the table that a topic's events go to."""
-    return _CASES[rule.case](rule.prefix + _apply_regexp(topic, rule).replace(".", "_"))
+    return _CASES[rule.names.case](rule.names.prefix + _apply_regexp(topic, rule).replace(".", "_"))
 
 
 def target_name(topic: str, rule: TableSettings) -> str:
@@ -27,10 +27,10 @@ def target_name(topic: str, rule: TableSettings) -> str:
 
 
 def _apply_regexp(topic: str, rule: TableSettings) -> str:
-    if not rule.destination_regexp:
+    if not rule.names.destination_regexp:
         return topic
-    pattern = compile_java(rule.destination_regexp)
-    return pattern.sub(translate_replacement(rule.destination_regexp_replace, pattern), topic)
+    pattern = compile_java(rule.names.destination_regexp)
+    return pattern.sub(translate_replacement(rule.names.destination_regexp_replace, pattern), topic)
 
 
 def index_name(topic: str, rule: TableSettings) -> str:
@@ -40,4 +40,4 @@ def index_name(topic: str, rule: TableSettings) -> str:
 
 def raw_index_name(topic: str, rule: TableSettings) -> str:
     """Return what the name of a topic's index is made of; several of these may be one name of an index."""
-    return rule.prefix + _apply_regexp(topic, rule)
+    return rule.names.prefix + _apply_regexp(topic, rule)

@@ -15,7 +15,7 @@ from connector.iceberg.types.nested_columns import find_field, find_path, leaf_n
 from connector.iceberg.types.row_layout import RowLayout
 from connector.iceberg.types.schema_evolution import union_shapes
 from connector.settings import TableSettings
-from connector.settings.iceberg.declared_schema import DeclaredColumn, NestedType
+from connector.settings.iceberg.new_tables.declared_schema import DeclaredColumn, NestedType
 from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, SchemaChange
 
 
@@ -58,7 +58,7 @@ def find_identifier_fields(needs: list[SchemaChange], rule: TableSettings) -> tu
     keys = {
         tuple(name for f in need.key for name in leaf_names(f.type, f.name)) for need in needs if need.key is not None
     }
-    if not rule.create_identifier_fields or not keys:
+    if not rule.new_tables.create_identifier_fields or not keys:
         return ()
     if len(keys) > 1:
         raise DataFault(f"its events have keys of different fields: {', '.join(map(str, sorted(keys)))}")

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
-from connector.settings.iceberg.partition_spec import PartitionTerm
-from connector.settings.iceberg.sort_order import SortTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.sort_order import SortTerm
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
 from serde.arrays import Ints, Mask

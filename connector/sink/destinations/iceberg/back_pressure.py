@@ -10,7 +10,7 @@ import attrs
 from connector.errors import RetriableError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import map_java_errors
-from connector.settings.iceberg.back_pressure import BackPressureSettings
+from connector.settings.iceberg.maintenance.back_pressure import BackPressureSettings
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 
 _DELETE_FILES = "total-delete-files"

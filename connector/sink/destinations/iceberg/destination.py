@@ -12,7 +12,7 @@ from connector.iceberg.commit.snapshot_expiry import METADATA_CLEANUP_PROPERTY, 
 from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer
-from connector.settings.iceberg.maintenance import MaintenanceSettings
+from connector.settings.iceberg.maintenance.policies import MaintenanceSettings
 from connector.sink.destinations.context import DestinationContext, open_deleted_keys
 from connector.sink.destinations.iceberg.back_pressure import BackPressure
 from connector.sink.destinations.iceberg.committer import IcebergCommitter

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from connector.errors import ConnectorError
 from connector.maintenance.maintainer import Maintainer
 from connector.maintenance.triggers import idle_interval_s
-from connector.settings.iceberg.maintenance import MaintenancePolicy
+from connector.settings.iceberg.maintenance.policies import MaintenancePolicy
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 
 _REST_S = 1.0

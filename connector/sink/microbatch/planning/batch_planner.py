@@ -84,7 +84,7 @@ class BatchPlanner:
             case_insensitive=settings.case_insensitive,
             record_keys=settings.keys.mode == "record_key",
             upserts=settings.upsert,
-            variants=settings.nested_as_variant,
+            variants=settings.new_tables.nested_as_variant,
             transaction_topic=self._settings.kafka.transactions.topic,
             raw_ms=time.time_ns() // 1_000_000 if settings.events_only else None,
         ), names

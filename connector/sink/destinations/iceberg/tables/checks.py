@@ -14,7 +14,7 @@ from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, Tabl
 from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.schema_evolution import evolve
 from connector.iceberg.write.formats.format_limits import find_unreadable, find_unwritable
-from connector.settings.iceberg.partition_spec import PartitionTerm
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 
 _NANOSECONDS_VERSION = 3
 _DELETE_FORMAT = "write.delete.format.default"

@@ -17,8 +17,8 @@ from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.full_names import find_ambiguous_columns
 from connector.iceberg.types.schema_evolution import union_shapes
 from connector.settings import SinkSettings, TableSettings
-from connector.settings.iceberg.partition_spec import PartitionTerm, parse_partition_term
-from connector.settings.iceberg.sort_order import SortTerm, parse_sort_term
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm, parse_partition_term
+from connector.settings.iceberg.new_tables.sort_order import SortTerm, parse_sort_term
 from connector.sink.convert.columns.field_matching import match_key_shapes, merge_case_variants
 from connector.sink.convert.events import icebergevents
 from connector.sink.destinations.iceberg.tables import checks as table_checks
@@ -58,10 +58,10 @@ class TableCreator:
             DataFault: no table may be created, or none can have such events.
             FatalError: no table can be as it is configured.
         """
-        settings = self._settings.table
+        settings, new = self._settings.table, self._settings.table.new_tables
         if not settings.auto_create:
             raise DataFault(f"table {options.full_name} does not exist, and auto-create-enabled is false")
-        if self._settings.table.events_only:
+        if settings.events_only:
             by, order = icebergevents.PARTITIONS, icebergevents.SORT_ORDER
             return self._catalog.create(name, icebergevents.SCHEMA, by, self.properties(), sort_by=order)
         columns, keys = _choose_columns(needs, options)
@@ -75,44 +75,42 @@ class TableCreator:
             columns = columns.append(pa.field(DELETED_COLUMN, pa.string()))
             properties[TOMBSTONES_PROPERTY] = "delete"
         data_format = {**properties, **settings.write_properties}[DEFAULT_FORMAT_PROPERTY]
-        table_checks.check_new_table(
-            options.full_name, columns, data_format, version=settings.format_version, upsert=upsert
-        )
+        table_checks.check_new_table(options.full_name, columns, data_format, version=new.format_version, upsert=upsert)
         required = _find_required(needs, settings)
-        schema = build_table_schema(columns, keys, required, nanoseconds=settings.has_nanoseconds)
+        schema = build_table_schema(columns, keys, required, nanoseconds=new.has_nanoseconds)
         spec, sort_by = self._partitioning(options, needs, columns), self._sorting(options, needs, columns)
-        table = self._catalog.create(name, schema, spec, properties, sort_by=sort_by, location=settings.location)
+        table = self._catalog.create(name, schema, spec, properties, sort_by=sort_by, location=new.location)
         self._log.info("table created", table=table.name, columns=len(columns), identifier_fields=list(keys))
         return table
 
     def properties(self) -> dict[str, str]:
         """Return the properties of new tables."""
-        settings, catalog = self._settings.table, self._settings.catalog
+        new, catalog = self._settings.table.new_tables, self._settings.catalog
         # A catalog's own defaults are somebody's decision too.
         kept = {
             key: value
             for key, value in CREATED_TABLE_PROPERTIES.items()
             if f"table-default.{key}" not in catalog.properties
         }
-        own = {**kept, "format-version": str(settings.format_version), "write.format.default": settings.write_format}
-        return table_checks.complete_properties({**own, **catalog.table_properties, **settings.create_properties})
+        own = {**kept, "format-version": str(new.format_version), "write.format.default": new.write_format}
+        return table_checks.complete_properties({**own, **catalog.table_properties, **new.properties})
 
     def _partitioning(
         self, options: TableOptions, needs: list[SchemaChange], columns: pa.Schema
     ) -> tuple[PartitionTerm, ...]:
-        settings = options.settings
-        own = find_terms(settings.partition_by_table, options.names, needs)
+        new = options.settings.new_tables
+        own = find_terms(new.partition_by_table, options.names, needs)
         if own is not None:
             return tuple(parse_partition_term(term) for term in own)
-        terms = [parse_partition_term(term) for term in settings.partition_by]
+        terms = [parse_partition_term(term) for term in new.partition_by]
         return self._with_columns("partition-by", options, terms, columns)
 
     def _sorting(self, options: TableOptions, needs: list[SchemaChange], columns: pa.Schema) -> tuple[SortTerm, ...]:
-        settings = options.settings
-        own = find_terms(settings.sort_by_table, options.names, needs)
+        new = options.settings.new_tables
+        own = find_terms(new.sort_by_table, options.names, needs)
         if own is not None:
             return tuple(parse_sort_term(term) for term in own)
-        return self._with_columns("sort-by", options, [parse_sort_term(term) for term in settings.sort_by], columns)
+        return self._with_columns("sort-by", options, [parse_sort_term(term) for term in new.sort_by], columns)
 
     def _with_columns(self, option: str, options: TableOptions, terms: list[T], columns: pa.Schema) -> tuple[T, ...]:
         """Leave out the terms of columns that a table has not: what is meant for all tables need not fit each."""
@@ -124,9 +122,9 @@ class TableCreator:
 
 def _choose_columns(needs: list[SchemaChange], options: TableOptions) -> tuple[pa.Schema, tuple[str, ...]]:
     """Return the columns of a new table, those of its key included, and the key."""
-    settings = options.settings
-    columns = build_declared_schema(settings.columns) if settings.columns else union_shapes(need.row for need in needs)
-    if settings.case_insensitive and not settings.columns:
+    settings, declared = options.settings, options.settings.new_tables.columns
+    columns = build_declared_schema(declared) if declared else union_shapes(need.row for need in needs)
+    if settings.case_insensitive and not declared:
         columns = pa.schema(merge_case_variants(columns))
         needs = match_key_shapes(needs, columns.names)
     keys = choose_key(needs, columns, settings, options.names)
@@ -140,5 +138,5 @@ def _choose_columns(needs: list[SchemaChange], options: TableOptions) -> tuple[p
 
 
 def _find_required(needs: list[SchemaChange], settings: TableSettings) -> frozenset[str]:
-    required = find_required_columns(needs) if settings.preserve_required else frozenset()
-    return required | frozenset(column.name for column in settings.columns if column.required)
+    required = find_required_columns(needs) if settings.new_tables.preserve_required else frozenset()
+    return required | frozenset(column.name for column in settings.new_tables.columns if column.required)

@@ -30,7 +30,7 @@ from connector.iceberg.types.schema_evolution import evolve, make_optional
 from connector.maintenance.expiry import find_needed_since_ms
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
-from connector.settings.iceberg.partition_spec import parse_partition_term
+from connector.settings.iceberg.new_tables.partition_spec import parse_partition_term
 from connector.settings.iceberg.write_mode import DECLARED_MODES
 from connector.sink.convert.columns.column_renames import (
     RENAMES_PROPERTY,
@@ -276,11 +276,11 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             FatalError: a declared column is there with another type.
         """
         rule = self._settings.table
-        faults = table_checks.check_types(build_declared_schema(rule.columns), target.layout)
+        faults = table_checks.check_types(build_declared_schema(rule.new_tables.columns), target.layout)
         if faults:
             raise FatalError(f"table {target.table.name}: {'; '.join(faults)}; correct it, or drop the table")
-        own = find_terms(rule.partition_by_table, self._options(name).names, [])
-        terms = [parse_partition_term(term) for term in (rule.partition_by if own is None else own)]
+        own = find_terms(rule.new_tables.partition_by_table, self._options(name).names, [])
+        terms = [parse_partition_term(term) for term in (rule.new_tables.partition_by if own is None else own)]
         other = table_checks.check_partitions(terms, target.layout) if terms else None
         if other is not None:
             told = "the table keeps its partition spec; partition-by applies to new tables only"

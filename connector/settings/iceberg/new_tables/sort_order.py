@@ -10,7 +10,7 @@ import re
 
 import attrs
 
-from connector.settings.iceberg.partition_spec import PartitionTerm, parse_partition_term, terms_type
+from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm, parse_partition_term, terms_type
 
 SORT_HINT = "write a column or a transform of one as in partition-by, then asc or desc, then nulls first or nulls last"
 _TERM = re.compile(r"(.+?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?", re.IGNORECASE)

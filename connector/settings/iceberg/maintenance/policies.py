@@ -14,8 +14,8 @@ import attrs
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
-from connector.settings.iceberg import maintenance_options as options
-from connector.settings.iceberg.maintenance_options import OPTIONS, PREFIX
+from connector.settings.iceberg.maintenance import options
+from connector.settings.iceberg.maintenance.options import OPTIONS, PREFIX
 from connector.settings.iceberg.routing import ROUTE_REGEX
 
 T = TypeVar("T")

@@ -1,0 +1,103 @@
+"""properties -> TableNameSettings: what the tables and indexes of topics are called.
+
+Names and defaults: Debezium Server's iceberg sink.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import attrs
+
+from connector.settings.configdef import regexps
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.value_types import BOOLEAN, PATTERN, TEXT
+
+TABLE_PREFIX = Option(
+    name="debezium.sink.iceberg.table-prefix",
+    kind=TEXT,
+    default="",
+    importance="medium",
+    doc="Prefix of every table name; the rest is the topic name with _ for each dot.",
+)
+DESTINATION_REGEXP = Option(
+    name="debezium.sink.iceberg.destination-regexp",
+    kind=PATTERN,
+    default=None,
+    importance="medium",
+    doc="Matches in the topic name are replaced before the table is named; can map several topics to one table.",
+)
+DESTINATION_REPLACE = Option(
+    name="debezium.sink.iceberg.destination-regexp-replace",
+    kind=TEXT,
+    default="",
+    importance="medium",
+    doc="Replacement for matches of destination-regexp; $1 is the first group.",
+    literal=True,
+)
+UPPERCASE = Option(
+    name="debezium.sink.iceberg.destination-uppercase-table-names",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Convert table names to upper case.",
+)
+LOWERCASE = Option(
+    name="debezium.sink.iceberg.destination-lowercase-table-names",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Convert table names to lower case.",
+)
+INDEX_OPTIONS: tuple[Option[object], ...] = (TABLE_PREFIX, DESTINATION_REGEXP, DESTINATION_REPLACE)
+"""Those of them that say something of indexes."""
+OPTIONS: tuple[Option[object], ...] = (*INDEX_OPTIONS, UPPERCASE, LOWERCASE)
+
+
+@attrs.frozen
+class TableNameSettings:
+    """How a topic's name becomes its table's; `destination_regexp_replace` is a Java replacement, see `regexps`."""
+
+    prefix: str = ""
+    destination_regexp: str | None = None
+    destination_regexp_replace: str = ""
+    case: Literal["keep", "upper", "lower"] = "keep"
+
+
+def build(reader: ConfigReader) -> TableNameSettings:
+    """Read the names' part; faults go to the reader."""
+    _check_replacement(reader)
+    _check_prefix(reader)
+    return TableNameSettings(
+        prefix=reader.get(TABLE_PREFIX),
+        destination_regexp=reader.get(DESTINATION_REGEXP),
+        destination_regexp_replace=reader.get(DESTINATION_REPLACE),
+        case=_read_case(reader),
+    )
+
+
+def _check_prefix(reader: ConfigReader) -> None:
+    entry = reader.entry(TABLE_PREFIX)
+    if entry and "." in reader.get(TABLE_PREFIX):
+        reader.add_fault(
+            entry, "has a dot, which would part off a namespace", "use debezium.sink.iceberg.table-namespace"
+        )
+
+
+def _read_case(reader: ConfigReader) -> Literal["keep", "upper", "lower"]:
+    upper, lower = reader.get(UPPERCASE), reader.get(LOWERCASE)
+    entry = reader.entry(LOWERCASE)
+    if upper and lower and entry:
+        reader.add_fault(entry, f"{UPPERCASE.name} is true too", "set one of them to false")
+    return "upper" if upper else "lower" if lower else "keep"
+
+
+def _check_replacement(reader: ConfigReader) -> None:
+    pattern, entry = reader.get(DESTINATION_REGEXP), reader.entry(DESTINATION_REPLACE)
+    if pattern is None or entry is None:
+        return
+    try:
+        regexps.translate_replacement(reader.get(DESTINATION_REPLACE), regexps.compile_java(pattern))
+    except ValueError as wrong:
+        reader.add_fault(entry, f"holds {wrong}", "write $1 for a group, \\$ for a dollar sign")
