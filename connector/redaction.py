@@ -7,6 +7,7 @@ as these were `remember_secret`ed from the configuration.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 MASK = "***"
@@ -24,12 +25,15 @@ SPARK_REGEX = rf"(?i){SENSITIVE_NAMES}|[.]header[.]|{IN_URL}"
 _SHORTEST = 6
 _PUBLIC = re.compile(r"(?:provider|source|type|enabled|ur[il]|location|algorithm|class|factory|endpoint|ms)$")
 _SECRET_NAME = re.compile(SENSITIVE_NAMES, re.IGNORECASE)
-_URL = re.compile(r"://[^\s/:@'\"]*:[^\s/'\"]+@|(?<=jdbc:oracle:)[^\s@]*@", re.IGNORECASE)
+_URL = re.compile(r"://[^\s/:@'\"]*:[^\s/'\"]+@|(?<=jdbc:oracle:)[^\s@]{0,1000}@", re.IGNORECASE)
+# Time grows with the text, and no faster: whoever sends a text chooses how long it is. A word is looked at from its
+# beginning alone, once (`(?>`, `*+`), and where a brace is open and never closed is not looked for again and again.
 _PAIR = re.compile(
-    rf"([\w.-]*(?:{SENSITIVE_NAMES})[\w.-]*[\"']?\s?[=]\s?|[\"'][\w.-]*(?:{SENSITIVE_NAMES})[\w.-]*[\"']\s?:\s?)"
-    rf"(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\{{[^}}]*\}}|[^\s&;,)\]}}'\"]+)",
+    rf"(?<![\w.-])(?>[\w.-]*?(?:{SENSITIVE_NAMES}))[\w.-]*+[\"']?\s?=\s?"
+    rf"|[\"'](?>[\w.-]*?(?:{SENSITIVE_NAMES}))[\w.-]*+[\"']\s?:\s?",
     re.IGNORECASE,
 )
+_VALUE = re.compile(r"\"(?:\\.|[^\"\\])*+\"|'(?:\\.|[^'\\])*+'|[^\s&;,)\]}'\"]++")
 _PASSWORDS = re.compile(
     r"://[^\s/:@]*:([^\s/'\"]+)@|(?:password|pwd|token|secret|credential)=([^\s&;]+)", re.IGNORECASE
 )
@@ -56,7 +60,28 @@ def redact(text: str) -> str:
         if value in text:
             text = text.replace(value, MASK)
     text = _URL.sub(lambda match: f"{'://' if match[0].startswith('://') else ''}{MASK}@", text)
-    return _PAIR.sub(lambda match: match[1] + MASK, text)
+    return "".join(_mask_pairs(text))
+
+
+def _mask_pairs(text: str) -> Iterator[str]:
+    """The text in pieces, with a mask for each value behind a secret's name."""
+    at, last_brace = 0, text.rfind("}")
+    name = _PAIR.search(text)
+    while name is not None:
+        end = _end_of_value(text, name.end(), last_brace)
+        if end is not None:
+            yield text[at : name.end()] + MASK
+            at = end
+        name = _PAIR.search(text, end or name.end())
+    yield text[at:]
+
+
+def _end_of_value(text: str, start: int, last_brace: int) -> int | None:
+    """Where a value ends that begins here; None where none does."""
+    if text.startswith("{", start) and start < last_brace:
+        return text.index("}", start) + 1
+    value = _VALUE.match(text, start)
+    return value.end() if value else None
 
 
 def redact_all(value: Any) -> Any:

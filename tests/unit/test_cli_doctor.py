@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,25 @@ def test_everything_is_tried_and_what_fails_says_what_to_do(file: Path, monkeypa
     (broker,) = (check["text"] for check in document["checks"] if check["subject"] == "broker")
     assert broker.startswith("no bootstrap server answers: 127.0.0.1:") and broker.endswith(": Connection refused")
     assert "secret" not in run.stdout
+
+
+def test_servers_are_asked_side_by_side(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that keeps its answer holds up nobody; what is told stays in order."""
+    registry_asked = threading.Event()
+
+    def await_registry(_: object) -> Iterator[Finding]:
+        yield Finding("broker", "ok" if registry_asked.wait(20) else "failed", "it answers after the registry")
+
+    def ask_registry(_: object) -> Iterator[Finding]:
+        registry_asked.set()
+        yield Finding("registry", "ok", "it answers")
+
+    monkeypatch.setattr(doctor, "check_jars", lambda _: fail_jars())
+    monkeypatch.setattr(doctor, "check_broker", await_registry)
+    monkeypatch.setattr(doctor, "check_registries", ask_registry)
+    run = CliRunner().invoke(main, ["doctor", "--output", "json", str(file)])
+    told = [(check["subject"], check["state"]) for check in json.loads(run.stdout)["checks"]]
+    assert told[-4:] == [("jars", "failed"), ("broker", "ok"), ("registry", "ok"), ("catalog", "skipped")]
 
 
 def test_an_unforeseen_error_of_a_check_is_a_finding() -> None:

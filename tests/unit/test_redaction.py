@@ -58,6 +58,27 @@ def test_what_is_no_secret_stays(text: str) -> None:
     assert redact(text) == text
 
 
+@pytest.mark.parametrize("piece", ["a", "password", "secret={;", "jdbc:oracle:", "'", 'secret="\\\\', "://a:"])
+def test_a_long_text_takes_no_longer_than_its_length(piece: str) -> None:
+    """Whoever sends a text chooses how long it is: what looked through it from each of its letters would never end."""
+    text = piece * (200_000 // len(piece))
+    assert redact(f"{text} password=abc").endswith("***")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("a=password=x secret =y", "a=password=*** secret =***"),
+        ("passwordtoken=x,token=y", "passwordtoken=***,token=***"),
+        ("secret={a;secret={b", "secret=***;secret=***"),
+        ("secret='a secret=b", "secret='a secret=***"),
+    ],
+)
+def test_names_that_follow_each_other(text: str, left: str) -> None:
+    """Each value is masked, and only values."""
+    assert redact(text) == left
+
+
 def test_values_that_were_given_are_masked_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """A secret of the configuration is masked where nothing around it tells; short words and plain settings are not."""
     monkeypatch.setattr(redaction, "_known", set())

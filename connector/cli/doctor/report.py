@@ -1,5 +1,6 @@
-"""settings -> what a connector needs, tried one by one, and what to do where something is missing (`icebridge doctor`).
+"""settings -> what a connector needs, tried, and what to do where something is missing (`icebridge doctor`).
 
+What is far away is asked side by side, and Spark starts meanwhile: the slowest of them is what a person waits for.
 Nothing of the user's is changed: topics and tables are only described, and one small file beside the offsets table is
 written, read and deleted.
 """
@@ -7,6 +8,7 @@ written, read and deleted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Literal
 
 import attrs
@@ -25,7 +27,8 @@ from connector.cli.doctor.checks import (
 from connector.cli.doctor.findings import Finding
 from connector.errors import ConnectorError, FatalError
 from connector.redaction import redact
-from connector.runtime.spark.session import open_session
+from connector.runtime.spark.session import open_session, start_session
+from connector.runtime.spark.session_builder import StartingSession
 from connector.settings import SinkSettings, SourceSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
 
@@ -64,23 +67,40 @@ def _examine(settings: _Settings) -> Iterator[Finding]:
     yield Finding("configuration", "ok", "it can be read")
     for note in settings.notes:
         yield Finding("configuration", "warning", note)
-    java, jars = list(guard("java", check_java)), list(guard("jars", lambda: check_jars(settings)))
-    yield from (*guard("python", check_python), *java, *jars)
+    checks = list(_far_checks(settings))
+    with ThreadPoolExecutor(len(checks) + 3, "doctor") as beside:
+
+        def ask(subject: str, check: Callable[[], Iterable[Finding]]) -> Future[list[Finding]]:
+            return beside.submit(lambda: list(guard(subject, check)))
+
+        near = [ask("java", check_java), ask("jars", lambda: check_jars(settings))]
+        far = [ask(subject, check) for subject, check in checks]
+        found = [finding for one in near for finding in one.result()]
+        is_startable = not any(finding.state == "failed" for finding in found)
+        starting = beside.submit(start_session, settings) if is_startable else None
+        yield from (*guard("python", check_python), *found)
+        for one in far:
+            yield from one.result()
+        if starting is None:
+            yield Finding("catalog", "skipped", "Spark cannot be started without Java and jars")
+        else:
+            yield from guard("catalog", lambda: _check_with_spark(settings, starting))
+
+
+def _far_checks(settings: _Settings) -> Iterator[tuple[str, Callable[[], Iterable[Finding]]]]:
+    """Return what asks a server, in the order in which it is told."""
     if settings.kafka.bootstrap_servers:
-        yield from guard("broker", lambda: check_broker(settings))
+        yield "broker", lambda: check_broker(settings)
     else:
-        yield Finding("broker", "skipped", "no broker is configured: there is none to ask")
-    yield from guard("registry", lambda: check_registries(settings))
+        no_broker = Finding("broker", "skipped", "no broker is configured: there is none to ask")
+        yield "broker", lambda: [no_broker]
+    yield "registry", lambda: check_registries(settings)
     if isinstance(settings.destination, OpenSearchSettings):
-        yield from guard("search", lambda: check_search(settings))
-    if any(finding.state == "failed" for finding in (*java, *jars)):
-        yield Finding("catalog", "skipped", "Spark cannot be started without Java and jars")
-        return
-    yield from guard("catalog", lambda: _check_with_spark(settings))
+        yield "search", lambda: check_search(settings)
 
 
-def _check_with_spark(settings: _Settings) -> Iterator[Finding]:
-    with open_session(settings) as spark:
+def _check_with_spark(settings: _Settings, starting: Future[StartingSession]) -> Iterator[Finding]:
+    with open_session(settings, starting.result()) as spark:
         yield from check_catalog(spark, settings)
 
 

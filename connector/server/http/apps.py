@@ -19,6 +19,7 @@ from connector.runtime.monitoring.prometheus.exposition import CONTENT_TYPE, Met
 from connector.server import health
 from connector.server.connectors.port import Check, Connector
 from connector.server.errors import RestError
+from connector.server.http.paths import PathMiddleware
 from connector.server.rest.connect_api import ConnectApi
 from connector.server.rest.security import AccessMiddleware, AccessRules
 from connector.server.rest.signals_api import SignalsApi
@@ -80,7 +81,7 @@ class HealthApi:
 
 def build_health_app(worker: Worker, metrics: MetricsRegistry) -> Starlette:
     """Return the application of the port that probes and Prometheus ask."""
-    return Starlette(routes=HealthApi(worker, metrics).routes(), exception_handlers=_handlers())
+    return _build(HealthApi(worker, metrics).routes(), [])
 
 
 def build_app(
@@ -116,7 +117,14 @@ def build_app(
         *SignalsApi(api.worker, takes_signals).routes(),
         *HealthApi(api.worker, metrics).routes(),
     ]
-    return Starlette(routes=routes, middleware=middleware, exception_handlers=_handlers())
+    return _build(routes, middleware)
+
+
+def _build(routes: list[Route], middleware: list[Middleware]) -> Starlette:
+    """Return an application of these routes; `middleware` hears of a request before its path is looked up."""
+    app = Starlette(routes=routes, middleware=[*middleware, Middleware(PathMiddleware)], exception_handlers=_handlers())
+    app.router.redirect_slashes = False
+    return app
 
 
 def _overview(worker: Worker) -> Callable[[], dict[str, object]]:

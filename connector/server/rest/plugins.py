@@ -137,24 +137,31 @@ def validate_config(
     given = config["connector.class"]
     if find_plugin(given) not in (plugin, None):
         raise RestError(400, f"Included connector type {given} does not match request type {name}")
-    faults: list[str] = []
-    try:
-        load_config(complete(config))
-    except ConfigError as error:
-        faults = [text.removeprefix(_OVERRIDE) for text in error.faults]
+    faults = _find_faults(complete(config))
     shown = mask_config(config)
     entries, counted = [], 0
     for place, (title, option) in enumerate(plugin.options, 1):
-        own = [text.partition(": ")[2] for text in faults if text.partition(": ")[0] in option.names]
+        own = [text for one in option.names for text in faults.get(one, ())]
         counted += len(own)
         entries.append(_validate_option(_definition(title, option, place), shown, option.names, own))
     known = {one for _, option in plugin.options for one in option.names}
-    for key in sorted({text.partition(": ")[0] for text in faults} - known):
-        own = [text.partition(": ")[2] for text in faults if text.partition(": ")[0] == key]
-        counted += len(own)
-        entries.append(_validate_option(_unknown_definition(key, len(entries) + 1), shown, (key,), own))
+    for key in sorted(faults.keys() - known):
+        counted += len(faults[key])
+        entries.append(_validate_option(_unknown_definition(key, len(entries) + 1), shown, (key,), faults[key]))
     groups = [scope.title for scope in plugin.scopes if scope.options]
     return {"name": plugin.name, "error_count": counted, "groups": groups, "configs": entries}
+
+
+def _find_faults(config: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return what is wrong with properties, by their names."""
+    found: dict[str, list[str]] = {}
+    try:
+        load_config(config)
+    except ConfigError as error:
+        for text in error.faults:
+            key, _, fault = text.removeprefix(_OVERRIDE).partition(": ")
+            found.setdefault(key, []).append(fault)
+    return found
 
 
 def _validate_option(

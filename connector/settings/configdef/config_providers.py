@@ -13,9 +13,15 @@ from pathlib import Path
 import attrs
 import javaproperties
 
-# Same shape as Kafka's ConfigTransformer: provider, optional path, key.
-REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
+# Same shape as Kafka's ConfigTransformer: provider, optional path, key. No provider has a longer name: without a limit,
+# and with second looks, a text of many openings would be read through from each.
+REFERENCE = re.compile(r"\$\{([^}:]{0,100}+):(?:([^}:]*+):)?+([^}]*+)\}")
 BARE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.]*)\}")
+
+
+def has_reference(text: str) -> bool:
+    """Tell whether a text refers to something."""
+    return REFERENCE.search(text, 0, text.rfind("}") + 1) is not None
 
 
 class UnresolvedReference(LookupError):
@@ -40,7 +46,8 @@ class ConfigProviders:
         unprovided = BARE_REFERENCE.search(text) if bare else None
         if unprovided:
             raise UnresolvedReference(unprovided[0], "names no provider", f"write ${{env:{unprovided[1]}}}")
-        return REFERENCE.sub(self._answer, text)
+        end = text.rfind("}") + 1
+        return REFERENCE.sub(self._answer, text[:end]) + text[end:]
 
     def _answer(self, match: re.Match[str]) -> str:
         provider, path, key = match.groups()

@@ -9,7 +9,7 @@ from typing import TypeVar
 import attrs
 
 from connector.redaction import redact_login
-from connector.settings.configdef.config_providers import REFERENCE, ConfigProviders, UnresolvedReference
+from connector.settings.configdef.config_providers import ConfigProviders, UnresolvedReference, has_reference
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.property_files import AFTER_ALL_LINES, ConfigFault, Entry, format_fault
 from connector.settings.configdef.value_types import InvalidValue
@@ -43,6 +43,7 @@ class ConfigReader:
     complete: bool = True
     faults: list[ConfigFault] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
+    _told: set[ConfigFault] = attrs.field(init=False, factory=set)
 
     def entry(self, option: Option[object]) -> Entry | None:
         """The entry of an option: of the last layer that has one of its names, the name itself before aliases."""
@@ -61,6 +62,9 @@ class ConfigReader:
         except InvalidValue as unfit:
             what = unfit.what.replace("{}", self.shown(entry, option))
             self.add_fault(entry, what, unfit.todo)
+            return option.default
+        except RecursionError:
+            self.add_fault(entry, "is nested too deeply", "write it with fewer levels")
             return option.default
 
     def under(self, prefix: Prefix) -> dict[str, str]:
@@ -97,19 +101,21 @@ class ConfigReader:
 
     def shown(self, entry: Entry, option: Option[object] | None) -> str:
         """The value for a message: only what an option's own text says, never a secret, never a looked up value."""
-        if option is None or option.secret or _SECRET.search(entry.key) or REFERENCE.search(entry.text):
+        if option is None or option.secret or _SECRET.search(entry.key) or has_reference(entry.text):
             return "the value"
         return f"'{redact_login(entry.text)}'"
 
     def add_fault(self, entry: Entry, what: str, todo: str) -> None:
         """Keep a fault about something that was given; the same fault is kept once."""
-        fault = ConfigFault(entry.layer, entry.line, format_fault(entry.where, entry.label, what, todo))
-        if fault not in self.faults:
-            self.faults.append(fault)
+        self._add(ConfigFault(entry.layer, entry.line, format_fault(entry.where, entry.label, what, todo)))
 
     def add_missing(self, key: str, what: str, todo: str) -> None:
         """Keep a fault about something that was not given, unless a file that may hold it could not be read."""
         where = self.files[-1] if self.files else "configuration"
-        fault = ConfigFault(len(self.files), AFTER_ALL_LINES, format_fault(where, key, what, todo))
-        if self.complete and fault not in self.faults:
+        if self.complete:
+            self._add(ConfigFault(len(self.files), AFTER_ALL_LINES, format_fault(where, key, what, todo)))
+
+    def _add(self, fault: ConfigFault) -> None:
+        if fault not in self._told:
+            self._told.add(fault)
             self.faults.append(fault)

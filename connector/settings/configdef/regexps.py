@@ -25,6 +25,8 @@ def compile_java(java: str, *, ignore_case: bool = False) -> re.Pattern[str]:
             return re.compile(_NAMED.sub("(?P<", java), flags)
     except (re.error, FutureWarning) as wrong:
         raise ValueError(str(wrong)) from None
+    except (OverflowError, RecursionError):
+        raise ValueError("it repeats too often, or is nested too deeply") from None
 
 
 def translate_replacement(replacement: str, pattern: re.Pattern[str]) -> str:

@@ -19,6 +19,8 @@ from connector.settings.configdef.reader import ConfigReader
 _NEAR = 0.86
 _NEAR_PREFIX = 0.8
 _LIKELY = 0.6
+_COMPARED = 100
+"""So many keys are compared with all names, which takes milliseconds each: nobody reads that many suggestions."""
 
 
 @attrs.frozen
@@ -57,17 +59,21 @@ class AllowedKeys:
     def check(self, reader: ConfigReader) -> None:
         """Sort every key that is not an option."""
         others = [(key, entry) for key, entry in reader.entries.items() if key not in self.names]
-        for key, entry in others:
-            if not any(owner.owns(key) for owner in self.foreign) and not key.startswith(self.free):
-                self._refuse(reader, key, entry)
+        unknown = [
+            (key, entry)
+            for key, entry in others
+            if not any(owner.owns(key) for owner in self.foreign) and not key.startswith(self.free)
+        ]
+        for place, (key, entry) in enumerate(unknown):
+            self._refuse(reader, key, entry, is_compared=place < _COMPARED)
         reader.notes.extend(_note_foreign_keys(self.foreign, others))
-        reader.notes.extend(note for key, entry in others if (note := self._near_miss(key, entry)))
+        reader.notes.extend(note for key, entry in others[:_COMPARED] if (note := self._near_miss(key, entry)))
 
-    def _refuse(self, reader: ConfigReader, key: str, entry: Entry) -> None:
+    def _refuse(self, reader: ConfigReader, key: str, entry: Entry, *, is_compared: bool) -> None:
         if key in self.others:
             reader.add_fault(entry, f"is not an option of the {self.who}", self.other_todo)
             return
-        meant = find_nearest(key, self.names, self.free) if entry.label == entry.key else None
+        meant = find_nearest(key, self.names, self.free) if is_compared and entry.label == entry.key else None
         todo = f"did you mean {meant}?" if meant else f"{self.reference} lists all keys"
         reader.add_fault(entry, "is not a known key", todo)
 

@@ -6,6 +6,7 @@ Names and meaning: `schema.columns` and `table_location` of Data Prepper's Icebe
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Literal
 
 import attrs
@@ -23,6 +24,7 @@ _MAX_DIGITS = 38
 _NESTED = re.compile(r"(struct|list|map)\s*<(.*)>", re.IGNORECASE | re.DOTALL)
 _FIELD = re.compile(r"([^\s:]+)\s*:\s*(.+)", re.DOTALL)
 _PAIR = 2
+_DEEPEST = 100
 _TODO = (
     "write name type [required], ...; types are Iceberg's: long, string, decimal(9,2), timestamptz, list<long>, "
     "map<string, long>, struct<a: long, b: string> ..."
@@ -54,6 +56,8 @@ class DeclaredColumn:
 
 
 def _parse_columns(text: str) -> tuple[DeclaredColumn, ...]:
+    if max(accumulate((letter in "(<[") - (letter in ")>]") for letter in text), default=0) > _DEEPEST:
+        raise InvalidValue("{} is nested too deeply", f"nest types in each other {_DEEPEST} times at most")
     columns = tuple(_parse_column(part) for part in _split_columns(text))
     if len({column.name for column in columns}) < len(columns):
         raise InvalidValue("{} names a column twice", _TODO)

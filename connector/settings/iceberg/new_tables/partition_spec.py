@@ -17,7 +17,6 @@ from connector.settings.configdef.value_types import InvalidValue, ValueType
 Transform = Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"]
 PARTITION_HINT = "write a column, year|month|day|hour(column), bucket(column, N) or truncate(column, N)"
 
-_SPLIT = re.compile(r",(?![^(]*\))")
 _CALL = re.compile(r"(\w+)\s*\(\s*([^(),]+?)\s*(?:,\s*([^(),]+?)\s*)?\)")
 _WITHOUT_WIDTH: dict[str, Transform] = {"year": "year", "month": "month", "day": "day", "hour": "hour"}
 _WITH_WIDTH: dict[str, Transform] = {"bucket": "bucket", "truncate": "truncate"}
@@ -35,7 +34,14 @@ class PartitionTerm:
 
 def split_terms(text: str) -> tuple[str, ...]:
     """Terms of a list; a comma inside parentheses belongs to its term."""
-    return tuple(term for part in _SPLIT.split(text) if (term := part.strip()))
+    pieces = [""]
+    for place, part in enumerate(text.split("(")):
+        # What stands before the last closing parenthesis, and behind no other opening one, is inside.
+        inside, closing, outside = part.rpartition(")")
+        first, *others = outside.split(",")
+        pieces[-1] += f"{'(' if place else ''}{inside}{closing}{first}"
+        pieces += others
+    return tuple(term for piece in pieces if (term := piece.strip()))
 
 
 def parse_partition_term(term: str) -> PartitionTerm:
