@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -74,3 +77,20 @@ def test_a_public_class_name_means_one_class() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(name)
     assert {name: places for name, places in homes.items() if len(places) > 1 and name not in SAME_NAME} == {}
+
+
+UNIMPORTED = {"pandas": "PySpark refuses mapInArrow without it"}
+"""Packages that are declared and that no module of ours imports, each with its reason."""
+
+
+def test_every_dependency_is_imported() -> None:
+    """A package that is declared and that nothing imports is dropped, or has its reason."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = {re.split(r"[\[<>=!~; ]", one)[0].lower() for one in project["dependencies"]}
+    nodes = [node for tree in TREES.values() for node in ast.walk(tree)]
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    packages = packages_distributions()
+    found = {owner.lower().replace("_", "-") for name in imported for owner in packages.get(name.partition(".")[0], ())}
+    assert declared - found == set(UNIMPORTED)
+    assert (ROOT / "LICENSE").read_text("utf-8").lstrip().startswith("Apache License")

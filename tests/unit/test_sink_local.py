@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from connector.errors import FatalError
+from connector.errors import CommitRefused, FatalError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.sink.model.micro_batch import MicroBatch
@@ -131,6 +131,32 @@ def test_too_many_dead_letters_stop_the_sink(tmp_path: Path, named: str) -> None
     with pytest.raises(FatalError, match=named.replace(".", r"\.")):
         _send(sink, "t", *events)
     assert (sink.rows("t"), sink.letters) == ([], [])
+
+
+def test_a_batch_that_is_tried_again_writes_its_letters_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is away in a task, then refused commits: rows and letters are there once, and are counted once."""
+    sink = local_sink(tmp_path, ["topics=t", "errors.deadletterqueue.limit.total=2", "errors.retry.delay.max.ms=1"])
+    failures = [RetriableError("the store is away"), None, CommitRefused("another was faster"), CommitRefused("again")]
+    run, commit = sink.job.run, sink.destination.commit
+
+    def fail_once(call: Any) -> Any:
+        def called(*given: Any) -> Any:
+            if failures and (error := failures.pop(0)) is not None:
+                raise error
+            return call(*given)
+
+        return called
+
+    monkeypatch.setattr(type(sink.job), "run", lambda _, *given: fail_once(run)(*given))
+    monkeypatch.setattr(type(sink.destination), "commit", lambda _, *given: fail_once(commit)(*given))
+    bad = (_compact({"id": 9}), b"?")
+    report = _send(sink, "t", _flat(1, 1), bad, _flat(2, 2))
+    assert (failures, _found(sink, "t"), report.dead_letters) == ([], {1: 1, 2: 2}, 1)
+    failures += [None, CommitRefused("another was faster")]
+    assert _send(sink, "t", _flat(3, 3), bad).dead_letters == 1
+    assert [one.offset for one in sink.letters] == [1, 4]
+    with pytest.raises(FatalError, match=r"3 dead letters in this run"):
+        _send(sink, "t", bad)
 
 
 def test_a_letter_is_the_place_of_its_record(tmp_path: Path) -> None:

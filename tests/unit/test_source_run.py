@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import structlog
 from attrs import define, evolve, field
 
 from connector.errors import FatalError, GapError, RetriableError
@@ -125,6 +128,30 @@ def test_heartbeats_are_sent_when_wanted(make: Callable[..., Round]) -> None:
         made.tables.run(once=True)
     assert not silent.beats
     assert beating.beats
+
+
+def test_heartbeats_that_nobody_takes_stop_no_table(
+    make: Callable[..., Round], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat that is not delivered is said in the log; tables go on, and the next one is tried as ever."""
+    errors = [RetriableError("the broker is away"), FatalError("no rights")]
+    made = make("heartbeat.interval.ms=1\n", a=[True, True, True, True])
+    beat = made.tables.publisher.heartbeat
+    tried = list[int]()
+
+    def heartbeat(ts_ms: int) -> None:
+        tried.append(ts_ms)
+        if errors:
+            raise errors.pop(0)
+        beat(ts_ms)
+
+    made.tables.publisher = Mock(wraps=made.tables.publisher, heartbeat=heartbeat)
+    monkeypatch.setattr("connector.source.poll_loop.time.monotonic", itertools.count(1).__next__)
+    with structlog.testing.capture_logs() as lines:
+        made.tables.run(once=True)
+    assert made.scripts["a"].does == []
+    assert [line["reason"] for line in lines if line["event"] == "no heartbeat"] == ["the broker is away", "no rights"]
+    assert len(tried) > 2 and made.beats == tried[2:]
 
 
 def test_an_unforeseen_error_stops_its_table_alone(make: Callable[..., Round]) -> None:
