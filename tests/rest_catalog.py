@@ -7,6 +7,7 @@ bytes, and decides for single commits whether they are carried out, when, and wh
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ REFUSALS, REFUSALS_OF_OWN = 2, 5
 tables), tells its caller."""
 ABSENCE = 2
 """So many requests in a row find nobody when the catalog is away."""
+BUSY = 0.2
+"""The share of reads that find the catalog too busy, where all goes by chance."""
 
 
 class Fate(Enum):
@@ -52,7 +55,9 @@ class _Silence(Exception):
 
 @define(eq=False, slots=False)
 class RestCatalog:
-    """The server; `fates` holds, by kind of commit and table, what becomes of the next one. `seen` counts commits.
+    """The server; `fates` holds, by kind of commit and table, what becomes of the next one.
+
+    With a `chance` any commit whose fate is not told meets any, and some reads find the catalog too busy.
 
     Kinds: create, schema, snapshot (rows), replace (the same rows in other files), expire, other.
     """
@@ -62,6 +67,7 @@ class RestCatalog:
     name: str
     config: Callable[[], dict[str, str]] = dict
     fates: dict[tuple[str, str], Fate] = field(factory=dict)
+    chance: random.Random | None = None
     met: list[tuple[str, str, Fate]] = field(factory=list)
     _refusing: dict[tuple[str, str], int] = field(factory=dict)
     _parked: dict[str, list[tuple[Fate, bytes]]] = field(factory=dict)
@@ -108,6 +114,8 @@ class RestCatalog:
             if self._away:
                 self._away -= 1
                 raise _Silence
+            if method == "GET" and self.chance is not None and self.chance.random() < BUSY:
+                return 503, _error(503, "ServiceUnavailable", "too busy")
             try:
                 return self._answered(method, [unquote(part) for part in path.strip("/").split("/")[1:]], body)
             except Py4JJavaError as error:
@@ -165,7 +173,8 @@ class RestCatalog:
         if self._refusing.get((kind, table)):
             self._refusing[kind, table] -= 1
             return 409, _error(409, "CommitFailedException", "refused by the test")
-        fate = self.fates.pop((kind, table), Fate.LANDED)
+        by_chance = Fate.LANDED if self.chance is None else self.chance.choice([*Fate, *[Fate.LANDED] * len(Fate)])
+        fate = self.fates.pop((kind, table), by_chance)
         self.met.append((kind, table, fate))
         match fate:
             case Fate.LANDED:

@@ -6,6 +6,7 @@ Truncates, tidying, expiry, new tables, changes of schemas, repairs, offsets tha
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,10 +18,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
+from connector.errors import CommitRefused
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.ancestry import StoredCommit
+from connector.iceberg.commit.commit import PendingCommit, commit_files
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.last_commit import LastCommit
 from connector.iceberg.commit.snapshot_expiry import (
     CREATED_TABLE_PROPERTIES,
     EXPIRE_SNAPSHOTS_PROPERTY,
@@ -29,12 +33,16 @@ from connector.iceberg.commit.snapshot_expiry import (
 from connector.iceberg.commit.truncate import truncate_table
 from connector.iceberg.repair.manifest_repair import find_misleading_bounds, remove_misleading_bounds
 from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS, DeletedKeysTable
+from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.iceberg.write.table_writer import TableWriter
 from connector.runtime.retry import call_with_retries
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from connector.settings.kafka.error_handling import ErrorSettings
+from connector.source.snapshots.next_step import SnapshotOffset
+from connector.source.snapshots.offset_store import TableOffsetStore
+from connector.source.snapshots.table_offset import TableOffset
 from tests.reading import Lake
 from tests.rest_catalog import Fate, RestCatalog, see_whole
 from tests.spark.test_key_types import Case, fill
@@ -220,6 +228,111 @@ def test_a_repair_meets_a_fate(lagoon: Lagoon, fate: Fate, monkeypatch: pytest.M
     rows = lagoon.truth.many(case.name)
     assert sorted(row["v"] for row in rows) == sorted(written.model.values())
     see_whole(lagoon.truth, case.name)
+
+
+@attrs.define
+class _Writer:
+    """A connector's batches to one table: as many rows as it committed, its offsets, its deleted keys."""
+
+    lagoon: Lagoon
+    table: Table
+    offsets: OffsetsTable
+    deleted: DeletedKeysTable
+    source: TableOffsetStore
+    last: LastCommit = LastCommit()
+    rows: list[int] = attrs.field(factory=list)
+    at: int = 0
+
+    def append(self) -> None:
+        """Commit the next rows with their offset, as a sink does: refused files go, the batch comes again."""
+        added = [self.at, self.at + 1]
+        self.at += 2
+        position = KafkaOffsets("c", {"t": "id"}, {("t", 0): self.at})
+
+        def attempt() -> None:
+            writer = TableWriter(self.table.layout(), "mixed")
+            batch = pa.RecordBatch.from_pylist([{"id": key, "ts": key, "own": "a"} for key in added], COLUMNS)
+            writer.write_rows(batch)
+            files = [*writer.close()]
+            try:
+                pending = PendingCommit(
+                    files, position, self.last, self.table.snapshot_id, guarded=False, replaces=self.at % 4 == 0
+                )
+                self.last = commit_files(self.table, pending, "a sink").stored
+            except CommitRefused:
+                for file in files:
+                    self.table.delete_file(file.path)
+                self.table.refresh()
+                raise
+
+        call_with_retries(attempt, ERRORS)
+        self.rows += added
+        call_with_retries(lambda: self.offsets.save(position, {self.table.name: StoredCommit(position)}), ERRORS)
+        call_with_retries(
+            lambda: self.source.put(self.table.name, TableOffset(SnapshotOffset(self.table.uuid, self.at))), ERRORS
+        )
+
+    def truncate(self) -> None:
+        """Empty it of what is older than its newest rows."""
+        until = ("ts", self.at - 2)
+        call_with_retries(
+            lambda: truncate_table(self.lagoon.spark, self.table, until, (("own", "a"),), name="a sink"), ERRORS
+        )
+        self.rows = [key for key in self.rows if key > until[1]]
+
+    def remember(self) -> None:
+        """Remember a deleted key, and tidy."""
+        _remember(self.deleted, self.at)
+        call_with_retries(self.deleted.clean_up, ERRORS)
+
+
+COLUMNS = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("own", pa.string())])
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", tiered(range(4), []))
+def test_fates_in_any_order(lagoon: Lagoon, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever each try of each commit meets, and each look after it, beside another writer: nothing is lost, doubled
+    or unreadable, and all goes on by itself.
+    """
+    monkeypatch.setattr("connector.iceberg.state.deleted_keys_table.MAX_SNAPSHOTS", 4)
+    monkeypatch.setattr("connector.iceberg.state.system_tables.MAX_SNAPSHOTS", 6)
+    monkeypatch.setattr("connector.iceberg.state.system_tables.RETAINED_SNAPSHOTS", 3)
+    chance, name = random.Random(seed), f"mixed_{seed}"
+    lagoon.spark.sql(
+        f"CREATE TABLE told.`default`.`{name}` (id BIGINT, ts BIGINT, own STRING) TBLPROPERTIES "
+        "('format-version'='2', 'commit.retry.num-retries'='1', 'commit.retry.min-wait-ms'='10')"
+    )
+    table = lagoon.catalog.load(name)
+    assert table is not None
+    own = [f"_{what}_{seed}" for what in ("keys", "offsets", "positions")]
+    deleted = DeletedKeysTable(lagoon.spark, lagoon.catalog, own[0], "a sink", timedelta(days=1))
+    source = TableOffsetStore(OffsetRows(lagoon.catalog, own[2], "a source", SOURCE), "a source", ERRORS)
+    writer = _Writer(lagoon, table, OffsetsTable(lagoon.catalog, own[1], "a sink"), deleted, source)
+    foreign, noted = list[int](), list[int]()
+    lagoon.rest.chance, lagoon.rest.fates = chance, {}
+    try:
+        for turn in range(8):
+            writer.append()
+            if chance.random() < 0.4:
+                writer.truncate()
+            if chance.random() < 0.4:
+                writer.remember()
+                noted.append(writer.at)
+            if chance.random() < 0.4:
+                foreign.append(-turn)
+                lagoon.spark.sql(f"INSERT INTO told_behind.`default`.`{name}` VALUES (-{turn}, -{turn}, 'b')")
+    finally:
+        lagoon.rest.chance = None
+    lagoon.rest.end()
+    assert lagoon.ids(name) == sorted([*writer.rows, *foreign])
+    for each in (name, *own):
+        see_whole(lagoon.truth, each)
+    assert sorted(int(row["key"]) for row in lagoon.truth.many(own[0])) == noted
+    position = OffsetsTable(lagoon.catalog, own[1], "a sink").position
+    assert position is not None and position.offsets == {("t", 0): writer.at}
+    stored = TableOffsetStore(OffsetRows(lagoon.catalog, own[2], "a source", SOURCE), "a source", ERRORS).of(table.name)
+    assert stored == TableOffset(SnapshotOffset(table.uuid, writer.at))
 
 
 def _repair(spark: SparkSession, table: Table) -> None:

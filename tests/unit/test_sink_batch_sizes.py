@@ -8,7 +8,7 @@ import pytest
 
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.microbatch.size_estimates import (
-    DEFAULT_EVENT_BYTES,
+    UNSEEN_EVENT_BYTES,
     SAMPLED_PARTITIONS,
     SAMPLES_PER_PARTITION,
     ByteLimit,
@@ -19,22 +19,34 @@ START, END = {("a", 0): 100}, {("a", 0): 900, ("b", 0): 200}
 
 def test_a_batch_that_fits_is_not_cut() -> None:
     """A range whose events are within max-bytes is one batch."""
-    assert ByteLimit(1_000 * DEFAULT_EVENT_BYTES).end(START, END) == END
+    assert ByteLimit(1_000 * UNSEEN_EVENT_BYTES).end(START, END) == END
 
 
 def test_batches_follow_the_size_of_events() -> None:
     """A range is cut by the size of the events before, evenly over topic-partitions, and comes to its end."""
-    cuts = ByteLimit(500 * DEFAULT_EVENT_BYTES)
+    cuts = ByteLimit(500 * UNSEEN_EVENT_BYTES)
     first = cuts.end(START, END)
     assert first == {("a", 0): 500, ("b", 0): 100}
-    cuts.note(500, 500 * 5 * DEFAULT_EVENT_BYTES)
+    cuts.note(500, 500 * 5 * UNSEEN_EVENT_BYTES)
     second = cuts.end(first, END)
     assert 80 <= sum(second.values()) - sum(first.values()) <= 110
     at, batches = second, 2
     while at != END:
-        cuts.note(100, 100 * DEFAULT_EVENT_BYTES // 10)
+        cuts.note(100, 100 * UNSEEN_EVENT_BYTES // 10)
         at, batches = cuts.end(at, END), batches + 1
     assert batches <= 5
+
+
+def test_a_first_batch_of_which_nothing_is_seen_is_small() -> None:
+    """Where nothing tells sizes before records are read, large events stay within max-bytes too; small ones are known
+    by the next batch."""
+    for size in (50_000, 200):
+        cuts, at, end = ByteLimit(10**9), {("a", 0): 0}, {("a", 0): 10**6}
+        first = cuts.end(at, end)["a", 0]
+        assert 1_000 <= first and first * size <= 10**9
+        cuts.note(first, first * size)
+        second = cuts.end({("a", 0): first}, end)["a", 0] - first
+        assert second == pytest.approx(min(10**9 / size, 10**6 - first), rel=0.01)
 
 
 def test_a_batch_always_moves_on() -> None:

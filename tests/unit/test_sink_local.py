@@ -172,6 +172,17 @@ def test_a_letter_is_the_place_of_its_record(tmp_path: Path) -> None:
     assert not any("s3cret" in one.reason for one in sink.letters)
 
 
+@pytest.mark.parametrize("nothing", [{"a": None}, {}, {"a": {"b": None}}, {"a": []}, [None], [{}]], ids=str)
+def test_what_holds_no_value_makes_no_column_yet(tmp_path: Path, nothing: Any) -> None:
+    """Without schema a struct or list of nothing has no type: the column is made with its first value, and is null in
+    the rows before; from then on a struct of nulls is one."""
+    sink = local_sink(tmp_path, ["topics=t"])
+    assert _send(sink, "t", _flat(1, 1, s=nothing), _flat(2, 2, s=nothing)).dead_letters == 0
+    assert all("s" not in row for row in sink.rows("t"))
+    assert _send(sink, "t", _flat(3, 3, s={"a": 5}), _flat(4, 4, s={"a": None})).dead_letters == 0
+    assert [row.get("s") for row in sink.rows("t")] == [None, None, {"a": 5}, {"a": None}]
+
+
 @pytest.mark.parametrize("empty", [[], {}, [None], [[]], [{}], {"a": []}, {"a": None}], ids=str)
 @pytest.mark.parametrize("value", [1.5, 7, True, "x", [1], {"b": 1}, [{"b": 1}]], ids=str)
 def test_what_is_empty_types_no_column(tmp_path: Path, empty: Any, value: Any) -> None:

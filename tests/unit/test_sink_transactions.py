@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import attrs
 import pyarrow as pa
 import pytest
 
 from connector.settings.iceberg.routing import RouteSettings
+from connector.settings.kafka.transactions import TransactionSettings
 from connector.sink.convert.decoder import decode
-from connector.sink.microbatch.transactions import transaction_task
+from connector.sink.microbatch.transactions import transaction_task, transactions
 from connector.sink.microbatch.transactions.transaction_task import TRANSACTION_SCHEMA
+from connector.sink.microbatch.transactions.transactions import Transactions
+from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert
 
@@ -68,6 +72,22 @@ def test_events_with_odd_transactions_are_in_none(odd: Any) -> None:
     whole = {**event, "transaction": {"id": "5:1", "total_order": 1}}
     found = _told(whole, whole, {**event, "transaction": odd}, topic="t")
     assert [(row["id"], row["count"]) for row in found] == [("5", 2)]
+
+
+def test_what_was_told_of_records_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a batch that begins at a cut only what lies behind the last look is read, of topic-partitions that are cut."""
+    monkeypatch.setattr(transactions, "is_from", lambda offsets: offsets)
+    at, other = ("server.public.t", 0), ("tx", 0)
+    cutter = Transactions(Mock(), TransactionSettings("tx", 1_000))
+    batch = MicroBatch(0, {at: 10, other: 5}, {at: 40, other: 9})
+    assert cutter.find_unread(batch) == batch
+    told = Mock()
+    cutter._keep(batch, told, {at: 30})
+    following = MicroBatch(1, {at: 30, other: 9}, {at: 60, other: 12})
+    assert cutter.find_unread(following).start == {at: 40, other: 9}
+    assert cutter.find_unread(MicroBatch(1, {at: 30}, {at: 35})).start == {at: 35}
+    cutter._keep(following, told, {})
+    assert cutter.find_unread(following) == following
 
 
 def test_what_nobody_foresaw_costs_those_records_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,7 @@ class Table:
         self._catalog_properties = catalog_properties
         self._load, self._loaded_ms = load, _now_ms()
         self._renewal_ms: int | None = None
+        self._io_properties: dict[str, str] | None = None
         self.branch = MAIN_BRANCH
         self.turn: AbstractContextManager[object] = nullcontext()
 
@@ -174,12 +175,28 @@ class Table:
         Raises:
             RetriableError: the catalog is away.
         """
-        if self._load is None or self._renewal_ms is None or _now_ms() < self._renewal_ms:
+        if self._load is None:
+            return False
+        if self._io_properties is None:
+            # Whoever only commits has not asked yet what came with the table, and when it ends.
+            with map_java_errors(f"reading the properties of table {self.name}"):
+                self.io_properties()
+        if self._renewal_ms is None or _now_ms() < self._renewal_ms:
             return False
         with map_java_errors(f"loading table {self.name} with new credentials"):
             self.java, self._loaded_ms = self._load(), _now_ms()
         self.io_properties()
         return True
+
+    def renew_layout(self, layout: TableLayout) -> TableLayout:
+        """Return a layout of this table with credentials that are good for a while, whoever had them renewed.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        self.renew()
+        newest = self._io_properties
+        return layout if newest in (None, layout.io_properties) else attrs.evolve(layout, io_properties=newest)
 
     def unpartitioned_spec(self) -> Any:
         """Return a Java spec without partition fields, or none but dropped ones; None when the table has none."""
@@ -212,6 +229,7 @@ class Table:
         # Only such catalogs hand something out; asking costs a call for every table of a batch.
         handed = vended_credentials(io, str(self.java.location())) if properties.get("type") in (None, "rest") else {}
         given = {**properties, **to_dict(io.properties()), **handed}
+        self._io_properties = given
         self._renewal_ms = renewal_time_ms(given, properties, self._loaded_ms)
         return given
 

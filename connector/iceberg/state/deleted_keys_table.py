@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import attrs
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from pyspark.sql import DataFrame, SparkSession
@@ -81,8 +80,7 @@ class DeletedKeysTable:
     @property
     def layout(self) -> TableLayout:
         """What executors need to write files for the table."""
-        if self._table.renew():
-            self._layout = attrs.evolve(self._layout, io_properties=self._table.io_properties())
+        self._layout = self._table.renew_layout(self._layout)
         return self._layout
 
     def _complete(self) -> None:

@@ -26,7 +26,6 @@ from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
-from connector.iceberg.java import map_java_errors
 from connector.iceberg.state import system_tables
 from connector.iceberg.state.system_tables import SYSTEM_TABLE_PROPERTIES, describe_uncounted, write_file
 from connector.iceberg.types.arrow_types import to_arrow_schema
@@ -196,8 +195,7 @@ class OffsetRows:
         """Write one file with all of this connector's rows through Java's FileIO and give its description."""
         now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", "UTC"))
         rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]
-        with map_java_errors(f"writing offsets of {table.name}"):
-            return write_file(table.java, _FILE_KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
+        return write_file(table, _FILE_KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
 
 
 def _is_of_another_kind(text: str, kind: ConnectorKind) -> bool:

@@ -21,7 +21,6 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
-from connector.iceberg.java import map_java_errors
 from connector.iceberg.state.system_tables import SYSTEM_TABLE_PROPERTIES, delete_orphan, write_file
 from connector.iceberg.types.arrow_types import to_arrow_schema
 from connector.iceberg.write.rolling_file import FileKind
@@ -58,8 +57,7 @@ class SchemaHistoryTable:
             )
         log = self._table
         rows = pa.Table.from_pylist([self._row(table) for table in tables], _COLUMNS)
-        with map_java_errors(f"noting schemas in {log.name}"):
-            description = write_file(log.java, _FILE_KIND, rows)
+        description = write_file(log, _FILE_KIND, rows)
 
         def update() -> Any:
             append = log.java.newAppend().set(CREATED_BY, self._name)

@@ -20,7 +20,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.commit.snapshot_expiry import METADATA_CLEANUP_PROPERTIES
-from connector.iceberg.java import JavaTable, activate_session, jvm, map_java_errors
+from connector.iceberg.java import activate_session, jvm, map_java_errors
 from connector.iceberg.write.partitioning import UNPARTITIONED
 from connector.iceberg.write.rolling_file import FileKind, describe_file
 
@@ -32,15 +32,21 @@ MAX_SNAPSHOTS = 50
 """So many are expired at once. Counted in the table: a process may end after each save."""
 
 
-def write_file(java: JavaTable, kind: FileKind, rows: pa.Table) -> FileDescription:
-    """Write rows to a new file of an unpartitioned table; give its description (`write.rolling_file`)."""
+def write_file(table: Table, kind: FileKind, rows: pa.Table) -> FileDescription:
+    """Write rows to a new file of an unpartitioned table; give its description (`write.rolling_file`).
+
+    Raises:
+        RetriableError: the catalog or the store is away.
+    """
+    table.renew()
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="zstd")
     data = sink.getvalue().to_pybytes()
-    path = f"{java.location()}/data/{uuid.uuid4().hex}.parquet"
-    stream = java.io().newOutputFile(path).createOrOverwrite()
-    stream.write(data)
-    stream.close()
+    with map_java_errors(f"writing a file of table {table.name}"):
+        path = f"{table.java.location()}/data/{uuid.uuid4().hex}.parquet"
+        stream = table.java.io().newOutputFile(path).createOrOverwrite()
+        stream.write(data)
+        stream.close()
     return describe_uncounted(kind, path, len(data), rows.num_rows)
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from connector.runtime.topic_partitions import TopicPartition
 from serde.arrays import Ints
 
-DEFAULT_EVENT_BYTES = 1_000
-"""What an event is taken to weigh where none was seen."""
+UNSEEN_EVENT_BYTES = 64_000
+"""What an event is taken to weigh where none was seen, nor can be: librdkafka shows no sizes before it reads."""
 
 SAMPLES_PER_PARTITION, SAMPLED_PARTITIONS = 9, 8
 """At how many events of a topic-partition is looked, and at how many topic-partitions: those with most events."""
@@ -34,9 +34,9 @@ class ByteLimit:
     """Cuts ranges into batches; it learns the size of events from each."""
 
     def __init__(self, max_bytes: int, look: SizeSampler = lambda _: {}) -> None:
-        """Begin with events of `DEFAULT_EVENT_BYTES`, until others are seen."""
+        """Begin with events of `UNSEEN_EVENT_BYTES`, until others are seen."""
         self._max_bytes, self._look = max_bytes, look
-        self._events, self._bytes = 1.0, float(DEFAULT_EVENT_BYTES)
+        self._events, self._bytes = 1.0, float(UNSEEN_EVENT_BYTES)
         self._noted = False
 
     def end(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
@@ -55,8 +55,9 @@ class ByteLimit:
     def note(self, events: int, size_bytes: int) -> None:
         """Take note of a batch that was read."""
         if events and size_bytes:
-            self._events = self._events * _DECAY + events
-            self._bytes = self._bytes * _DECAY + size_bytes
+            kept = _DECAY if self._noted else 0.0
+            self._events = self._events * kept + events
+            self._bytes = self._bytes * kept + size_bytes
             self._noted = True
 
     def _share(self, start: Offsets, spans: Offsets) -> float:

@@ -204,9 +204,8 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         """Return the executors' view of a table for a batch that starts at `start`."""
         target, options = self._known[name], self._options(name)
         history = options.keeps_history
-        if target.table.renew():
-            # Whatever else is new with the table its commit will meet.
-            target.layout = attrs.evolve(target.layout, io_properties=target.table.io_properties())
+        # Whatever else is new with the table its commit will meet.
+        target.layout = target.table.renew_layout(target.layout)
         ahead = {at: o for at, o in target.stored.position.offsets.items() if o > start.get(at, o)}
         return TablePlan(
             index=index,
