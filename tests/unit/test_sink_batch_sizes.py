@@ -8,9 +8,9 @@ import pytest
 
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.microbatch.size_estimates import (
-    UNSEEN_EVENT_BYTES,
     SAMPLED_PARTITIONS,
     SAMPLES_PER_PARTITION,
+    UNSEEN_EVENT_BYTES,
     ByteLimit,
 )
 
@@ -43,7 +43,7 @@ def test_a_first_batch_of_which_nothing_is_seen_is_small() -> None:
     for size in (50_000, 200):
         cuts, at, end = ByteLimit(10**9), {("a", 0): 0}, {("a", 0): 10**6}
         first = cuts.end(at, end)["a", 0]
-        assert 1_000 <= first and first * size <= 10**9
+        assert first >= 1_000 and first * size <= 10**9
         cuts.note(first, first * size)
         second = cuts.end({("a", 0): first}, end)["a", 0] - first
         assert second == pytest.approx(min(10**9 / size, 10**6 - first), rel=0.01)
