@@ -1,0 +1,92 @@
+"""Command lines of repair, maintain and reindex -> tables and indexes that are put right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from connector.cli.arguments import (
+    FILES,
+    OVERRIDES,
+    load_settings,
+    load_sink_settings,
+    report_errors,
+)
+from connector.errors import ConfigError
+from connector.settings import SourceSettings
+
+
+@click.command()
+@FILES
+@OVERRIDES
+@click.option("--table", "tables", multiple=True, help="Only this table; repeatable.")
+@click.option("--execute", is_flag=True, help="Apply the change; without it, only show what would be done.")
+def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[str, ...], execute: bool) -> None:  # noqa: FBT001
+    """Repair tables with wrong uuid column bounds or partition values.
+
+    Dry run unless --execute is given. In such tables deleted or replaced rows are still visible: earlier versions
+    wrote uuid and nanosecond column bounds that make Iceberg's readers skip equality deletes; or rows are not found:
+    NaN, infinities and times beyond the calendar stood in wrong partitions. The repair puts the manifests of the
+    newest snapshot right; data and delete files stay. The sink may be running.
+    """
+    with report_errors():
+        from connector.cli.repair import repair_tables
+
+        repair_tables(load_sink_settings(files, overrides), tables=tables, execute=execute)
+
+
+@click.command()
+@FILES
+@OVERRIDES
+@click.option("--table", "tables", multiple=True, help="Only this table; repeatable.")
+@click.option(
+    "--task", "tasks", default="", metavar="TASK,...", help="Only these: convert, rewrite, manifests, expire, orphans."
+)
+@click.option("--once", is_flag=True, help="One round, of whatever there is to do (the default).")
+@click.option("--every", default=None, metavar="10m", help="A round so often, of what is due by its schedule.")
+@click.option("--execute", is_flag=True, help="Apply the change; without it, only show what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document for each round.")
+def maintain(
+    files: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    tables: tuple[str, ...],
+    tasks: str,
+    once: bool,  # noqa: FBT001
+    every: str | None,
+    execute: bool,  # noqa: FBT001
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Convert deletes, merge files, expire snapshots.
+
+    Dry run unless --execute is given. Shows files, bytes and deletes of each partition, and does what is to be done, in
+    this order: equality deletes become deletion vectors, small files are merged, manifests are merged, snapshots that
+    no source has to read any more expire, files that no snapshot has are deleted. The sink may be running.
+    """
+    with report_errors():
+        from connector.cli.maintain import Round, maintain_tables, parse_duration, parse_tasks
+
+        if once and every is not None:
+            raise ConfigError("--once and --every: give one of them")
+        asked = Round(tables, parse_tasks(tasks), by_triggers=every is not None, execute=execute)
+        every_s = None if every is None else parse_duration(every)
+        maintain_tables(load_sink_settings(files, overrides), asked, every_s=every_s, as_json=as_json)
+
+
+@click.command()
+@FILES
+@OVERRIDES
+@click.option("--table", "tables", multiple=True, help="Only this table; repeatable.")
+def reindex(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[str, ...]) -> None:
+    """Rebuild the indexes of a source's tables.
+
+    They are built beside the old ones, then the alias is switched in one step. Stop the source first; afterwards it
+    continues from the snapshot that was loaded.
+    """
+    with report_errors():
+        from connector.cli.reindex import reindex_tables
+
+        settings = load_settings(files, overrides)
+        if not isinstance(settings, SourceSettings):
+            raise ConfigError("reindex reads Iceberg tables: give the configuration files of a source")
+        reindex_tables(settings, tables=tables)

@@ -1,0 +1,79 @@
+"""Command lines of connect-config, jars, package and demo -> what is needed around connectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from connector.cli.arguments import (
+    FILES,
+    OVERRIDES,
+    parse_overrides,
+    report_errors,
+)
+from connector.redaction import redact
+
+
+@click.command("connect-config")
+@FILES
+@OVERRIDES
+def connect_config(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
+    """Print Kafka Connect's JSON for the source of a Debezium Server file.
+
+    It is what `POST /connectors` takes; what changes on the way is told on standard error.
+    """
+    with report_errors():
+        import orjson
+
+        from connector.cli.connect_config import convert_files
+
+        found = convert_files(files, parse_overrides(overrides))
+        for note in found.notes:
+            click.echo(f"note: {redact(note)}", err=True)
+        document = {"name": found.name, "config": found.config}
+        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+
+
+@click.command()
+@click.argument("components", nargs=-1, metavar="[COMPONENT]...")
+@click.option("--to", "folder", type=click.Path(path_type=Path), default=None, help="Folder to put the jars into.")
+def jars(components: tuple[str, ...], folder: Path | None) -> None:
+    """Fetch the jars of jars.lock.
+
+    Those of COMPONENTs (spark, s3, gcs, adls, postgresql, mysql, mariadb, ...), else what the demo needs. The folder is
+    for machines that reach no registry: ICEBRIDGE_JARS names it there.
+    """
+    with report_errors():
+        from connector.cli.cluster import fetch
+
+        fetch(components, folder)
+
+
+@click.command()
+@click.option("--to", "target", type=click.Path(path_type=Path), default=None, help="File to write.")
+def package(target: Path | None) -> None:
+    """Pack this Python environment for spark.archives.
+
+    Executors that have Python and none of our packages import them from it; the settings are printed.
+    """
+    with report_errors():
+        from connector.cli.cluster import pack
+
+        pack(target)
+
+
+@click.command()
+@click.option(
+    "--home", type=click.Path(path_type=Path), default=None, help="Folder for the broker's data and the tables."
+)
+@click.option("--fresh", is_flag=True, help="Start over: delete the data of earlier runs.")
+def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
+    """Replay recorded events into Iceberg tables.
+
+    The events go through a local broker; the tables are printed.
+    """
+    with report_errors():
+        from connector.demo import play
+
+        play(home, fresh=fresh)
