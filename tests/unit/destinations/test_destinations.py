@@ -97,7 +97,7 @@ class WriterContract(ABC):
         mapped = [*mapping.take(run(*values, keys=keys)), *mapping.finish()]
         outputs = [output for output in mapped if output.kind != OutputKind.CHANGES]
         for one in sorted((o for o in mapped if o.kind == OutputKind.CHANGES), key=lambda o: o.bucket):
-            outputs += reducing.take(one.kind, one.table, one.bucket, pa.py_buffer(one.payload))
+            outputs += reducing.take(one)
         return [*outputs, *reducing.finish()]
 
 
