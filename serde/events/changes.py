@@ -38,6 +38,8 @@ _POSITION = frozenset(
 ORIGIN_FIELDS = ("name", "db", "schema", "table")
 """What names a source: its server (`topic.prefix`), database, schema where it has such, and table."""
 _UNITS = (("ts_ns", 1), ("ts_us", 1_000), ("ts_ms", 1_000_000))
+SOURCE_DATES = tuple(name for name, _ in _UNITS)
+"""When a row changed at its source, the most precise first."""
 
 
 @frozen

@@ -5,6 +5,8 @@ frames -> payloads of one schema -> wire columns (reader, rows one by one where 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from attrs import define, evolve, field
@@ -25,6 +27,7 @@ from serde.events.event_kind import (
 from serde.faults import RecordError, Stage, Unfit
 from serde.json.columns.column_reader import ReadResult
 from serde.json.columns.trailer_reader import TrailerReader
+from serde.json.event_metadata import mend_metadata
 from serde.json.json_types import node_of
 from serde.json.primitive_keys import wrap_values
 from serde.json.row_reader import parse_message, read_value, to_array
@@ -176,10 +179,20 @@ def _read_row(frames: MessageFramer, row: int, node: Struct, *, exact: bool) -> 
     payload = unwrap_payload(document) if frames.format == "json" else frames.unframe(document)[1]
     if not isinstance(payload, dict):
         raise Unfit("key is not a struct" if frames.stage == "KEY_CONVERTER" else "value is not a struct")
-    try:
-        return read_value(node, payload)
-    except Unfit as unfit:
-        # `before` is needed only where nothing is after.
-        if unfit.at[:1] != ("before",) or not isinstance(payload.get("after"), dict) or "op" not in payload:
-            raise
-        return read_value(node, {**payload, "before": None})
+    while True:
+        try:
+            return read_value(node, payload)
+        except Unfit as unfit:
+            less = _leave_out(payload, unfit.at) if frames.stage == "VALUE_CONVERTER" else None
+            if less is None:
+                raise
+            payload = less
+
+
+def _leave_out(event: dict[str, Any], at: tuple[str, ...]) -> dict[str, Any] | None:
+    """The event with what cannot be read at a place made readable; None where it is needed."""
+    if at[:1] != ("before",):
+        return mend_metadata(event, at)
+    # `before` is needed only where nothing is after.
+    needed = not isinstance(event.get("after"), dict) or "op" not in event or event["before"] is None
+    return None if needed else {**event, "before": None}

@@ -16,6 +16,7 @@ import pyarrow as pa
 from attrs import define, field
 
 from serde.byte_windows import ByteWindows
+from serde.events.changes import SOURCE_DATES
 from serde.events.cloudevents import CLOUD_EVENT_FIELDS
 from serde.faults import Unfit
 from serde.json.columns.column_reader import ReadResult
@@ -134,6 +135,11 @@ def _expect_envelope(seen: ObservedTypes) -> None:
     for name, kind in _ENVELOPE_TYPES.items() if around is seen else ():
         if name in seen.fields:
             seen.fields[name].expect_nested(kind)
+    if around is seen:
+        # Whatever else stands there is no date, also where all events of a block have it.
+        for name, date in seen.fields["source"].fields.items():
+            if name in SOURCE_DATES and date.kinds:
+                date.expect(pa.int64(), fix=True)
     images = [around.fields[name] for name in ("after", "before") if name in around.fields]
     images = [] if _holds_documents(around) else images
     for image in images:

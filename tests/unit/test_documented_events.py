@@ -137,6 +137,89 @@ def test_cassandras_inserts_are_creates() -> None:
     assert [row["id"]["value"] for row in made.row.to_pylist()] == [1001] * 4
 
 
+def _read(*events: Any) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
+    """What of each event arrives, by its row, and why others do not."""
+    raw = pa.array([json.dumps(value).encode() for value in events], pa.binary())
+    decoded = make_deserializer("auto", UNWRAP.wanted).decode(raw, "VALUE_CONVERTER")
+    blocks = [zip(block.rows.tolist(), block.fields.to_pylist(), strict=True) for block in decoded.blocks]
+    read = {at: fields for block in blocks for at, fields in block}
+    return read, {fault.row: fault.reason for fault in decoded.faults}
+
+
+def test_dates_beyond_64_bits_are_unknown() -> None:
+    """Cassandra page, "Change event values": `source.ts_ns` of the three examples has 22 digits, which no date has."""
+    cell = {"value": 1001, "deletion_ts": None, "set": True}
+    source = {**_CASSANDRA, "ts_ms": 1562202942666382, "ts_us": 1562202942666382000, "ts_ns": 1562202942666382000000}
+    made = changes(*({"op": op, "source": source, "after": {"id": cell}, "ts_ms": 1} for op in "cud"))
+    assert made.op.tobytes() == b"cud" and made.ts_ns.to_pylist() == [None] * 3
+    beside = changes(*({"op": "c", "source": told, "after": {"id": cell}} for told in ({**source, **_DATES}, source)))
+    assert beside.ts_ns.to_pylist() == [_DATES["ts_ns"], None]
+
+
+def test_numbers_as_text_are_numbers() -> None:
+    """SQL Server page, "create events": its schema calls `event_serial_no` an int64, its payload has "1"."""
+    fields: list[Any] = [{"type": "string", "optional": True, "field": name} for name in ("commit_lsn", "change_lsn")]
+    fields += [{"type": "int64", "optional": True, "field": "event_serial_no"}]
+    image = {"type": "struct", "optional": True, "fields": [{"type": "int64", "field": "id"}]}
+    around: list[Any] = [{**image, "field": "before"}, {**image, "field": "after"}, {"type": "string", "field": "op"}]
+    around.append({"type": "struct", "fields": fields, "field": "source"})
+    schema = {"type": "struct", "fields": around, "name": "server1.dbo.testDB.customers.Envelope"}
+    source = _lsns("00000027:00000758:0005", "00000027:00000758:0003", "1")
+    written = {"op": "c", "before": None, "after": {"id": 1}, "source": source}
+    told = {**written, "source": {**source, "event_serial_no": 1}}
+    made = changes(*({"schema": schema, "payload": payload} for payload in (written, told)))
+    assert made.place[0].tolist() == made.place[1].tolist() and made.place[0, 1] != NO_VALUE
+
+
+BESIDE = {
+    "version": 3,
+    "snapshot": {"a": 1},
+    "connector": ["x"],
+    "sequence": 1.5,
+    "ts_ms": "yesterday",
+    "ts_us": 0.5,
+}
+ORDERING = {"ts_ns": ("yesterday", 0.5, {"a": 1}), "lsn": ("x", 0.5), "db": ({"a": 1},), "table": ({},), "name": ([],)}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_tells_no_order_costs_an_event_nothing_but_itself(name: str) -> None:
+    """A value of `source` that is unlike those of other events is unknown; so is a date beside a more precise one."""
+    source = {"name": "s", "db": "d", "table": "t", **_DATES, "lsn": 5, "version": "3", "sequence": "[]"}
+    good = event("c", {**source, "snapshot": "false", "connector": "x"})
+    odd = event("c", {**good["source"], name: BESIDE[name]})
+    read, faults = _read(good, odd, good)
+    assert not faults and [read[at]["after"] for at in range(3)] == [ANNE] * 3
+    told = {key: value for key, value in read[0]["source"].items() if key != name}
+    assert {key: value for key, value in read[1]["source"].items() if key != name} == told
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in ORDERING.items() for value in values])
+def test_what_tells_the_order_is_never_taken_for_unknown(name: str, value: Any) -> None:
+    """An event whose date, place or source cannot be read is a dead letter, whatever stands beside it."""
+    good = event("c", {"name": "s", "db": "d", "table": "t", **_DATES, "lsn": 5})
+    odd = event("c", {**good["source"], name: value})
+    read, faults = _read(good, odd, good)
+    assert list(faults) == [1] and f"source.{name}" in faults[1] and sorted(read) == [0, 2]
+
+
+@pytest.mark.parametrize("value", ["yesterday", 0.5])
+def test_a_date_that_is_none_is_none_without_neighbours_too(value: Any) -> None:
+    """What becomes of an event does not depend on those beside it."""
+    assert list(_read(event("c", {"name": "s", **_DATES, "ts_ns": value}))[1]) == [0]
+
+
+def test_columns_called_as_parts_of_an_envelope_are_the_rows_own() -> None:
+    """A flattened row with a column `source` loses none of its members."""
+    rows = [
+        {"id": 1, "source": {"ts_ms": 5}},
+        {"id": 2, "source": {"ts_ms": "text"}},
+        {"id": 3, "source": {"ts_ms": 7}},
+    ]
+    read, faults = _read(*rows)
+    assert list(faults) == [1] and [read[at]["source"]["ts_ms"] for at in (0, 2)] == [5, 7]
+
+
 def test_vitess_ranks_are_decimals_with_a_schema() -> None:
     """The rank is a Decimal of scale 0 there; shards do not compare."""
     number = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "0"}}
