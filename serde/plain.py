@@ -1,4 +1,4 @@
-"""text or bytes -> blocks: Connect's StringConverter and ByteArrayConverter, one column per message.
+"""text or bytes -> blocks: StringConverter, ByteArrayConverter and BinaryDataConverter, one column per message.
 
 Such a message has no fields: it becomes a row of one column, `key` or `value` by its side of the record.
 """
@@ -74,5 +74,13 @@ STRING = WireFormat(
     "string", ("org.apache.kafka.connect.storage.StringConverter",), lambda _: PlainDeserializer(text=True)
 )
 BYTES = WireFormat(
-    "bytes", ("org.apache.kafka.connect.converters.ByteArrayConverter",), lambda _: PlainDeserializer(text=False)
+    "bytes",
+    (
+        "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "io.debezium.converters.BinaryDataConverter",
+        # Its names of before.
+        "io.debezium.converters.ByteArrayConverter",
+        "io.debezium.converters.ByteBufferConverter",
+    ),
+    lambda _: PlainDeserializer(text=False),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from connector.settings import EventSettings
+from connector.settings.converters.converter_classes import FORMATS_BY_CLASS
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.events.outbox import find_aggregate_type
 from connector.sink.model.plan import BatchPlan, TablePlan
@@ -106,6 +108,63 @@ def test_avro_values_are_read_by_their_schema(monkeypatch: pytest.MonkeyPatch) -
     assert row["payload"] == ORDER.decode()
     (row,) = sink_plans.rows(decode(run(b"\0\0\0\0\x02" + avro.written(record, {"id": 5})), made))
     assert orjson.loads(row["payload"]) == {"id": 5}
+
+
+CONVERTERS = (
+    "io.debezium.converters.BinaryDataConverter",
+    "io.debezium.converters.ByteBufferConverter",
+    "org.apache.kafka.connect.converters.ByteArrayConverter",
+)
+AVRO_BYTES = b"\0\0\0\0\x05\x02\xff\xfe"
+
+
+@pytest.mark.parametrize("name", CONVERTERS)
+def test_binary_payloads_are_bytes(name: str) -> None:
+    """ "Using Apache Avro as the payload format", of the page and of MongoDB's: the payload is the value as it is."""
+    assert FORMATS_BY_CLASS[name].name == "bytes"
+    made = plan(value="bytes", key="string")
+    (need,) = decode(run(AVRO_BYTES), made).needs
+    assert need.row.field("payload").type == pa.binary()
+    (also,) = decode(run(b"a text"), made).needs
+    assert also.row.field("payload").type == pa.binary()
+    (also,) = decode(run(b"a text"), plan(value="bytes", key="string", variants=True)).needs
+    assert also.row.field("payload").type == pa.binary()
+    for value in (AVRO_BYTES, b"a text", b"", None):
+        given = run(value, id=b"x")
+        (row,) = sink_plans.rows(decode(given, plan(table(payload=pa.binary()), value="bytes", key="string")))
+        assert (row["id"], row["aggregateid"], row["payload"]) == ("x", "1", value)
+
+
+def test_the_tables_column_says_what_payloads_are() -> None:
+    """A table of texts takes bytes that are text, and no others; one of bytes takes texts as their UTF-8."""
+    made = plan(table(), value="bytes", key="string")
+    (row,) = sink_plans.rows(decode(run(ORDER), made))
+    assert row["payload"] == ORDER.decode()
+    assert "UTF-8" in sink_plans.dead(decode(run(AVRO_BYTES), made))[0]
+    for form in FORMS.values():
+        (row,) = sink_plans.rows(decode(run(form), plan(table(payload=pa.binary()))))
+        assert row["payload"] == ORDER
+
+
+def test_bytes_of_a_schema_are_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A payload of bytes by JsonConverter with schemas, and by Avro; in tables from before its JSON."""
+    value = _schema(base64.b64encode(AVRO_BYTES).decode(), type="bytes", optional=True)
+    schemas = {7: ('"bytes"',)}
+    monkeypatch.setattr("connector.sink.convert.converters._schema_fetcher", lambda *_: schemas.__getitem__)
+    written = b"\0\0\0\0\x07" + avro.written("bytes", AVRO_BYTES)
+    for given, how in ((value, {}), (written, {"value": "avro", "key": "bytes"})):
+        (need,) = decode(run(given), plan(**how)).needs
+        assert need.row.field("payload").type == pa.binary()
+        (row,) = sink_plans.rows(decode(run(given), plan(table(payload=pa.binary()), **how)))
+        assert row["payload"] == AVRO_BYTES
+    (row,) = sink_plans.rows(decode(run(value), plan(table())))
+    assert orjson.loads(row["payload"]) == base64.b64encode(AVRO_BYTES).decode()
+
+
+def test_records_that_nothing_reads_are_no_reason_for_a_table() -> None:
+    """Else it would have a payload of text, and no bytes could come in once the converter is named."""
+    outcome = decode(run(AVRO_BYTES), plan())
+    assert not outcome.needs and list(sink_plans.dead(outcome)) == [0]
 
 
 def test_what_is_no_text_is_dead_and_an_empty_payload_is_a_row() -> None:

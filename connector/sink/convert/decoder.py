@@ -26,9 +26,10 @@ from connector.sink.convert.row_builder import drop_committed
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.events.event_kind import TRANSACTION_METADATA_TYPE
 from serde.faults import RecordError
+from serde.plain import BYTES, STRING
 from serde.wire_format import Deserializer
 
-PLAIN_FORMATS = frozenset({"string", "bytes"})
+PLAIN_FORMATS = frozenset({STRING.name, BYTES.name})
 """Formats whose messages are the values themselves."""
 
 
@@ -95,7 +96,7 @@ def _decode_outbox(run: ConsumerRecords, aggregate: str, table: TablePlan | None
     reading, events = find_converters(plan), plan.events
     key = None if events.key_format in PLAIN_FORMATS else reading.key.decode
     value = None if events.value_format in PLAIN_FORMATS else _decode_single(reading.value)
-    made = build_outbox_rows(run, aggregate, table, plan, key, value)
+    made = build_outbox_rows(run, aggregate, table, plan, key, value, raw=events.value_format == BYTES.name)
     parts = () if made.part is None or not len(made.part) else (made.part,)
     tables = () if table is None or not parts else (table.index,)
     needs = () if made.need is None else (made.need,)

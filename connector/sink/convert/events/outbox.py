@@ -2,7 +2,7 @@
 
 The columns are those of the outbox table that the router documents: `id` (a header), `aggregatetype` (the end of the
 topic), `aggregateid` (the record's key), `type` (a header, where the router is told to send it), `payload` (the value
-as text, an expanded one as its JSON), and what the router places into the value beside the payload.
+as text, an expanded one as its JSON, or bytes), and what the router places into the value beside the payload.
 Source: Debezium's documentation, "Outbox Event Router".
 """
 
@@ -63,6 +63,8 @@ def build_outbox_rows(
     plan: BatchPlan,
     decode_key: Decode | None,
     decode_value: Decode | None,
+    *,
+    raw: bool = False,
 ) -> OutboxRows:
     """Make the rows of a run.
 
@@ -72,9 +74,10 @@ def build_outbox_rows(
         table: their table, None where there is none yet.
         plan: the batch's.
         decode_key, decode_value: how keys and values are read that are no plain text; None: all are.
+        raw: whether values are bytes, which a payload of bytes takes as they are.
     """
     count = len(run.offset)
-    columns, faults = _read_values(run.value, decode_value)
+    columns, faults = _read_payloads(run.value, decode_value, table, raw=raw)
     keys, bad_keys = _read_texts(run.key, AGGREGATE_ID, "KEY_CONVERTER", decode_key)
     made = {
         ID: _header_text(run, ID_HEADERS),
@@ -88,6 +91,9 @@ def build_outbox_rows(
         for n, c in columns.items()
     }
     faults += bad_keys
+    if table is None and len({fault.row for fault in faults}) == count:
+        # Nothing here could become a row, so it is no reason for a table.
+        return OutboxRows(None, None, faults)
     need = _find_need(run.topic, made, table, plan)
     if need is not None or table is None:
         return OutboxRows(None, need, faults)
@@ -97,7 +103,8 @@ def build_outbox_rows(
 def _find_need(topic: str, made: dict[str, pa.Array], table: TablePlan | None, plan: BatchPlan) -> SchemaChange | None:
     fields = [pa.field(name, column.type) for name, column in made.items() if is_storable(column.type)]
     if plan.variants and (table is None or PAYLOAD not in table.layout.columns.names):
-        fields = [field.with_type(VARIANT_ARROW_TYPE) if field.name == PAYLOAD else field for field in fields]
+        texts = {PAYLOAD} if pa.types.is_string(made[PAYLOAD].type) else set()
+        fields = [field.with_type(VARIANT_ARROW_TYPE) if field.name in texts else field for field in fields]
     shape = pa.struct(fields)
     if table is not None:
         columns = table.layout.columns
@@ -175,7 +182,24 @@ def _read_texts(
     return text, [*faults, *(RecordError(row, stage, "no UTF-8 text") for row in wrong)]
 
 
-def _read_values(data: pa.Array, decode: Decode | None) -> tuple[dict[str, pa.Array], list[RecordError]]:
+def _read_payloads(
+    data: pa.Array, decode: Decode | None, table: TablePlan | None, *, raw: bool
+) -> tuple[dict[str, pa.Array], list[RecordError]]:
+    """Payloads, and what stands beside them: of bytes where the table says so, of a new one where converter or schema
+    do; texts are their UTF-8 then.
+    """
+    columns = None if table is None else table.layout.columns
+    known = columns is not None and PAYLOAD in columns.names
+    binary = raw if columns is None or not known else pa.types.is_binary(columns.field(PAYLOAD).type)
+    if raw and binary:
+        return {PAYLOAD: data.cast(pa.binary())}, []
+    made, faults = _read_values(data, decode, keep_bytes=binary or not known)
+    return {**made, PAYLOAD: made[PAYLOAD].cast(pa.binary()) if binary else made[PAYLOAD]}, faults
+
+
+def _read_values(
+    data: pa.Array, decode: Decode | None, *, keep_bytes: bool
+) -> tuple[dict[str, pa.Array], list[RecordError]]:
     text, bad = _to_text(data)
     if decode is None:
         rows = np.zeros(0, np.int64)
@@ -183,12 +207,12 @@ def _read_values(data: pa.Array, decode: Decode | None) -> tuple[dict[str, pa.Ar
         rows = np.flatnonzero(np.asarray(data.is_valid()))
     else:
         rows = np.flatnonzero(_matches(data, _MAYBE_ENVELOPE))
-    made, faults = _decode_rows(data, rows, PAYLOAD, "VALUE_CONVERTER", decode, text)
+    made, faults = _decode_rows(data, rows, PAYLOAD, "VALUE_CONVERTER", decode, text, keep_bytes=keep_bytes)
     payload = made.pop(PAYLOAD, None)
     read = np.zeros(len(data), np.bool_)
     read[rows] = True
     plain = pc.if_else(pa.array(~read), text, pa.scalar(None, pa.string()))
-    whole = plain if payload is None else pc.coalesce(plain, payload)
+    whole = plain if payload is None else pc.coalesce(plain.cast(payload.type), payload)
     wrong = np.flatnonzero(bad & ~read).tolist()
     told = [*faults, *(RecordError(row, "VALUE_CONVERTER", "no UTF-8 text") for row in wrong)]
     return {**made, PAYLOAD: whole}, told
@@ -201,6 +225,8 @@ def _decode_rows(
     stage: Stage,
     decode: Decode | None,
     raw: pa.Array | None = None,
+    *,
+    keep_bytes: bool = False,
 ) -> tuple[dict[str, pa.Array], list[RecordError]]:
     """Columns over all records of those that have to be decoded; their faults by record."""
     if decode is None or not len(rows):
@@ -213,16 +239,19 @@ def _decode_rows(
         places[rows[block.rows]] = np.arange(len(block.rows))
         taken = pa.array(places, mask=places < 0)
         own = None if raw is None or block.schema_id else raw.take(pa.array(rows[block.rows]))
-        for field, column in _read_block(block, name, own).items():
+        for field, column in _read_block(block, name, own, keep_bytes=keep_bytes).items():
             aligned = column.take(taken)
             before = made.get(field)
             if before is not None and before.type != aligned.type:
-                before, aligned = before.cast(pa.string()), aligned.cast(pa.string())
+                common = (
+                    pa.binary() if pa.types.is_binary(before.type) or pa.types.is_binary(aligned.type) else pa.string()
+                )
+                before, aligned = before.cast(common), aligned.cast(common)
             made[field] = aligned if before is None else pc.coalesce(before, aligned)
     return made, faults
 
 
-def _read_block(block: MessageBlock, name: str, raw: pa.Array | None) -> dict[str, pa.Array]:
+def _read_block(block: MessageBlock, name: str, raw: pa.Array | None, *, keep_bytes: bool) -> dict[str, pa.Array]:
     """The value itself, and what stands beside it; a struct that is no such envelope is one value, as JSON.
 
     raw: the texts of messages without schema, which are their JSON already.
@@ -230,6 +259,7 @@ def _read_block(block: MessageBlock, name: str, raw: pa.Array | None) -> dict[st
     columns = dict(zip(block.fields.type.names, children(block.fields), strict=True))
     others = {field: column for field, column in columns.items() if field != name}
     if name in columns and not any(pa.types.is_nested(column.type) for column in others.values()):
-        text = to_json_text(columns[name], keep_nulls=bool(block.optional)) if name == PAYLOAD else columns[name]
-        return {**others, name: text}
+        value, is_bytes = columns[name], keep_bytes and pa.types.is_binary(columns[name].type)
+        plain = is_bytes or name != PAYLOAD
+        return {**others, name: value if plain else to_json_text(value, keep_nulls=bool(block.optional))}
     return {name: to_json_text(block.fields, keep_nulls=bool(block.optional)) if raw is None else raw}
