@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.sink.convert.columns.expected_types import find_expected_types, find_text_columns
+from connector.sink.convert.columns.expected_types import expect_cells, find_expected_types, find_text_columns
 from connector.sink.convert.columns.type_mismatch import decode_mismatches
 from connector.sink.convert.converters import find_converters, transaction_converter
 from connector.sink.convert.decoded_records import DecodedRecords
@@ -65,10 +65,11 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     messages, documents = run.value, frozenset[str]()
     if variants := VariantColumns.of(plan, table):
         messages, documents = encode_documents(messages, variants)
-    values = reading.value.decode(messages, "VALUE_CONVERTER", known, find_text_columns(run, table, plan))
+    expected = None if known is None else expect_cells(known, messages)
+    values = reading.value.decode(messages, "VALUE_CONVERTER", expected, find_text_columns(run, table, plan))
     values = mark_documents(values, documents)
-    if known is not None and not plan.evolve:
-        values = decode_mismatches(values, messages, reading.value, known)
+    if expected is not None and not plan.evolve:
+        values = decode_mismatches(values, messages, reading.value, expected)
     return convert_messages(MessageConversion(run, plan, reading), table, values)
 
 

@@ -12,7 +12,7 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.columns.ambiguous_names import refuse_ambiguous_names
 from connector.sink.convert.columns.column_renames import follow_key_renames, follow_renames
-from connector.sink.convert.columns.expected_types import find_expected_types, find_text_columns
+from connector.sink.convert.columns.expected_types import expect_cells, find_expected_types, find_text_columns
 from connector.sink.convert.columns.field_matching import match_case
 from connector.sink.convert.columns.schema_needs import find_schema_change, find_unknown_fields
 from connector.sink.convert.columns.type_changes import follow_type_changes
@@ -29,6 +29,7 @@ from connector.sink.model.plan import BatchPlan, FieldRoutes, SchemaChange, Tabl
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import Truncate
 from serde.arrays import children
+from serde.events.cells import unpack_envelopes
 from serde.events.changes import Changes, extract_changes, split_images
 from serde.events.documents import ID_COLUMN, holds_documents
 from serde.events.event_kind import is_envelope
@@ -62,7 +63,7 @@ class MessageConversion:
         place = None if table is None or self.plan.routing is not None else table.index
         if place not in self._keys:
             kind = key_type(table) if place is not None else None
-            reading = None if kind is None else schemaless_type(kind)
+            reading = None if kind is None else expect_cells(schemaless_type(kind), self.run.key)
             texts = find_text_columns(self.run, table if place is not None else None, self.plan)
             decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", reading, texts)
             self._keys[place] = align_record_keys(decoded, len(self.run.offset), kind)
@@ -124,12 +125,12 @@ def _split_blocks(
     work: MessageConversion, table: TablePlan | None, values: DecodedMessages
 ) -> Iterator[tuple[MessageBlock, bool]]:
     """Return blocks whose images are rows of one shape, and whether they are of documents."""
+    patches = work.plan.upserts if table is None else table.takes_patches
     for whole in values.blocks:
         if not holds_documents(whole.fields.type):
-            yield from ((part, False) for part in split_images(whole))
+            yield from ((part, False) for part in split_images(unpack_envelopes(whole, patches=patches)))
             continue
         expected = None if table is None else find_expected_types(table, work.plan)
-        patches = work.plan.upserts if table is None else table.takes_patches
         blocks, wrong = expand_documents(whole, work.plan.events.documents_as, expected, patches=patches)
         work.faults.extend(wrong)
         yield from ((part, True) for part in blocks)

@@ -19,6 +19,7 @@ from connector.iceberg.types.schema_evolution import evolve
 from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, Mask, children
+from serde.events.cells import holds_cells, unpack_cells
 from serde.faults import RecordError
 from serde.messages import DecodedMessages, MessageBlock
 
@@ -85,6 +86,7 @@ def key_type(table: TablePlan | None) -> pa.StructType | None:
 
 def align_record_keys(decoded: DecodedMessages, length: int, known: pa.StructType | None = None) -> RecordKeys:
     """Lay decoded keys out over a run of `length` records; `known` are the types that keys of several forms become."""
+    decoded = attrs.evolve(decoded, blocks=tuple(map(_unpack_cells, decoded.blocks)))
     usable = np.zeros(length, np.bool_)
     names = dict.fromkeys(field.name for block in decoded.blocks for field in block.fields.type)
     for block in decoded.blocks:
@@ -96,6 +98,10 @@ def align_record_keys(decoded: DecodedMessages, length: int, known: pa.StructTyp
         faults += [RecordError(int(row), "KEY_CONVERTER", reason) for row in fractions]
         usable[fractions] = False
     return RecordKeys(columns, usable, tuple(faults))
+
+
+def _unpack_cells(block: MessageBlock) -> MessageBlock:
+    return attrs.evolve(block, fields=unpack_cells(block.fields)) if holds_cells(block.fields.type) else block
 
 
 def _drop_fractions(column: pa.Array) -> tuple[pa.Array, Ints]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.types.conversion import schemaless_type
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.connect.text_columns import find_text_types
+from serde.events.cells import cell_types, is_of_cells
 
 
 def find_expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
@@ -18,6 +20,15 @@ def find_expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
     columns, variants = table.layout.columns, table.layout.variants
     known = [field.with_type(schemaless_type(field.type)) if plan.evolve else field for field in columns]
     return pa.struct([field.with_type(pa.null()) if field.name in variants else field for field in known])
+
+
+def expect_cells(known: pa.StructType, messages: pa.Array) -> pa.StructType:
+    """Return the types that values, or keys, are read by where their columns are cells (`events.cells`).
+
+    All of a topic's are, or none is, so that its first event says it.
+    """
+    first = np.flatnonzero(np.asarray(messages.is_valid()))[:1].tolist()
+    return cell_types(known) if first and is_of_cells(messages[first[0]].as_py()) else known
 
 
 def find_text_columns(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan) -> frozenset[str]:

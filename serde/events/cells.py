@@ -1,0 +1,106 @@
+"""Envelopes whose columns are cells, {"value": .., "set": true} -> the same with plain columns, and patches.
+
+YugabyteDB's connector (`yboutput`, gRPC) says of each column whether an event has it: an update may have no others than
+those that it set. Those it leaves out stay as they are; a null that was set is one (`events.document_patches`).
+Source: YugabyteDB's documentation, "YugabyteDB connector", replica identities, message formats.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve
+
+from serde.arrays import Mask, children, column_at, valid_mask
+from serde.events.document_patches import PATCH_COLUMN, format_patch
+from serde.events.event_kind import is_envelope
+from serde.messages import MessageBlock
+
+_VALUE, _SET = "value", "set"
+_CELL = frozenset({_VALUE, _SET})
+_IMAGES = ("before", "after")
+_UPDATE, _CASSANDRA = "u", "cassandra"
+_CELL_TEXT = re.compile(
+    rb'\{\s*"[^"]*"\s*:\s*(?:null\s*,.*)?\{\s*"value"\s*:.*"set"\s*:\s*(?:true|false)\s*\}', re.DOTALL
+)
+
+
+def is_of_cells(message: bytes | None) -> bool:
+    """Tell whether a message of JSON, or a key, seems to have such columns."""
+    return message is not None and b'"cassandra"' not in message and _CELL_TEXT.search(message) is not None
+
+
+def cell_types(columns: pa.StructType) -> pa.StructType:
+    """The types of cells that have values of these types."""
+    return pa.struct([(field.name, pa.struct([(_VALUE, field.type), (_SET, pa.bool_())])) for field in columns])
+
+
+def holds_cells(kind: pa.StructType) -> bool:
+    """True for rows, or keys, whose columns are cells."""
+    return bool(kind.num_fields) and all(_is_cell(field.type) for field in kind)
+
+
+def _is_cell(kind: pa.DataType) -> bool:
+    # Of columns that are null in all events without schema nothing but `set` is left.
+    return (
+        pa.types.is_struct(kind) and {_SET} <= set(kind.names) <= _CELL and pa.types.is_boolean(kind.field(_SET).type)
+    )
+
+
+def unpack_envelopes(block: MessageBlock, *, patches: bool) -> MessageBlock:
+    """The block with plain columns; with `patches` updates that leave some out say so. Other blocks as they are."""
+    kind = block.fields.type
+    images = [field.name for field in kind if field.name in _IMAGES and pa.types.is_struct(field.type)]
+    images = [name for name in images if kind.field(name).type.num_fields]
+    if not (images and is_envelope(kind) and all(holds_cells(kind.field(name).type) for name in images)):
+        return block
+    told = column_at(block.fields, "source.connector")
+    if told is not None and pc.any(pc.equal(told, _CASSANDRA)).as_py():
+        # Where no event of a block without schema has a time of deletion, its cells look the same.
+        return block
+    columns = dict(zip(kind.names, children(block.fields), strict=True))
+    op = np.asarray(pc.equal(columns["op"], _UPDATE).fill_null(False))
+    for name in images:
+        columns[name] = unpack_cells(columns[name], op if patches and name == "after" else None)
+    optional = {path: flag for path, flag in block.optional.items() if not _is_within_cell(path)}
+    return evolve(block, fields=pa.StructArray.from_arrays(list(columns.values()), list(columns)), optional=optional)
+
+
+def _is_within_cell(path: str) -> bool:
+    image, _, rest = path.partition(".")
+    return image in _IMAGES and rest.endswith((f".{_VALUE}", f".{_SET}"))
+
+
+def unpack_cells(rows: pa.StructArray, partial: Mask | None = None) -> pa.StructArray:
+    """Rows with the values of their cells; `partial` marks those that may leave columns out, which get a patch."""
+    names, cells = rows.type.names, children(rows)
+    values = [_read_values(cell) for cell in cells]
+    made = dict(zip(names, values, strict=True))
+    if partial is not None and (partial & valid_mask(rows)).any():
+        given = np.column_stack([np.asarray(pc.struct_field(cell, _SET).fill_null(False)) for cell in cells])
+        patches = _find_patches(names, given, values, partial & valid_mask(rows))
+        made |= {} if patches is None else {PATCH_COLUMN: patches}
+    gone = rows.is_null() if rows.null_count else None
+    return pa.StructArray.from_arrays(list(made.values()), list(made), mask=gone)
+
+
+def _read_values(cell: pa.StructArray) -> pa.Array:
+    if _VALUE not in cell.type.names:
+        return pa.nulls(len(cell))
+    return pc.if_else(pc.struct_field(cell, _SET).fill_null(False), pc.struct_field(cell, _VALUE), None)
+
+
+def _find_patches(names: list[str], given: Mask, values: list[pa.Array], partial: Mask) -> pa.StringArray | None:
+    """Of each row that leaves columns out the patch that makes null what it set to null."""
+    partial = partial & ~given.all(axis=1)
+    if not partial.any():
+        return None
+    nulls = given & ~np.column_stack([valid_mask(value) for value in values])
+    forms, which = np.unique(nulls[partial], axis=0, return_inverse=True)
+    texts = [format_patch({}, [name for name, null in zip(names, form, strict=True) if null], ()) for form in forms]
+    places = np.full(len(partial), -1)
+    places[partial] = which.reshape(-1)
+    return pa.array(texts, pa.string()).take(pa.array(places, mask=places < 0))
