@@ -17,6 +17,8 @@ from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings
 
 _WORKER, _KIND = "icebridge-worker", ConnectorKind("worker", ("target",), exclusive=True)
+REQUEST_RETRY_MS = 60_000
+"""So long the catalog is tried while a request waits."""
 _TARGETS: frozenset[TargetState] = frozenset(("STARTED", "PAUSED", "STOPPED"))
 
 
@@ -70,7 +72,10 @@ class IcebergConfigStore:
         Raises:
             RetriableError: the catalog stayed away.
         """
-        self._errors, self._table = errors, table
+        self._table = table
+        # Somebody waits for the answer, and others for their turn: not as long as a run may wait.
+        limit_ms = REQUEST_RETRY_MS if errors.retry_timeout_ms < 0 else min(errors.retry_timeout_ms, REQUEST_RETRY_MS)
+        self._while_asked = attrs.evolve(errors, retry_timeout_ms=limit_ms)
         self._rows = call_with_retries(lambda: OffsetRows(catalog, table, _WORKER, _KIND), errors)
         self._known = self._rows.by_table
         self._is_unsure = self._is_lost = False
@@ -104,7 +109,7 @@ class IcebergConfigStore:
     def _store(self, rows: Mapping[str, str]) -> None:
         if self._is_lost:
             raise FatalError(self._rival)
-        call_with_retries(lambda: self._replace(rows), self._errors)
+        call_with_retries(lambda: self._replace(rows), self._while_asked)
         self._known = dict(rows)
 
     def _replace(self, rows: Mapping[str, str]) -> None:

@@ -25,6 +25,10 @@ MakeConnector = Callable[[str, Mapping[str, str], TargetState], Connector]
 STOP_TIMEOUT_S = 60.0
 """How long a connector's batch at hand is waited for before its offsets are changed, and at the end of the process."""
 
+REQUEST_TIMEOUT_S = 90.0
+"""How long a request waits for its turn, as in Kafka Connect: others may be waiting for a catalog that is away."""
+
+_TIMED_OUT = "Request timed out. The worker is currently changing another connector, and waits for the catalog"
 _NOT_STOPPED = (
     "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the specified "
     "connector by issuing a 'PUT' request to the '/connectors/{}/stop' endpoint"
@@ -62,7 +66,7 @@ class Worker:
         Meanwhile nothing can be changed: a request that comes as soon as there is a listener must neither find them
         missing nor make one of their names. One that cannot be read is shown as failed.
         """
-        with self._lock:
+        with self._turn():
             revived = [self._revive(name, stored) for name, stored in sorted(self._store.load().items())]
             for connector in revived:
                 self.add(connector)
@@ -95,14 +99,14 @@ class Worker:
 
     def create(self, name: str, config: Mapping[str, str], target: TargetState = "STARTED") -> Connector:
         """Create a connector and start it; 409 where one has the name, ConfigError for its properties."""
-        with self._lock:
+        with self._turn():
             if name in self._connectors:
                 raise RestError(409, f"Connector {name} already exists")
             return self._replace(name, _unmask(config, {}), target)
 
     def configure(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
         """Give a connector other properties, which restarts it, or create it; tell whether it is new."""
-        with self._lock:
+        with self._turn():
             old = self._connectors.get(name)
             if old is None:
                 return self._replace(name, _unmask(config, {}), "STARTED"), True
@@ -110,7 +114,7 @@ class Worker:
 
     def patch(self, name: str, changes: Mapping[str, str | None]) -> Connector:
         """Change some of a connector's properties; None removes one."""
-        with self._lock:
+        with self._turn():
             old = self.get(name)
             removed = {key for key, text in changes.items() if text is None}
             given = {key: text for key, text in changes.items() if text is not None}
@@ -120,7 +124,7 @@ class Worker:
 
     def delete(self, name: str) -> None:
         """Forget a connector, which ends after its batch at hand; its tables and offsets stay."""
-        with self._lock:
+        with self._turn():
             connector = self.get(name)
             self._refuse_fixed()
             self._store.remove(name)
@@ -128,7 +132,7 @@ class Worker:
 
     def steer(self, name: str, target: TargetState) -> None:
         """Have a connector run, pause or stop; it does so after its batch at hand."""
-        with self._lock:
+        with self._turn():
             connector = self.get(name, "Unknown connector {}")
             if self._make is not None:
                 self._store.put(name, StoredConnector(connector.config, target))
@@ -137,7 +141,7 @@ class Worker:
 
     def restart(self, name: str, *, only_failed: bool = False) -> Connector:
         """Restart a connector; with `only_failed` only where it has failed."""
-        with self._lock:
+        with self._turn():
             connector = self.get(name, "Unknown connector: {}")
             if isinstance(connector, UnreadableConnector):
                 stored = StoredConnector(connector.config, connector.lifecycle.target)
@@ -153,12 +157,22 @@ class Worker:
             raise RestError(400, _NOT_STOPPED.format(name))
         # Not while holding the lock: others need not wait for this one's batch.
         is_stopped = connector.lifecycle.wait_for("STOPPED", STOP_TIMEOUT_S)
-        with self._lock:
+        with self._turn():
             if self.get(name) is not connector or connector.lifecycle.target != "STOPPED":
                 raise RestError(400, _NOT_STOPPED.format(name))
             if not is_stopped or connector.lifecycle.state != "STOPPED":
                 raise RestError(409, _BUSY.format(name))
             connector.alter_offsets(offsets)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Change something alone; 500 where the turn does not come, and nothing is changed."""
+        if not self._lock.acquire(timeout=REQUEST_TIMEOUT_S):
+            raise RestError(500, _TIMED_OUT)
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _revive(self, name: str, stored: StoredConnector) -> Connector:
         """Make a connector that was stored; one whose properties cannot be used any more says why."""

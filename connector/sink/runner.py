@@ -113,6 +113,7 @@ def live_sink(
         ConnectorError: what ended a run.
     """
     first = [looked] if looked is not None else []
+    runs = list[Sink]()
 
     def look() -> tuple[ClusterState, KafkaSettings]:
         monitor.lifecycle.check_wanted()
@@ -136,6 +137,10 @@ def live_sink(
                 maintenance_listeners=monitor.maintenance_listeners,
             )
             kept.callback(warmed)
+            if runs:
+                # Who reads the log tells batches by their numbers, also across a pause.
+                sink.stream.batches = runs.pop().stream.batches
+            runs.append(sink)
             monitor.began(sink.stream.position.offsets)
             return _SinkRun(sink, kept.pop_all(), once)
 

@@ -71,7 +71,7 @@ def test_endpoints(server: TestServer) -> None:
 
 
 def test_a_scrape_while_everything_else_waits(server: TestServer) -> None:
-    """Requests that take long, more than there are threads, hold up neither probes nor scrapes."""
+    """Requests that take long, more than there are threads, hold up no probe, no scrape, and not the page."""
     held, asked = threading.Event(), threading.Semaphore(0)
     connector = _connector("RUNNING")
 
@@ -92,6 +92,8 @@ def test_a_scrape_while_everything_else_waits(server: TestServer) -> None:
     try:
         for path in ("/metrics", "/q/health/live", "/q/health/ready"):
             assert server.health.call("GET", path).status == 200
+            assert server.rest.call("GET", path).status == 200
+        for path in ("/", "/api/overview", "/connectors?expand=status"):
             assert server.rest.call("GET", path).status == 200
     finally:
         held.set()

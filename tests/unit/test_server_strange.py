@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import http.client
+import threading
 from urllib.parse import urlsplit
 
 import pytest
 
+from connector.server import worker as worker_module
+from connector.server.config_store import StoredConnector
 from connector.server.http.paths import strip_slashes
-from tests.connectors import SINK, Client, TestServer, error_of
+from tests.connectors import SINK, Client, TestServer, error_of, wait_for
 
 
 def _send(client: Client, method: str, path: str, body: bytes | None = None) -> int:
@@ -88,3 +91,29 @@ def test_types_that_are_nested_too_deeply_are_a_fault(empty: TestServer) -> None
     config = {**SINK, "schema.columns": f"a {'list<' * 3000}int{'>' * 3000}"}
     status, message = error_of(empty.rest.call("POST", "/connectors", {"name": "s", "config": config}))
     assert (status, "nested too deeply" in message) == (400, True)
+
+
+def test_a_turn_that_does_not_come(server: TestServer, rest: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another request waits for the catalog, who wants to change something is told so, and nothing is changed."""
+    monkeypatch.setattr(worker_module, "REQUEST_TIMEOUT_S", 0.01)
+    asked, released = threading.Event(), threading.Event()
+
+    def put(name: str, connector: StoredConnector) -> None:
+        asked.set()
+        assert released.wait(20)
+
+    monkeypatch.setattr(server.store, "put", put)
+    pausing = threading.Thread(target=rest.call, args=("PUT", "/connectors/s/pause"))
+    pausing.start()
+    assert asked.wait(20)
+    for method, path, body in (
+        ("PUT", "/connectors/s/stop", None),
+        ("DELETE", "/connectors/s", None),
+        ("POST", "/connectors", {"name": "q", "config": SINK}),
+    ):
+        status, message = error_of(rest.call(method, path, body))
+        assert (status, message.startswith("Request timed out.")) == (500, True)
+    released.set()
+    pausing.join(20)
+    assert server.worker.names == ["s"]
+    wait_for(lambda: server.connector("s").lifecycle.state == "PAUSED")

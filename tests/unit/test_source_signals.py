@@ -100,6 +100,12 @@ def test_signals_are_read_as_debezium_writes_them(text: object, asked: object) -
     assert parsed(text) == asked
 
 
+def filtered(text: str) -> bytes:
+    """A signal with a filter."""
+    data = {"data-collections": ["a"], "additional-conditions": [{"data-collection": "a", "filter": text}]}
+    return json.dumps({"type": "execute-snapshot", "data": data}).encode()
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -130,9 +136,16 @@ def test_signals_are_read_as_debezium_writes_them(text: object, asked: object) -
         b'{"type": "stop-snapshot", "data": {"data-collections": {}}}',
         b'{"type": "execute-snapshot", "data": {"data-collections": ["a{99999999999999999999}"]}}',
         b"[" * 100_000,
+        filtered("(" * 9000),
+        filtered(f"{'(' * 101}a = 1{')' * 101}"),
+        b'{"type": "execute-snapshot", "data": {"data-collections": ["(?=a)a"]}}',
+        b'{"type": "execute-snapshot", "data": {"data-collections": ["' + b"(" * 5000 + b'"]}}',
+        b'{"type": "execute-snapshot", "data": {"data-collections": ["a"], "additional-conditions": ['
+        + b",".join([b"{}"] * 1001)
+        + b"]}}",
         b'{"type": "log", "data": "' + b"x" * 2**20 + b'"}',
     ],
-    ids=range(26),
+    ids=range(31),
 )
 def test_what_is_no_signal_says_why_and_shows_nothing(text: bytes) -> None:
     """Malformed signals, functions and queries in filters are refused, with words of ours and none of the sender's."""
@@ -140,6 +153,20 @@ def test_what_is_no_signal_says_why_and_shows_nothing(text: bytes) -> None:
         parse_signal(read_document(text, "made"))
     assert str(caught.value)
     assert "reflect" not in str(caught.value)
+
+
+@pytest.mark.parametrize("pattern", [r"(.*)*x", r"([a-z_.]+)+\\d", r"(\\w+\\.?)+!", r"(a|a?)+$"])
+def test_an_expression_that_others_never_end_on_is_answered(pattern: str) -> None:
+    """Whoever can send a signal may write one: it holds up neither the source nor its probes."""
+    text = b'{"type": "execute-snapshot", "data": {"data-collections": ["%s"]}}' % pattern.encode()
+    signal = parse_signal(read_document(text, "made"))
+    assert not apply_signal(SnapshotQueue(), signal, ["default.customer_orders_history_archive"]).queue.snapshots
+
+
+def test_a_filter_of_many_parts_is_one() -> None:
+    """A hundred comparisons behind each other, and brackets within each other, are read."""
+    for text in (" and ".join(["a = 1"] * 900), f"{'(' * 100}a = 1{')' * 100}", "not " * 90 + "a = 1"):
+        assert parse_filter(text)
 
 
 def test_names_match_whole_in_any_case() -> None:

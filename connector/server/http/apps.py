@@ -7,7 +7,6 @@ from importlib.resources import files
 
 import attrs
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -105,10 +104,11 @@ def build_app(
     async def root(request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
             return HTMLResponse(page, headers=_PAGE_HEADERS)
-        return JSONResponse(await run_in_threadpool(api.root))
+        return JSONResponse(api.root())
 
     async def overview(request: Request) -> Response:  # noqa: ARG001
-        return JSONResponse(await run_in_threadpool(_overview(api.worker)))
+        # From memory, and not in a thread: those may all be waiting for a catalog, which is when somebody looks.
+        return JSONResponse(_overview(api.worker))
 
     routes = [
         Route("/", root),
@@ -127,12 +127,9 @@ def _build(routes: list[Route], middleware: list[Middleware]) -> Starlette:
     return app
 
 
-def _overview(worker: Worker) -> Callable[[], dict[str, object]]:
-    def build() -> dict[str, object]:
-        found = [one for name in worker.names if (one := worker.find(name)) is not None]
-        return {"connectors": [_with_state(one) for one in found]}
-
-    return build
+def _overview(worker: Worker) -> dict[str, object]:
+    found = [one for name in worker.names if (one := worker.find(name)) is not None]
+    return {"connectors": [_with_state(one) for one in found]}
 
 
 def _with_state(connector: Connector) -> dict[str, object]:

@@ -53,6 +53,7 @@ class Stream:
     """One run of the sink's stream: `run` returns when it ends or `stop` is called; `beat` is called meanwhile.
 
     `warmed` returns when the first batch may begin: what it finds warm is warmed up beside the start of the query.
+    `batches` is the number of the next one, so that the runs of a process count on.
     """
 
     spark: SparkSession
@@ -66,6 +67,7 @@ class Stream:
     beat: Callable[[], None] = lambda: None
     warmed: Callable[[], None] = lambda: None
     stop_waiting: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
+    batches: int = 0
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
     _stopping: threading.Event = attrs.field(factory=threading.Event)
     _leaving: threading.Event = attrs.field(factory=threading.Event)
@@ -73,7 +75,6 @@ class Stream:
     _at: dict[TopicPartition, int] = attrs.field(factory=dict)
     _seen: dict[TopicPartition, int] = attrs.field(factory=dict)
     _missing: set[str] = attrs.field(factory=set)
-    _batches: int = 0
     _unanswered: bool = False
 
     def run(self, *, once: bool) -> None:
@@ -169,11 +170,11 @@ class Stream:
 
     def _batch(self, end: dict[TopicPartition, int]) -> BatchReport:
         try:
-            report = self.process(MicroBatch(self._batches, self._at, end))
+            report = self.process(MicroBatch(self.batches, self._at, end))
         except BaseException as error:
             self._error = error
             raise
-        self._batches += 1
+        self.batches += 1
         # A batch may end before what was there for it: the rest comes with the next one.
         self._at = {**self._at, **report.end}
         return report
