@@ -4,6 +4,7 @@
 --first N       begin with this seed (default: by the clock)
 --histories N   so many (default: without end)
 --seconds S     for so long
+--processes N   in so many processes (default: 1)
 --go-on         do not end with the first that is wrong: tell one of each kind
 --tally FILE    add a line with what was run
 """
@@ -17,20 +18,25 @@ import time
 from pathlib import Path
 
 from tests.simulation.process import quiet
+from tests.simulation.runs import go_through
 from tests.simulation.shrinking import Failure, shrink, tell
 from tests.simulation.steps import make_story
 from tests.simulation.tally import Tally
 
 SHOWN_EVERY_S = 10
+MOST = 1 << 40
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 1 where a history was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int)
     parser.add_argument("--first", type=int, default=None)
-    parser.add_argument("--histories", type=int, default=sys.maxsize)
+    parser.add_argument("--histories", type=int, default=MOST)
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--go-on", action="store_true")
     parser.add_argument("--tally", type=Path)
     told = parser.parse_args(arguments)
@@ -54,21 +60,26 @@ def _tell_one(seed: int, folder: str) -> int:
 def _run(first: int, told: argparse.Namespace, folder: str) -> int:
     began = shown = time.monotonic()
     done = wrong = 0
+    cpu_s = 0.0
     kinds: set[str] = set()
     try:
-        while done < told.histories and time.monotonic() - began < told.seconds and (told.go_on or not wrong):
-            failure = tell(make_story(first + done), folder)
-            if failure is not None:
-                wrong += 1
-                _tell_new(first + done, failure, kinds, folder)
-            done += 1
+        for run in go_through(first, told.histories, told.seconds, told.processes, folder):
+            done, cpu_s, wrong = done + run.count, cpu_s + run.cpu_s, wrong + len(run.failures)
+            for seed, failure in run.failures:
+                _tell_new(seed, failure, kinds, folder)
             if time.monotonic() - shown > SHOWN_EVERY_S:
                 shown = time.monotonic()
                 _say(f"{done} histories, {done / (shown - began) * 60:.0f} a minute")
+            if wrong and not told.go_on:
+                break
     except KeyboardInterrupt:
         pass
     took = time.monotonic() - began
-    _say(f"seeds {first} to {first + done - 1}: {done} histories in {took:.0f} s, {wrong or 'none'} wrong")
+    per_thousand = cpu_s / done * 1000 if done else 0.0
+    _say(
+        f"seeds {first} to {first + done - 1}: {done} histories in {took:.0f} s, {wrong or 'none'} wrong; "
+        f"{per_thousand:.1f} s of a processor for a thousand"
+    )
     if told.tally is not None:
         Tally(first, done, wrong, took).add_to(told.tally)
     return int(wrong > 0)

@@ -10,6 +10,7 @@ from tests.simulation.broker import Topic
 from tests.simulation.checks import Checks
 from tests.simulation.expectations import Wrong
 from tests.simulation.interruptions import Crash
+from tests.simulation.known_results import known_results
 from tests.simulation.others import Others
 from tests.simulation.process import Process, one_thread
 from tests.simulation.source import KEYS, Source
@@ -33,7 +34,7 @@ class History(Others, Checks):
             Wrong: an invariant does not hold.
         """
         try:
-            with one_thread(lazy=self.story.world.lazy):
+            with one_thread(lazy=self.story.world.lazy), known_results():
                 for number, step in enumerate(self.story.steps):
                     self.events.append(f"{number:3d}  {step}")
                     self._act(step)

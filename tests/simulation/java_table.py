@@ -186,7 +186,7 @@ class _OutputFile:
     def createOrOverwrite(self) -> _OutputFile:  # noqa: N802
         return self
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Any) -> None:
         def put() -> None:
             self.table.server.files[self.path] = data
 

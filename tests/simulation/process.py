@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -34,6 +35,7 @@ from connector.sink.destinations.iceberg.destination import IcebergDestination
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
 from connector.sink.factory import SinkPorts, begin_batches
+from connector.sink.job import map_task, reduce_task
 from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.model.destination import Lookups, WriterFactory
 from connector.sink.model.micro_batch import MicroBatch
@@ -48,7 +50,7 @@ from tests.simulation.search_cluster import search_in_memory
 from tests.simulation.search_destination import SimulatedIndexes, open_indexes
 from tests.simulation.source import Truth
 from tests.simulation.store import STORES, MemoryFiles
-from tests.simulation.tables import NoRewritesGuard, SimulatedCatalog, SimulatedDeletedKeys
+from tests.simulation.tables import NoRewritesGuard, SimulatedCatalog, SimulatedDeletedKeys, offsets_in_memory
 from tests.unit.local_job import LocalJob
 
 NAME = "simulated"
@@ -211,7 +213,8 @@ class SimulatedJob:
             for offset in range(wanted.start, wanted.end):
                 known.pop(offset, None)
             known |= around.broker.topics[at[0]].truths(at[1], wanted.start, wanted.end)
-        return LocalJob(records, self.parallelism).run(plan, writers, lookups)
+        # Where one task does all, nothing has to travel.
+        return LocalJob(records, self.parallelism, travels=self.parallelism > 1).run(plan, writers, lookups)
 
 
 def _joined(one: Any, other: Any) -> Any:
@@ -252,7 +255,7 @@ class _Group:
 # --- settings, threads and waits -------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def settings_of(properties: tuple[str, ...], folder: str) -> SinkSettings:
     """Read settings; the same ones are read once."""
     file = Path(folder) / f"{abs(hash(properties))}-{os.getpid()}.properties"
@@ -319,6 +322,10 @@ def one_thread(*, lazy: bool) -> Iterator[None]:
         until.enter_context(patch("connector.runtime.retry.time.sleep"))
         until.enter_context(searches_in_memory())
         until.enter_context(search_in_memory())
+        until.enter_context(offsets_in_memory())
+        # No task ends a process of Spark's here.
+        for task in (map_task, reduce_task):
+            until.enter_context(patch.object(task, "forget_archives", lambda: None))
         for place, executor in places.items():
             until.enter_context(patch(f"{place}.ThreadPoolExecutor", executor))
         yield
@@ -326,15 +333,19 @@ def one_thread(*, lazy: bool) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Log nothing, as a history says what it did; and let Arrow use this thread only, which is faster for few rows."""
-    threads = pa.cpu_count()
+    """Log nothing, as a history says what it did; let Arrow use this thread only, which is faster for few rows, and
+    look for garbage seldom, of which a history makes little.
+    """
+    threads, garbage = pa.cpu_count(), gc.get_threshold()
     before = structlog.get_config()
+    gc.set_threshold(200_000, 20, 100)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     pa.set_cpu_count(1)
     try:
         yield
     finally:
         pa.set_cpu_count(threads)
+        gc.set_threshold(*garbage)
         structlog.configure(**before)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
 import attrs
-import pyarrow.parquet as pq
 
 from connector.iceberg.commit.commit_summary import COMMIT_ID, CREATED_BY
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
@@ -140,7 +138,7 @@ class Scene:
             expected.advance(first, told, self._there(), "the offsets table")
 
     def _read_offsets(self, path: str) -> Mapping[TopicPartition, int]:
-        rows = pq.read_table(io.BytesIO(self.server.files[path]), use_threads=False).to_pylist()
+        rows = self.server.read(path)
         own = (KafkaOffsets.parse(row["offset_data"]).offsets for row in rows if row["id"] == NAME)
         return next(own, {})
 

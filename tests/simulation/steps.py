@@ -195,45 +195,77 @@ class Story:
         return "\n".join(["world: " + ", ".join(lines), *(f"{n:3d}  {step}" for n, step in enumerate(self.steps))])
 
 
+SCRIPT = 128
+"""So many seeds in a row have one script."""
+
+
+@attrs.frozen(eq=False)
+class Script:
+    """What sources are, and what they do, in the order in which they do it: the same records for all its stories."""
+
+    rng: Random
+    world: World
+    steps: list[Step] = attrs.field(factory=list)
+
+    @staticmethod
+    def of(number: int) -> Script:
+        rng = Random(f"script {number}")
+        clock: Clock = rng.choices(["postgres", "mysql", "mariadb", "seconds"], [8, 1, 1, 1])[0]  # type: ignore[assignment]
+        topics, documents = rng.choice([1, 1, 1, 2]), rng.random() < 0.2
+        world = World(
+            partitions=rng.choice([1, 1, 2, 3]),
+            topics=topics,
+            clock=clock,
+            places=rng.random() < 0.75,
+            documents=documents,
+            leaves_out=documents and clock == "postgres" and rng.random() < 0.5,
+            # Two sources fill one table.
+            shared=topics > 1 and not documents and rng.random() < 0.5,
+        )
+        return Script(rng, world, [SourceStep("commits", rng.randrange(1000))])
+
+    def step(self, number: int) -> Step:
+        """What the sources do as the n-th thing."""
+        while number >= len(self.steps):
+            self.steps.append(_source_step(self.rng))
+        return self.steps[number]
+
+
 def make_story(seed: int, most: int = 14) -> Story:
-    """The story of a seed."""
-    rng = Random(seed)
-    world = _make_world(rng)
+    """The story of a seed; those of a script have its sources, and differ in all that else is there and happens."""
+    rng, script = Random(seed), Script.of(seed // SCRIPT)
+    world = _make_world(rng, script.world)
     calm = rng.random() < 0.3
-    steps: list[Step] = [SourceStep("commits", rng.randrange(1000))]
+    steps, done = [script.step(0)], 1
     for _ in range(rng.randint(3, most)):
-        steps.append(_make_step(rng, world, calm=calm))
+        kind = rng.choices(["source", "batch", "table", "kafka", "kill"], [5, 5, 1.5, 0.6, 0.5])[0]
+        steps.append(script.step(done) if kind == "source" else _make_step(rng, kind, calm=calm))
+        done += kind == "source"
     return Story(world, tuple(steps))
 
 
-def _make_world(rng: Random) -> World:
+def spread(seeds: range) -> list[int]:
+    """Return seeds in an order in which those of one script are far apart."""
+    return sorted(seeds, key=lambda seed: seed % SCRIPT)
+
+
+def _make_world(rng: Random, sources: World) -> World:
     upsert = rng.random() < 0.85
-    clock: Clock = rng.choices(["postgres", "mysql", "mariadb", "seconds"], [8, 1, 1, 1])[0]  # type: ignore[assignment]
-    documents = rng.random() < 0.2
-    world = World(
-        partitions=rng.choice([1, 1, 2, 3]),
-        topics=rng.choice([1, 1, 1, 2]),
-        clock=clock,
+    return attrs.evolve(
+        sources,
         upsert=upsert,
         keep_deletes=rng.random() < 0.4,
-        places=rng.random() < 0.75,
-        catalog=rng.choice(["jdbc", "rest"]),  # type: ignore[arg-type]
+        catalog=rng.choice(["jdbc", "rest"]),
         lazy=rng.random() < 0.5,
-        parallelism=rng.choice([1, 2]),
-        mode=rng.choices(["equality-delete", "position-delete", "copy-on-write"], [2, 1, 1])[0],  # type: ignore[arg-type]
-        search=rng.choice(["join", "key-index"]),  # type: ignore[arg-type]
-        version=rng.choice([2, 3]),  # type: ignore[arg-type]
-        documents=documents,
-        leaves_out=documents and upsert and clock == "postgres" and rng.random() < 0.5,
+        parallelism=rng.choice([1, 1, 1, 2]),
+        mode=rng.choices(["equality-delete", "position-delete", "copy-on-write"], [2, 1, 1])[0],
+        search=rng.choice(["join", "key-index"]),
+        version=rng.choice([2, 3]),
+        leaves_out=sources.leaves_out and upsert,
     )
-    # Two sources fill one table.
-    return attrs.evolve(world, shared=world.topics > 1 and not documents and rng.random() < 0.5)
 
 
-def _make_step(rng: Random, world: World, *, calm: bool) -> Step:
-    kind = rng.choices(["source", "batch", "table", "kafka", "kill"], [5, 5, 1.5, 0.6, 0.5])[0]
-    if kind == "source":
-        return _source_step(rng)
+def _make_step(rng: Random, kind: str, *, calm: bool) -> Step:
     if kind == "table":
         return TableStep(_pick(rng, _TABLE), rng.randrange(1000))
     if kind == "kafka":

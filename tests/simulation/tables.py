@@ -9,6 +9,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import attrs
 import orjson
@@ -24,8 +25,10 @@ from connector.iceberg.catalog.table import SnapshotEntry, Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.iceberg.java import map_java_errors
+from connector.iceberg.state import offset_rows
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.write.rolling_file import FileKind
 from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings
 from tests.simulation.catalog_server import CatalogServer, LiveFile, Metadata, Rows
@@ -274,6 +277,25 @@ class SimulatedDeletedKeys(DeletedKeysTable):
 
     def clean_up(self) -> None:
         pass
+
+
+@contextmanager
+def offsets_in_memory() -> Iterator[None]:
+    """Have the offsets table's files be rows, which nobody has to write as Parquet, or to read."""
+
+    def write(table: Table, kind: FileKind, rows: pa.Table) -> FileDescription:
+        table.renew()
+        java: JavaTable = table.java
+        path = f"{java.location()}/data/{java.server.next_id()}"
+        with map_java_errors(f"writing a file of table {table.name}"):
+            java.newOutputFile(path).write(rows.to_pylist())
+        return FileDescription(path, kind.content, b"", None, 1)
+
+    def read(io: MetadataView, path: str) -> Rows:
+        return io.server.read(path)
+
+    with patch.object(offset_rows, "write_file", write), patch.object(offset_rows, "_read_rows", read):
+        yield
 
 
 class NoRewritesGuard(DeleteGuard):

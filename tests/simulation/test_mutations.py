@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.process import quiet
 from tests.simulation.shrinking import Failure, tell
-from tests.simulation.steps import make_story
+from tests.simulation.steps import make_story, spread
 from tests.tiers import tiered
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(600)]
@@ -33,7 +33,7 @@ def silence() -> Iterator[None]:
 
 
 def _find(folder: str) -> Failure | None:
-    told = (tell(make_story(seed), folder) for seed in range(WITHIN))
+    told = (tell(make_story(seed), folder) for seed in spread(range(WITHIN)))
     return next((failure for failure in told if failure is not None), None)
 
 

@@ -46,23 +46,27 @@ class LocalRecords:
         """Return the records of one task's share; there is nothing to meter."""
         for wanted in self.shares[task]:
             run = self.records[wanted.topic, wanted.partition]
-            yield run.only(np.flatnonzero((run.offset >= wanted.start) & (run.offset < wanted.end)))
+            own = (run.offset >= wanted.start) & (run.offset < wanted.end)
+            yield run if own.all() else run.only(np.flatnonzero(own))
 
 
 @attrs.define(eq=False)
 class LocalJob:
     """Runs jobs over `records` (`model.job.Job`). Look-ups get and give outputs in lists; of keys
-    whose rows are looked for the outputs are in a list too."""
+    whose rows are looked for the outputs are in a list too. `travels`: what tasks get is pickled, as Spark sends it."""
 
     records: Records
     parallelism: int = 2
+    travels: bool = True
     plans: list[BatchPlan] = attrs.field(factory=list)
 
     def run(self, plan: BatchPlan, writers: WriterFactory, lookups: Lookups | None = None) -> JobResult:
-        """Run one batch, task after task; what tasks get travels as pickles, as Spark sends it."""
+        """Run one batch, task after task."""
         lookups = lookups or Lookups()
         feed = LocalRecords(plan.feed.shares, self.records)
-        plan, writers = pickle.loads(pickle.dumps((attrs.evolve(plan, feed=feed), writers)))
+        plan = attrs.evolve(plan, feed=feed)
+        if self.travels:
+            plan, writers = pickle.loads(pickle.dumps((plan, writers)))
         self.plans.append(plan)
         outputs = [one for share in range(len(feed.shares)) for one in map_task(plan, writers)([share])]
         if any(table.upsert for table in plan.tables):

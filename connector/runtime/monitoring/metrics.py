@@ -81,7 +81,12 @@ class TaskMetrics:
     decode_seconds: float = 0.0
 
     def __add__(self, other: TaskMetrics) -> TaskMetrics:
-        return TaskMetrics(**{name: add(getattr(self, name), getattr(other, name)) for name, add in _ADDITIONS})
+        return TaskMetrics(*(_add(getattr(self, name), getattr(other, name), add) for name, add in _ADDITIONS))
+
+
+def _add(one: Any, other: Any, add: Callable[[Any, Any], Any]) -> Any:
+    """Most counts of most parts are none, and there is one part for each topic-partition."""
+    return add(one, other) if one and other else one or other
 
 
 _ADDITIONS: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = tuple(
