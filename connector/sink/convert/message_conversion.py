@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import attrs
+import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.types.conversion import schemaless_type
@@ -24,6 +25,7 @@ from connector.sink.convert.events.truncate_events import drop_truncated, read_t
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.routing import route_changes
 from connector.sink.convert.row_builder import build_rows, build_tombstones
+from connector.sink.convert.value_keys import drop_rows_that_stay, find_rows_before, leaves_keys
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan, FieldRoutes, SchemaChange, TablePlan
 from connector.sink.model.result import SourceProgress
@@ -97,6 +99,8 @@ def convert_messages(work: MessageConversion, table: TablePlan | None, values: D
             _convert_routed(work, made, block, plan.routing, documents=documents)
         elif made is not None:
             _convert_changes(work, made, table, None, documents=documents)
+        if not documents and any(map(leaves_keys, plan.tables if plan.routing is not None else (table,))):
+            _delete_rows_before(work, block, table)
     for target in _find_tombstone_tables(plan, table) if len(values.tombstones) else ():
         keys = work.keys(target)
         if keys is not None:
@@ -177,17 +181,8 @@ def _convert_changes(
     work.metrics += TaskMetrics(untold=untold)
     if change is None:
         return
-    if table is not None:
-        change = follow_renames(change, table.renames, table.layout.columns.names)
-    if plan.case_insensitive:
-        change, unlike = match_case(change, () if table is None else table.layout.columns.names)
-        work.faults.extend(unlike)
-        if change is None:
-            return
-    if table is not None and plan.evolve:
-        change = follow_type_changes(change, table.layout, plan.events.type_changes)
-    change, ambiguous = refuse_ambiguous_names(change, table, plan)
-    work.faults.extend(ambiguous)
+    change, unfit = _fit_columns(change, table, plan)
+    work.faults.extend(unfit)
     if change is None:
         return
     keys = work.keys(table, documents=documents)
@@ -209,6 +204,47 @@ def _convert_changes(
         if not plan.evolve:
             unknown = frozenset((table.index, field) for field in find_unknown_fields(change, table, plan))
             work.metrics += TaskMetrics(drift=unknown)
+
+
+def _fit_columns(change: Changes, table: TablePlan | None, plan: BatchPlan) -> tuple[Changes | None, list[RecordError]]:
+    """Bring changes to the names and types of a table's columns; None where none of them can be."""
+    faults: list[RecordError] = []
+    if table is not None:
+        change = follow_renames(change, table.renames, table.layout.columns.names)
+    if plan.case_insensitive:
+        matched, unlike = match_case(change, () if table is None else table.layout.columns.names)
+        faults.extend(unlike)
+        if matched is None:
+            return None, faults
+        change = matched
+    if table is not None and plan.evolve:
+        change = follow_type_changes(change, table.layout, plan.events.type_changes)
+    fitting, ambiguous = refuse_ambiguous_names(change, table, plan)
+    return fitting, [*faults, *ambiguous]
+
+
+def _delete_rows_before(work: MessageConversion, block: MessageBlock, table: TablePlan | None) -> None:
+    """Take the rows out of tables that updates of a block gave another key, or another table; an update that is a dead
+    letter, or tells no row before it that could be one of the table, takes none out.
+    """
+    plan, before = work.plan, find_rows_before(block)
+    made = None if before is None else extract_changes(before, unwrap_settings(plan, keep_before=True))[0]
+    if before is None or made is None:
+        return
+    routed = [(table, made)]
+    if plan.routing is not None:
+        known = plan.routing.known
+        sent, _, _ = route_changes(made, before, work.run.topic, plan.routing)
+        routed = [(plan.tables[known[one.table]], one.change) for one in sent if one.table in known]
+    dead = np.asarray(sorted({fault.row for fault in work.faults}), np.int64)
+    for target, gone in routed:
+        change = _fit_columns(gone, target, plan)[0] if target is not None and leaves_keys(target) else None
+        if target is None or change is None:
+            continue
+        part = build_rows(work.run, change, None, target, plan).part
+        part = part.take(np.flatnonzero(~np.isin(part.order.offset, work.run.offset[dead])))
+        own = [rows for rows, index in zip(work.parts, work.tables, strict=True) if index == target.index]
+        work.add_rows(drop_rows_that_stay(part, own, target.layout.keys), target)
 
 
 def _needs_before_image(table: TablePlan | None) -> bool:

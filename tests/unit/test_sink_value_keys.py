@@ -1,0 +1,140 @@
+"""Rows that are told apart by columns of the value (`id-columns`), and updates that change these columns."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from connector.settings.iceberg.routing import RouteSettings
+from connector.sink.convert.decoder import decode
+from connector.sink.model.plan import TablePlan
+from tests.unit.local_sink import LocalSink, local_sink
+from tests.unit.sink_plans import plan, routing, run, upsert
+
+BY_MAIL = ["topics=t", "debezium.sink.iceberg.upsert-keep-deletes=false", "iceberg.tables.default-id-columns=mail"]
+COLUMNS = {"id": pa.int64(), "mail": pa.string(), "n": pa.int64(), "__deleted": pa.string()}
+Row = dict[str, Any]
+CLOUD = {"specversion": "1.0", "type": "DataChangeEventV1"}
+
+
+def _event(op: str, before: Row | None, after: Row | None, place: int) -> Row:
+    source = {"name": "s", "db": "d", "schema": "p", "table": "t", "ts_ms": place, "lsn": place}
+    return {"op": op, "before": before, "after": after, "source": source}
+
+
+def _cloud(event: Row) -> Row:
+    told = {f"iodebezium{name.replace('_', '')}": value for name, value in event["source"].items()}
+    return {**CLOUD, **told, "iodebeziumop": event["op"], "data": {key: event[key] for key in ("before", "after")}}
+
+
+def _row(key: int, mail: str | None, n: int = 0) -> Row:
+    return {"id": key, "mail": mail, "n": n}
+
+
+def _send(sink: LocalSink, *events: Row) -> Any:
+    dumped = [json.dumps(event, separators=(",", ":")).encode() for event in events]
+    return sink.process(*((("t", 0), b'{"id":1}', value) for value in dumped))
+
+
+def _found(sink: LocalSink) -> dict[str, int]:
+    return {row["mail"]: row["id"] for row in sink.rows("t")}
+
+
+@pytest.mark.parametrize("form", [dict, _cloud], ids=["envelope", "cloud event"])
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_row_leaves_the_key_that_an_update_changes(tmp_path: Path, form: Any, batches: int) -> None:
+    """Its old key is gone, whether the row came in this batch or before, and free for other rows."""
+    sink = local_sink(tmp_path, BY_MAIL)
+    events = [
+        form(_event("c", None, _row(1, "a"), 1)),
+        form(_event("c", None, _row(2, "b"), 2)),
+        form(_event("u", _row(1, "a"), _row(1, "c", 1), 3)),
+        form(_event("u", _row(2, "b"), _row(2, "b", 1), 4)),
+        form(_event("c", None, _row(3, "a"), 5)),
+        form(_event("u", _row(2, "b", 1), _row(2, "d", 1), 6)),
+    ]
+    for first in range(0, len(events), len(events) // batches):
+        assert _send(sink, *events[first : first + len(events) // batches]).dead_letters == 0
+    assert _found(sink) == {"c": 1, "a": 3, "d": 2}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_are_those_of_the_source(tmp_path: Path, seed: int) -> None:
+    """Rows that come, move from key to free key and go, in batches cut anywhere: each live row under its last key."""
+    chance, sink, live = random.Random(seed), local_sink(tmp_path, BY_MAIL), dict[int, Row]()
+    events = []
+    for place in range(1, 200):
+        free = sorted(set("abcdefgh") - {row["mail"] for row in live.values()})
+        kind = chance.random()
+        if live and kind < 0.5:
+            key = chance.choice(sorted(live))
+            after = {**live[key], "n": place, "mail": chance.choice([live[key]["mail"], *free])}
+            events.append(_event("u", live[key], after, place))
+            live[key] = after
+        elif free and kind < 0.8:
+            live[place] = _row(place, chance.choice(free), place)
+            events.append(_event("c", None, live[place], place))
+        elif live:
+            events.append(_event("d", live.pop(chance.choice(sorted(live))), None, place))
+    while events:
+        count = chance.randint(1, 60)
+        assert _send(sink, *events[:count]).dead_letters == 0
+        events = events[count:]
+    assert sorted((row["mail"], row["id"], row["n"]) for row in sink.rows("t")) == sorted(
+        (row["mail"], row["id"], row["n"]) for row in live.values()
+    )
+
+
+@pytest.mark.parametrize("before", [None, {"id": 1}, _row(1, None)], ids=["none", "record key only", "null"])
+def test_without_the_key_before_the_row_stays(tmp_path: Path, before: Row | None) -> None:
+    """Where the source does not tell what the row was (`REPLICA IDENTITY FULL` does) nothing else is deleted."""
+    sink = local_sink(tmp_path, BY_MAIL)
+    _send(sink, _event("c", None, _row(1, "a"), 1))
+    assert _send(sink, _event("u", before, _row(1, "b"), 2)).dead_letters == 0
+    assert _found(sink) == {"a": 1, "b": 1}
+
+
+def test_an_update_that_is_a_dead_letter_takes_no_row(tmp_path: Path) -> None:
+    """What it says happened is not in the table: neither its row, nor that the row before it is gone."""
+    sink = local_sink(tmp_path, BY_MAIL)
+    _send(sink, _event("c", None, _row(1, "a"), 1))
+    assert _send(sink, _event("u", _row(1, "a"), {"id": 1, "mail": "b", "n": "x"}, 2)).dead_letters == 1
+    assert _found(sink) == {"a": 1}
+
+
+def _table(index: int, **more: Any) -> TablePlan:
+    return upsert(index, COLUMNS, ("mail",), keys_from="value", **more)
+
+
+def test_kept_deletes_mark_the_row_under_the_key_before() -> None:
+    """With deletes kept the old key's row stays, marked, with what it held."""
+    made = decode(run(_event("u", _row(1, "a", 5), _row(1, "b", 6), 2)), plan(_table(0, keep_deletes=True)))
+    found = [(row["mail"], row["n"], row["__deleted"]) for part in made.parts for row in part.rows.to_pylist()]
+    assert sorted(found) == [("a", 5, "true"), ("b", 6, "false")]
+
+
+def test_a_row_leaves_the_table_that_an_update_changes() -> None:
+    """A row whose field names another table now is in that one alone."""
+    rule = RouteSettings(field="id", dynamic=True)
+    made = decode(
+        run(_event("u", _row(1, "a"), _row(2, "a"), 2), _event("u", _row(1, "b"), _row(1, "b", 3), 3)),
+        plan(_table(0), _table(1), routing=routing(rule, "1", "2")),
+    )
+    found = [
+        (index, row["mail"], bool(gone))
+        for part, index in zip(made.parts, made.tables, strict=True)
+        for row, gone in zip(part.rows.to_pylist(), part.deleted, strict=True)
+    ]
+    assert sorted(found) == [(0, "a", True), (0, "b", False), (1, "a", False)]
+
+
+def test_rows_of_record_keys_are_left_to_the_source() -> None:
+    """A record key that changes comes as a delete and a create: of other columns nothing is derived."""
+    table = upsert(0, COLUMNS, ("id",))
+    made = decode(run(_event("u", _row(1, "a"), _row(1, "b"), 2), keys=[{"id": 1}]), plan(table))
+    assert [len(part) for part in made.parts] == [1]
