@@ -227,7 +227,8 @@ def _delete_rows_before(work: MessageConversion, block: MessageBlock, table: Tab
     """Take the rows out of tables that updates of a block gave another key, or another table; an update that is a dead
     letter, or tells no row before it that could be one of the table, takes none out.
     """
-    plan, before = work.plan, find_rows_before(block)
+    plan = work.plan
+    before = find_rows_before(block, () if table is None else table.layout.keys)
     made = None if before is None else extract_changes(before, unwrap_settings(plan, keep_before=True))[0]
     if before is None or made is None:
         return

@@ -28,8 +28,13 @@ def leaves_keys(table: TablePlan | None) -> bool:
     return table is not None and table.upsert and table.keys_from == "value"
 
 
-def find_rows_before(block: MessageBlock) -> MessageBlock | None:
-    """Return the updates of a block that tell the row before them, as deletes of that row; None without any."""
+def find_rows_before(block: MessageBlock, keys: Sequence[str] = ()) -> MessageBlock | None:
+    """Return the updates of a block that tell the row before them, as deletes of that row; None without any.
+
+    Args:
+        block: envelopes; of others there are none.
+        keys: columns; updates that leave each of them as it is are left out, as far as that is cheap to see.
+    """
     if is_cloud_event(block.fields.type):
         block = unwrap_cloud_events(block)
     kind = block.fields.type
@@ -37,7 +42,7 @@ def find_rows_before(block: MessageBlock) -> MessageBlock | None:
         return None
     columns = dict(zip(kind.names, children(block.fields), strict=True))
     told = pc.and_(pc.equal(columns["op"], "u"), pc.and_(columns["before"].is_valid(), columns["after"].is_valid()))
-    wanted = told.fill_null(False)
+    wanted = pc.and_(told.fill_null(False), _find_changed(columns["before"], columns["after"], keys))
     if not pc.any(wanted).as_py():
         return None
     columns = {name: column.filter(wanted) for name, column in columns.items()}
@@ -45,6 +50,28 @@ def find_rows_before(block: MessageBlock) -> MessageBlock | None:
     columns |= {"op": pa.array(["d"] * count, columns["op"].type), "after": pa.nulls(count, columns["after"].type)}
     fields = pa.StructArray.from_arrays(list(columns.values()), fields=list(kind))
     return attrs.evolve(block, rows=block.rows[np.asarray(wanted)], fields=fields)
+
+
+def _find_changed(before: pa.Array, after: pa.Array, keys: Sequence[str]) -> pa.BooleanArray:
+    """Mark where one of the columns differs; everywhere if that cannot be told of one of them."""
+    every = pa.array(np.ones(len(before), np.bool_))
+    if not keys or any(not _is_comparable(before.type, after.type, key) for key in keys):
+        return every
+    same = every
+    for key in keys:
+        one, other = (pc.struct_field(side, key) for side in (before, after))
+        same = pc.and_(same, pc.equal(one, other).fill_null(False))
+    return pc.invert(same)
+
+
+def _is_comparable(before: pa.DataType, after: pa.DataType, key: str) -> bool:
+    if not pa.types.is_struct(before) or not pa.types.is_struct(after):
+        return False
+    places = [kind.get_field_index(key) for kind in (before, after)]
+    if min(places) < 0:
+        return False
+    one, other = (kind.field(place).type for kind, place in zip((before, after), places, strict=True))
+    return bool(one == other and (pa.types.is_integer(one) or pa.types.is_string(one)))
 
 
 def drop_rows_that_stay(before: ChangeBatch, after: Iterable[ChangeBatch], keys: Sequence[str]) -> ChangeBatch:
