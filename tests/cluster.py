@@ -40,7 +40,7 @@ class Node(KafkaBroker):
     def _format(self, config: Path) -> None:
         flag = "--standalone" if self._controls else "--no-initial-controllers"
         command = ("kafka.tools.StorageTool", "format", "-t", self._cluster, "-c", str(config), flag)
-        done = self._java(*command, heap_mb=128)
+        done = self._java(*command, heap_mb=128, short_lived=True)
         assert done.wait(self.ready_s)
         assert done.returncode == 0, self.log_end()
 

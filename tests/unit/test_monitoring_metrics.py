@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -291,6 +292,34 @@ def test_what_stock_dashboards_query_is_served(names: tuple[str, ...]) -> None:
     assert all({"connector", "task", "status"} <= dict(labels).keys() for labels in task)
     selected = {"plugin": "iceberg", "name": "server1", "context": "streaming"}
     assert tuple(sorted(selected.items())) in found["debezium_metrics_MilliSecondsSinceLastEvent"]
+
+
+BOTH, STREAMING, SNAPSHOT = ("streaming", "snapshot"), ("streaming",), ("snapshot",)
+SELECTED: Mapping[str, tuple[str, ...]] = {
+    "TotalNumberOfEventsSeen": BOTH,
+    "NumberOfEventsSkipped": BOTH,
+    "Connected": STREAMING,
+    "MilliSecondsSinceLastEvent": STREAMING,
+    "TotalTableCount": SNAPSHOT,
+    "RemainingTableCount": SNAPSHOT,
+    "SnapshotRunning": SNAPSHOT,
+    "SnapshotCompleted": SNAPSHOT,
+    "SnapshotAborted": SNAPSHOT,
+    "RowsScanned": SNAPSHOT,
+}
+"""What Debezium's dashboard selects by the connector that its two variables choose, and in which contexts."""
+
+
+@pytest.mark.parametrize("name", list(SELECTED))
+def test_what_debeziums_dashboard_selects_has_a_value(name: str) -> None:
+    """For the source that its variables, which are filled by a series of the source, let a user choose."""
+    found = _scrape(_source())
+    variables = next(iter(found["debezium_metrics_TotalNumberOfEventsSeen"]))
+    chosen = {key: text for key, text in variables if key in {"plugin", "name"}}
+    assert chosen == {"plugin": "iceberg", "name": "prefix"}
+    for context in SELECTED[name]:
+        wanted = {**chosen, "context": context}.items()
+        assert any(wanted <= dict(labels).items() for labels in found[f"debezium_metrics_{name}"]), context
 
 
 def test_our_dashboard_queries_what_is_declared() -> None:
