@@ -113,8 +113,9 @@ def parse_batches(data: memoryview, most: int | None = None) -> RecordBatches:
         UnreadableRecords: a batch of an older format, or bytes that are none.
     """
     starts = np.array(_find_batches(data, most), np.int64)
+    view = np.frombuffer(data, np.uint8)
     lines = np.lib.stride_tricks.as_strided(
-        np.frombuffer(data, np.uint8), (max(len(data) - HEADER_BYTES + 1, 0), HEADER_BYTES), (1, 1), writeable=False
+        view, (max(len(data) - HEADER_BYTES + 1, 0), HEADER_BYTES), (1, 1), writeable=False
     )
     header = lines[starts].reshape(-1).view(_HEADER)
     fields = {name: header[name].astype(np.int64) for name in _HEADER.names or ()}
@@ -126,7 +127,7 @@ def parse_batches(data: memoryview, most: int | None = None) -> RecordBatches:
     checksum = google_crc32c.value
     spans = zip((starts + _CHECKSUM_START).tolist(), ends.tolist(), fields["crc"].tolist(), strict=True)
     for place, (start, end, crc) in enumerate(spans):
-        if checksum(bytes(data[start:end])) != crc:
+        if checksum(view[start:end]) != crc:
             faults[place] = "the record batch is not as it was written (CRC-32C)"
     base = fields["base"]
     told = (base, base + np.maximum(last, 0), np.maximum(count, 0), fields["attributes"], fields["producer"])
