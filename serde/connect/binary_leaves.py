@@ -10,9 +10,9 @@ from attrs import evolve
 
 from serde.arrays import Mask, valid_mask
 from serde.connect import type_table
-from serde.connect.number_text import bytes_to_number_text
 from serde.connect.schema_node import Convert, Leaf, Node, chain
 from serde.connect.type_table import Parameters, TypeMapping
+from serde.connect.values.number_text import bytes_to_number_text
 
 
 def find_leaf(kind: str, name: str | None, parameters: Parameters) -> Leaf | None:

@@ -14,8 +14,8 @@ import pyarrow as pa
 from attrs import evolve, frozen
 
 from serde.connect.schema_node import ELEMENT, VALUE, Field, Leaf, List, Map, Node, Struct, StructValue, is_columnar
-from serde.connect.structured_times import STRUCTURED_TYPES
 from serde.connect.type_table import JSON_TEXT, Parameters
+from serde.connect.values.structured_times import STRUCTURED_TYPES
 from serde.messages import MessageBlock, Rows
 
 _CACHED_SCHEMAS = 1024

@@ -19,10 +19,10 @@ from functools import lru_cache
 from attrs import evolve
 
 from serde.connect.connect_schema import ConnectSchema, is_envelope_node
-from serde.connect.iso_text import TEXT_CONVERSIONS
 from serde.connect.schema_node import Field, Leaf, List, Map, Node, Struct, StructValue
-from serde.connect.structured_times import STRUCTURED_TYPES
 from serde.connect.type_table import CONNECT_PREFIX, TEXT, TIME_PREFIX
+from serde.connect.values.iso_text import TEXT_CONVERSIONS
+from serde.connect.values.structured_times import STRUCTURED_TYPES
 
 ALL_COLUMNS = "*"
 """Stands for all columns."""

@@ -14,10 +14,10 @@ import pyarrow as pa
 from attrs import evolve, frozen
 
 from serde.arrays import Mask
-from serde.connect import temporal, variable_scale_decimal
-from serde.connect.binary_values import bytes_to_decimal, text_to_uuid
-from serde.connect.number_text import bytes_to_number_text
 from serde.connect.schema_node import Convert
+from serde.connect.values import temporal, variable_scale_decimal
+from serde.connect.values.binary_values import bytes_to_decimal, text_to_uuid
+from serde.connect.values.number_text import bytes_to_number_text
 
 Parameters = Mapping[str, str]
 CONNECT_PREFIX = "org.apache.kafka.connect.data."

@@ -14,11 +14,11 @@ from attrs import evolve
 
 from serde.arrays import Mask
 from serde.connect import type_table
-from serde.connect.binary_values import base64_to_binary
 from serde.connect.connect_schema import ConnectSchema, LeafTypes, parse_document
-from serde.connect.number_text import bytes_to_number_text
 from serde.connect.schema_node import Field, Leaf, List, Node, Read, Struct, chain
 from serde.connect.type_table import Parameters, TypeMapping
+from serde.connect.values.binary_values import base64_to_binary
+from serde.connect.values.number_text import bytes_to_number_text
 from serde.faults import Unfit
 from serde.json import scalars
 

@@ -11,8 +11,8 @@ from math import isfinite
 import numpy as np
 import pyarrow as pa
 
-from serde.connect.binary_values import encode_unscaled
 from serde.connect.schema_node import Read
+from serde.connect.values.binary_values import encode_unscaled
 from serde.faults import Unfit
 
 OUT_OF_RANGE = "number beyond the column's range"

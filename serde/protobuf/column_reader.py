@@ -12,8 +12,18 @@ import pyarrow as pa
 from serde.arrays import Ints, Mask
 from serde.cursor import NEEDS_ROW_READER, OUTSIDE_SCHEMA, Cursor, Words, unfold_zigzag
 from serde.pieces import window_column
-from serde.protobuf.codec import SIZED, Codec, LabelNumber, Map, MessageMember, MessageType, Oneof, Scalar, Wrapped
 from serde.protobuf.packed import unpack_items
+from serde.protobuf.schemas.codec import (
+    SIZED,
+    Codec,
+    LabelNumber,
+    Map,
+    MessageMember,
+    MessageType,
+    Oneof,
+    Scalar,
+    Wrapped,
+)
 from serde.protobuf.wire_scan import Occurrences, scan_messages
 
 _INT64_BITS = np.uint64(1 << 63)

@@ -12,8 +12,8 @@ from serde.messages import Rows
 from serde.pieces import DatumReader, read_pieces
 from serde.protobuf.column_reader import read_messages
 from serde.protobuf.message_indexes import Place, split_messages, split_numbered_messages
+from serde.protobuf.schemas.writer_schema import parse_writer_schema
 from serde.protobuf.single_message import read_message
-from serde.protobuf.writer_schema import parse_writer_schema
 from serde.registered import FramedDecoding, RegisteredDeserializer
 
 

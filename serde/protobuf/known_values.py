@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.arrays import Ints, Mask, valid_mask
-from serde.connect import temporal
-from serde.connect.iso_text import TEXT_CONVERSIONS
-from serde.connect.number_text import bytes_to_number_text
 from serde.connect.schema_node import Convert, Leaf, chain
 from serde.connect.type_table import CONNECT_PREFIX, TIME_PREFIX, Parameters, find_type
-from serde.connect.variable_scale_decimal import to_text
-from serde.protobuf.known_types import DATE, DECIMAL, TIME_OF_DAY, TIMESTAMP
+from serde.connect.values import temporal
+from serde.connect.values.iso_text import TEXT_CONVERSIONS
+from serde.connect.values.number_text import bytes_to_number_text
+from serde.connect.values.variable_scale_decimal import to_text
+from serde.protobuf.schemas.known_types import DATE, DECIMAL, TIME_OF_DAY, TIMESTAMP
 
 _CLOCK = pa.struct([("hours", pa.int32()), ("minutes", pa.int32()), ("seconds", pa.int32()), ("nanos", pa.int32())])
 _CALENDAR = pa.struct([("year", pa.int32()), ("month", pa.int32()), ("day", pa.int32())])

@@ -6,7 +6,7 @@ import numpy as np
 
 from serde.arrays import Ints, Mask
 from serde.cursor import OUTSIDE_SCHEMA, TOO_SHORT, Cursor, Words
-from serde.protobuf.codec import FIXED64, VARINT
+from serde.protobuf.schemas.codec import FIXED64, VARINT
 from serde.protobuf.wire_scan import Occurrences
 
 _CONTINUATION = 128

@@ -8,7 +8,7 @@ from typing import Any
 
 from serde.faults import Unfit
 from serde.pieces import ENDS_EARLY, INVALID_UTF8, VALUE_OUTSIDE_SCHEMA
-from serde.protobuf.codec import (
+from serde.protobuf.schemas.codec import (
     FIXED32,
     FIXED64,
     SIZED,

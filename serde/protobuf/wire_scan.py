@@ -12,7 +12,7 @@ from attrs import define, field
 
 from serde.arrays import Ints
 from serde.cursor import NEEDS_ROW_READER, OUTSIDE_SCHEMA, Cursor, Words
-from serde.protobuf.codec import FIXED32, FIXED64, SIZED, VARINT
+from serde.protobuf.schemas.codec import FIXED32, FIXED64, SIZED, VARINT
 
 _DONE = np.iinfo(np.int64).max
 _MAX_TAG = 2**32 - 1

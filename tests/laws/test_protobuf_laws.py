@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from serde.faults import Unfit
 from serde.messages import DecodedMessages
 from serde.protobuf.deserializer import ProtobufDeserializer
+from serde.protobuf.schemas.writer_schema import parse_writer_schema
 from serde.protobuf.single_message import read_message
-from serde.protobuf.writer_schema import parse_writer_schema
 from tests.model import protobuf
 from tests.running import draws
 

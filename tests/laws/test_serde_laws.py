@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serde.byte_windows import byte_windows
-from serde.connect import binary_values
+from serde.connect.values import binary_values
 from serde.formats import make_deserializer
 from serde.json.columns import column_reader
 from serde.json.json_types import node_of, parse_schema_block

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from serde.avro.deserializer import AvroDeserializer
-from serde.connect.structured_times import STRUCTURED_TYPES
+from serde.connect.values.structured_times import STRUCTURED_TYPES
 from serde.formats import make_deserializer
 from tests.model import avro
 from tests.unit.test_serde_json import framed

@@ -11,8 +11,8 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from serde.connect.binary_values import encode_unscaled
 from serde.connect.type_table import SEMANTIC_TYPES
+from serde.connect.values.binary_values import encode_unscaled
 from tests.unit.test_serde_json import decode, framed, rows
 
 CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."

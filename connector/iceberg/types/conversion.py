@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.arrays import Mask
-from serde.connect.binary_values import text_to_uuid
-from serde.connect.decimal_text import format_decimals
-from serde.connect.temporal import drop_finer_zeros, parse_local_time
+from serde.connect.values.binary_values import text_to_uuid
+from serde.connect.values.decimal_text import format_decimals
+from serde.connect.values.temporal import drop_finer_zeros, parse_local_time
 from serde.json.scalars import holds_exactly
 
 _MAX_DECIMAL_DIGITS = 38

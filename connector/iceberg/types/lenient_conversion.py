@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from connector.iceberg.types.conversion import convert
 from serde.arrays import Mask, children
-from serde.connect.binary_values import base64_to_binary, text_to_uuid
+from serde.connect.values.binary_values import base64_to_binary, text_to_uuid
 
 _DAY_MS = 86_400_000
 _ANY_DATE = "1970-01-01T"

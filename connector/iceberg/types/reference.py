@@ -16,7 +16,7 @@ from attrs import evolve
 from connector.iceberg.types.arrow_types import to_iceberg_type
 from serde.avro.writer_schema import AVRO_LOGICAL_TYPES, AVRO_PRIMITIVES
 from serde.connect import type_table
-from serde.connect.structured_times import STRUCTURED_TYPES
+from serde.connect.values.structured_times import STRUCTURED_TYPES
 from serde.emit.row_schema import Primitive
 from serde.emit.type_mapping import LOSSES, BinaryMode, DecimalMode, HandlingModes, TimeMode, wire_type
 from serde.json.schemaless import INFERRED_TYPES

@@ -30,7 +30,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from serde.connect.iso_text import format_date
+from serde.connect.values.iso_text import format_date
 
 _DAY_SECONDS = 86_400
 _FRACTION_DIGITS: dict[Any, int] = {

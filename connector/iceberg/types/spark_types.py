@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from connector.iceberg.types.conversion import convert
 from serde.arrays import children
-from serde.connect.binary_values import text_to_uuid
+from serde.connect.values.binary_values import text_to_uuid
 
 _LeafConversion = Callable[[pa.Array, pa.DataType], pa.Array]
 

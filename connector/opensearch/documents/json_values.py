@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from connector.opensearch.documents.field_paths import assign_inner_names
 from serde.arrays import children, view_bytes
-from serde.connect.decimal_text import format_decimals
+from serde.connect.values.decimal_text import format_decimals
 
 _NULL = pa.scalar("null")
 _BASE64_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)

@@ -21,7 +21,7 @@ from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeOrder, FoldedChanges, compute_key_codes, gather
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, unify_floats
-from serde.connect.decimal_text import format_decimals
+from serde.connect.values.decimal_text import format_decimals
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, LogPositions, unknown_positions
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from serde.protobuf.definitions import Definitions
-from serde.protobuf.proto_text import add_text
+from serde.protobuf.schemas.definitions import Definitions
+from serde.protobuf.schemas.proto_text import add_text
 
 _WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 _GOOGLE = """

@@ -14,7 +14,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 from google.protobuf.message import DecodeError
 
-from serde.protobuf.definitions import (
+from serde.protobuf.schemas.definitions import (
     PROTO3,
     Definitions,
     EnumDefinition,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from serde.arrays import Ints, Mask, children, valid_mask
-from serde.connect.temporal import Converted
+from serde.connect.values.temporal import Converted
 
 _DAY_S = 86_400
 _UNITS = {"nanos": 9, "picoseconds": 12}

@@ -10,7 +10,7 @@ from antlr4.error.ErrorListener import ErrorListener
 from proto_schema_parser import ast
 from proto_schema_parser.parser import Parser
 
-from serde.protobuf.definitions import (
+from serde.protobuf.schemas.definitions import (
     PROTO2,
     PROTO3,
     Definitions,

@@ -17,15 +17,31 @@ from serde.connect.binary_leaves import find_leaf, find_struct_leaf
 from serde.connect.connect_schema import ConnectSchema, LeafTypes, narrow_schema, parse_document, unusable_schema
 from serde.connect.primitive_keys import wrap_schema
 from serde.connect.schema_node import Leaf, Node, Struct
-from serde.connect.structured_times import STRUCTURED_TYPES
 from serde.connect.type_table import STRUCT_TYPES, Parameters
-from serde.protobuf.codec import SCALARS, Codec, LabelNumber, Map, MessageMember, MessageType, Oneof, Scalar, Wrapped
-from serde.protobuf.definitions import Definitions, EnumDefinition, FieldDefinition, Malformed, MessageDefinition
-from serde.protobuf.file_descriptor import add_descriptor, parse_descriptor
-from serde.protobuf.known_types import WRAPPERS, known_definitions
+from serde.connect.values.structured_times import STRUCTURED_TYPES
 from serde.protobuf.known_values import find_known
 from serde.protobuf.message_indexes import Place
-from serde.protobuf.proto_text import add_text
+from serde.protobuf.schemas.codec import (
+    SCALARS,
+    Codec,
+    LabelNumber,
+    Map,
+    MessageMember,
+    MessageType,
+    Oneof,
+    Scalar,
+    Wrapped,
+)
+from serde.protobuf.schemas.definitions import (
+    Definitions,
+    EnumDefinition,
+    FieldDefinition,
+    Malformed,
+    MessageDefinition,
+)
+from serde.protobuf.schemas.file_descriptor import add_descriptor, parse_descriptor
+from serde.protobuf.schemas.known_types import WRAPPERS, known_definitions
+from serde.protobuf.schemas.proto_text import add_text
 from serde.wire_format import SchemaTexts
 
 Document: TypeAlias = dict[str, Any]

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.arrays import Mask, place_others, valid_mask
-from serde.connect import temporal
 from serde.connect.schema_node import Convert
 from serde.connect.type_table import CONNECT_PREFIX, TIME_PREFIX
+from serde.connect.values import temporal
 
 _INFINITE_DAYS = {2146033979: "infinity", -2147472692: "infinity", -2147472691: "-infinity"}
 _INFINITE_TIMESTAMPS = {

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from serde.arrays import Mask, valid_mask, view_bytes
-from serde.connect.decimal_text import format_decimals
-from serde.connect.variable_scale_decimal import format_number
+from serde.connect.values.decimal_text import format_decimals
+from serde.connect.values.variable_scale_decimal import format_number
 
 _WIDE_BYTES, _WIDE_DIGITS = 32, 76
 """What Arrow's widest decimal has."""

@@ -1,0 +1,1 @@
+"""Wire values -> logical values, a column at a time: one module per kind of value."""

@@ -1,0 +1,1 @@
+"""schema texts -> definitions -> the tree by which messages are read, and their Connect schema."""
