@@ -10,7 +10,10 @@ import pytest
 
 from connector.server import worker as worker_module
 from connector.server.config_store import StoredConnector
+from connector.server.http.apps import HealthApi
 from connector.server.http.paths import strip_slashes
+from connector.server.rest.connect_api import ConnectApi
+from connector.server.rest.signals_api import SignalsApi
 from tests.connectors import SINK, Client, TestServer, error_of, wait_for
 
 
@@ -117,3 +120,23 @@ def test_a_turn_that_does_not_come(server: TestServer, rest: Client, monkeypatch
     pausing.join(20)
     assert server.worker.names == ["s"]
     wait_for(lambda: server.connector("s").lifecycle.state == "PAUSED")
+
+
+def _fill(path: str) -> str:
+    """A route's path with names of what there is."""
+    names = {"{name}": "s", "{task:int}": "0", "{plugin}": "IcebergSink", "{logger}": "connector"}
+    for part, name in names.items():
+        path = path.replace(part, name)
+    return path
+
+
+def test_every_route_answers(server: TestServer, rest: Client) -> None:
+    """Each endpoint knows its method, and a body that is none is no more than refused; others are told which it has."""
+    api = ConnectApi(server.worker, "")
+    routes = [*api.routes(), *SignalsApi(server.worker).routes(), *HealthApi(server.worker, server.metrics).routes()]
+    calls = sorted((method, _fill(one.path)) for one in routes for method in one.methods or ())
+    last = [("DELETE", "/connectors/s")]
+    for method, path in [call for call in calls if call not in last] + last:
+        status = _send(rest, method, path, b"[]" if method in {"POST", "PUT", "PATCH"} else None)
+        assert 200 <= status < 500 and status not in {404, 405}, (method, path, status)
+        assert _send(rest, "TRACE", path) == 405, path
