@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import attrs
@@ -53,6 +53,7 @@ from tests.simulation.store import STORES, MemoryFiles
 from tests.simulation.tables import NoRewritesGuard, SimulatedCatalog, SimulatedDeletedKeys, offsets_in_memory
 from tests.unit.local_job import LocalJob
 
+S = TypeVar("S")
 NAME = "simulated"
 TRUNCATE = "truncate-"
 """Of this begin the ids of commits in which truncates take rows."""
@@ -255,12 +256,17 @@ class _Group:
 # --- settings, threads and waits -------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
 def settings_of(properties: tuple[str, ...], folder: str) -> SinkSettings:
+    """Read a sink's settings."""
+    return read_settings(load, properties, folder)
+
+
+@lru_cache(maxsize=4096)
+def read_settings(read: Callable[..., S], properties: tuple[str, ...], folder: str) -> S:
     """Read settings; the same ones are read once."""
     file = Path(folder) / f"{abs(hash(properties))}-{os.getpid()}.properties"
     file.write_text("\n".join(properties) + "\n")
-    return load([file], environ={})
+    return read([file], environ={})
 
 
 class InlineExecutor:
@@ -334,10 +340,11 @@ def one_thread(*, lazy: bool) -> Iterator[None]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Log nothing, as a history says what it did; let Arrow use this thread only, which is faster for few rows, and
-    look for garbage seldom, of which a history makes little.
+    look for garbage seldom, and not in what was imported.
     """
     threads, garbage = pa.cpu_count(), gc.get_threshold()
     before = structlog.get_config()
+    gc.freeze()
     gc.set_threshold(200_000, 20, 100)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     pa.set_cpu_count(1)
@@ -346,7 +353,8 @@ def quiet() -> Iterator[None]:
     finally:
         pa.set_cpu_count(threads)
         gc.set_threshold(*garbage)
+        gc.unfreeze()
         structlog.configure(**before)
 
 
-__all__ = ["STORES", "Process", "Surroundings", "one_thread", "quiet", "settings_of"]
+__all__ = ["STORES", "Process", "Surroundings", "one_thread", "quiet", "read_settings", "settings_of"]

@@ -6,15 +6,29 @@ import gc
 import multiprocessing
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 
 import attrs
 
+from tests.simulation.capture_history import tell_capture
+from tests.simulation.capture_story import make_capture_story
 from tests.simulation.process import InlineExecutor, quiet
 from tests.simulation.shrinking import Failure, tell
 from tests.simulation.steps import SCRIPT, make_story
+
+Tell = Callable[[int, str], Failure | None]
+
+
+def tell_sink(seed: int, folder: str) -> Failure | None:
+    """Go through the sink's story of a seed."""
+    return tell(make_story(seed), folder)
+
+
+def tell_source(seed: int, folder: str) -> Failure | None:
+    """Go through the source's story of a seed."""
+    return tell_capture(make_capture_story(seed), folder)
 
 
 @attrs.frozen
@@ -27,15 +41,17 @@ class Run:
     cpu_s: float
 
 
-def run_seeds(first: int, count: int, folder: str) -> Run:
+def run_seeds(tell_seed: Tell, first: int, count: int, folder: str) -> Run:
     """Go through the stories of some seeds."""
     began = time.process_time()
-    found = [(seed, failure) for seed in range(first, first + count) if (failure := tell(make_story(seed), folder))]
+    found = [(seed, failure) for seed in range(first, first + count) if (failure := tell_seed(seed, folder))]
     gc.collect()
     return Run(first, count, tuple(found), time.process_time() - began)
 
 
-def go_through(first: int, histories: int, seconds: float, processes: int, folder: str) -> Iterator[Run]:
+def go_through(
+    tell_seed: Tell, first: int, histories: int, seconds: float, processes: int, folder: str
+) -> Iterator[Run]:
     """Go through seeds in their order, in parts, as many at once as there are processes."""
     until, end = time.monotonic() + seconds, first + histories
     with ExitStack() as stack:
@@ -45,7 +61,7 @@ def go_through(first: int, histories: int, seconds: float, processes: int, folde
         while at < end and time.monotonic() < until:
             # The time may be short: a part is a piece of a script only.
             count = min(SCRIPT // 4 - at % (SCRIPT // 4), end - at)
-            waiting.append(executor.submit(run_seeds, at, count, folder))
+            waiting.append(executor.submit(run_seeds, tell_seed, at, count, folder))
             at += count
             if len(waiting) > 2 * (processes - 1):
                 yield waiting.pop(0).result()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -133,9 +133,20 @@ class Scene:
         if snapshot.summary.get(CREATED_BY) != NAME:
             return
         # What a process that has not looked since says of a table that was put back its next look contradicts.
-        for expected in (one for label, one in self.tables.items() if self._place(label) not in self.put_back):
-            first = {at: end for at, end in self.saved.items() if at in expected.ends or end}
-            expected.advance(first, told, self._there(), "the offsets table")
+        for label, own in self.tables.items():
+            place = self._place(label)
+            for expected in (own, *self._states_since(place, label)) if place not in self.put_back else ():
+                first = {at: end for at, end in self.saved.items() if at in expected.ends or end}
+                expected.advance(first, told, self._there(), "the offsets table")
+
+    def _states_since(self, place: str, label: str) -> Iterator[Expectation]:
+        """What is expected of snapshots since the sink's newest: what is stored beyond it has no rows there."""
+        table = self.server.tables.get(place)
+        for one in table.ancestors() if table is not None else ():
+            if label in self.states.get(one.id, {}):
+                yield self.states[one.id][label]
+            if KafkaOffsets.from_summary(one.summary, NAME) is not None:
+                return
 
     def _read_offsets(self, path: str) -> Mapping[TopicPartition, int]:
         rows = self.server.read(path)

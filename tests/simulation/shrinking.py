@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from tests.simulation.history import History, Wrong
-from tests.simulation.steps import Batch, SourceStep, Step, Story, World, without
+from tests.simulation.steps import Batch, SourceStep, Step, Story, without
 
 MAX_TRIES = 1500
 _DETAILS = re.compile(r"[\d\-]+|not there|n=|\s+")
@@ -28,7 +28,9 @@ class Failure:
         return _DETAILS.sub("", self.reason)
 
     def __str__(self) -> str:
-        lines = [f"{field.name}={getattr(self.story.world, field.name)}" for field in attrs.fields(World)]
+        lines = [
+            f"{field.name}={getattr(self.story.world, field.name)}" for field in attrs.fields(type(self.story.world))
+        ]
         return "\n".join(["world: " + ", ".join(lines), *self.events, f"WRONG: {self.reason}"])
 
 
@@ -67,7 +69,7 @@ def _simpler(story: Story) -> Iterator[Story]:
         for start in range(0, count, size):
             yield attrs.evolve(story, steps=without(story.steps, range(start, min(start + size, count))))
         size //= 2
-    for field in attrs.fields(World):
+    for field in attrs.fields(type(story.world)):
         if getattr(story.world, field.name) != field.default:
             yield attrs.evolve(story, world=attrs.evolve(story.world, **{field.name: field.default}))
     for place, step in enumerate(story.steps):

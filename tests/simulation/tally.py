@@ -11,12 +11,13 @@ from tests.tally import add_line
 
 @attrs.frozen
 class Tally:
-    """One run: its first seed, how many histories, how many of them were wrong, and seconds."""
+    """One run: its first seed, how many histories, how many of them were wrong, seconds, and whose they were."""
 
     first_seed: int
     histories: int
     wrong: int
     seconds: float
+    of: str = "sink"
 
     def add_to(self, file: Path) -> None:
         """Append it."""

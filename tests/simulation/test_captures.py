@@ -1,0 +1,51 @@
+"""Histories of the simulated source: some of each run, those that were wrong, and faults that it has to find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.running import SEED
+from tests.simulation.capture_history import tell_capture
+from tests.simulation.capture_mutations import CAPTURE_MUTATIONS
+from tests.simulation.capture_story import make_capture_story
+from tests.simulation.process import quiet
+from tests.simulation.shrinking import shrink
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(300)]
+
+EACH, WITHIN = 200, 10_000
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Iterator[None]:
+    """No log, one thread."""
+    with quiet():
+        yield
+
+
+def test_every_change_of_a_table_is_told(tmp_path: Path) -> None:
+    """Whatever crashes, lost answers, expiry, rollbacks and rewrites do: positions move over what is in the topic."""
+    first = (SEED or 0) * 1_000_003
+    for seed in range(first, first + EACH):
+        failure = tell_capture(make_capture_story(seed), str(tmp_path))
+        assert failure is None, f"seed {seed}\n{shrink(failure, str(tmp_path), tell_capture)}"  # type: ignore[arg-type]
+
+
+@pytest.mark.thorough
+def test_many_captures(tmp_path: Path) -> None:
+    """Thousands of others."""
+    first = (SEED or 0) * 1_000_003 + 1_000_000
+    for seed in range(first, first + 10_000):
+        failure = tell_capture(make_capture_story(seed), str(tmp_path))
+        assert failure is None, f"seed {seed}\n{shrink(failure, str(tmp_path), tell_capture)}"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mutation", CAPTURE_MUTATIONS)
+def test_a_known_fault_of_a_source_is_found(tmp_path: Path, mutation: str) -> None:
+    """Within ten thousand histories one is wrong."""
+    with CAPTURE_MUTATIONS[mutation]():
+        told = (tell_capture(make_capture_story(seed), str(tmp_path)) for seed in range(WITHIN))
+        assert any(failure is not None for failure in told)
