@@ -16,7 +16,7 @@ from tests.simulation.shrinking import shrink
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(300)]
 
-EACH, WITHIN = 200, 10_000
+EACH, WITHIN = 100, 10_000
 
 
 @pytest.fixture(autouse=True)
