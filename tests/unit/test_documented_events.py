@@ -33,6 +33,9 @@ _SPANNER |= {"server_transaction_id": "transaction_id", "number_records_in_trans
 _SPANNER |= {"low_watermark": 1670955471635, "table": "Users"}
 _CASSANDRA = {"version": "3.5.0.Final", "connector": "cassandra", "cluster": "cassandra-cluster-1", "snapshot": False}
 _CASSANDRA |= {"keyspace": "inventory", "table": "customers", "file": "commitlog-6-123456.log", "pos": 54}
+_COCKROACH = {**_SQLSERVER, "connector": "cockroachdb", "name": "cockroachdb_connector", "db": "defaultdb"}
+_COCKROACH |= {"schema": "public", "table": "orders", "cluster": "x", "resolved_ts": None, "ts_hlc": None}
+_YASHAN = {**_ORACLE, "connector": "yashandb", "txId": "1", "batch_row_id": 0, "group_lsn": 1, "group_offset": 2}
 
 
 def event(op: str, source: dict[str, Any], transaction: Any = None) -> dict[str, Any]:
@@ -98,6 +101,8 @@ UNTOLD = {
     "informix, in a snapshot": event("r", {**_INFORMIX, "commit_lsn": "0", "change_lsn": "0", "begin_lsn": "0"}),
     "spanner": event("u", _SPANNER),
     "cassandra": event("u", {**_CASSANDRA, "ts_ms": 1562202942666382, "ts_us": 1562202942666382000}),
+    "cockroachdb": event("c", {**_COCKROACH, "sequence": "[]"}),
+    "yashandb": event("u", {**_YASHAN, "position_scn": "702484185997258752"}),
     "vitess without ordered metadata": event("c", _VITESS, {"id": "x", "total_order": 1}),
     "oracle by XStream without commit_scn": event("c", {**_ORACLE, "scn": "2122184", "commit_scn": None}),
 }
