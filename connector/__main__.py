@@ -1,4 +1,4 @@
-"""`python -m connector` is `icebridge`."""
+"""`python -m connector` -> the command `icebridge`."""
 
 from connector.cli.main import main
 

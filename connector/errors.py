@@ -1,4 +1,4 @@
-"""Errors of the connector, classed by what the caller does next.
+"""What went wrong -> an error that is classed by what the caller does next.
 
 ConnectorError
   x ConfigError      stop with exit code 3; lists every fault of the configuration at once

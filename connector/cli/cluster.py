@@ -1,4 +1,4 @@
-"""`icebridge jars` and `icebridge package`: what machines need that fetch nothing themselves."""
+"""`icebridge jars` and `icebridge package` -> jars, an archive of packages, for machines without a registry."""
 
 from __future__ import annotations
 

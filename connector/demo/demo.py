@@ -1,4 +1,4 @@
-"""The demo from top to bottom: broker, recorded events, the sink and its tables; then a source and a replica."""
+"""Recorded events -> broker -> sink -> tables -> source -> a replica: the demo from top to bottom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The border to Iceberg's Java library on the driver: exceptions mapped to ours, small conversions.
+"""Iceberg's Java library on the driver -> our errors and plain values.
 
 Only the driver has a JVM beside it; executors never import this.
 """

@@ -1,4 +1,4 @@
-"""The cluster's own view: its id, topics with ids, and offset ranges. On the driver; metadata only."""
+"""A cluster -> what it knows of itself: its id, topics with ids, and offset ranges. On the driver; metadata only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of the tasks of maintenance, in the order in which they are done; how snapshots tell of them. Pure."""
+"""Tasks of maintenance -> their names, their order, and how snapshots tell of them. Pure."""
 
 from __future__ import annotations
 

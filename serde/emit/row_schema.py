@@ -1,4 +1,4 @@
-"""A table's columns, described plainly: what the writing side of the wire has to know of a type, and no more.
+"""A table's columns -> a plain description: what the writing side has to know of a type, and no more.
 
 Names of plain types are Iceberg's (spec, "Primitive types"). Whoever reads tables makes these descriptions.
 """

@@ -1,4 +1,4 @@
-"""Protobuf in a registry's frame as a wire format: it is read only."""
+"""Protobuf in a registry's frame -> columns, as a wire format: it is read only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stored offsets of a source, shown or reset (`icebridge offsets`)."""
+"""`icebridge offsets` of a source -> its stored offsets, shown or reset."""
 
 from __future__ import annotations
 

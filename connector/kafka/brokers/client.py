@@ -1,4 +1,4 @@
-"""Which broker leads or holds a topic-partition, and connections to them. On executors, and a few on the driver.
+"""A topic-partition -> the broker that leads or holds it, and a connection to that. Mostly on executors.
 
 A client is its thread's own, and lives as long as that: answers come in the order of questions. A connection that
 fails is opened anew.

@@ -1,4 +1,4 @@
-"""One socket to one broker: connect, agree on versions, log in; then requests and their responses in order."""
+"""One broker's address -> a socket that is logged in; requests -> their responses, in order."""
 
 from __future__ import annotations
 

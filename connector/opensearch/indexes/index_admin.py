@@ -1,4 +1,4 @@
-"""Indexes of a cluster: looked up, made, and given fields. On the driver; metadata only.
+"""Names and mappings -> indexes of a cluster, looked up, made, or given fields. On the driver; metadata only.
 
 An index remembers in its mapping's `_meta` the columns that it was made for, so that nothing of it is kept elsewhere.
 """

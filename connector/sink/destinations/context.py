@@ -1,4 +1,4 @@
-"""What a destination is made from."""
+"""Session, settings, catalog, offsets -> what a destination is opened with."""
 
 from __future__ import annotations
 

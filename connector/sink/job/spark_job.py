@@ -1,4 +1,4 @@
-"""A batch as a Spark job: map, shuffle by bucket, reduce; and what it brought back to the driver.
+"""A batch's plan -> a Spark job of map, shuffle by bucket and reduce -> what it brought back to the driver.
 
 Tasks hand on opaque bytes, from Python to Python: an RDD, which Spark neither plans, optimises nor converts. Frames are
 made of what look-ups have to join with tables, where there is any (docs/decisions/0088-a-job-of-opaque-bytes.md).

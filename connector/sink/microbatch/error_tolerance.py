@@ -1,4 +1,4 @@
-"""How many records may be dead before the sink stops rather than empties a topic into the dead letters (pure)."""
+"""Counts of dead records -> the sink goes on, or stops rather than empty a topic into dead letters (pure)."""
 
 from __future__ import annotations
 

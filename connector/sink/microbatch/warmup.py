@@ -1,4 +1,4 @@
-"""A few real records through the map task, their outcome thrown away: the first batch finds everything warm.
+"""A few real records -> the map task, its outcome thrown away: the first batch finds everything warm.
 
 The first pass of a process over Kafka, Arrow and Python costs seconds of class loading and compiling; they are spent
 beside the opening of catalog and tables instead.

@@ -1,4 +1,4 @@
-"""A table's changes on their way through a batch: columns of rows with what decides between them.
+"""Decoder -> fold -> writers: a table's changes on their way, columns of rows with what decides between them.
 
 map task:    decoded rows -> `ChangeBatch`s -> folded -> packed by bucket (`job.shuffle`)
 reduce task: unpacked `ChangeBatch`s -> folded -> files or documents

@@ -1,4 +1,4 @@
-"""The offsets that a batch spans."""
+"""Start and end offsets -> how many events are between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver tells the tasks of a batch: frozen values, pickled once per job."""
+"""Driver -> tasks: what they are told of a batch, as frozen values, pickled once per job."""
 
 from __future__ import annotations
 

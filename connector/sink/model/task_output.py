@@ -1,4 +1,4 @@
-"""The rows that tasks of a batch hand on: to the reducers through the shuffle, and to the driver at the end.
+"""Tasks -> reducers by the shuffle, and -> the driver at the end: the rows that they hand on.
 
 What the driver reads is of kind DRIVER, and bounded (`driver_output`); all other kinds stay on executors.
 """

@@ -1,4 +1,4 @@
-"""The values of a row's key: none of them may be null, and 0.0 and -0.0 are one.
+"""The values of a row's key -> the same as they are compared: none is null, and 0.0 and -0.0 are one.
 
 Rows whose keys have nulls would share a record key, or have no document id: compaction, upserts and deletes would take
 one for the other. So such a row is never sent (docs/decisions/0031). It is refused in Spark's own code where no Python

@@ -1,4 +1,4 @@
-"""Definitions that every schema may import without a registry having them: files of Google, Confluent, AWS Glue."""
+"""Names of files -> definitions that a registry need not have: of Google, Confluent, AWS Glue."""
 
 from __future__ import annotations
 
