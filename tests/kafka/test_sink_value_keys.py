@@ -1,0 +1,75 @@
+"""updates that change a key of the value -> one row each in every mode: none is left under an earlier key."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.conftest import MakeWorkspace
+from tests.inside import Inside
+from tests.model.recordings import Record
+from tests.running import THOROUGH
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+MODES = {
+    "mail_by_key": {},
+    "mail_by_place": {"write-mode": "position-delete"},
+    **({"mail_copied": {"write-mode": "copy-on-write"}, "mail_versions": {"scd-type": "2"}} if THOROUGH else {}),
+}
+Row = dict[str, Any]
+
+
+def _record(topic: str, place: int, op: str, before: Row | None, after: Row | None) -> Record:
+    source = {"name": "s", "db": "d", "schema": "p", "table": "t", "ts_ns": 10**18 + place * 1_000_001, "lsn": place}
+    event = {"op": op, "before": before, "after": after, "source": source}
+    key = {"id": (after or before or {})["id"]}
+    return Record(topic, 0, place, json.dumps(key).encode(), json.dumps(event).encode(), (), 1)
+
+
+def test_no_row_is_left_under_an_earlier_key(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """Rows that come, move from mail to mail and go, over batches and restarts, are those of the source."""
+    names = {f"mail.{table.removeprefix('mail_')}": table for table in MODES}
+    extra = {f"iceberg.table.{table}.{key}": value for table, told in MODES.items() for key, value in told.items()}
+    space = plain_workspace(
+        "mails",
+        {
+            "topics": ",".join(names),
+            "debezium.sink.iceberg.upsert-keep-deletes": "false",
+            "iceberg.tables.default-id-columns": "mail",
+            **extra,
+        },
+    )
+    inside, chance, live = Inside(spark, space), random.Random(7), dict[int, Row]()
+    for batch in range(3):
+        records: list[Record] = []
+        for place in range(batch * 60, batch * 60 + 60):
+            free = sorted(set("abcdefgh") - {row["mail"] for row in live.values()})
+            kind = chance.random()
+            change: tuple[str, Row | None, Row | None]
+            if live and (kind < 0.5 or not free):
+                key = chance.choice(sorted(live))
+                change = "u", live[key], {**live[key], "n": place, "mail": chance.choice([live[key]["mail"], *free])}
+            elif live and kind > 0.8:
+                change = "d", live[chance.choice(sorted(live))], None
+            else:
+                change = "c", None, {"id": place, "mail": chance.choice(free), "n": place}
+            op, before, after = change
+            if before is not None:
+                del live[before["id"]]
+            if after is not None:
+                live[after["id"]] = after
+            records += [_record(topic, place, op, before, after) for topic in names]
+        topics.replay(records, create=not batch)
+        assert [report.dead_letters for report in inside.run()] == [0]
+        expected = sorted((row["mail"], row["id"], row["n"]) for row in live.values())
+        for table in names.values():
+            rows = [row for row in inside.lake.many(table) if row.get("is_current", True)]
+            assert sorted((row["mail"], row["id"], row["n"]) for row in rows) == expected, (table, batch)
