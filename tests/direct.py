@@ -93,20 +93,20 @@ class Direct:
 
     def again(self, subject: Subject, random: Random) -> None:
         """Send every snapshot's changes once more, in a random order, with the versions that they had."""
-        feed = self.feed(subject.short)
+        access = self.feed(subject.short).access
         taken: list[tuple[SnapshotInfo, int]] = []
         before = None
-        for found in feed.snapshots.ancestors():
+        for found in access.snapshots.ancestors():
             at = SnapshotInfo.of(parse_ancestor(found), before)
             before = at.ts_ns
             if found.get("summary", {}).get("operation") != "replace":
                 taken.append((at, found["snapshot-id"]))
         random.shuffle(taken)
         for at, snapshot_id in taken:
-            described = feed.describe(at, "false")
-            reader = TableReader(self.spark, feed.table, described.schema)
-            feed.publisher.publish(read_changes(reader, snapshot_id, described.key), described)
-            release_reads(self.spark, feed.table)
+            described = access.describe(at, "false")
+            reader = TableReader(self.spark, access.table, described.schema)
+            access.publisher.publish(read_changes(reader, snapshot_id, described.key), described)
+            release_reads(self.spark, access.table)
 
 
 def index_of(table: str) -> str:

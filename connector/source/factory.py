@@ -14,6 +14,7 @@ from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.runtime.monitoring.listeners import SnapshotListener, SourceListener
 from connector.runtime.retry import call_with_retries
 from connector.settings import SourceSettings
+from connector.source.capture_reports import CaptureReports
 from connector.source.destination import ChangePublisher
 from connector.source.destinations.registry import open_publisher
 from connector.source.envelope.json_values import configure_session
@@ -26,6 +27,7 @@ from connector.source.signals.queue_channel import SignalQueue
 from connector.source.signals.table_channel import TableChannel
 from connector.source.snapshots.discovery import DiscoveredTables, find_tables
 from connector.source.snapshots.offset_store import TableOffsetStore
+from connector.source.table_access import TableAccess
 from connector.source.table_capture import TableCapture
 
 
@@ -59,17 +61,9 @@ class SourceTables:
             full = ".".join((*namespace, name))
             raise FatalError(f"table {full} is not in catalog {self.settings.catalog.name}; check table.include.list")
         snapshots = SnapshotHistory(self.spark, table, self.settings.capture.branch)
-        return TableCapture(
-            self.spark,
-            self.settings,
-            table,
-            snapshots,
-            self.offsets,
-            self.publisher,
-            self.listeners,
-            self.snapshot_listeners,
-            self.looked,
-        )
+        access = TableAccess(self.spark, self.settings, table, snapshots, self.offsets, self.publisher)
+        reports = CaptureReports(access.name, self.listeners, self.snapshot_listeners)
+        return TableCapture(access, reports, self.looked)
 
 
 def build_source(

@@ -7,72 +7,43 @@ no row of a chunk is older than what consumers have: `snapshots.chunks`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from typing import Protocol
+from collections.abc import Mapping
 
 import attrs
 import structlog
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.errors import ConfigError, FatalError, GapError
-from connector.iceberg.catalog.snapshots import SnapshotHistory
-from connector.iceberg.catalog.table import Table
 from connector.iceberg.read.scan_planning import FileScanTask
 from connector.iceberg.read.table_reader import TableReader
 from connector.runtime.monitoring.listeners import ScanStatus, SnapshotReport, SnapshotStage
-from connector.settings import SourceSettings
+from connector.source.capture_reports import CaptureReports
 from connector.source.changes.chunk_rows import LiveFiles, keep_rows, read_live, read_rewritten
 from connector.source.changes.initial_snapshot import SnapshotPart, SnapshotParts, is_numbered
 from connector.source.changes.key_values import MISSING_ROW_ID
 from connector.source.changes.row_filter import to_condition
 from connector.source.changes.row_key import KeyKind
-from connector.source.destination import CapturedTable, ChangePublisher
+from connector.source.destination import CapturedTable
 from connector.source.snapshots.chunks import Chunk, ChunkProgress, advance, is_done, next_chunk
 from connector.source.snapshots.next_step import SnapshotMode
-from connector.source.snapshots.offset_store import TableOffsetStore
 from connector.source.snapshots.signal import SnapshotKind, parse_filter
 from connector.source.snapshots.snapshot_info import SnapshotInfo, event_ts_ns
 from connector.source.snapshots.snapshot_queue import AGGREGATES, QueuedSnapshot
 from connector.source.snapshots.table_history import parse_ancestor
 from connector.source.snapshots.table_offset import TableOffset
+from connector.source.table_access import TableAccess
 from serde.emit.envelope import SnapshotMarker
 
 _MARKERS: dict[SnapshotKind, SnapshotMarker] = {SnapshotKind.INCREMENTAL: "incremental", SnapshotKind.BLOCKING: "true"}
 
 
-class TableAccess(Protocol):
-    """What a captured table offers (`table_capture.TableCapture`)."""
-
-    spark: SparkSession
-    settings: SourceSettings
-    table: Table
-    snapshots: SnapshotHistory
-    offsets: TableOffsetStore
-    publisher: ChangePublisher
-
-    def describe(self, snapshot: SnapshotInfo, marker: SnapshotMarker) -> CapturedTable:
-        """Return the table at a snapshot."""
-
-    def publish_schema(self, table: CapturedTable, before: TableOffset) -> None:
-        """Publish the table's schema if it is another than before."""
-
-    def reads(self, snapshot_id: int) -> AbstractContextManager[None]:
-        """Translate what Spark raises in the block."""
-
-
 @attrs.define(eq=False)
 class SnapshotOnDemand:
-    """Reads the snapshots of one table that signals asked for, one chunk per `step`.
-
-    `tell` hears how they go, `progressed` of each chunk: its number, how many there are, its seconds, and how many
-    events were published of each operation.
-    """
+    """Reads the snapshots of one table that signals asked for, one chunk per `step`."""
 
     access: TableAccess
-    tell: Callable[[SnapshotReport], None]
-    progressed: Callable[[int, int, float, Mapping[str, int]], None]
+    reports: CaptureReports
     _parts: SnapshotParts = attrs.field(init=False)
     _live: LiveFiles = attrs.field(init=False)
 
@@ -178,7 +149,9 @@ class SnapshotOnDemand:
         offset = attrs.evolve(
             stored, target_id=self.access.publisher.target_id(table), schema_id=table.schema.document.get("schema-id")
         )
-        self.progressed(after.chunk, len(parts), time.monotonic() - began, operations)
+        self.reports.report_chunk(
+            stored.position.snapshot_id or 0, after.chunk, len(parts), time.monotonic() - began, operations
+        )
         return None if is_done(len(parts), after) else after, offset, after.rows
 
     def _publish_rows(
@@ -264,7 +237,7 @@ class SnapshotOnDemand:
     ) -> None:
         named = tables or self.access.offsets.queue.tables_of(snapshot)
         aggregate = AGGREGATES[snapshot.kind]
-        self.tell(SnapshotReport(aggregate, stage, snapshot.id, named, snapshot.table, rows, status))
+        self.reports.report_snapshot(SnapshotReport(aggregate, stage, snapshot.id, named, snapshot.table, rows, status))
 
 
 class _NoKey(FatalError):

@@ -18,12 +18,14 @@ from connector.iceberg.catalog.snapshots import Json, SnapshotHistory
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.runtime.retry import call_with_retries
 from connector.settings import SourceSettings
-from connector.source import table_capture
+from connector.source import table_access, table_capture
+from connector.source.capture_reports import CaptureReports
 from connector.source.changes import initial_snapshot
 from connector.source.changes.initial_snapshot import SnapshotPart
 from connector.source.destination import CapturedTable, ChangePublisher, PublishTarget
 from connector.source.snapshots.offset_store import TableOffsetStore
 from connector.source.snapshots.snapshot_info import SnapshotInfo
+from connector.source.table_access import TableAccess
 from connector.source.table_capture import TableCapture
 from tests.simulation.catalog_server import CatalogServer
 from tests.simulation.interruptions import Interruptions, JavaError, broker_away
@@ -134,7 +136,8 @@ def open_capture(around: CaptureSurroundings, settings: SourceSettings) -> Table
     table = call_with_retries(lambda: catalog.load(TABLE), settings.errors)
     assert table is not None
     history = MemoryHistory(None, table)  # type: ignore[arg-type]
-    return TableCapture(None, settings, table, history, offsets, MemoryPublisher(around))  # type: ignore[arg-type]
+    access = TableAccess(None, settings, table, history, offsets, MemoryPublisher(around))  # type: ignore[arg-type]
+    return TableCapture(access, CaptureReports(access.name))
 
 
 # --- what Spark does -----------------------------------------------------------------------------------------------
@@ -228,10 +231,10 @@ def reads_in_memory() -> Iterator[None]:
             (table_capture, "read_part", read_part),
             (table_capture, "read_changes", _read_changes),
             (table_capture, "TableReader", MemoryReader),
-            (table_capture, "load_snapshot_schema", _find_schema),
-            (table_capture, "load_current_schema", lambda _, table: SnapshotSchema(table.java.now.schema_json)),
-            (table_capture, "release_reads", lambda *_: None),
-            (table_capture, "log_warnings", lambda *_: None),
+            (table_access, "load_snapshot_schema", _find_schema),
+            (table_access, "load_current_schema", lambda _, table: SnapshotSchema(table.java.now.schema_json)),
+            (table_access, "release_reads", lambda *_: None),
+            (table_access, "log_warnings", lambda *_: None),
         ):
             until.enter_context(patch.object(place, name, value))
         yield

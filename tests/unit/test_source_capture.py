@@ -1,0 +1,197 @@
+"""One table of a source, step by step, over a history in memory: what is published, stored and told, in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from attrs import define, field
+
+from connector.errors import GapError
+from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
+from connector.runtime.monitoring.listeners import SnapshotReport
+from connector.settings.source.settings import load_source
+from connector.source import table_access, table_capture
+from connector.source.capture_reports import CaptureReports
+from connector.source.changes import initial_snapshot
+from connector.source.changes.initial_snapshot import SnapshotPart
+from connector.source.changes.row_key import RowKey
+from connector.source.snapshots.snapshot_queue import SnapshotQueue
+from connector.source.snapshots.table_offset import TableOffset
+from connector.source.table_access import TableAccess
+from connector.source.table_capture import TableCapture
+from tests.publishers import InMemoryPublisher
+from tests.sources import StepLog
+
+Row = SimpleNamespace
+
+
+@define
+class History:
+    """Snapshots of one branch, the newest last."""
+
+    snapshots: list[dict[str, Any]] = field(factory=list)
+
+    def add(self, snapshot_id: int, **summary: str) -> None:
+        parent = {"parent-snapshot-id": self.snapshots[-1]["snapshot-id"]} if self.snapshots else {}
+        when = {"timestamp-ms": 1_000 * snapshot_id, "sequence-number": snapshot_id}
+        self.snapshots.append(
+            {"snapshot-id": snapshot_id, **when, **parent, "summary": {"operation": "append", **summary}}
+        )
+
+    def poll(self) -> int | None:
+        return self.snapshots[-1]["snapshot-id"] if self.snapshots else None
+
+    def retained(self) -> dict[int, dict[str, Any]]:
+        return {one["snapshot-id"]: one for one in self.snapshots}
+
+    def ancestors(self) -> list[dict[str, Any]]:
+        return list(self.snapshots)
+
+
+@define
+class Offsets:
+    """Offsets in memory, every one that was stored."""
+
+    stored: list[TableOffset] = field(factory=list)
+    queue: SnapshotQueue = field(factory=SnapshotQueue)
+
+    def of(self, _name: str) -> TableOffset | None:
+        return self.stored[-1] if self.stored else None
+
+    def put(self, _name: str, offset: TableOffset) -> None:
+        self.stored.append(offset)
+
+
+@define
+class Stage:
+    """A captured table, and all that there is to see of it."""
+
+    capture: TableCapture
+    history: History
+    offsets: Offsets
+    publisher: InMemoryPublisher
+    steps: StepLog
+    told: list[SnapshotReport]
+    looked: list[int | None]
+
+    def run(self) -> None:
+        """Step until there is nothing to do."""
+        while self.capture.step(pinned=False):
+            pass
+
+    @property
+    def published(self) -> list[object]:
+        """What was published of the table."""
+        return [row.of for row in self.publisher.changes.get("db.t", [])]
+
+
+def _frame(*rows: tuple[str, object]) -> Any:
+    return SimpleNamespace(collect=lambda: [Row(op=op, of=of) for op, of in rows])
+
+
+@pytest.fixture(name="stage")
+def captured_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Stage:
+    """A table without a stored offset; a snapshot's changes are one update, an initial snapshot has two parts."""
+    file = tmp_path / "s.properties"
+    file.write_text(
+        "connector.class=IcebergSource\nbootstrap.servers=h:1\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
+        + getattr(request, "param", "")
+    )
+    schema = SimpleNamespace(document={"schema-id": 0}, iceberg=None)
+    for name, answer in {
+        "load_snapshot_schema": schema,
+        "load_current_schema": schema,
+        "choose_row_key": RowKey(),
+        "describe_row": SimpleNamespace(members=()),
+        "log_warnings": None,
+        "release_reads": None,
+    }.items():
+        monkeypatch.setattr(table_access, name, lambda *_, answer=answer, **__: answer)
+    parts = [SnapshotPart(number, (Mock(records=10 * (number + 1), size_bytes=1),)) for number in (0, 1)]
+    monkeypatch.setattr(initial_snapshot, "plan_parts", lambda *_: tuple(parts))
+    monkeypatch.setattr(table_capture, "TableReader", lambda *_: None)
+    monkeypatch.setattr(table_capture, "read_part", lambda _, part, __: _frame(("r", part.number)))
+    monkeypatch.setattr(
+        table_capture, "read_changes", lambda _, snapshot_id, __: _frame(("u", f"changes {snapshot_id}"))
+    )
+    table: Any = Mock(uuid="u", format_version=2, has_row_ids=False)
+    table.name = "db.t"
+    history, offsets, publisher = History(), Offsets(), InMemoryPublisher()
+    steps, told, looked = StepLog(), list[SnapshotReport](), list[int | None]()
+    spark: Any = Mock()
+    listener: Any = SimpleNamespace(on_snapshot=told.append)
+    stored: Any = offsets
+    snapshots: Any = history
+    access = TableAccess(spark, load_source([file], environ={}), table, snapshots, stored, publisher)
+    capture = TableCapture(access, CaptureReports("db.t", [steps], [listener]), lambda _, ms: looked.append(ms))
+    return Stage(capture, history, offsets, publisher, steps, told, looked)
+
+
+def test_a_table_is_read_in_parts_then_followed(stage: Stage) -> None:
+    """The parts of the newest snapshot, each stored before the next, then the changes of each later one."""
+    stage.history.add(1)
+    stage.run()
+    stage.history.add(2)
+    stage.history.add(3)
+    stage.run()
+    assert stage.published == [0, 1, "changes 2", "changes 3"]
+    assert [(one.what, one.snapshot_id, one.part, one.parts) for one in stage.steps.steps] == [
+        ("part read", 1, 1, 2),
+        ("part read", 1, 2, 2),
+        ("snapshot published", 2, 0, 0),
+        ("snapshot published", 3, 0, 0),
+    ]
+    assert [dict(one.operations) for one in stage.steps.steps] == [{"r": 1}, {"r": 1}, {"u": 1}, {"u": 1}]
+    read = [one.position.reading and one.position.reading.part for one in stage.offsets.stored]
+    assert (read, stage.offsets.stored[-1].position.snapshot_id) == ([0, 1, None, None, None], 3)
+    assert [one.stage for one in stage.told] == ["STARTED", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED"]
+    assert [one.rows for one in stage.told] == [0, 10, 30, 30]
+    assert stage.looked == [1_000, 1_000, None, 2_000, 3_000, None]
+
+
+def test_a_read_that_is_given_up_is_told(stage: Stage) -> None:
+    """A table that is stepped no more amid its initial snapshot tells that; one that is followed does not."""
+    stage.history.add(1)
+    assert stage.capture.step(pinned=False)
+    stage.capture.abandon()
+    assert [one.stage for one in stage.told] == ["STARTED", "IN_PROGRESS", "ABORTED"]
+    stage.run()
+    stage.capture.abandon()
+    assert stage.told[-1].stage == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("stage", "published"),
+    [
+        ("snapshot.mode=no_data\n", ["changes 2", "changes 3"]),
+        ("snapshot.mode=no_data\niceberg.skip.own.commits=true\n", ["changes 3"]),
+    ],
+    indirect=["stage"],
+    ids=["all", "of others"],
+)
+def test_commits_of_sinks_are_skipped_where_asked(stage: Stage, published: list[object]) -> None:
+    """Such a snapshot is stored as passed, and nothing of it is published."""
+    stage.history.add(1)
+    stage.run()
+    stage.history.add(2, **{CONNECTOR_NAME: "sink"})
+    stage.history.add(3)
+    stage.run()
+    assert stage.published == published
+    assert stage.offsets.stored[-1].position.snapshot_id == 3
+
+
+def test_a_snapshot_that_is_gone_ends_the_table(stage: Stage) -> None:
+    """History that expired before it was published is a gap, and the offset stays."""
+    stage.history.add(1)
+    stage.run()
+    stage.history.add(2)
+    stage.history.add(3)
+    stage.history.snapshots = stage.history.snapshots[2:]
+    stored = stage.offsets.stored[-1]
+    with pytest.raises(GapError):
+        stage.run()
+    assert stage.offsets.stored[-1] == stored
