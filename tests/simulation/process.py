@@ -45,6 +45,7 @@ from tests.simulation.broker import Broker, SimulatedCluster
 from tests.simulation.catalog_server import CatalogServer
 from tests.simulation.interruptions import Interruptions, broker_away
 from tests.simulation.lookups import MemoryLateEventLookup
+from tests.simulation.missing_values import MemoryMissingValueLookup
 from tests.simulation.row_search import find_rows, searches_in_memory
 from tests.simulation.search_cluster import search_in_memory
 from tests.simulation.search_destination import SimulatedIndexes, open_indexes
@@ -186,7 +187,9 @@ class SimulatedDestination(IcebergDestination):
     def lookups(self, names: Sequence[str], plan: BatchPlan) -> Lookups:
         deleted: Any = self.tables.deleted_keys
         java = [table.java for table in self.tables.tables(names)]
-        return Lookups(MemoryLateEventLookup(plan, java, deleted, self.around.calls))  # type: ignore[arg-type]
+        calls = self.around.calls
+        missing = MemoryMissingValueLookup(java, calls, plan.dedup_column, plan.op_field)
+        return Lookups(MemoryLateEventLookup(plan, java, deleted, calls), (missing,))  # type: ignore[arg-type]
 
 
 @attrs.frozen(eq=False)

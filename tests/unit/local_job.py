@@ -33,6 +33,14 @@ from connector.sink.model.task_output import (
 )
 
 Records = Mapping[TopicPartition, ConsumerRecords]
+_COMPLETED = {
+    OutputKind.TOMBSTONES,
+    OutputKind.UNAVAILABLE_ROWS,
+    OutputKind.OLD_KEY_ROWS,
+    OutputKind.LAST_ROWS,
+    OutputKind.PATCHED_ROWS,
+}
+"""What look-ups take."""
 
 
 @attrs.frozen(eq=False)
@@ -82,10 +90,12 @@ class LocalJob:
                 if lookup.applies(table, result):
                     own: Any = [one for one in outputs if one.table == table.index]
                     frames: Any = lookup.run(own, table, result, result.kept)
-                    result.add(_told(one for frame in frames for one in frame))
+                    outputs += (made := [one for frame in frames for one in frame])
+                    result.add(_told(made))
         known = {OutputKind.DRIVER, OutputKind.WAITING_KEYS}
         known |= {*({OutputKind.LATE_CANDIDATES} if lookups.late_events is not None else ())}
         known |= {OutputKind.KEY_CHANGES} if lookups.late_events is not None else set()
+        known |= _COMPLETED if lookups.joins else set()
         known |= {OutputKind.KEYS} if any(table.needs_row_lookup for table in plan.tables) else set()
         for table in plan.tables if result.ready else ():
             ranges = KeyRanges.join(result.key_ranges.get(table.index, ()))

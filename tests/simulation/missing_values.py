@@ -1,0 +1,267 @@
+"""Tombstones, rows with unsent values, patches -> files with the rows that a table completes, joined in this process.
+
+What is joined and written is the product's own (`lookups`); here is only what Spark does: pairs of rows with one key.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from connector.errors import FatalError
+from connector.iceberg.types.nested_columns import read_columns
+from connector.iceberg.types.spark_types import to_spark
+from connector.iceberg.write.table_writer import TableWriter
+from connector.sink.destinations.iceberg.lookups import (
+    document_patches,
+    row_rewrite,
+    tombstones,
+    unavailable_values,
+)
+from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
+from connector.sink.destinations.iceberg.lookups.key_changes import CHANGED, encode_place, follow
+from connector.sink.destinations.iceberg.lookups.unavailable_values import _may_be_unavailable
+from connector.sink.destinations.join_columns import column_aliases
+from connector.sink.destinations.soft_deletes import mark_deleted
+from connector.sink.fold.document_patches import patch_rows
+from connector.sink.job.shuffle import unpack
+from connector.sink.model.change_rows import ChangeBatch
+from connector.sink.model.plan import TablePlan
+from connector.sink.model.result import JobResult
+from connector.sink.model.task_output import OutputKind, TaskOutput, read_rows
+from serde.events.changes import DELETED_COLUMN
+from serde.events.source_positions import NO_VALUE
+from tests.simulation.interruptions import Interruptions
+from tests.simulation.java_table import JavaTable
+from tests.simulation.store import MemoryFiles, store_away
+
+Row = dict[str, Any]
+Key = tuple[Any, ...]
+KINDS = frozenset(
+    {
+        OutputKind.TOMBSTONES,
+        OutputKind.UNAVAILABLE_ROWS,
+        OutputKind.OLD_KEY_ROWS,
+        OutputKind.LAST_ROWS,
+        OutputKind.PATCHED_ROWS,
+    }
+)
+_LEAST = -(2**63)
+_PLACE = ("_at_partition", "_at_offset", "_at_moved")
+_AGE = ("_dedup", "_source", "_first", "_second", "_third", "_ended", "_is_row")
+
+
+@attrs.frozen
+class HeldRow:
+    """A row of a table, or one that was: its values, and where it stands."""
+
+    values: Row
+    file: str
+    position: int
+
+
+@attrs.frozen(eq=False)
+class MemoryMissingValueLookup:
+    """As the product's own look-up (`lookups.table_lookups.MissingValueLookup`), over outputs in a list."""
+
+    tables: Sequence[JavaTable]
+    calls: Interruptions
+    dedup_column: str
+    op_field: str
+
+    def applies(self, table: TablePlan, result: JobResult) -> bool:
+        return table.needs_tombstone_lookup or table.patches
+
+    def run(
+        self,
+        outputs: Sequence[TaskOutput],
+        table: TablePlan,
+        result: JobResult,
+        until: ExitStack,
+    ) -> Iterator[list[TaskOutput]]:
+        """Write the files, where there are such rows."""
+        java = self.tables[table.index]
+        parts: dict[OutputKind, list[ChangeBatch]] = defaultdict(list)
+        for one in outputs:
+            if one.kind in KINDS:
+                parts[one.kind].append(unpack(one.payload, table.layout.rows))
+        if not parts.keys() - {OutputKind.LAST_ROWS}:
+            return
+        live, struck = self.calls.call(f"read rows of {java.now.name}", lambda: _read_rows(java, table), store_away)
+        with patch.object(row_rewrite, "TableWriter", partial(TableWriter, files=MemoryFiles(java.server.store))):
+            if asked := parts[OutputKind.TOMBSTONES]:
+                yield _mark_deleted(asked, table, live)
+            if parts[OutputKind.UNAVAILABLE_ROWS]:
+                yield self._fill(parts, table, live, struck)
+            if asked := parts[OutputKind.PATCHED_ROWS]:
+                yield _patch(asked, table, live)
+
+    def _fill(
+        self,
+        parts: dict[OutputKind, list[ChangeBatch]],
+        table: TablePlan,
+        live: Sequence[HeldRow],
+        struck: Sequence[HeldRow],
+    ) -> list[TaskOutput]:
+        """As `lookups.unavailable_values.fill_from_table`."""
+        moved = bool(parts[OutputKind.OLD_KEY_ROWS])
+        columns = table.layout.columns
+        names = [f.name for f in columns if f.name not in table.layout.keys and _may_be_unavailable(f.type)]
+        told = self.dedup_column in columns.names
+        dated = moved and told and pa.types.is_integer(columns.field(self.dedup_column).type)
+        came = _join_parts(parts[OutputKind.UNAVAILABLE_ROWS])
+        before = _follow(parts, table, names) if moved else {}
+        held_by_key, gone_by_key = _by_key(live, table.layout.keys), _by_key(struck, table.layout.keys)
+        own, places = _keys(came.rows, table.layout.keys), [column.to_pylist() for column in encode_place(came)]
+        knowing: list[Row] = []
+        held: dict[str, list[HeldRow | None]] = {"live": [], "struck": []}
+        for at in range(len(came)):
+            known = before.get((places[0][at], places[1][at])) if places[2][at] else None
+            under = (
+                own[at]
+                if known is None
+                else tuple(o if b is None else b for b, o in zip(known[0], own[at], strict=True))
+            )
+            changed = None if known is None else known[1][CHANGED]
+            knowing.append({} if known is None else known[1])
+            for side, rows in (("live", held_by_key), ("struck", gone_by_key)):
+                found = [one for one in rows.get(under, ()) if not dated or self._is_before(one, changed)]
+                held[side].append(max(found, key=self._rank) if found else None)
+        values = dict(zip(columns.names, came.rows.columns, strict=True))
+        for place, name in enumerate(names):
+            kind, alias = columns.field(name).type, column_aliases("before", len(names))[place]
+            sides = [[row.get(alias) for row in knowing]] if moved else []
+            for side in ("live", "struck") if moved and told else ("live",):
+                sides.append([None if one is None else one.values[name] for one in held[side]])
+            for side in sides:
+                values[name] = coalesce_unavailable(values[name], pa.array(side, kind))
+        batch = pa.RecordBatch.from_arrays(list(values.values()), schema=columns)
+        return _write(table, unavailable_values.FILE_LABEL, batch, lambda rows: rows)
+
+    def _is_before(self, row: HeldRow, changed: int | None) -> bool:
+        order = row.values[self.dedup_column]
+        return self._is_read(row) or order is None or changed is None or order <= changed
+
+    def _is_read(self, row: HeldRow) -> bool:
+        return row.values.get(self.op_field) == "r"
+
+    def _rank(self, row: HeldRow) -> tuple[bool, int]:
+        order = row.values.get(self.dedup_column)
+        return not self._is_read(row), order if isinstance(order, int) else _LEAST
+
+
+def _read_rows(java: JavaTable, table: TablePlan) -> tuple[list[HeldRow], list[HeldRow]]:
+    """The rows of a table at batch start, and those of its files that deletes hit."""
+    if table.base is None:
+        return [], []
+    now = java.server.tables.get(java.now.name)
+    if now is None or table.base not in now.snapshots:
+        raise FatalError(f"snapshot {table.base} of {java.now.name} is gone")
+    version, names = now.snapshots[table.base], table.layout.columns.names
+    try:
+        live = [HeldRow(_present(row, names), f.path, at) for f, at, row in java.server.live_rows(version)]
+        known = {(one.file, one.position) for one in live}
+        every = [
+            (f.path, at, row) for f in version.files if f.is_data for at, row in enumerate(java.server.read(f.path))
+        ]
+    except KeyError as gone:
+        raise FatalError(f"file {gone} of {java.now.name} is gone") from gone
+    return live, [HeldRow(_present(row, names), path, at) for path, at, row in every if (path, at) not in known]
+
+
+def _present(row: Row, names: Sequence[str]) -> Row:
+    """A row under the columns that its table has by now."""
+    return {name: row.get(name) for name in names}
+
+
+def _follow(
+    parts: dict[OutputKind, list[ChangeBatch]], table: TablePlan, names: Sequence[str]
+) -> dict[tuple[int, int], tuple[Key, Row]]:
+    """As `key_changes.find_rows_before`: by the place of a create the key before it, and what is known of the row."""
+    keys, layout = column_aliases("old", len(table.layout.keys)), table.layout
+    values, wanted = column_aliases("row", len(names)), (*layout.keys, *names)
+    creates = _join_parts(parts[OutputKind.OLD_KEY_ROWS])
+    asked = set(_keys(creates.rows, layout.keys))
+    told = [(creates, False)]
+    if parts[OutputKind.LAST_ROWS]:
+        rows = _join_parts(parts[OutputKind.LAST_ROWS])
+        needed = [at for at, key in enumerate(_keys(rows.rows, layout.keys)) if key in asked]
+        told.append((rows.take(pa.array(needed, pa.int64()).to_numpy()), True))
+    batches = [
+        pa.RecordBatch.from_arrays(_encode(part, wanted, is_row=is_row), [*keys, *values, *_PLACE, *_AGE])
+        for part, is_row in told
+    ]
+    types = [layout.columns.field(name).type for name in names]
+    made = [*keys, *column_aliases("before", len(names)), "_at_partition", "_at_offset", CHANGED]
+    found = follow(pa.Table.from_batches(batches), keys, values, types, made).to_pylist()
+    return {(row["_at_partition"], row["_at_offset"]): (tuple(row[key] for key in keys), row) for row in found}
+
+
+def _encode(part: ChangeBatch, names: Sequence[str], *, is_row: bool) -> list[pa.Array]:
+    """As `key_changes.find_rows_before` encodes changes of key, and rows."""
+    order = part.order
+    dedup = pa.array(order.dedup, mask=order.dedup == NO_VALUE)
+    place = [pa.array(np.ascontiguousarray(column)) for column in order.place.T]
+    known = [to_spark(column) for column in read_columns(part.rows, names)]
+    made = pa.array([is_row] * len(part), pa.bool_())
+    return [*known, *encode_place(part), dedup, *place, pa.array(part.deleted), made]
+
+
+def _mark_deleted(asked: Sequence[ChangeBatch], table: TablePlan, live: Sequence[HeldRow]) -> list[TaskOutput]:
+    """As `lookups.tombstones.mark_deleted_rows`."""
+    wanted = {key for part in asked for key in _keys(part.rows, table.layout.keys)}
+    rows = [one for one in live if _key(one.values, table.layout.keys) in wanted]
+    rows = [one for one in rows if str(one.values.get(DELETED_COLUMN)).lower() != "true"]
+    batch = pa.RecordBatch.from_pylist([one.values for one in rows], table.layout.columns)
+    return _write(table, tombstones.FILE_LABEL, batch, mark_deleted)
+
+
+def _patch(asked: Sequence[ChangeBatch], table: TablePlan, live: Sequence[HeldRow]) -> list[TaskOutput]:
+    """As `lookups.document_patches.patch_table_rows`."""
+    held, layout = _by_key(live, table.layout.keys), table.layout
+    came = _join_parts(asked)
+    made = []
+    for at, key in enumerate(_keys(came.rows, layout.keys)):
+        row, base = came.rows.slice(at, 1), held.get(key, ())
+        for one in base[:1]:
+            whole = pa.RecordBatch.from_pylist([one.values], layout.rows)
+            row = patch_rows(row, whole, [came.patches[at].as_py()], layout.variants)  # type: ignore[index]
+        made.append(row)
+    batch = pa.RecordBatch.from_arrays(pa.concat_batches(made).columns, schema=layout.columns)
+    return _write(table, document_patches.FILE_LABEL, batch, lambda rows: rows)
+
+
+def _write(table: TablePlan, label: str, batch: pa.RecordBatch, rows: Any) -> list[TaskOutput]:
+    task = row_rewrite.rewrite_task(table, label, rows)
+    return [
+        TaskOutput(kind, payload.to_pybytes(), index, bucket)
+        for written in task(iter([batch] if batch.num_rows else []))
+        for kind, index, bucket, payload in read_rows(written)
+    ]
+
+
+def _join_parts(parts: Sequence[ChangeBatch]) -> ChangeBatch:
+    return ChangeBatch.concat(parts)
+
+
+def _by_key(rows: Sequence[HeldRow], keys: Sequence[str]) -> dict[Key, list[HeldRow]]:
+    found: dict[Key, list[HeldRow]] = defaultdict(list)
+    for one in rows:
+        found[_key(one.values, keys)].append(one)
+    return found
+
+
+def _key(row: Row, keys: Sequence[str]) -> Key:
+    return tuple(row[name] for name in keys)
+
+
+def _keys(rows: pa.RecordBatch, keys: Sequence[str]) -> list[Key]:
+    return list(zip(*(to_spark(column).to_pylist() for column in read_columns(rows, keys)), strict=True))
