@@ -43,6 +43,11 @@ class FileDescription:
         """Whether it holds rows; else it deletes some."""
         return self.content == "data"
 
+    @property
+    def is_position_delete_file(self) -> bool:
+        """Whether it deletes by position and is no deletion vector."""
+        return self.content == "position-deletes" and orjson.loads(self.json)["file-format"].upper() != "PUFFIN"
+
 
 def _decode_bounds(bounds: Mapping[str, Sequence[Any]] | None) -> dict[int, bytes]:
     if bounds is None:

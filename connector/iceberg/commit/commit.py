@@ -22,6 +22,9 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, is_rolled_back, snapshot_summary
 from connector.iceberg.read.scan_planning import FileScanTask
 
+VECTORS_VERSION = 3
+"""From this format version on deletes by position are deletion vectors (Iceberg specification, delete formats)."""
+
 REPLACE = "replace"
 """Iceberg's operation of snapshots that write files anew and leave rows as they are."""
 
@@ -121,6 +124,7 @@ def _check_sole_writer(table: Table, pending: PendingCommit, name: str) -> None:
 
 
 def _build_update(table: Table, pending: PendingCommit, summary: Mapping[str, str]) -> Any:
+    _check_delete_files(table, pending.files)
     update = _start_append(table) if not pending.replaces else _start_row_delta(table, pending)
     for key, value in summary.items():
         update.set(key, value)
@@ -132,6 +136,15 @@ def _build_update(table: Table, pending: PendingCommit, summary: Mapping[str, st
         else:
             update.appendFile(file)
     return update
+
+
+def _check_delete_files(table: Table, files: Sequence[FileDescription]) -> None:
+    """Raise CommitRefused where a table takes position delete files no more: it was upgraded meanwhile."""
+    if table.format_version >= VECTORS_VERSION and any(one.is_position_delete_file for one in files):
+        raise CommitRefused(
+            f"table {table.name} was upgraded to format {table.format_version} since its rows were looked up: deletes "
+            "by position are vectors there"
+        )
 
 
 def _start_append(table: Table) -> Any:

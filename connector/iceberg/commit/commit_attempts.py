@@ -95,7 +95,7 @@ class _CommitAttempts:
         return None
 
     def _judge(self, error: ConnectorError) -> CommitRefused | None:
-        refused = java_exception_name(error) in CONFLICT_EXCEPTIONS
+        refused = isinstance(error, CommitRefused) or java_exception_name(error) in CONFLICT_EXCEPTIONS
         if self._ancestry.asked and not refused:
             self._unanswered.add(self._ancestry.base)
         if self._ancestry.asked and self._is_committed():

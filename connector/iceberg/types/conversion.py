@@ -25,6 +25,7 @@ _INT64_DIGITS = 20
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,400}")
 _DIGIT = re.compile("[0-9]")
+_MAX_WHOLE_DOUBLE = 2.0**53
 _FLOAT_DIGITS = 9
 """No float needs more digits to be told from the others."""
 
@@ -240,16 +241,21 @@ def _decimal_to_float(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _double_to_float(array: pa.Array) -> pa.Array:
-    """Return doubles as floats: what a float is, or is written as, up to nine digits; a fraction is the nearest."""
+    """Return doubles as floats: what a float is, or is written as, up to nine digits; a fraction is the nearest.
+
+    So is a number beyond 2^53: Java before 19 writes some floats with a digit more than they need, and nine digits with
+    zeros behind them are hardly a count there. Other whole numbers are themselves, or refused.
+    """
     made = array.cast(pa.float32(), safe=False)
     same = pc.or_(pc.equal(made.cast(pa.float64()), array), pc.is_nan(array))
     if pc.all(same).as_py() is not False:
         return made
     written = pc.equal(made.cast(pa.string()).cast(pa.float64()), array)
-    digits = pc.utf8_length(pc.replace_substring_regex(array.cast(pa.string()), r"[eE].*$|^-?0\.0*|[-.]", ""))
+    digits = pc.utf8_length(pc.replace_substring_regex(array.cast(pa.string()), r"0*([eE].*)?$|^-?0\.0*|[-.]", ""))
     near = pc.less_equal(pc.abs(pc.subtract(made.cast(pa.float64()), array)), pc.multiply(pc.abs(array), 2.0**-24))
-    fraction = pc.and_(pc.and_(near, pc.less_equal(digits, _FLOAT_DIGITS)), pc.not_equal(pc.round(array), array))
-    if pc.all(pc.or_(same, pc.or_(written, fraction))).as_py() is False:
+    no_count = pc.or_(pc.not_equal(pc.round(array), array), pc.greater(pc.abs(array), _MAX_WHOLE_DOUBLE))
+    nearest = pc.and_(pc.and_(near, pc.less_equal(digits, _FLOAT_DIGITS)), no_count)
+    if pc.all(pc.or_(same, pc.or_(written, nearest))).as_py() is False:
         raise pa.ArrowInvalid("a number has more digits than the column of floats")
     return made
 
