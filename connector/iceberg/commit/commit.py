@@ -100,7 +100,7 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
     try:
         commit_exactly_once(table, commit_id, lambda: _build_update(table, pending, summary), rule)
     except CommitRefused as error:
-        _check_sole_writer(table, pending, name)
+        check_sole_writer(table, pending.expected, name)
         raise CommitRefused(f"{error}; {_CONTENTION_HINT}") from error.__cause__
     # Others may have committed since: the newest snapshot of the table need not be this one.
     snapshot = next((one for one in table.ancestors() if snapshot_summary(one).get(COMMIT_ID) == commit_id), None)
@@ -113,14 +113,37 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
     )
 
 
-def _check_sole_writer(table: Table, pending: PendingCommit, name: str) -> None:
-    expected = pending.expected
+def check_sole_writer(table: Table, expected: LastCommit, name: str) -> None:
+    """Raise FatalError where a table has a commit of this connector that is not the one that its process knows."""
     found = find_last_commit(table, name, expected)
     if found.commit_id not in (None, expected.commit_id):
         raise FatalError(
             f"table {table.name} has a commit of connector {name} that this process did not make: another sink with "
             "the same name is running; stop it, or give one of them another `name`"
         )
+
+
+def check_own_commits(table: Table, base: int | None, expected: LastCommit, name: str) -> None:
+    """Make sure that nobody but this process changed a table's rows since snapshot `base`.
+
+    Snapshots of a connector's that hold none of its offsets, such as those of a truncate, are its own.
+
+    Raises:
+        CommitRefused: somebody did: what was made for the table as it was at `base` must be made again.
+        FatalError: another sink with the same name did.
+    """
+    for snapshot in table.ancestors():
+        if snapshot.snapshot_id == base:
+            return
+        summary = snapshot_summary(snapshot)
+        own = summary.get(CREATED_BY) == name and CONNECTOR_NAME not in summary
+        if not own and (snapshot.summary is None or snapshot.summary.operation.value != REPLACE):
+            break
+    else:
+        if base is None:
+            return
+    check_sole_writer(table, expected, name)
+    raise CommitRefused(f"table {table.name} was changed by another writer while a truncate emptied it")
 
 
 def _build_update(table: Table, pending: PendingCommit, summary: Mapping[str, str]) -> Any:

@@ -16,7 +16,13 @@ from pyspark.sql import SparkSession
 from connector.errors import CommitRefused, ConnectorError, RetriableError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit import CommittedSnapshot, PendingCommit, RowsToReplace, commit_files
+from connector.iceberg.commit.commit import (
+    CommittedSnapshot,
+    PendingCommit,
+    RowsToReplace,
+    check_own_commits,
+    commit_files,
+)
 from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.snapshot_expiry import expire_snapshots
@@ -54,7 +60,15 @@ class IcebergCommitter:
 
         When the batch is tried again, what was committed the first time is told with the rest.
         """
-        self._empty(plan, names)
+        try:
+            self._empty(plan, names)
+        except CommitRefused:
+            # Nothing of the batch was tried before it. A truncate that is done twice changes nothing.
+            self.discard(names, result)
+            for table in plan.tables:
+                if table.cuts.emptied:
+                    self._targets.refresh(names[table.index])
+            raise
         self._remember(names, result)
         come = {table.index: build_table_position(plan, table, result.progress, position) for table in plan.tables}
         work = [table for table in plan.tables if _has_work(table, result, come[table.index])]
@@ -121,7 +135,11 @@ class IcebergCommitter:
             raise
 
     def _empty(self, plan: BatchPlan, names: list[str]) -> None:
-        """Delete what tables held before they were truncated."""
+        """Delete what tables held before they were truncated.
+
+        What the job wrote leaves out deletes of keys that a table was known not to hold: nobody else may have written
+        to it since, as its commit asks only whether anybody did after the truncate.
+        """
         for table in plan.tables:
             for cut, rows in table.cuts.emptied:
                 target, column = self._targets[names[table.index]], plan.dedup_column
@@ -130,6 +148,7 @@ class IcebergCommitter:
                 limit = cut.deletes_until(last, marks) if ordered else None
                 until = None if limit is None else (column, limit)
                 self._delete_rows(target.table, until, rows.values)
+                check_own_commits(target.table, target.base, target.stored, self._connector)
                 self._targets.refresh(names[table.index], alone=True)
                 told = (
                     "table emptied by a truncate at its source"

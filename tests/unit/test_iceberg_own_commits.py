@@ -1,0 +1,61 @@
+"""Snapshots of a table since a look at it -> whether anybody else changed its rows."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+
+from connector.errors import CommitRefused, FatalError
+from connector.iceberg.commit.commit import check_own_commits
+from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME, CREATED_BY
+from connector.iceberg.commit.last_commit import LastCommit
+
+OURS = {CREATED_BY: "sink"}
+EMPTIED = (Operation.DELETE, OURS)
+MARKED = (Operation.OVERWRITE, OURS)
+REWRITTEN = (Operation.REPLACE, {})
+APPENDED = (Operation.APPEND, {})
+OF_ANOTHER_SINK = (Operation.DELETE, {CREATED_BY: "other"})
+OF_A_TWIN = (Operation.OVERWRITE, {CREATED_BY: "sink", CONNECTOR_NAME: "sink", COMMIT_ID: "theirs"})
+
+
+def _table(*since: tuple[Operation, dict[str, str]]) -> Any:
+    """A table with a snapshot 1 that was looked at, and these after it."""
+    made = [
+        Snapshot(**{"snapshot-id": number, "timestamp-ms": 0, "manifest-list": "m", "summary": Summary(kind, **more)})
+        for number, (kind, more) in enumerate([(Operation.APPEND, {}), *since], 1)
+    ]
+    return SimpleNamespace(name="d.t", ancestors=lambda: reversed(made), snapshot_id=len(made))
+
+
+@pytest.mark.parametrize("since", [(), (EMPTIED,), (EMPTIED, MARKED), (REWRITTEN, EMPTIED)])
+def test_own_commits_and_files_written_anew(since: tuple[Any, ...]) -> None:
+    """What the connector's own truncates did, and rewrites that leave rows as they are, change nothing for a batch."""
+    check_own_commits(_table(*since), 1, LastCommit(), "sink")
+
+
+@pytest.mark.parametrize("other", [APPENDED, OF_ANOTHER_SINK])
+@pytest.mark.parametrize("place", [0, 1])
+def test_another_writer(other: Any, place: int) -> None:
+    """A snapshot of anybody else, before or after the truncate's, has the batch made again."""
+    since = [EMPTIED]
+    since.insert(place, other)
+    with pytest.raises(CommitRefused, match=r"^table d\.t was changed by another writer while a truncate emptied it$"):
+        check_own_commits(_table(*since), 1, LastCommit(), "sink")
+
+
+def test_a_snapshot_that_expired() -> None:
+    """Where the snapshot that was looked at is gone nobody knows what came since."""
+    with pytest.raises(CommitRefused):
+        check_own_commits(_table(EMPTIED), 7, LastCommit(), "sink")
+
+
+def test_another_sink_of_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit with offsets under the connector's name that it did not make is another sink's: it stops."""
+    found = LastCommit(commit_id="theirs")
+    monkeypatch.setattr("connector.iceberg.commit.commit.find_last_commit", lambda *_: found)
+    with pytest.raises(FatalError, match="another sink with the same name is running"):
+        check_own_commits(_table(OF_A_TWIN, EMPTIED), 1, LastCommit(commit_id="ours"), "sink")
