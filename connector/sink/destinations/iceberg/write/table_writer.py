@@ -16,11 +16,8 @@ from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write.file_writer import write_append, write_upserts
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import emit_for_lookup
 from connector.sink.destinations.soft_deletes import mark_deleted
-from connector.sink.fold.unavailable_values import (
-    find_rows_of_lives,
-    mark_unavailable,
-    split_winners,
-)
+from connector.sink.fold.row_lives import find_rows_of_lives
+from connector.sink.fold.unavailable_values import mark_unavailable, split_winners
 from connector.sink.job.shuffle import pack
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
 from connector.sink.model.destination import TaskWriter
@@ -66,7 +63,11 @@ class IcebergTaskWriter:
             return part, []
         part = mark_key_changes(part, run.offset, run.old_key)
         before = build_old_key_rows(part, run.offset, run.old_key, table)
-        return part, [] if before is None else [TaskOutput(OutputKind.OLD_KEY_ROWS, pack(before), table.index)]
+        if before is None:
+            return part, []
+        # They pass a reduce task on their way, each run's another one.
+        bucket = int(before.order.records[0]) % table.buckets
+        return part, [TaskOutput(OutputKind.OLD_KEY_ROWS, pack(before), table.index, bucket)]
 
     def upsert(
         self,

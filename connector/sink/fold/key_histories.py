@@ -1,0 +1,41 @@
+"""Changes of several tasks -> all of a key in order, and where the lives of its rows begin. Pure rules on columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from connector.sink.fold.key_runs import mark_run_starts
+from connector.sink.fold.winners import sort_changes
+from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch, ChangeOrder, compute_key_codes
+from serde.arrays import Ints
+
+
+def sort_by_key(parts: Sequence[ChangeBatch], keys: Sequence[str], *, by_date: bool = False) -> tuple[Ints, Ints]:
+    """Return all changes sorted by key and place, and for each sorted one where its key begins."""
+    codes = compute_key_codes(parts, keys)
+    order = ChangeOrder.concat([part.order for part in parts])
+    dates = (order.offset, order.partition, order.dedup, codes)
+    sequence = np.lexsort(dates) if by_date else sort_changes(codes, order)
+    ordered = codes[sequence]
+    return sequence, np.maximum.accumulate(np.where(mark_run_starts(ordered), np.arange(len(ordered)), 0))
+
+
+def find_creates(parts: Sequence[ChangeBatch], places: ChangeOrder, keys: Sequence[str]) -> Ints:
+    """For every change the last create of its key up to it, -1 without one."""
+    sequence, starts = sort_by_key(parts, keys)
+    made = np.isin(places.op[sequence], (OP_CREATE, OP_KEY_CHANGE))
+    last = np.maximum.accumulate(np.where(made, np.arange(len(sequence)), -1))
+    result = np.full(len(sequence), -1, np.int64)
+    found = last >= starts
+    result[sequence[found]] = sequence[last[found]]
+    return result
+
+
+def find_row_starts(parts: Sequence[ChangeBatch], sequence: Ints, starts: Ints) -> Ints:
+    """Return for each sorted change where the life of its row begins: at the last create up to it, or with its key."""
+    op = np.concatenate([part.order.op for part in parts])[sequence]
+    place = np.where(np.isin(op, (OP_CREATE, OP_KEY_CHANGE)), np.arange(len(sequence)), 0)
+    begun: Ints = np.maximum(np.maximum.accumulate(place), starts)
+    return begun

@@ -1,0 +1,25 @@
+"""Changes in sorted runs -> where runs begin, and what stands before each change of its key. Pure rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from connector.sink.model.change_rows import ChangeOrder
+from serde.arrays import Ints, Mask
+
+
+def mark_run_starts(*sorted_columns: npt.NDArray[np.integer]) -> Mask:
+    """Mark the first row of each run of equal rows; the columns are aligned, and at least one."""
+    first = np.ones(len(sorted_columns[0]), np.bool_)
+    first[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in sorted_columns])
+    return first
+
+
+def find_last_known(codes: Ints, order: ChangeOrder, known: Mask) -> Ints:
+    """Return for each change the last known one of its key and partition up to it; the first of all where none is."""
+    sequence = np.lexsort((order.offset, order.partition, codes))
+    first = mark_run_starts(codes[sequence], order.partition[sequence])
+    before = np.empty_like(sequence)
+    before[sequence] = sequence[np.maximum.accumulate(np.where(known[sequence] | first, np.arange(len(sequence)), 0))]
+    return before

@@ -1,0 +1,107 @@
+"""Changes of keys -> the winner of each key within each topic-partition, and what proves others repeated. Pure rules.
+
+Within one topic-partition Kafka's order decides: the last change of a key wins, unless it is proven to repeat an older
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from connector.sink.fold.key_runs import mark_run_starts
+from connector.sink.fold.repeated_changes import mark_repeated
+from connector.sink.model.change_rows import ChangeOrder
+from serde.arrays import Ints, Mask
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
+
+
+@attrs.frozen(eq=False)
+class KeyGroups:
+    """Changes by key and topic-partition: `rows` in an order that keeps Kafka's in each group, and `group` of each.
+
+    `plain` tells that they are in that order as they came.
+    """
+
+    rows: Ints
+    group: Ints
+    count: int
+    plain: bool = False
+
+
+@attrs.frozen(eq=False)
+class PartitionWinners:
+    """The winner of each key in each partition, and the changes that prove which later ones are repeated."""
+
+    best: Ints
+    proofs: Ints
+
+
+def group_changes(codes: Ints, order: ChangeOrder) -> KeyGroups:
+    """Group changes by key and topic-partition. Cost: a sort, but of one partition's in their order."""
+    if (order.partition == order.partition[0]).all() and (order.offset[1:] > order.offset[:-1]).all():
+        return KeyGroups(np.arange(len(codes)), codes, int(codes.max()) + 1, plain=True)
+    sequence = np.lexsort((order.offset, order.partition, codes))
+    group = np.cumsum(mark_run_starts(codes[sequence], order.partition[sequence])) - 1
+    return KeyGroups(sequence, group, int(group[-1]) + 1)
+
+
+def find_partition_winners(grouped: KeyGroups, order: ChangeOrder) -> PartitionWinners:
+    """Find the last change of each group that is no repetition."""
+    last = np.full(grouped.count, -1, np.int64)
+    last[grouped.group] = grouped.rows
+    groups = np.flatnonzero(last >= 0)
+    doubtful = np.zeros(grouped.count, np.bool_)
+    doubtful[groups] = order.take(last[groups]).bare
+    proofs = []
+    places = tuple(np.ascontiguousarray(order.place[:, column]) for column in range(FIRST_NUMBER, order.place.shape[1]))
+    for columns in (places, (order.date,)):
+        group, top = find_greatest(grouped, order.place[:, SOURCE_COLUMN], columns)
+        end = last[group]
+        differs = np.logical_or.reduce([column[end] != column[top] for column in columns])
+        doubtful[group[(columns[0][end] != NO_VALUE) & differs]] = True
+        proofs.append(top)
+    if doubtful.any():
+        last[doubtful] = _find_unrepeated(grouped, order, doubtful)
+    return PartitionWinners(last[groups], np.concatenate(proofs))
+
+
+def find_greatest(grouped: KeyGroups, source: Ints, columns: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """Return for each group and source the first of the changes whose numbers are greatest: (group, change)."""
+    rows, group, first = grouped.rows, grouped.group, columns[0] if grouped.plain else columns[0][grouped.rows]
+    known = first != NO_VALUE
+    if not known.all():
+        rows, group, first = rows[known], group[known], first[known]
+    if not len(rows):
+        return group, rows
+    sources = source if len(rows) == len(source) else source[rows]
+    own, count, groups = group, grouped.count, np.arange(grouped.count)
+    if (sources != sources[0]).any():
+        used, number = np.unique(source[rows], return_inverse=True)
+        pairs, own = np.unique(group * len(used) + number, return_inverse=True)
+        count, groups = len(pairs), pairs // len(used)
+    for place, values in enumerate(columns):
+        column = first if not place else values[rows]
+        most = np.full(count, NO_VALUE, np.int64)
+        np.maximum.at(most, own, column)
+        left = column == most[own]
+        rows, own = rows[left], own[left]
+        if len(rows) == np.count_nonzero(most != NO_VALUE):
+            break
+    found = np.full(count, -1, np.int64)
+    found[own[::-1]] = rows[::-1]
+    there = found >= 0
+    return groups[there], found[there]
+
+
+def _find_unrepeated(grouped: KeyGroups, order: ChangeOrder, doubtful: Mask) -> Ints:
+    """Return the last change of each doubtful group that is no repetition, by group."""
+    at = np.flatnonzero(doubtful[grouped.group])
+    at = at[np.argsort(grouped.group[at], kind="stable")]
+    rows, group = grouped.rows[at], grouped.group[at]
+    stands = ~mark_repeated(group, order.take(rows))
+    best = np.full(grouped.count, -1, np.int64)
+    best[group[stands]] = rows[stands]
+    return best[doubtful]

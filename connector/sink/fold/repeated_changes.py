@@ -1,0 +1,54 @@
+"""Changes of a key in Kafka's order -> those that are proven to repeat an older one. Pure rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from connector.sink.fold.key_runs import mark_run_starts
+from connector.sink.model.change_rows import ChangeOrder
+from serde.arrays import Ints, Mask
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
+
+
+def mark_repeated(group: Ints, order: ChangeOrder) -> Mask:
+    """Mark the changes that are proven to repeat an older one.
+
+    Proven is what stands at a smaller position than a change before it, if its date does not tell otherwise; and where
+    not both say their position, what has an earlier date.
+
+    Args:
+        group: key and partition of each change, in runs.
+        order: what decides, in Kafka's order within each run.
+    """
+    count = len(group)
+    bare, first = order.bare, mark_run_starts(group)
+    told = np.maximum.accumulate(np.where(~bare | first, np.arange(count), 0))
+    place, date = order.place[told], order.date[told]
+    source = place[:, SOURCE_COLUMN]
+    sequence = np.lexsort((np.arange(count), source, group))
+    run = np.cumsum(mark_run_starts(group[sequence], source[sequence])) - 1
+    place, date = place[sequence], date[sequence]
+    where, most_where = _rank_rows(place[:, FIRST_NUMBER:], run)
+    when, most_when = _rank_rows(date[:, None], run)
+    both = (where > 0) & (most_where > 0)
+    older = (when > 0) & (when < most_when)
+    newer = (when > 0) & (most_when > 0) & (when > most_when)
+    result: Mask = np.empty(count, np.bool_)
+    result[sequence] = np.where(both, (where < most_where) & ~newer, older)
+    return result
+
+
+def _rank_rows(columns: npt.NDArray[np.int64], run: Ints) -> tuple[Ints, Ints]:
+    """Return the rank of each row of numbers, 0 where it is not known, and the greatest before it in its run."""
+    keys = tuple(columns[:, place] for place in reversed(range(columns.shape[1])))
+    sequence = np.lexsort(keys)
+    fresh = mark_run_starts(*(key[sequence] for key in keys))
+    rank = np.empty(len(run), np.int64)
+    rank[sequence] = np.cumsum(fresh)
+    rank[columns[:, 0] == NO_VALUE] = 0
+    width = len(run) + 1
+    most = np.maximum.accumulate(run * width + rank)
+    before = np.zeros(len(run), np.int64)
+    before[1:] = np.where(run[1:] == run[:-1], most[:-1] - run[1:] * width, 0)
+    return rank, before

@@ -1,0 +1,137 @@
+"""Folded changes -> the last row of each life of a key, which rows under other keys may need. Pure rules.
+
+A row whose key changes leaves out what the update did not send (`fold.unavailable_values`); the old key's row has it,
+and that key may have been given to another row since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from connector.sink.fold.key_histories import find_creates, sort_by_key
+from connector.sink.fold.winners import find_winners
+from connector.sink.model.change_rows import (
+    OP_KEY_CHANGE,
+    ChangeBatch,
+    ChangeOrder,
+    FoldedChanges,
+    compute_key_codes,
+    gather,
+)
+from serde.arrays import Ints, Mask
+from serde.events.source_positions import NO_VALUE
+
+_OP_READ = ord("r")
+
+
+def find_last_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
+    """Find the last row that the batch knows of each key, whether it is gone or not; what deletes say is no row.
+
+    Returns:
+        Indices, ascending, that count through the parts in turn.
+    """
+    order = ChangeOrder.concat([part.order for part in folded.parts])
+    gives = np.concatenate([part.image & ~part.deleted for part in folded.parts])
+    rows = np.flatnonzero(gives)
+    codes = compute_key_codes(folded.parts, keys)
+    return np.sort(rows[find_winners(codes[rows], order.take(rows))])
+
+
+def find_needed_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
+    """Find what a later fold has to know besides the winners: last rows, the moved creates that rows go back to, and
+    rows that were deleted before their key was given to another.
+    """
+    op = np.concatenate([part.order.op for part in folded.parts])
+    deletes, rows = _find_reused_keys(folded, keys)
+    return np.unique(np.concatenate([find_last_rows(folded, keys), np.flatnonzero(op == OP_KEY_CHANGE), deletes, rows]))
+
+
+def find_rows_of_lives(folded: FoldedChanges, keys: Sequence[str]) -> list[ChangeBatch]:
+    """Return the last row that the batch knows of each life of a key: a key may be given to another row again.
+
+    `deleted` tells that a delete ended it: it is in the order of that delete. Where no row of the batch comes before a
+    delete, and one behind it, only the key is known, as what a delete says of other columns is invented. The others are
+    in their own order, but that reads have no date. Place in Kafka and operation are those of the create that a row
+    goes back to, where there is one.
+    """
+    last = find_last_rows(folded, keys)
+    deletes, rows = _find_reused_keys(folded, keys)
+    order = ChangeOrder.concat([part.order for part in folded.parts])
+    if len(deletes):
+        codes = compute_key_codes(folded.parts, keys)
+        told = np.column_stack([codes[deletes], order.dedup[deletes], order.place[deletes]])
+        _, first = np.unique(told, axis=0, return_index=True)
+        deletes, rows = deletes[first], rows[first]
+    ended = _tell_lives(folded, rows, deletes, keys)
+    left = _tell_lives(folded, last, _find_ends(folded, order, last, keys), keys)
+    return [one for one in (left, ended) if len(one)]
+
+
+def _find_ends(folded: FoldedChanges, order: ChangeOrder, rows: Ints, keys: Sequence[str]) -> Ints:
+    """Find the delete event behind each of some rows; the row itself where none follows."""
+    ending = np.concatenate([part.deleted for part in folded.parts]) & ~order.bare
+    if not ending.any():
+        return rows
+    sequence, starts = sort_by_key(folded.parts, keys)
+    place, count = np.arange(len(sequence)), len(sequence)
+    following = np.minimum.accumulate(np.where(ending[sequence], place, count)[::-1])[::-1]
+    ends = np.where(np.append(starts, -1)[following] == starts, np.append(sequence, -1)[following], -1)
+    end = np.empty(count, np.int64)
+    end[sequence] = ends
+    return np.where(end[rows] >= 0, end[rows], rows)
+
+
+def _tell_lives(folded: FoldedChanges, rows: Ints, ends: Ints, keys: Sequence[str]) -> ChangeBatch:
+    """Return rows in the order of their ends: themselves, or the deletes behind them; a delete stands for no row."""
+    chosen, ended = np.unique(rows), np.concatenate([part.deleted for part in folded.parts])[ends]
+    whole = ChangeBatch.concat(gather(folded.parts, chosen) or [folded.parts[0].take(chosen)])
+    taken = whole.take(np.searchsorted(chosen, rows))
+    places = ChangeOrder.concat([part.order for part in folded.parts])
+    first = find_creates(folded.parts, places, keys)[rows]
+    origin = np.where(first >= 0, first, rows)
+    told = places.take(ends)
+    order = attrs.evolve(
+        told,
+        dedup=np.where(told.op == _OP_READ, NO_VALUE, told.dedup),
+        partition=places.partition[origin],
+        offset=places.offset[origin],
+        op=places.op[origin],
+    )
+    known = _forget_values(taken.rows, ended & (rows == ends), keys)
+    return attrs.evolve(taken, rows=known, deleted=ended, order=order)
+
+
+def _forget_values(rows: pa.RecordBatch, which: Mask, keys: Sequence[str]) -> pa.RecordBatch:
+    """Return the rows with null in place of values that are no keys, where `which`; structs, which hold keys, stay."""
+    places = pa.array(np.arange(len(which)), mask=which)
+    columns = [
+        column if field.name in keys or pa.types.is_struct(field.type) else column.take(places)
+        for field, column in zip(rows.schema, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _find_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> tuple[Ints, Ints]:
+    """Find the deletes that another row of their key follows, and the last row before each: or itself, without one.
+
+    Cost: a look at the operations; where there are deletes beside rows, a sort of all changes.
+    """
+    deleted = np.concatenate([part.deleted for part in folded.parts])
+    gives = np.concatenate([part.image for part in folded.parts]) & ~deleted
+    none = np.zeros(0, np.int64)
+    if not deleted.any() or not gives.any():
+        return none, none
+    sequence, starts = sort_by_key(folded.parts, keys)
+    place = np.arange(len(sequence))
+    last = np.maximum.accumulate(np.where(gives[sequence], place, -1))
+    following = np.minimum.accumulate(np.where(gives[sequence], place, len(place))[::-1])[::-1]
+    reused = deleted[sequence] & (np.append(starts, -1)[following] == starts)
+    # A tombstone repeats the delete before it, and does not tell when that was.
+    repeats = ChangeOrder.concat([part.order for part in folded.parts]).bare[sequence] & (place > starts)
+    found = np.flatnonzero(reused & ~(repeats & deleted[np.roll(sequence, 1)]))
+    before = np.where(last[found] >= starts[found], last[found], found)
+    return sequence[found], sequence[before]
