@@ -4,43 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from connector.sink.destinations.iceberg.lookups import key_changes
 from serde.events.source_positions import NO_VALUE
-from serde.events.unavailable_value import PLACEHOLDER
-
-COLUMNS = (
-    *("_old_0", "_row_0", "_at_partition", "_at_offset", "_at_moved"),
-    *("_dedup", "_source", "_first", "_second", "_third", "_ended", "_is_row"),
-)
-TYPES = (
-    *(pa.int64(), pa.string(), pa.int64(), pa.int64(), pa.bool_()),
-    *([pa.int64()] * 5),
-    *([pa.bool_()] * 2),
-)
-MADE = ("old", "value", "partition", "offset", "changed")
+from tests.model.rows_before import Event, find_by_tasks, follow
 
 
-def create(offset: int, old: int, age: tuple[int | None, int, int]) -> tuple[Any, ...]:
+def create(offset: int, old: int, age: tuple[int | None, int, int]) -> Event:
     """A change of key at an offset: the key before, and its date and place."""
-    return (old, None, 0, offset, True, age[0], 7, age[1], age[2], 0, False, False)
+    return Event(old, (0, offset), is_row=False, **_tell(age))
 
 
 def row(
     key: int, value: str | None, age: tuple[int | None, int, int], *, made_at: int | None = None, ended: bool = False
-) -> tuple[Any, ...]:
+) -> Event:
     """The last row of a life of a key; `made_at`: where the change of key stands that made it."""
-    place = (0, 0, False) if made_at is None else (0, made_at, True)
-    return (key, value, *place, age[0], 7, age[1], age[2], 0, ended, True)
+    place, moved = (0, made_at or 0), made_at is not None
+    return Event(key, place, is_row=True, values=(value,), moved=moved, ended=ended, **_tell(age))
 
 
-def told(*events: tuple[Any, ...]) -> dict[int, tuple[int, str | None, int | None]]:
+def _tell(age: tuple[int | None, int, int]) -> dict[str, Any]:
+    return {"dedup": age[0], "position": None if age[1] == NO_VALUE else (age[1], age[2], 0)}
+
+
+def told(*events: Event) -> dict[int, tuple[int, str | None, int | None]]:
     """Offset of each change of key -> the key before the batch, the value, the date of the change that took it away."""
-    columns = [pa.array(column, kind) for column, kind in zip(zip(*events, strict=True), TYPES, strict=True)]
-    found = key_changes.follow(pa.table(columns, list(COLUMNS)), ["_old_0"], ["_row_0"], [pa.string()], MADE)
-    return {one["offset"]: (one["old"], one["value"], one["changed"]) for one in found.to_pylist()}
+    found = find_by_tasks(events, 1)
+    expected = {at: (one.key, one.values or (None,), one.changed) for at, one in follow(events).items()}
+    assert {at: (one.key, one.values, one.changed) for at, one in found.items()} == expected
+    return {offset: (one.key, one.values[0], one.changed) for (_, offset), one in found.items()}
 
 
 AGES: dict[str, Any] = {
@@ -56,9 +48,9 @@ def test_a_row_is_followed_through_all_its_keys(ages: str) -> None:
     """1 -> 2 -> 3: what the last row leaves out is in the first one, whatever events tell of their order."""
     age = AGES[ages]
     chain = (create(10, 1, age(5, 2)), create(20, 2, age(6, 2)))
-    rows = (row(2, PLACEHOLDER, age(5, 2), made_at=10), row(3, PLACEHOLDER, age(6, 2), made_at=20))
+    rows = (row(2, None, age(5, 2), made_at=10), row(3, None, age(6, 2), made_at=20))
     changed = age(5, 2)[0]
-    assert told(*chain, *rows) == {10: (1, None, changed), 20: (1, PLACEHOLDER, changed)}
+    assert told(*chain, *rows) == {10: (1, None, changed), 20: (1, None, changed)}
     assert told(*chain, *rows, row(1, "a", age(4)))[20] == (1, "a", changed)
 
 
@@ -78,18 +70,30 @@ def test_the_row_that_ended_is_meant_where_dates_are_equal() -> None:
     age = AGES["dates"](5)
     swap = (create(10, 1, age), create(20, 2, age), create(30, 9, age))
     rows = (
-        *(row(1, None, age, ended=True), row(1, PLACEHOLDER, age, made_at=20)),
-        *(row(2, None, age, ended=True), row(2, PLACEHOLDER, age, made_at=30)),
-        row(9, PLACEHOLDER, age, made_at=10),
+        *(row(1, None, age, ended=True), row(1, None, age, made_at=20)),
+        *(row(2, None, age, ended=True), row(2, None, age, made_at=30)),
+        row(9, None, age, made_at=10),
     )
-    assert told(*swap, *rows) == {10: (1, None, 5), 20: (2, None, 5), 30: (1, PLACEHOLDER, 5)}
+    assert told(*swap, *rows) == {10: (1, None, 5), 20: (2, None, 5), 30: (1, None, 5)}
 
 
 def test_rows_that_tell_nothing_of_their_order_end_somewhere() -> None:
-    """Keys that go round in circles, as far as events tell, are followed once around."""
+    """Keys that go round in circles, as far as events tell, are followed once around, to what comes first in Kafka."""
     age = (None, NO_VALUE, 0)
     found = told(
         *(create(10, 1, age), create(20, 2, age)),
-        *(row(1, PLACEHOLDER, age, made_at=20), row(2, PLACEHOLDER, age, made_at=10)),
+        *(row(1, None, age, made_at=20), row(2, None, age, made_at=10)),
     )
-    assert set(found) == {10, 20}
+    assert found == {10: (1, None, None), 20: (1, None, None)}
+
+
+def test_a_row_that_goes_there_and_back_in_one_transaction_is_followed_by_kafkas_order() -> None:
+    """Keys 1 -> 2 -> 1 -> 2 -> 1, all of one date and without a place: each change took the row before it along."""
+    age = AGES["dates"](5)
+    changes = (create(10, 1, age), create(20, 2, age), create(30, 1, age), create(40, 2, age))
+    rows = (
+        *(row(1, "a", age, ended=True), row(2, None, age, made_at=10, ended=True)),
+        *(row(1, None, age, made_at=20, ended=True), row(2, None, age, made_at=30, ended=True)),
+        row(1, None, age, made_at=40),
+    )
+    assert told(*changes, *rows) == dict.fromkeys((10, 20, 30, 40), (1, "a", 5))

@@ -34,7 +34,7 @@ def split_by_bucket(
     if buckets == 1:
         yield 0, part
         return
-    codes = _hash_rows(part.rows, keys) % buckets
+    codes = hash_rows(part.rows, keys) % buckets
     sequence = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[sequence], np.arange(buckets + 1))
     for bucket in range(buckets):
@@ -53,7 +53,8 @@ def slice_part(part: ChangeBatch) -> Iterator[ChangeBatch]:
         yield part.slice(start, rows)
 
 
-def _hash_rows(rows: pa.RecordBatch, keys: Sequence[tuple[str, IcebergType]]) -> Ints:
+def hash_rows(rows: pa.RecordBatch, keys: Sequence[tuple[str, IcebergType]]) -> Ints:
+    """Return a number for each row that is equal for equal keys in every task and batch, less than 2**31 - 1."""
     result = np.zeros(rows.num_rows, np.int64)
     for name, kind in keys:
         hashed = _hash_column(read_column(rows, name), kind)

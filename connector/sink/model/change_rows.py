@@ -27,6 +27,9 @@ MAX_CONCAT_BYTES = 8 * 1024**2
 MASKS = ("deleted", "image", "suspect", "truncated")
 """The columns of a `ChangeBatch` that mark changes."""
 
+RECORD_BITS = 44
+"""A record's number holds a topic-partition's rank and an offset: offsets of 44 bits last for 17 trillion records."""
+
 OP_CREATE, OP_KEY_CHANGE = ord("c"), ord("C")
 """The operation of a create, and of one that is known to be an update of another key's row."""
 
@@ -63,6 +66,12 @@ class ChangeOrder:
     def concat(parts: Sequence[ChangeOrder]) -> ChangeOrder:
         """Join orders end to end."""
         return ChangeOrder(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in attrs.fields(ChangeOrder)))
+
+    @property
+    def records(self) -> Ints:
+        """The numbers of the records, one each: the rank of the topic-partition, and the offset."""
+        made: Ints = (self.partition << RECORD_BITS) | self.offset
+        return made
 
     @property
     def operations(self) -> Counter[str]:

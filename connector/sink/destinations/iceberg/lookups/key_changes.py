@@ -1,190 +1,233 @@
 """Rows that a change of key made -> what the batch knows of them from before, change by change.
 
-A change of key is a delete of the old key and a create of the new one, at one place of the source's log. So the row
-before is, of all rows that the batch knows of the old key, the last one that is no later than the create: one that
-ended by then, or the one that the key has. That row may have been made by a change of key itself (1 -> 2 -> 3, or two
-keys that are swapped by way of a third), and is then followed to the key before, as far as the batch tells.
+A change of key is a delete of the old key and a create of the new one, at one place of the source's log.
 
-One task follows them all: it gets the changes of key, and the rows of the keys before, which are few.
+last rows, changes of key  by the old key  -> the row that each change took along (`lookups.preceding_rows`)
+changes whose row was made by another one  -> the changes that know its values (`lookups.key_chains`)
+
+The first is done by many tasks, each sorted by key, of which a task holds one key and one Arrow batch. Only changes of
+rows that got several keys in the batch, and whose row leaves values out, come together in one task: as numbers.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 
 import attrs
 import numpy as np
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
+from pyspark.sql.types import StructType
 
+from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.types.nested_columns import read_columns
-from connector.iceberg.types.spark_types import from_spark, to_spark
-from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
+from connector.iceberg.types.spark_types import to_spark
+from connector.sink.destinations.iceberg.lookups.key_chains import Marks, follow_chains
+from connector.sink.destinations.iceberg.lookups.key_filter import collect_key_filter
+from connector.sink.destinations.iceberg.lookups.preceding_rows import KeyEvents, find_preceding_rows
 from connector.sink.destinations.join_columns import column_aliases, spark_schema, unpack_changes
-from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch
+from connector.sink.model.change_rows import OP_KEY_CHANGE, RECORD_BITS, ChangeBatch
 from connector.sink.model.plan import TablePlan
+from connector.sink.model.task_output import Task
+from serde.arrays import Ints, unify_floats, valid_mask
 from serde.events.source_positions import NO_VALUE
+from serde.events.unavailable_value import find_unavailable
 
-PLACE_TYPES = [pa.int64(), pa.int64(), pa.bool_()]
-"""Of the record that made a row: rank of its topic-partition, offset, and whether it is a change of key."""
+PLACE_TYPES = [pa.int64(), pa.bool_()]
+"""Of the record that made a row: its number (`ChangeOrder.records`), and whether it is a change of key."""
 
-CHANGED = "_changed"
-_PLACE, _AGE = ("_at_partition", "_at_offset", "_at_moved"), ("_dedup", "_source", "_first", "_second", "_third")
-_ENDED, _IS_ROW = "_ended", "_is_row"
-Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+RECORD, CHANGED = "_at", "_changed"
+_MOVED, _BEFORE, _KNOWN, _ENDED, _IS_ROW = "_at_moved", "_before_record", "_known", "_ended", "_is_row"
+_AGE = ("_dedup", "_source", "_first", "_second", "_third")
+_OF, _FROM, _DEPTH = "_of", "_from", "_depth"
+_CHAIN_SCHEMA = f"{_OF} bigint, {_FROM} bigint, {_KNOWN} array<boolean>, {_DEPTH} int"
 
 
 def encode_place(part: ChangeBatch) -> list[pa.Array]:
     """Return the columns of `PLACE_TYPES`."""
-    order = part.order
-    return [pa.array(order.partition), pa.array(order.offset), pa.array(np.asarray(order.op == OP_KEY_CHANGE))]
+    return [pa.array(part.order.records), pa.array(np.asarray(part.order.op == OP_KEY_CHANGE))]
 
 
-def find_rows_before(old_keys: DataFrame, last_rows: DataFrame, table: TablePlan, names: Sequence[str]) -> DataFrame:
-    """Return what the batch knows of each row that a change of key made.
+@attrs.frozen(eq=False)
+class RowsBefore:
+    """Finds what the batch knows of each row that a change of key made; `names` are the columns that are asked for.
 
-    Args:
-        old_keys: outputs of kind OLD_KEY_ROWS of the table.
-        last_rows: its outputs of kind LAST_ROWS.
-        table: its plan.
-        names: the columns that are asked for.
-
-    Returns:
-        A row for each change of key: where its create stands (`_at_partition`, `_at_offset`), the values before it
-        (`_before_0`, ..; null where nothing is known), the key before the batch (`_old_0`, ..), and the dedup value of
-        the change that took that key away.
+    Frames have the key that the change took away (`keys`), and the values of the row that it took along (`values`).
     """
-    layout = table.layout
-    keys = column_aliases("old", len(layout.keys))
-    key_types = [field.type for field in layout.key_fields]
-    types = [layout.columns.field(name).type for name in names]
-    values = column_aliases("row", len(names))
-    schema = spark_schema(
-        [*key_types, *types, *PLACE_TYPES, *[pa.int64()] * len(_AGE), pa.bool_(), pa.bool_()],
-        [*keys, *values, *_PLACE, *_AGE, _ENDED, _IS_ROW],
+
+    table: TablePlan
+    names: Sequence[str]
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns of keys."""
+        return column_aliases("old", len(self.table.layout.keys))
+
+    @property
+    def values(self) -> list[str]:
+        """The columns of values, null where nothing is known."""
+        return column_aliases("before", len(self.names))
+
+    def find(self, old_keys: DataFrame, last_rows: DataFrame, until: ExitStack) -> DataFrame:
+        """Return a row for each change of key.
+
+        Args:
+            old_keys: outputs of kind OLD_KEY_ROWS of the table.
+            last_rows: its outputs of kind LAST_ROWS.
+            until: closes what the frame is read from.
+
+        Returns:
+            The number of its create's record (`RECORD`), `values`, the key before the batch as `keys`, and the dedup
+            value of the change that took that key away (`CHANGED`).
+
+        Cost: two jobs: one over the old keys, one over them and the rows that have them.
+        """
+        linked = self._link_rows(self._read_events(old_keys, last_rows)).persist(StorageLevel.MEMORY_AND_DISK)
+        until.callback(linked.unpersist)
+        made = (RECORD, *self.keys, *self.values, CHANGED)
+        followed = linked.where(F.col(_BEFORE).isNotNull())
+        if not followed.count():
+            return linked.select(*made)
+        return linked.where(F.col(_BEFORE).isNull()).select(*made).unionAll(self._follow(followed, linked))
+
+    def _read_events(self, old_keys: DataFrame, last_rows: DataFrame) -> DataFrame:
+        """Return changes of key beside the rows of all keys that they may have taken away."""
+        wanted, layout = collect_key_filter(old_keys, self.table), self.table.layout
+        kinds = [*(field.type for field in layout.key_fields), *PLACE_TYPES, *[pa.int64()] * len(_AGE), pa.bool_()]
+        aliases = [*self.keys, RECORD, _MOVED, *_AGE, _ENDED]
+        types = [layout.columns.field(name).type for name in self.names]
+
+        def encode(part: ChangeBatch) -> list[pa.Array]:
+            keys = (unify_floats(to_spark(column)) for column in read_columns(part.rows, layout.keys))
+            place = (pa.array(np.ascontiguousarray(column)) for column in part.order.place.T)
+            return [*keys, *encode_place(part), pa.array(part.order.dedup), *place, pa.array(part.deleted)]
+
+        def encode_rows(part: ChangeBatch) -> list[pa.Array]:
+            own = wanted.select(part)
+            return [*encode(own), *(to_spark(_forget_unsent(own.rows.column(name))) for name in self.names)]
+
+        changes = unpack_changes(old_keys, self.table, spark_schema(kinds, aliases), encode)
+        made = spark_schema([*kinds, *types], [*aliases, *self.values])
+        rows = unpack_changes(last_rows, self.table, made, encode_rows).withColumn(_IS_ROW, F.lit(True))
+        return rows.unionByName(changes.withColumn(_IS_ROW, F.lit(False)), allowMissingColumns=True)
+
+    def _link_rows(self, events: DataFrame) -> DataFrame:
+        """Return the changes of key with what the batch knows of the row that each took along.
+
+        `_BEFORE` is the change which made that row, where it leaves values out.
+        """
+        keys, values = self.keys, self.values
+        own = [field for name in (RECORD, *keys, *values) for field in events.schema if field.name == name]
+        made = StructType(
+            [*own, *spark_schema([pa.int64(), pa.int64(), pa.list_(pa.bool_())], [CHANGED, _BEFORE, _KNOWN])]
+        )
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from (link_rows(some, keys, values, made.names) for some in gather_keys(batches, keys))
+
+        return events.repartition(*keys).sortWithinPartitions(*keys).mapInArrow(task, made)
+
+    def _follow(self, followed: DataFrame, linked: DataFrame) -> DataFrame:
+        """Return the changes whose row was made by another one, with what those before know."""
+        narrow = followed.select(RECORD, _BEFORE, _KNOWN).coalesce(1)
+        pairs = narrow.mapInArrow(chain_task(len(self.names)), _CHAIN_SCHEMA)
+        told = linked.select(F.col(RECORD).alias("_told"), F.struct(*self.keys, CHANGED).alias("_root"), *self.values)
+        joined = pairs.join(told, F.col(_FROM) == F.col("_told"))
+        known = (
+            F.first(F.when(F.col(_KNOWN)[place], F.col(name)), ignorenulls=True).alias(name)
+            for place, name in enumerate(self.values)
+        )
+        found = joined.groupBy(_OF).agg(F.max_by("_root", _DEPTH).alias("_root"), *known)
+        root = {name: F.col(f"_root.{name}").alias(name) for name in (*self.keys, CHANGED)}
+        return found.select(F.col(_OF).alias(RECORD), *(root[name] for name in self.keys), *self.values, root[CHANGED])
+
+
+def _forget_unsent(column: pa.Array) -> pa.Array:
+    """Return null in place of what an event did not send."""
+    unsent = find_unavailable(column)
+    return column if unsent is None else column.take(pa.array(np.arange(len(column)), mask=unsent))
+
+
+def gather_keys(batches: Iterator[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
+    """Cut batches, sorted by key, anew: all rows of a key come in one. It holds those of one key, and one batch."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        last = [held[-1].slice(held[-1].num_rows - 1)] if held else []
+        codes = encode_keys(pa.concat_batches([one.select(keys) for one in (*last, batch)]).columns)
+        ends = np.flatnonzero(codes != codes[-1])
+        start = int(ends[-1]) + 1 - len(last) if len(ends) else -1
+        if start >= 0:
+            yield pa.concat_batches([*held, batch.slice(0, start)])
+            held = []
+        held.append(batch.slice(max(start, 0)))
+    if held:
+        yield pa.concat_batches(held)
+
+
+def link_rows(
+    events: pa.RecordBatch, keys: Sequence[str], values: Sequence[str], made: Sequence[str]
+) -> pa.RecordBatch:
+    """Return the changes among some events, with the row that each took along; columns as `RowsBefore` has them."""
+    codes = encode_keys([events.column(name) for name in keys])
+    is_row = np.asarray(events.column(_IS_ROW))
+    at, row_at = np.flatnonzero(~is_row), np.flatnonzero(is_row)
+    changes, rows = (_read_key_events(events, codes, which) for which in (at, row_at))
+    found = find_preceding_rows(changes, rows)
+    there = found >= 0
+    taken = np.append(row_at, 0)[found]
+    source = pa.array(taken, mask=~there)
+    columns = [events.column(name).take(source) for name in values]
+    known = np.column_stack([valid_mask(column) for column in columns])
+    moved = there & np.asarray(events.column(_MOVED))[taken] & ~known.all(axis=1)
+    record = pa.array(np.asarray(events.column(RECORD))[taken], mask=~moved)
+    own = [events.column(name).take(pa.array(at)) for name in (RECORD, *keys)]
+    changed = pa.array(changes.dedup, mask=changes.dedup == NO_VALUE)
+    return pa.RecordBatch.from_arrays([*own, *columns, changed, record, _pack_marks(known)], list(made))
+
+
+def _read_key_events(events: pa.RecordBatch, codes: Ints, which: Ints) -> KeyEvents:
+    def read(name: str) -> Ints:
+        numbers: Ints = np.asarray(events.column(name))[which]
+        return numbers
+
+    record, age = read(RECORD), [read(name) for name in _AGE]
+    return KeyEvents(
+        codes=codes[which],
+        partition=record >> RECORD_BITS,
+        offset=record & ((1 << RECORD_BITS) - 1),
+        dedup=age[0],
+        place=np.column_stack(age[1:]),
+        ended=read(_ENDED).view(np.bool_),
     )
 
-    def encode(part: ChangeBatch, *, is_row: bool) -> list[pa.Array]:
-        order, count = part.order, len(part)
-        known = [to_spark(column) for column in read_columns(part.rows, [*layout.keys, *names])]
-        dedup = pa.array(order.dedup, mask=order.dedup == NO_VALUE)
-        place = (pa.array(np.ascontiguousarray(column)) for column in order.place.T)
-        return [
-            *known,
-            *encode_place(part),
-            dedup,
-            *place,
-            pa.array(part.deleted),
-            pa.array([is_row] * count, pa.bool_()),
-        ]
 
-    creates = unpack_changes(old_keys, table, schema, lambda part: encode(part, is_row=False))
-    rows = unpack_changes(last_rows, table, schema, lambda part: encode(part, is_row=True))
-    wanted = creates.select(*(F.col(name).alias(f"_of{name}") for name in keys)).distinct()
-    same = F.lit(True)
-    for name in keys:
-        same = same & (F.col(name) == F.col(f"_of{name}"))
-    asked = creates.unionAll(rows.join(F.broadcast(wanted), same, "left_semi")).coalesce(1)
-    made = spark_schema(
-        [*key_types, *types, pa.int64(), pa.int64(), pa.int64()],
-        [*keys, *column_aliases("before", len(names)), *_PLACE[:2], CHANGED],
-    )
-    return asked.mapInArrow(_follow_task(keys, values, types, made.names), made)
+def chain_task(width: int) -> Task:
+    """Return the task that follows changes of key; `width` is the number of columns. It holds them all, as numbers."""
 
-
-def _follow_task(keys: Sequence[str], values: Sequence[str], types: Sequence[pa.DataType], made: Sequence[str]) -> Task:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told = list(batches)
+        told = [(np.array(b.column(0)), np.array(b.column(1)), _unpack_marks(b.column(2), width)) for b in batches]
         if told:
-            yield from follow(pa.Table.from_batches(told), keys, values, types, made).to_batches()
+            at, before = (np.concatenate([one[place] for one in told]) for place in (0, 1))
+            for some in follow_chains(at, before, np.concatenate([known for *_, known in told])):
+                columns = [pa.array(some.of), pa.array(some.source), _pack_marks(some.columns)]
+                depth = pa.array(some.depth.astype(np.int32))
+                yield pa.RecordBatch.from_arrays([*columns, depth], [_OF, _FROM, _KNOWN, _DEPTH])
 
     return task
 
 
-@attrs.frozen
-class _Event:
-    """A change of key, or a row: its key, where the create stands that made it, and its age."""
-
-    index: int
-    key: tuple[Any, ...]
-    place: tuple[int, int]
-    moved: bool
-    dedup: int | None
-    source: int
-    position: tuple[int, int, int]
-    ended: bool
-
-    def is_no_later(self, other: _Event) -> bool:
-        """Tell whether it stands before another in its source's log, or at its place; by dates where none is told."""
-        if self.source == other.source and NO_VALUE not in (self.position[0], other.position[0]):
-            return self.position <= other.position
-        return self.dedup is None or other.dedup is None or self.dedup <= other.dedup
-
-    @property
-    def rank(self) -> tuple[tuple[int, int, int], int, bool]:
-        """The later of two is greater; of one date the one that ended by it."""
-        return self.position, NO_VALUE if self.dedup is None else self.dedup, self.ended
+def _pack_marks(marks: Marks) -> pa.Array:
+    """Return a list for each row of marks."""
+    rows, width = marks.shape
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * width)
+    return pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(marks).ravel()))
 
 
-def follow(
-    told: pa.Table, keys: Sequence[str], values: Sequence[str], types: Sequence[pa.DataType], made: Sequence[str]
-) -> pa.Table:
-    """Follow changes of key; the columns are those of `find_rows_before`.
-
-    Cost: Python per change of key, and per row of a key that one took away.
-    """
-    is_row = np.asarray(told[_IS_ROW])
-    events = list(_read_events(told, keys))
-    creates = {event.place: event for event in events if not is_row[event.index]}
-    rows: dict[tuple[Any, ...], list[_Event]] = defaultdict(list)
-    for event in events:
-        if is_row[event.index]:
-            rows[event.key].append(event)
-    chains = [_follow_one(create, creates, rows) for create in creates.values()]
-    columns = [told[name].combine_chunks() for name in keys]
-    last = pa.array([links[-1].index for links, _ in chains], pa.int64())
-    known = [rows_before for _, rows_before in chains]
-    pairs = zip(values, types, strict=True)
-    found = [_collect(told[name].combine_chunks(), kind, known) for name, kind in pairs]
-    places = [pa.array([event.place[side] for event in creates.values()], pa.int64()) for side in (0, 1)]
-    changed = pa.array([links[-1].dedup for links, _ in chains], pa.int64())
-    return pa.table([*(column.take(last) for column in columns), *found, *places, changed], list(made))
-
-
-def _read_events(told: pa.Table, keys: Sequence[str]) -> Iterator[_Event]:
-    names = (*_PLACE, *_AGE, _ENDED)
-    key_values = list(zip(*(told[name].to_pylist() for name in keys), strict=True))
-    columns = zip(*(told[name].to_pylist() for name in names), strict=True)
-    for index, (partition, offset, moved, dedup, source, first, second, third, ended) in enumerate(columns):
-        yield _Event(index, key_values[index], (partition, offset), moved, dedup, source, (first, second, third), ended)
-
-
-def _follow_one(
-    create: _Event, creates: dict[tuple[int, int], _Event], rows: dict[tuple[Any, ...], list[_Event]]
-) -> tuple[list[_Event], list[int]]:
-    """Return the changes of key of one row, the last first, and the indices of the rows before each, where known."""
-    links, known = [create], list[int]()
-    while True:
-        before = [row for row in rows.get(links[-1].key, ()) if row.is_no_later(links[-1])]
-        if not before:
-            return links, known
-        row = max(before, key=lambda one: one.rank)
-        known.append(row.index)
-        other = creates.get(row.place) if row.moved else None
-        # Rows that tell no place could go round in circles.
-        if other is None or other in links:
-            return links, known
-        links.append(other)
-
-
-def _collect(column: pa.Array, kind: pa.DataType, chains: Sequence[Sequence[int]]) -> pa.Array:
-    """Return for each chain of rows the value of the first that has one; in the types that Spark carries."""
-    column, result = from_spark(column, kind), None
-    for depth in range(max(map(len, chains), default=0) or 1):
-        at = [chain[depth] if depth < len(chain) else None for chain in chains]
-        own = column.take(pa.array(at, pa.int64()))
-        result = own if result is None else coalesce_unavailable(result, own)
-    return to_spark(result)
+def _unpack_marks(column: pa.Array, width: int) -> Marks:
+    marks: Marks = np.asarray(column.flatten()).reshape(-1, width)
+    return marks

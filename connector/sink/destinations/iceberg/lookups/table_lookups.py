@@ -106,6 +106,6 @@ class MissingValueLookup:
         if OutputKind.UNAVAILABLE_ROWS in kinds:
             moved = OutputKind.OLD_KEY_ROWS in kinds
             columns = {"dedup_column": self.dedup_column, "op_field": self.op_field}
-            yield fill_from_table(outputs, table, rows, moved=moved, **columns)
+            yield fill_from_table(outputs, table, rows, until, moved=moved, **columns)
         if OutputKind.PATCHED_ROWS in kinds:
             yield patch_table_rows(outputs.where(F.col("kind") == OutputKind.PATCHED_ROWS), table, rows)

@@ -11,6 +11,7 @@ One join by Spark, only for batches that have such rows. What none of them tells
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import attrs
 import pyarrow as pa
@@ -21,7 +22,13 @@ from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.nested_columns import Path, find_field
 from connector.iceberg.types.spark_types import from_spark, to_spark
 from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
-from connector.sink.destinations.iceberg.lookups.key_changes import CHANGED, PLACE_TYPES, encode_place, find_rows_before
+from connector.sink.destinations.iceberg.lookups.key_changes import (
+    CHANGED,
+    PLACE_TYPES,
+    RECORD,
+    RowsBefore,
+    encode_place,
+)
 from connector.sink.destinations.iceberg.lookups.row_rewrite import rewrite_task
 from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.join_columns import TableRows, column_aliases, key_column, spark_schema, unpack_changes
@@ -31,7 +38,7 @@ from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OutputKind
 
 FILE_LABEL = "patch"
-_PLACE_COLUMNS = ("_partition", "_offset", "_moved")
+_RECORD, _MOVED = "_record", "_moved"
 _ORDER, _READ = "_order", "_read"
 """The dedup value of a row that the table has, or had: one that is later than a change of key is of another row, unless
 it was read, as nobody knows when such a row was made."""
@@ -57,7 +64,14 @@ class _JoinColumns:
 
 
 def fill_from_table(
-    outputs: DataFrame, table: TablePlan, held: TableRows, *, moved: bool, dedup_column: str, op_field: str
+    outputs: DataFrame,
+    table: TablePlan,
+    held: TableRows,
+    until: ExitStack,
+    *,
+    moved: bool,
+    dedup_column: str,
+    op_field: str,
 ) -> DataFrame:
     """Write the rows with known values in place of unsent ones; return the outputs of the files.
 
@@ -65,6 +79,7 @@ def fill_from_table(
         outputs: outputs of this table, of kinds UNAVAILABLE_ROWS, OLD_KEY_ROWS and LAST_ROWS.
         table: its plan.
         held: what the table held at batch start.
+        until: closes what the frame is read from.
         moved: whether there are outputs of kind OLD_KEY_ROWS.
         dedup_column: what tells the later of two rows of a key.
         op_field: the column that tells rows that were read.
@@ -74,7 +89,8 @@ def fill_from_table(
     unsent = [f.name for f in layout.columns if f.name not in keys and _may_be_unavailable(f.type)]
     values, rest = (tuple(name for name in unsent if (name in held.names) is read) for read in (True, False))
     sides = _JoinColumns(keys, layout.key_paths, values, rest, layout.columns)
-    joined = _join_rows_before(_read_incoming(outputs, table), outputs, table, sides, moved=moved)
+    joined = _read_incoming(outputs, table)
+    joined = _join_rows_before(joined, outputs, table, sides, until, moved=moved)
     joined = _join_table_rows(joined, held, sides, dedup_column if moved else None, op_field)
     batch_sides = ("before",) if moved else ()
     table_sides = ("live", "struck") if moved and dedup_column in held.names else ("live",)
@@ -100,17 +116,17 @@ def fill_from_table(
 
 
 def _join_rows_before(
-    came: DataFrame, outputs: DataFrame, table: TablePlan, sides: _JoinColumns, *, moved: bool
+    came: DataFrame, outputs: DataFrame, table: TablePlan, sides: _JoinColumns, until: ExitStack, *, moved: bool
 ) -> DataFrame:
     """Add what the batch knows of each row from before its key changed, and the key that the table has it under."""
     alias = dict(zip(sides.columns.names, column_aliases("came", len(sides.columns)), strict=True))
     under: list[Column] = [key_column(alias, path) for path in sides.paths]
     if moved:
         old_keys, last_rows = (_filter_kind(outputs, k) for k in (OutputKind.OLD_KEY_ROWS, OutputKind.LAST_ROWS))
-        same = (F.col("_partition") == F.col("_at_partition")) & (F.col("_offset") == F.col("_at_offset"))
-        came = came.join(find_rows_before(old_keys, last_rows, table, sides.names), same & F.col("_moved"), "left")
+        before = RowsBefore(table, sides.names).find(old_keys, last_rows, until)
+        came = came.join(before, (F.col(_RECORD) == F.col(RECORD)) & F.col(_MOVED), "left")
         old = column_aliases("old", len(under))
-        under = [F.coalesce(F.col(before), own) for before, own in zip(old, under, strict=True)]
+        under = [F.coalesce(F.col(one), own) for one, own in zip(old, under, strict=True)]
     names = column_aliases("under", len(under))
     return came.select("*", *(column.alias(name) for column, name in zip(under, names, strict=True)))
 
@@ -157,7 +173,7 @@ def _filter_kind(outputs: DataFrame, kind: str) -> DataFrame:
 def _read_incoming(outputs: DataFrame, table: TablePlan) -> DataFrame:
     """Return the rows with unsent values, and where the create stands that each goes back to."""
     columns = table.layout.columns
-    made = spark_schema([*columns.types, *PLACE_TYPES], [*column_aliases("came", len(columns)), *_PLACE_COLUMNS])
+    made = spark_schema([*columns.types, *PLACE_TYPES], [*column_aliases("came", len(columns)), _RECORD, _MOVED])
     return unpack_changes(_filter_kind(outputs, OutputKind.UNAVAILABLE_ROWS), table, made, _encode_rows)
 
 
@@ -178,24 +194,18 @@ def _join_struck(
     """Add the last row of each key among those that are gone, of those from before its change of key."""
     rows = _tell_age(held.deleted_rows, held, dedup_column, op_field)
     rows = _rename_columns(rows, "struck", held, sides, _ORDER, _READ)
-    place, keys = _PLACE_COLUMNS[:2], column_aliases("struck_key", len(sides.keys))
+    keys = column_aliases("struck_key", len(sides.keys))
     under = column_aliases("under", len(sides.keys))
-    asked = joined.select(*place, *under, *((CHANGED,) if dated else ()))
+    asked = joined.select(_RECORD, *under, *((CHANGED,) if dated else ()))
     condition = _is_before_change() if dated else F.lit(True)
     for own, key in zip(under, keys, strict=True):
         condition = condition & (F.col(own) == F.col(key))
     values = [name for name in _side_columns("struck", sides) if name not in keys] + [*_place_names("struck")]
     rank = F.struct(~F.col(_READ), F.coalesce(_ORDER, F.lit(-(2**63))))
     last = F.max_by(F.struct(*values), rank).alias("_row")
-    found = asked.join(rows, condition).groupBy(*place).agg(last)
-    told = found.select(
-        *(F.col(name).alias(f"_struck{name}") for name in place),
-        *(F.col(f"_row.{name}").alias(name) for name in values),
-    )
-    same = F.lit(True)
-    for name in place:
-        same = same & (F.col(name) == F.col(f"_struck{name}"))
-    return joined.join(told, same, "left").drop(*(f"_struck{name}" for name in place))
+    found = asked.join(rows, condition).groupBy(_RECORD).agg(last)
+    told = found.select(F.col(_RECORD).alias("_struck_record"), *(F.col(f"_row.{name}").alias(name) for name in values))
+    return joined.join(told, F.col(_RECORD) == F.col("_struck_record"), "left").drop("_struck_record")
 
 
 def _side_columns(side: str, sides: _JoinColumns) -> list[str]:

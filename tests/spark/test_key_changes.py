@@ -1,0 +1,85 @@
+"""Changes of key and rows in outputs of tasks -> what Spark finds of each row before is what plain Python finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from connector.sink.destinations.iceberg.lookups.key_changes import RowsBefore
+from connector.sink.job.shuffle import pack
+from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, RECORD_BITS, ChangeBatch, ChangeOrder
+from connector.sink.model.plan import TablePlan
+from connector.sink.model.task_output import OUTPUT_SCHEMA, OutputKind, TaskOutput, to_batches
+from serde.events.source_positions import NO_VALUE
+from serde.events.unavailable_value import PLACEHOLDER
+from tests.model.rows_before import Before, Event, draw_events, follow
+from tests.tiers import tiered
+from tests.unit.sink_plans import upsert
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+VALUES, NOTHING = ("a", "b"), (None, None)
+TABLE = upsert(0, {"id": pa.int64(), "n": pa.int64(), **dict.fromkeys(VALUES, pa.string())}, ("id",), patches=True)
+
+
+def _to_changes(events: Sequence[Event]) -> ChangeBatch:
+    """Return events as a task hands them on."""
+    columns = {
+        "id": [event.key for event in events],
+        "n": [None] * len(events),
+        **{
+            name: [event.values[place] or PLACEHOLDER if event.is_row else None for event in events]
+            for place, name in enumerate(VALUES)
+        },
+    }
+    schema = TABLE.layout.rows
+    rows = pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+    dedup = np.array([NO_VALUE if event.dedup is None else event.dedup for event in events])
+    order = ChangeOrder(
+        partition=np.array([event.at[0] for event in events]),
+        offset=np.array([event.at[1] for event in events]),
+        dedup=dedup,
+        date=dedup,
+        place=np.array([[event.source, *(event.position or (NO_VALUE,) * 3)] for event in events]),
+        op=np.array([OP_KEY_CHANGE if event.moved or not event.is_row else OP_CREATE for event in events], np.uint8),
+    )
+    ended = np.array([event.ended for event in events])
+    return ChangeBatch(rows, order, ended, ~ended)
+
+
+def _to_outputs(spark: SparkSession, kind: OutputKind, events: Sequence[Event], size: int) -> DataFrame:
+    """Return events as outputs of so many each, in some partitions."""
+    parts = [events[start : start + size] for start in range(0, len(events), size)]
+    outputs = [TaskOutput(kind, pack(_to_changes(part)), TABLE.index) for part in parts]
+    rows = [tuple(row.values()) for batch in to_batches(outputs) for row in batch.to_pylist()]
+    return spark.createDataFrame(rows, OUTPUT_SCHEMA).repartition(3)
+
+
+def _find(spark: SparkSession, table: TablePlan, events: Sequence[Event], size: int) -> dict[tuple[int, int], Before]:
+    changes = _to_outputs(spark, OutputKind.OLD_KEY_ROWS, [event for event in events if not event.is_row], size)
+    rows = _to_outputs(spark, OutputKind.LAST_ROWS, [event for event in events if event.is_row], size)
+    with ExitStack() as until:
+        found = RowsBefore(table, VALUES).find(changes, rows, until).collect()
+    low = (1 << RECORD_BITS) - 1
+    told = {
+        (one["_at"] >> RECORD_BITS, one["_at"] & low): Before(
+            one["_old_0"], (one["_before_0"], one["_before_1"]), one["_changed"]
+        )
+        for one in found
+    }
+    assert len(told) == len(found)
+    return told
+
+
+@pytest.mark.parametrize("keys", tiered([1, 8, 40], [8]))
+def test_rows_before_changes_of_key(spark: SparkSession, keys: int) -> None:
+    """Chains, swaps and circles, spread over tasks: one row for each change of key, with what Python says of it."""
+    events = draw_events(Random(keys), len(VALUES), keys=keys, most=150)
+    expected = {at: one if one.values else Before(one.key, NOTHING, one.changed) for at, one in follow(events).items()}
+    assert _find(spark, TABLE, events, 7) == expected
