@@ -34,6 +34,8 @@ class MovingRows:
     partitions: int = 1
     keys: int = 6
     tells: Tells = "places"
+    whole: float = 0.1
+    """How many of the rows whose key changes are sent with all their values."""
     rows: dict[int, dict[str, Any]] = field(factory=dict)
     log: list[Record] = field(factory=list)
     ends: list[int] = field(factory=list)
@@ -99,7 +101,7 @@ class MovingRows:
         row = self.rows[old]
         self.delete(old, ("__debezium.newkey", _key(new)))
         self.rows[new] = {**row, "id": new}
-        told = self.rows[new] if self.rng.random() < 0.1 else {**self.rows[new], "big": PLACEHOLDER}
+        told = self.rows[new] if self.rng.random() < self.whole else {**self.rows[new], "big": PLACEHOLDER}
         self._tell("c", None, told, ("__debezium.oldkey", _key(old)), moved=True)
 
     def swap(self, one: int, other: int) -> None:

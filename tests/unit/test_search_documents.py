@@ -32,10 +32,8 @@ from connector.sink.convert.decoder import decode
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, keys_to_text
 from connector.sink.destinations.late_event_tasks import is_older, proof
 from connector.sink.destinations.opensearch import document_writer
-from connector.sink.destinations.opensearch.document_writer import (
-    IndexTarget,
-    OpenSearchWriterFactory,
-)
+from connector.sink.destinations.opensearch.document_requests import IndexTarget
+from connector.sink.destinations.opensearch.document_writer import OpenSearchWriterFactory
 from connector.sink.destinations.opensearch.waiting_keys import waiting_task
 from connector.sink.destinations.table_schema import with_keys
 from connector.sink.fold.watermarks import advance_watermarks, merge_progress
@@ -427,6 +425,27 @@ def test_a_row_that_waited_and_is_refused_is_a_dead_letter(index: Index) -> None
     result = JobResult().add(unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
     assert {letter.offset for letter in result.dead_letters} == {source.log[-1].offset}
     assert (list(index.held), index.gone) == ([], {"1": index.gone["1"]})
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_rows_that_come_with_all_their_values_wait_for_no_document(index: Index, whole: bool) -> None:
+    """Where nothing is left out, as MySQL's events leave nothing out, a change of key is a delete and a create."""
+    source = MovingRows("s", random.Random(1), keys=100, whole=float(whole))
+    for key in range(10):
+        source.create(key)
+    batch = _brought_in(_plan(_runs(source.log), 3), _runs(source.log))
+    done = len(source.log)
+    for key in range(10):
+        source.move(key, key + 50)
+    source.swap(50, 51)
+    runs = _runs(source.log[done:])
+    work = MapTask(batch, _writers(batch))
+    told = _reduced(batch, [*work.take(runs[0]), *work.finish()], judged=False)
+    assert whole is not any(one.kind == OutputKind.WAITING_KEYS for one in told)
+    run_task(waiting_task(batch, batch.tables[0], _writers(batch)), [p for p in told if p.kind == "waiting keys"])
+    assert {key: one["big"] for key, (_, one) in index.held.items()} == {
+        str(key): row["big"] for key, row in source.rows.items()
+    }
 
 
 MOVES: dict[str, tuple[Tells, dict[str, Any], bool]] = {

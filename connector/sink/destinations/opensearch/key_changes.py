@@ -4,11 +4,14 @@ Debezium writes a change of key as a delete of the old key and a create of the n
 a header. The create leaves out what the update did not send (PostgreSQL's TOASTed values); only the old document has
 it, and the delete is about to take that away. So before the delete the document is put under the new key, a version
 below the create's; the create, whichever of the two comes first, finds the values under one key or the other.
+
+Where the create has all values, and is in the same batch, nothing has to move: then its key's bucket tells so.
 """
 
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -24,22 +27,26 @@ from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.opensearch.documents.json_values import to_json_texts
 from connector.opensearch.indexes.mapping import name_inner_path
 from connector.sink.convert.key_change_headers import pair_with_other_key
+from connector.sink.fold.unavailable_values import find_unavailable_columns
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, compute_key_codes
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OutputKind, TaskOutput
-from serde.arrays import Ints
+from serde.arrays import Ints, Mask
 from serde.events.changes import DELETED_COLUMN
 from serde.events.source_positions import NO_VALUE
 
 MOVED_BELOW = 2
 """A document is put under its new key a version below that of the delete, which is right before the create."""
 
-RECORD_BITS = 44
-"""A record's number holds a topic-partition's rank and an offset: offsets of 44 bits last for 17 trillion records."""
-
 RecordPlace = tuple[int, int]
 """The rank of a record's topic-partition, and its offset."""
+
+_CAME_FROM, _WENT_TO, _CAME_WHOLE = b"<", b">", b"="
+"""What the bucket of a key is told: where its row came from, where it went, that it arrived there with all values."""
+
+_Change = tuple[str, str, int, tuple[int, ...]]
+"""What both halves of a change of key tell: the ids of old and new documents, the dedup value, the place in the log."""
 
 
 @attrs.frozen
@@ -74,7 +81,7 @@ class RowOrigin:
 class KeyChanges:
     """Where rows of a bucket came from, by document id, and by the place of the create that says so; and under which
     key (a row of a batch) they went on, by the place of the delete that says so: a key may be given anew behind it, and
-    deleted without going anywhere.
+    deleted without going anywhere. Rows that came to their new key with all values went on without their document.
     """
 
     before: Mapping[str, RowOrigin] = attrs.field(factory=dict)
@@ -130,20 +137,36 @@ def read_codes(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
 
 def announce_key_changes(part: ChangeBatch, run: ConsumerRecords, table: TablePlan) -> Iterator[TaskOutput]:
     """Tell the reducers of both keys of each other, where a part has changes of key."""
-    keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
-    for told, raw in ((b"<", run.old_key), (b">", run.new_key)):
+    for told, raw in ((_CAME_FROM, run.old_key), (_WENT_TO, run.new_key)):
         if raw is None or raw.null_count == len(raw):
             continue
-        own = part.take(np.flatnonzero(part.image & ~part.deleted if told == b"<" else part.deleted))
+        own = part.take(np.flatnonzero(part.image & ~part.deleted if told == _CAME_FROM else part.deleted))
         found = pair_with_other_key(own, run.offset, raw, table)
         if found is None:
             continue
-        rows, others = found
-        # Both halves are cut alike: the rows are found again by their place in Kafka.
-        for bucket, piece in split_by_bucket(rows, keys, table.buckets):
-            same = others.take(np.flatnonzero(np.isin(others.order.offset, piece.order.offset)))
-            payload = orjson.dumps(len(pack(piece))) + b"\n" + told + pack(piece) + pack(same)
-            yield TaskOutput(OutputKind.KEY_CHANGES, payload, table.index, bucket)
+        yield from _announce(told, *found, table)
+        if told == _CAME_FROM:
+            rows, others = found
+            whole = np.flatnonzero(~_mark_lacking(rows))
+            if len(whole):
+                yield from _announce(_CAME_WHOLE, others.take(whole), rows.take(whole), table)
+
+
+def _mark_lacking(rows: ChangeBatch) -> Mask:
+    """Mark the rows that leave values out."""
+    lacking = np.zeros(len(rows), np.bool_)
+    for unsent in find_unavailable_columns(rows).values():
+        lacking |= unsent
+    return lacking
+
+
+def _announce(told: bytes, rows: ChangeBatch, others: ChangeBatch, table: TablePlan) -> Iterator[TaskOutput]:
+    """Tell the bucket of each row's key; both halves are cut alike: rows are found again by their place in Kafka."""
+    keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
+    for bucket, piece in split_by_bucket(rows, keys, table.buckets):
+        same = others.take(np.flatnonzero(np.isin(others.order.offset, piece.order.offset)))
+        payload = orjson.dumps(len(pack(piece))) + b"\n" + told + pack(piece) + pack(same)
+        yield TaskOutput(OutputKind.KEY_CHANGES, payload, table.index, bucket)
 
 
 def read_key_changes(payloads: Iterable[bytes], table: TablePlan, columns: pa.Schema) -> KeyChanges:
@@ -151,27 +174,33 @@ def read_key_changes(payloads: Iterable[bytes], table: TablePlan, columns: pa.Sc
     before: dict[str, RowOrigin] = {}
     origins: dict[RecordPlace, str] = {}
     after: dict[RecordPlace, tuple[ChangeBatch, int]] = {}
+    deletes, whole, awaited = dict[RecordPlace, _Change](), Counter[_Change](), set[str]()
     for payload in payloads:
         size, _, rest = payload.partition(b"\n")
         told, body, middle = rest[:1], rest[1:], orjson.loads(size)
         own, other = unpack(body[:middle], columns), unpack(body[middle:], columns)
         other = other.take(np.searchsorted(other.order.offset, own.order.offset))
+        if told == _CAME_FROM:
+            awaited.update(to_document_ids(own.take(np.flatnonzero(_mark_lacking(own))), table))
         for row, (here, there) in enumerate(
             zip(to_document_ids(own, table), to_document_ids(other, table), strict=True)
         ):
-            if told == b"<":
+            change = (here, there, int(own.order.dedup[row]), tuple(own.order.place[row].tolist()))
+            if told == _CAME_WHOLE:
+                whole[change] += 1
+            elif told == _CAME_FROM:
                 origin = RowOrigin(there, int(own.order.dedup[row]))
                 before[here] = max(origin, before.get(here, origin), key=lambda one: one.version)
                 origins[_place(own, row)] = there
             else:
                 after[_place(own, row)] = (other, row)
-    return KeyChanges(before, origins, after)
-
-
-def record_ids(part: ChangeBatch) -> Ints:
-    """Return what a document's change is known by: the rank of its topic-partition, and its offset."""
-    made: Ints = (part.order.partition << RECORD_BITS) | part.order.offset
-    return made
+                deletes[_place(own, row)] = change
+    # Several changes that nothing tells apart need as many creates. A key that a document is put under waits with it.
+    counts = Counter(deletes.values())
+    settled = {
+        place for place, change in deletes.items() if counts[change] <= whole[change] and change[0] not in awaited
+    }
+    return KeyChanges(before, origins, {place: to for place, to in after.items() if place not in settled})
 
 
 def _place(part: ChangeBatch, row: int) -> RecordPlace:

@@ -16,17 +16,16 @@ import numpy as np
 from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.sink.destinations.opensearch.key_changes import (
     MOVED_BELOW,
-    RECORD_BITS,
     KeyChanges,
     is_marked,
     read_codes,
-    record_ids,
     to_document_ids,
 )
 from connector.sink.fold.unavailable_values import find_unavailable_columns
 from connector.sink.model.change_rows import (
     OP_CREATE,
     OP_KEY_CHANGE,
+    RECORD_BITS,
     ChangeBatch,
     FoldedChanges,
     gather,
@@ -122,7 +121,7 @@ def find_moves(folded: FoldedChanges, keys: KeyChanges, table: TablePlan, *, ver
     """
     leaving = np.array([(partition, offset) for partition, offset in keys.after], np.int64).reshape(-1, 2)
     wanted = np.unique((leaving[:, 0] << RECORD_BITS) | leaving[:, 1])
-    every = np.concatenate([record_ids(part) for part in folded.parts])
+    every = np.concatenate([part.order.records for part in folded.parts])
     deleted = np.concatenate([part.deleted for part in folded.parts])
     moves = deleted & np.isin(every, wanted)
     if not moves.any():

@@ -8,7 +8,6 @@ from pyspark.sql import SparkSession
 from connector.sink.destinations.late_events import drop_late_events
 from connector.sink.destinations.opensearch.document_writer import OpenSearchTaskWriter
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
-from connector.sink.destinations.opensearch.key_changes import record_ids
 from connector.sink.destinations.replayed_rows import drop_superseded_rows, find_dropped
 from connector.sink.fold.fold import fold
 from connector.sink.fold.unavailable_values import fill_in_batch
@@ -47,19 +46,19 @@ class OpenSearchReplay:
         if table.upsert:
             standing = self._drop_deleted(plan, index, standing)
         overtaken = find_dropped(parts, standing)
-        letters = {tag: one for part, ids in parts for tag, one in zip(record_ids(part).tolist(), ids, strict=True)}
+        letters = {tag: one for part, ids in parts for tag, one in zip(part.order.records.tolist(), ids, strict=True)}
         if table.upsert and standing:
             folded = fill_in_batch(fold(standing, table.layout.keys), table.layout.keys)
             if execute:
                 list(writers.upsert(table, folded, ()))
             else:
-                writers.stale.update(writers.find_stale(table, folded))
+                writers.requests.stale.update(writers.find_stale(table, folded))
         elif execute:
             for part in standing:
                 list(writers.append(table, part))
-        writers.finish()
-        dead = {letters[tag]: reason for tag, reason in writers.dead.items()}
-        return ReplayOutcome(overtaken | {letters[tag] for tag in writers.stale}, dead)
+        writers.requests.finish()
+        dead = {letters[tag]: reason for tag, reason in writers.requests.dead.items()}
+        return ReplayOutcome(overtaken | {letters[tag] for tag in writers.requests.stale}, dead)
 
     def _drop_deleted(self, plan: BatchPlan, index: int, parts: list[ChangeBatch]) -> list[ChangeBatch]:
         """Leave out the keys that are remembered as deleted by what is newer."""

@@ -9,7 +9,7 @@ that a batch that comes again after a crash finds it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 import attrs
@@ -72,17 +72,17 @@ class _WaitingDocuments:
 
         Rows that leave values out are completed as soon as nothing comes to their key any more.
         """
-        moves = sort_moves(self._writer.find_moves(self._folded, self._keys, self._table))
+        moves = sort_moves(self._writer.mover.find_moves(self._folded, self._keys, self._table))
         to_leave = Counter(move.old for move in moves)
         to_come = to_leave + Counter(move.new for move in moves)
         for some in split_moves(moves, ROWS_PER_STEP):
-            self._move(some)
             to_leave.subtract(move.old for move in some)
+            self._move(some, to_leave)
             to_come.subtract(one for move in some for one in (move.old, move.new))
             # What comes to a key later is for a row of the next batch.
             self._writer.take_out(self._select({move.code for move in some if not to_leave[move.old]}), self._table)
             self._complete([one for move in some for one in (move.old, move.new) if not to_come[one]])
-            self._writer.settle()
+            self._writer.requests.settle()
         self._complete(list(self._open))
         deleted = np.concatenate([part.deleted for part in self._folded.parts])[self._folded.winners]
         rest = ~mark_unavailable(self._folded) & ~(
@@ -90,15 +90,16 @@ class _WaitingDocuments:
         )
         self._writer.write(self._take(rest), self._table)
 
-    def _move(self, some: Sequence[DocumentMove]) -> None:
+    def _move(self, some: Sequence[DocumentMove], to_leave: Mapping[str, int]) -> None:
         came = {move.old: self._moved.pop(move.old, None) for move in some}
         asked = [move.old for move in some if not move.takes(came[move.old])]
-        held = self._writer.hold(self._table, asked, self._table.layout.columns.names)
+        held = self._writer.requests.find_by_id(self._table, asked, self._table.layout.columns.names)
         for move in some:
-            document = self._writer.move_document(move, came[move.old], held.get(move.old), self._table)
-            if document is not None:
+            document = self._writer.mover.move_document(move, came[move.old], held.get(move.old), self._table)
+            # Most are never asked for: a task has no room for all of them.
+            if document is not None and (to_leave.get(move.new) or move.new in self._open):
                 self._moved[move.new] = document
-        self._writer.settle()
+        self._writer.requests.settle()
 
     def _find_open_rows(self) -> dict[str, ChangeBatch]:
         """Return the rows that leave values out, by the ids of their documents."""
@@ -117,13 +118,13 @@ class _WaitingDocuments:
             return
         part = ChangeBatch.concat([self._open.pop(text) for text in wanted])
         unsent = find_unavailable_columns(part)
-        documents = self._writer.find_documents(wanted, list(unsent), self._folded, self._keys, self._table)
+        documents = self._writer.mover.find_documents(wanted, list(unsent), self._folded, self._keys, self._table)
         moved = map(self._find_moved, wanted)
         found: list[KnownFields | None] = [
             came if came is not None and (came.whole or document is None) else document
             for came, document in zip(moved, documents, strict=True)
         ]
-        self._writer.fill(part, pa.array(wanted, pa.string()), unsent, found, self._table)
+        self._writer.requests.fill(part, pa.array(wanted, pa.string()), unsent, found, self._table)
 
     def _find_moved(self, text: str) -> MovedDocument | None:
         """Return what came to the key of a row, if it is that row's."""
