@@ -466,7 +466,7 @@ def test_documents_take_what_is_theirs_along(index: Index, way: str, seed: int) 
     """Keys that change there and back, are swapped, or go to other rows, in one batch or some, and after a crash."""
     tells, more, keep = MOVES[way]
     rng = random.Random(f"{way}{seed}")
-    source = MovingRows("s", rng, keys=rng.choice([4, 8]), tells=tells)
+    source = MovingRows("s", rng, keys=rng.choice([4, 8]), tells=tells, whole=rng.choice([0.1, 0.6]))
     source.live(rng.choice([10, 40]))
     records, most, crashes, done = source.log, rng.choice([6, 30, 1000]), rng.random() < 0.5, 0
     batch = _plan(_runs(records), rng.choice([1, 3, 7]), keep_deletes=keep, **more)
