@@ -27,7 +27,16 @@ from connector.sink.destinations.iceberg.lookups import (
     unavailable_values,
 )
 from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
-from connector.sink.destinations.iceberg.lookups.key_changes import CHANGED, encode_place, follow
+from connector.sink.destinations.iceberg.lookups.key_chains import follow_chains
+from connector.sink.destinations.iceberg.lookups.key_changes import (
+    CHANGED,
+    RECORD,
+    RowsBefore,
+    _forget_unsent,
+    _unpack_marks,
+    encode_place,
+    link_rows,
+)
 from connector.sink.destinations.iceberg.lookups.unavailable_values import _may_be_unavailable
 from connector.sink.destinations.join_columns import column_aliases
 from connector.sink.destinations.soft_deletes import mark_deleted
@@ -38,7 +47,6 @@ from connector.sink.model.plan import TablePlan
 from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import OutputKind, TaskOutput, read_rows
 from serde.events.changes import DELETED_COLUMN
-from serde.events.source_positions import NO_VALUE
 from tests.simulation.interruptions import Interruptions
 from tests.simulation.java_table import JavaTable
 from tests.simulation.store import MemoryFiles, store_away
@@ -55,8 +63,8 @@ KINDS = frozenset(
     }
 )
 _LEAST = -(2**63)
-_PLACE = ("_at_partition", "_at_offset", "_at_moved")
-_AGE = ("_dedup", "_source", "_first", "_second", "_third", "_ended", "_is_row")
+_EVENT = (RECORD, "_at_moved", "_dedup", "_source", "_first", "_second", "_third", "_ended", "_is_row")
+_BEFORE, _KNOWN = "_before_record", "_known"
 
 
 @attrs.frozen
@@ -124,7 +132,7 @@ class MemoryMissingValueLookup:
         knowing: list[Row] = []
         held: dict[str, list[HeldRow | None]] = {"live": [], "struck": []}
         for at in range(len(came)):
-            known = before.get((places[0][at], places[1][at])) if places[2][at] else None
+            known = before.get(places[0][at]) if places[1][at] else None
             under = (
                 own[at]
                 if known is None
@@ -184,35 +192,59 @@ def _present(row: Row, names: Sequence[str]) -> Row:
 
 def _follow(
     parts: dict[OutputKind, list[ChangeBatch]], table: TablePlan, names: Sequence[str]
-) -> dict[tuple[int, int], tuple[Key, Row]]:
-    """As `key_changes.find_rows_before`: by the place of a create the key before it, and what is known of the row."""
-    keys, layout = column_aliases("old", len(table.layout.keys)), table.layout
-    values, wanted = column_aliases("row", len(names)), (*layout.keys, *names)
+) -> dict[int, tuple[Key, Row]]:
+    """As `key_changes.RowsBefore.find`: by the record of a create the key before it, and what is known of the row."""
+    rows = RowsBefore(table, names)
+    keys, values, layout = rows.keys, rows.values, table.layout
     creates = _join_parts(parts[OutputKind.OLD_KEY_ROWS])
     asked = set(_keys(creates.rows, layout.keys))
-    told = [(creates, False)]
+    told = [_encode(creates, table, names, is_row=False)]
     if parts[OutputKind.LAST_ROWS]:
-        rows = _join_parts(parts[OutputKind.LAST_ROWS])
-        needed = [at for at, key in enumerate(_keys(rows.rows, layout.keys)) if key in asked]
-        told.append((rows.take(pa.array(needed, pa.int64()).to_numpy()), True))
-    batches = [
-        pa.RecordBatch.from_arrays(_encode(part, wanted, is_row=is_row), [*keys, *values, *_PLACE, *_AGE])
-        for part, is_row in told
-    ]
-    types = [layout.columns.field(name).type for name in names]
-    made = [*keys, *column_aliases("before", len(names)), "_at_partition", "_at_offset", CHANGED]
-    found = follow(pa.Table.from_batches(batches), keys, values, types, made).to_pylist()
-    return {(row["_at_partition"], row["_at_offset"]): (tuple(row[key] for key in keys), row) for row in found}
+        last = _join_parts(parts[OutputKind.LAST_ROWS])
+        needed = [at for at, key in enumerate(_keys(last.rows, layout.keys)) if key in asked]
+        told.append(_encode(last.take(np.asarray(needed, np.int64)), table, names, is_row=True))
+    events = pa.concat_batches([pa.RecordBatch.from_arrays(one, [*keys, *values, *_EVENT]) for one in told])
+    linked = link_rows(events, keys, values, [RECORD, *keys, *values, CHANGED, _BEFORE, _KNOWN])
+    found: dict[int, Row] = {row[RECORD]: row for row in linked.to_pylist()}
+    moved = linked.filter(linked.column(_BEFORE).is_valid())
+    if moved.num_rows:
+        marks = _unpack_marks(moved.column(_KNOWN), len(names))
+        found |= _follow_moved(np.array(moved.column(RECORD)), np.array(moved.column(_BEFORE)), marks, found, rows)
+    return {record: (tuple(row[key] for key in keys), row) for record, row in found.items()}
 
 
-def _encode(part: ChangeBatch, names: Sequence[str], *, is_row: bool) -> list[pa.Array]:
-    """As `key_changes.find_rows_before` encodes changes of key, and rows."""
-    order = part.order
-    dedup = pa.array(order.dedup, mask=order.dedup == NO_VALUE)
+def _follow_moved(at: Any, before: Any, known: Any, found: dict[int, Row], rows: RowsBefore) -> dict[int, Row]:
+    """As `key_changes.RowsBefore._follow`: rows that several changes of key made, with what the changes before know."""
+    made: dict[int, Row] = {}
+    depths: dict[int, int] = {}
+    for some in follow_chains(at, before, known):
+        for of, source, marks, depth in zip(some.of, some.source, some.columns, some.depth, strict=True):
+            row = made.setdefault(int(of), dict.fromkeys(rows.values))
+            told = found.get(int(source))
+            if told is None:
+                continue
+            row |= {
+                name: told[name] for name, mark in zip(rows.values, marks, strict=True) if mark and row[name] is None
+            }
+            if depth > depths.get(int(of), -1):
+                depths[int(of)] = int(depth)
+                row |= {name: told[name] for name in (*rows.keys, CHANGED)}
+    return made
+
+
+def _encode(part: ChangeBatch, table: TablePlan, names: Sequence[str], *, is_row: bool) -> list[pa.Array]:
+    """As `key_changes.RowsBefore._read_events` encodes changes of key, and rows."""
+    order, columns = part.order, table.layout.columns
     place = [pa.array(np.ascontiguousarray(column)) for column in order.place.T]
-    known = [to_spark(column) for column in read_columns(part.rows, names)]
+    known = [to_spark(column) for column in read_columns(part.rows, table.layout.keys)]
+    known += [
+        to_spark(_forget_unsent(part.rows.column(name)))
+        if is_row
+        else to_spark(pa.nulls(len(part), columns.field(name).type))
+        for name in names
+    ]
     made = pa.array([is_row] * len(part), pa.bool_())
-    return [*known, *encode_place(part), dedup, *place, pa.array(part.deleted), made]
+    return [*known, *encode_place(part), pa.array(order.dedup), *place, pa.array(part.deleted), made]
 
 
 def _mark_deleted(asked: Sequence[ChangeBatch], table: TablePlan, live: Sequence[HeldRow]) -> list[TaskOutput]:
