@@ -110,9 +110,10 @@ def test_sink_and_source_work_on_s3(
 def test_maintenance_works_on_s3(topics: Topics, plain_workspace: MakeWorkspace, store: Store) -> None:
     """Every task of `icebridge maintain`, where Hadoop knows nothing of the store."""
     warehouse = store.make_bucket("maintained") + "/warehouse"
-    space = plain_workspace("kept", {"topics": "stored.t", **_on(store, warehouse, "debezium.sink.iceberg.")})
+    space = plain_workspace("kept", {"topics": "kept.t", **_on(store, warehouse, "debezium.sink.iceberg.")})
     for turn in range(3):
-        topics.replay(_events(dict.fromkeys(range(turn, 60, turn + 1), f"turn {turn}"), turn * 100), create=not turn)
+        events = _events(dict.fromkeys(range(turn, 60, turn + 1), f"turn {turn}"), turn * 100)
+        topics.replay([attrs.evolve(event, topic="kept.t") for event in events], create=not turn)
         assert space.start({}, "--once").wait(240).code == 0
     tasks = "convert,rewrite,manifests,expire,orphans"
     done = space.start({}, "--json", "--execute", "--task", tasks, command="maintain").wait(240)

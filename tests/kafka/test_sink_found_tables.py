@@ -113,7 +113,8 @@ def test_they_are_taken_as_they_are(
     sink = Inside(spark, plain_workspace(name, extra))
     assert sink.lake
     _made(sink)
-    if mode == "equality-delete":
+    fresh = not topics.read(f"found.{TABLES[0]}")  # Both modes read the same topics, whichever comes first.
+    if fresh:
         for table in TABLES:
             topics.replay(_events(table, [(1, 1, "a"), (2, 2, "b")], required=True))
         topics.replay([_nested_event(0, lacking=False), _nested_event(1, lacking=False)])
@@ -123,7 +124,7 @@ def test_they_are_taken_as_they_are(
         "dropped": [(1, 1, "c"), (2, 2, "d"), (3, 3, "e")],
         "loose": [(1, 1, None), (2, 2, "d"), (3, 3, None)],
     }
-    if mode == "equality-delete":
+    if fresh:
         for table, rows in later.items():
             topics.replay(_events(table, rows, required=False), create=False)
         topics.replay([_nested_event(1, lacking=True), _nested_event(2, lacking=True)], create=False)
