@@ -98,7 +98,7 @@ def _made(sink: Inside) -> None:
     _made_nested(sink)
 
 
-@pytest.mark.parametrize("mode", tiered(["equality-delete", "copy-on-write"], ["equality-delete"]))
+@pytest.mark.parametrize("mode", tiered(["equality-delete", "copy-on-write", "position-delete"], ["equality-delete"]))
 def test_they_are_taken_as_they_are(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, mode: str
 ) -> None:

@@ -151,13 +151,33 @@ def describe_tasks(spark: SparkSession, table: Table, tasks: Any) -> list[FileSc
     """Wrap a Java list of file scan tasks."""
     rest = jvm(spark).org.apache.iceberg.rest
     builder = rest.responses.PlanTableScanResponse.builder().withPlanStatus(rest.PlanStatus.COMPLETED)
-    response = builder.withFileScanTasks(tasks).withSpecsById(table.java.specs()).build()
+    response = builder.withFileScanTasks(tasks).withSpecsById(_to_writable_specs(spark, table)).build()
     document = orjson.loads(rest.responses.PlanTableScanResponseParser.toJson(response))
     deletes = document.get("delete-files", ())
     return [
         _build_task(tasks, place, task["data-file"], [deletes[i] for i in task.get("delete-file-references", ())])
         for place, task in enumerate(document.get("file-scan-tasks", ()))
     ]
+
+
+def _to_writable_specs(spark: SparkSession, table: Table) -> Any:
+    """Return the table's Java specs by id, as Iceberg's JSON of files takes them.
+
+    Fields that were dropped from a table of format 1 stay, as void ones. Of a spec with no others it expects files
+    without partition values, which they have (null): there one field counts as what it was.
+    """
+    parser, specs = jvm(spark).org.apache.iceberg.PartitionSpecParser, table.java.specs()
+    made = jvm(spark).java.util.HashMap(specs)
+    for entry in iterate(specs.entrySet()):
+        spec = entry.getValue()
+        if not spec.isUnpartitioned() or not spec.fields().size():
+            continue
+        document, schema = orjson.loads(parser.toJson(spec)), spec.schema()
+        known = [one for one in document["fields"] if schema.findField(one["source-id"]) is not None]
+        if known:
+            known[0]["transform"] = "identity"
+            made.put(entry.getKey(), parser.fromJson(schema, orjson.dumps(document).decode()))
+    return made
 
 
 def _return_task(task: JavaTask) -> JavaTask:
