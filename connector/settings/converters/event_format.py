@@ -63,7 +63,7 @@ def _converter_option(side: str) -> Option[str | None]:
         kind=TEXT,
         default=None,
         importance="medium",
-        doc=f"Converter of {side}s ({_CONVERTERS}); else JSON, found per message.",
+        doc=f"{side.capitalize()}s: {_CONVERTERS}; default: by message.",
     )
 
 
