@@ -11,7 +11,7 @@ import attrs
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import SnapshotChange, settle_commits
 from connector.iceberg.java import JavaTable, activate_session, iterate, jvm, load_class, map_java_errors, to_dict
@@ -20,8 +20,6 @@ from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
 from connector.settings.iceberg.maintenance.policies import OrphanPolicy, RewritePolicy
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
-
-_VECTORS_VERSION = 3
 
 
 @attrs.frozen
@@ -69,7 +67,7 @@ def rewrite_data_files(
         for key, value in rewrite_options(policy, state, keeps_number=clean, by_groups=by_groups).items():
             action = action.option(key, value)
         done = action.execute()
-    if int(done.rewrittenDataFilesCount()) and table.format_version < _VECTORS_VERSION:
+    if int(done.rewrittenDataFilesCount()) and table.format_version < VECTORS_VERSION:
         _remove_dangling_deletes(spark, table, name)
     return {
         "removed": int(done.rewrittenDataFilesCount()),

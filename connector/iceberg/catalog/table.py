@@ -46,6 +46,9 @@ from connector.settings.kafka.error_handling import NO_RETRIES
 LINEAGE_VERSION = 3
 """The format version from which on rows have ids."""
 
+VECTORS_VERSION = 3
+"""From this format version on deletes by position are deletion vectors (Iceberg specification, delete formats)."""
+
 
 @attrs.frozen
 class SnapshotEntry:

@@ -10,7 +10,7 @@ import attrs
 
 from connector.errors import CommitRefused, FatalError
 from connector.iceberg.catalog.file_description import FileDescription
-from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
 from connector.iceberg.commit.commit_summary import (
     COMMIT_ID,
@@ -21,9 +21,6 @@ from connector.iceberg.commit.commit_summary import (
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, is_rolled_back, snapshot_summary
 from connector.iceberg.read.scan_planning import FileScanTask
-
-VECTORS_VERSION = 3
-"""From this format version on deletes by position are deletion vectors (Iceberg specification, delete formats)."""
 
 REPLACE = "replace"
 """Iceberg's operation of snapshots that write files anew and leave rows as they are."""

@@ -15,7 +15,7 @@ import attrs
 import structlog
 
 from connector.errors import GapError
-from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.java import iterate, jvm, map_java_errors
@@ -150,7 +150,7 @@ def _build_marker(table: Table, found: Restoration) -> JavaFile:
     java = jvm(table.driver).org.apache.iceberg
     spec = table.java.specs().get(example.specId())
     builder = java.FileMetadata.deleteFileBuilder(spec).ofPositionDeletes().withPartition(example.partition())
-    vectors = table.format_version > 2  # noqa: PLR2004 - has no other position deletes
+    vectors = table.format_version >= VECTORS_VERSION
     builder = builder.withPath(f"{path}.{'puffin' if vectors else 'parquet'}").withFileSizeInBytes(1).withRecordCount(1)
     if vectors:
         builder = builder.withContentOffset(4).withContentSizeInBytes(1)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError
 from connector.iceberg.catalog.file_description import FileDescription
-from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
 from connector.iceberg.commit.commit_summary import COMMIT_ID, CREATED_BY
@@ -37,8 +37,6 @@ from connector.maintenance.conversion.shards import plan_shards
 from connector.maintenance.conversion.validation import LaterSnapshot, find_conflict
 from connector.maintenance.tasks import CONVERT, CONVERTED_SEQUENCE, MAINTENANCE_TASK
 from connector.runtime.spark.task_errors import raise_task_errors
-
-_V3_FORMAT_VERSION = 3
 
 
 @attrs.frozen(eq=False)
@@ -210,7 +208,7 @@ def _write_positions(
     index_bytes: int,
 ) -> tuple[tuple[FileScanTask, ...], tuple[FileDescription, ...]]:
     """Find and write the positions; give the data files that have some, and what was written."""
-    vectors, most = table.format_version >= _V3_FORMAT_VERSION, spark.sparkContext.defaultParallelism
+    vectors, most = table.format_version >= VECTORS_VERSION, spark.sparkContext.defaultParallelism
     paths = {file.path for group in groups for file in group.data_files}
     shards, written = plan_shards(groups, layout, tasks, most), list[FileDescription]()
     if shards:
@@ -236,7 +234,7 @@ def _join(
     groups: Sequence[JoinGroup],
 ) -> list[FileDescription]:
     """Find the positions by joins, and write them."""
-    vectors = table.format_version >= _V3_FORMAT_VERSION
+    vectors = table.format_version >= VECTORS_VERSION
     writers = min(len(tasks), spark.sparkContext.defaultParallelism)
     places = {path: place for place, path in enumerate(tasks)}
     try:

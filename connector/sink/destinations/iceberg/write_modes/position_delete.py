@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.file_description import FileDescription
-from connector.iceberg.catalog.table import Table
+from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDeleteWriter
 from connector.iceberg.write.table_writer import TableWriter
@@ -19,7 +19,6 @@ from connector.sink.destinations.iceberg.write_modes.base import WriteMode
 from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
 from connector.sink.destinations.iceberg.write_modes.row_lookup import (
     FILE_LABEL,
-    V3_FORMAT_VERSION,
     emit_files,
     emit_keys,
     find_rows,
@@ -67,7 +66,7 @@ class PositionDelete:
 
 def _delete_positions(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescription]]:
     places = {task.path: task.place for task in scan.files}
-    task = _delete_task(scan.plan, places, as_vectors=scan.table.format_version >= V3_FORMAT_VERSION)
+    task = _delete_task(scan.plan, places, as_vectors=scan.table.format_version >= VECTORS_VERSION)
     result = search_rows(scan, task)
     files: list[FileDescription] = result.written.get(scan.plan.index, [])
     affected = {file.referenced_data_file for file in files}

@@ -35,9 +35,6 @@ from connector.sink.model.task_output import OutputKind, TaskOutput, unpack_valu
 FILE_LABEL = "found"
 """Part of the names of files that a look-up writes."""
 
-V3_FORMAT_VERSION = 3
-"""The format version that has deletion vectors and row lineage."""
-
 
 def emit_keys(keys: Sequence[pa.Array], table: TablePlan) -> Iterator[TaskOutput]:
     """Yield keys that a task came across, and their ranges, for the driver's look-up."""
