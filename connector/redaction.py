@@ -1,14 +1,17 @@
 """texts -> the same texts without secrets: for every line that is logged or printed, whoever wrote it.
 
 Secrets are found by how they stand in a text (in a URL, behind a name that means a secret) and by their values, as far
-as these were `remember_secret`ed from the configuration.
+as these were `remember_secret`ed from the configuration: for good, or as long as a `SecretScope` lasts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar, Token
+from typing import Any, Self
 
 MASK = "***"
 SENSITIVE_NAMES = (
@@ -38,7 +41,45 @@ _PASSWORDS = re.compile(
     r"://[^\s/:@]*:([^\s/'\"]+)@|(?:password|pwd|token|secret|credential)=([^\s&;]+)", re.IGNORECASE
 )
 _QUOTED = re.compile(r"\b(?:password|clientSecret)\s*=\s*(?:\"((?:\\.|[^\"\\])*)\"|'([^']*)'|([^\s;\"']+))")
-_known: set[str] = set()
+MOST_PER_SCOPE = 200
+"""How many values a `SecretScope` remembers: each makes every line that is logged meanwhile take longer."""
+_scope: ContextVar[SecretScope | None] = ContextVar("scope", default=None)
+
+
+class KnownSecrets:
+    """Values that are masked wherever they stand, and how often each is remembered. All threads use it."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._counts, self._change = Counter[str](), threading.Lock()
+        self._longest_first: tuple[str, ...] | None = ()
+
+    def count(self, values: Iterable[str], times: int) -> None:
+        """Remember each value once more, or once less."""
+        with self._change:
+            for value in values:
+                self._counts[value] += times
+                if self._counts[value] <= 0:
+                    del self._counts[value]
+            self._longest_first = None
+
+    def forget_all(self) -> None:
+        """Remember none any more."""
+        with self._change:
+            self._counts.clear()
+            self._longest_first = None
+
+    @property
+    def longest_first(self) -> tuple[str, ...]:
+        """The values in the order in which they are masked: one may hold another."""
+        found = self._longest_first
+        if found is None:
+            with self._change:
+                found = self._longest_first = tuple(sorted(self._counts, key=len, reverse=True))
+        return found
+
+
+_known = KnownSecrets()
 
 
 def is_secret(name: str) -> bool:
@@ -51,12 +92,43 @@ def remember_secret(name: str, value: str) -> None:
     found = [part for match in (*_PASSWORDS.findall(value), *_QUOTED.findall(value)) for part in match]
     if is_secret(name) and not _PUBLIC.search(name):
         found += [value, value.partition(":")[2]]
-    _known.update(part for part in found if len(part) >= _SHORTEST)
+    kept = [part for part in found if len(part) >= _SHORTEST]
+    scope = _scope.get()
+    if scope is not None:
+        kept = kept[: MOST_PER_SCOPE - len(scope.values)]
+        scope.values += kept
+    _known.count(kept, 1)
+
+
+class SecretScope:
+    """What is remembered within it, by the same thread, is forgotten when somebody says so.
+
+    A configuration may come from anybody who reaches the port, and again and again: what it calls a secret would be
+    masked in the lines of all others for as long as the process lives.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.values = list[str]()
+        self._before: Token[SecretScope | None] | None = None
+
+    def __enter__(self) -> Self:
+        self._before = _scope.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._before is not None
+        _scope.reset(self._before)
+
+    def forget(self) -> None:
+        """Mask these values no longer, but for those that others remember too."""
+        values, self.values = self.values, []
+        _known.count(values, -1)
 
 
 def redact(text: str) -> str:
     """The text with a mask for each secret."""
-    for value in sorted(_known, key=len, reverse=True):
+    for value in _known.longest_first:
         if value in text:
             text = text.replace(value, MASK)
     text = _URL.sub(lambda match: f"{'://' if match[0].startswith('://') else ''}{MASK}@", text)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import structlog
 
+from connector.redaction import SecretScope
 from connector.runtime.lifecycle import TargetState, describe_error, start_thread
 from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
 from connector.server.config_store import ConfigStore, StoredConnector
@@ -51,6 +52,7 @@ class Worker:
         self._make, self._store, self._metrics = make, store, metrics
         self._connectors: dict[str, Connector] = {}
         self._leaving: dict[str, list[threading.Thread]] = {}
+        self._secrets: dict[Connector, SecretScope] = {}
         self._lock = threading.Lock()
 
     def add(self, connector: Connector) -> None:
@@ -155,6 +157,9 @@ class Worker:
         connector = self.get(name)
         if connector.lifecycle.target != "STOPPED":
             raise RestError(400, _NOT_STOPPED.format(name))
+        if isinstance(connector, UnreadableConnector):
+            connector.alter_offsets(offsets)
+            return
         # Not while holding the lock: others need not wait for this one's batch.
         is_stopped = connector.lifecycle.wait_for("STOPPED", STOP_TIMEOUT_S)
         with self._turn():
@@ -177,18 +182,27 @@ class Worker:
     def _revive(self, name: str, stored: StoredConnector) -> Connector:
         """Make a connector that was stored; one whose properties cannot be used any more says why."""
         assert self._make is not None
-        try:
-            return self._make(name, stored.config, stored.target)
-        except Exception as error:  # noqa: BLE001 - one that cannot start does not stop others
-            reason = describe_error(error)
-            structlog.get_logger().error("connector cannot start", connector=name, reason=reason)
-            return UnreadableConnector(name, stored.config, stored.target, reason)
+        with SecretScope() as secrets:
+            try:
+                made = self._make(name, stored.config, stored.target)
+            except Exception as error:  # noqa: BLE001 - one that cannot start does not stop others
+                reason = describe_error(error)
+                structlog.get_logger().error("connector cannot start", connector=name, reason=reason)
+                made = UnreadableConnector(name, stored.config, stored.target, reason)
+        self._secrets[made] = secrets
+        return made
 
     def _replace(self, name: str, config: Mapping[str, str], target: TargetState) -> Connector:
         self._refuse_fixed()
         assert self._make is not None
-        made = self._make(name, config, target)
-        self._store.put(name, StoredConnector(dict(config), target))
+        with SecretScope() as secrets:
+            try:
+                made = self._make(name, config, target)
+                self._store.put(name, StoredConnector(dict(config), target))
+            except BaseException:
+                secrets.forget()
+                raise
+        self._secrets[made] = secrets
         return self._succeed(made)
 
     def _succeed(self, made: Connector) -> Connector:
@@ -218,16 +232,18 @@ class Worker:
 
     def _leave(self, connector: Connector) -> None:
         """Have a connector end; its thread is waited for by whoever comes next."""
-        ending = start_thread(lambda: _close(connector), f"end-{connector.name}")
+        ending = start_thread(lambda: self._end(connector), f"end-{connector.name}")
         self._leaving.setdefault(connector.name, []).append(ending)
+
+    def _end(self, connector: Connector) -> None:
+        connector.close(None)
+        secrets = self._secrets.pop(connector, None)
+        if secrets is not None:
+            secrets.forget()
 
     def _refuse_fixed(self) -> None:
         if self._make is None:
             raise RestError(405, "this process runs the connector of its properties files; use icebridge serve")
-
-
-def _close(connector: Connector) -> None:
-    connector.close(None)
 
 
 def _unmask(config: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from tests.connectors import Client, TestServer, run_one_sink, serving
 def forget_secrets() -> Iterator[None]:
     """Masks of one test's secrets, which may be ordinary words, are none of the next one's."""
     yield
-    redaction._known.clear()
+    redaction._known.forget_all()
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_names_that_follow_each_other(text: str, left: str) -> None:
 
 def test_values_that_were_given_are_masked_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """A secret of the configuration is masked where nothing around it tells; short words and plain settings are not."""
-    monkeypatch.setattr(redaction, "_known", set())
+    monkeypatch.setattr(redaction, "_known", redaction.KnownSecrets())
     redaction.remember_secret("x.credential", f"id:{MARK}")
     redaction.remember_secret("uri", "jdbc:mysql://u:in-the-url@h/d")
     redaction.remember_secret("sasl.jaas.config", 'x required username="u" password="in-the-login";')
@@ -89,6 +89,21 @@ def test_values_that_were_given_are_masked_anywhere(monkeypatch: pytest.MonkeyPa
     redaction.remember_secret("client.credentials-provider", "org.x.Provider")
     told = f"Bad {MARK}, in-the-url, in-the-login, pw, org.x.Provider"
     assert redact(told) == "Bad ***, ***, ***, pw, org.x.Provider"
+
+
+def test_values_of_a_scope_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others remember too stays, and none takes more room than it may."""
+    monkeypatch.setattr(redaction, "_known", redaction.KnownSecrets())
+    redaction.remember_secret("a.password", "of-both")
+    with redaction.SecretScope() as scope:
+        for value in ("of-both", "of-the-scope", *(f"value-{number}" for number in range(redaction.MOST_PER_SCOPE))):
+            redaction.remember_secret("b.password", value)
+    redaction.remember_secret("c.password", "after-it")
+    assert redact("of-both of-the-scope after-it") == "*** *** ***"
+    assert len(redaction._known.longest_first) == redaction.MOST_PER_SCOPE + 1
+    scope.forget()
+    scope.forget()
+    assert redact("of-both of-the-scope after-it") == "*** of-the-scope ***"
 
 
 def test_spark_hides_by_name_or_value() -> None:

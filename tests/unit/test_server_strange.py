@@ -8,8 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from connector.redaction import MASK, redact
 from connector.server import worker as worker_module
 from connector.server.config_store import StoredConnector
+from connector.server.connectors.unreadable import UnreadableConnector
 from connector.server.http.apps import HealthApi
 from connector.server.http.paths import strip_slashes
 from connector.server.rest.connect_api import ConnectApi
@@ -140,3 +142,48 @@ def test_every_route_answers(server: TestServer, rest: Client) -> None:
         status = _send(rest, method, path, b"[]" if method in {"POST", "PUT", "PATCH"} else None)
         assert 200 <= status < 500 and status not in {404, 405}, (method, path, status)
         assert _send(rest, "TRACE", path) == 405, path
+
+
+def test_what_a_request_calls_a_secret_is_masked_for_nobody_else(server: TestServer, rest: Client) -> None:
+    """Who validates or offers properties again and again does not fill memory, nor blot out the words of others."""
+    word, key = "an-everyday-word", "consumer.override.sasl.password"
+    offered = {**SINK, key: word, "errors.tolerance": "x"}
+    assert rest.call("PUT", "/connector-plugins/IcebergSink/config/validate", offered).body["error_count"] == 1
+    assert rest.call("POST", "/connectors", {"name": "q", "config": offered}).status == 400
+    assert redact(word) == word
+    assert rest.call("POST", "/connectors", {"name": "q", "config": {**SINK, key: word}}).status == 201
+    assert redact(word) == MASK
+    assert rest.call("PATCH", "/connectors/q/config", {key: "another-word"}).status == 200
+    wait_for(lambda: redact(f"{word} another-word") == f"{word} {MASK}")
+    assert rest.call("DELETE", "/connectors/q").status == 204
+    wait_for(lambda: redact("another-word") == "another-word")
+    assert redact(SINK[key]) == MASK
+
+
+def test_a_fault_shows_no_secret_that_a_request_brought(rest: Client) -> None:
+    """Also where it stands in another value."""
+    offered = {**SINK, "consumer.override.sasl.password": "brought-along", "errors.tolerance": "brought-along"}
+    answers = [
+        rest.call("PUT", "/connector-plugins/IcebergSink/config/validate", offered),
+        rest.call("POST", "/connectors", {"name": "q", "config": offered}),
+        rest.call("PUT", "/connectors/q/config", offered),
+        rest.call("PATCH", "/connectors/s/config", offered),
+    ]
+    assert [one.status for one in answers] == [200, 400, 400, 400]
+    assert [one.body for one in answers if "brought-along" in str(one.body)] == []
+    assert all("errors.tolerance" in str(one.body) for one in answers)
+
+
+def test_thousands_of_secrets_hold_nobody_up(rest: Client) -> None:
+    """A body full of them is answered as any other."""
+    offered = {**SINK, **{f"x.password.{number}": f"value-{number}" for number in range(3000)}}
+    assert rest.call("PUT", "/connector-plugins/IcebergSink/config/validate", offered).status == 200
+
+
+def test_offsets_of_a_connector_that_cannot_be_read(server: TestServer, rest: Client) -> None:
+    """The reason is told at once."""
+    lost = UnreadableConnector("lost", SINK, "STOPPED", "ConfigError: topics: is missing")
+    server.worker.add(lost)
+    for method, body in (("DELETE", None), ("GET", None)):
+        status, message = error_of(rest.call(method, "/connectors/lost/offsets", body))
+        assert (status, "topics: is missing" in message) == (500, True)

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from connector.errors import ConfigError
+from connector.redaction import SecretScope
 from connector.server.connectors.port import Kind
 from connector.server.errors import RestError
 from connector.server.rest.documents import mask_config
@@ -137,8 +138,11 @@ def validate_config(
     given = config["connector.class"]
     if find_plugin(given) not in (plugin, None):
         raise RestError(400, f"Included connector type {given} does not match request type {name}")
-    faults = _find_faults(complete(config))
-    shown = mask_config(config)
+    with SecretScope() as scope:
+        try:
+            faults, shown = _find_faults(complete(config)), mask_config(config)
+        finally:
+            scope.forget()
     entries, counted = [], 0
     for place, (title, option) in enumerate(plugin.options, 1):
         own = [text for one in option.names for text in faults.get(one, ())]

@@ -58,7 +58,8 @@ def load_settings(
     _remember_secrets(reader)
     settings = build(reader)
     if reader.faults:
-        raise ConfigError(*(fault.text for fault in sorted(reader.faults)), notes=tuple(reader.notes))
+        texts = [redaction.redact(fault.text) for fault in sorted(reader.faults)]
+        raise ConfigError(*texts, notes=tuple(reader.notes))
     return settings
 
 
