@@ -24,9 +24,10 @@ from connector.kafka.consumer.fetcher import FetchSettings, fetch_records
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.raw_batches import fetch_raw_batch
 from connector.kafka.consumer.records import batch_reader
-from connector.kafka.consumer.records.record_batches import parse_batches
+from connector.kafka.consumer.records.record_batches import check_leaps, drop_aborted, parse_batches
 from connector.kafka.consumer.records.record_columns import RecordColumns
-from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
+from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
+from connector.kafka.protocol.fetch import AbortedTransaction
 from connector.settings import KafkaSettings
 from connector.sink.job.map_task import map_task
 from connector.sink.model.destination import WriterFactory
@@ -68,6 +69,13 @@ def broken_checksum() -> bytes:
     return bytes(data)
 
 
+def changed(at: int, byte: int) -> bytes:
+    """A batch of which a byte was changed on the way, whatever its checksum covers."""
+    data = bytearray(framed(GOOD))
+    data[at] = byte
+    return bytes(data)
+
+
 ZEROS = bytes(1 << 22)
 BOMBS: dict[str, Callable[[], bytes]] = {
     "gzip": lambda: framed(gzip.compress(ZEROS), attributes=GZIP),
@@ -78,6 +86,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 }
 CRAFTED: dict[str, tuple[Callable[[], bytes], str]] = {
     "checksum": (broken_checksum, "CRC-32C"),
+    "control bit": (lambda: changed(22, 0x20), "CRC-32C"),
     "1 GiB record": (lambda: framed(varint(GIB) + GOOD), "ends behind its batch"),
     "1 GiB key": (lambda: framed(record(b"\0\0\0" + varint(GIB) + b"kv")), "fields do not end"),
     "1 GiB value": (lambda: framed(record(b"\0\0\0" + varint(-1) + varint(GIB) + b"v")), "fields do not end"),
@@ -105,11 +114,15 @@ CRAFTED: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
-def read(crafted: bytes, start: int = 0, end: int = 3) -> tuple[list[int], list[tuple[int, int, str]]]:
+def read(crafted: bytes, start: int = 0, end: int = 3, behind: int = 2) -> tuple[list[int], list[tuple[int, int, str]]]:
     """The offsets that are read, and what cannot be: the crafted batch has offset 1."""
     with Brokers(KAFKA_4) as cluster:
         log = cluster.logs["t", 0] = Log()
-        for data in (batch([Record(0, b"k", b"a")], 0, 0), crafted, batch([Record(2, b"k", b"b")], 2, 2)):
+        for data in (
+            batch([Record(0, b"k", b"a")], 0, 0),
+            crafted,
+            batch([Record(behind, b"k", b"b")], behind, behind),
+        ):
             log.add(data)
         settings = {"bootstrap.servers": cluster.servers, "retry.backoff.ms": "0", "retry.backoff.max.ms": "0"}
         client = BrokerClient(ClusterAddress.of(settings))
@@ -125,6 +138,11 @@ def test_a_crafted_batch_costs_no_other(name: str) -> None:
     offsets, ((first, last, told),) = read(make())
     assert (offsets, first, last) == ([0, 2], 1, 1)
     assert re.search(reason, told), told
+
+
+def test_a_spoilt_batch_ends_where_the_next_begins() -> None:
+    """What it says of its last offset is as little worth as the rest."""
+    assert read(changed(23, 0x70)) == ([0, 2], [(1, 1, "the record batch is not as it was written (CRC-32C)")])
 
 
 def test_headers_of_any_number_cost_no_record() -> None:
@@ -187,8 +205,8 @@ def bad_at(offset: int) -> bytes:
 def test_offsets_of_others_are_not_told() -> None:
     """Of a batch that cannot be read each task tells the offsets that it was to read."""
     made = framed(varint(-5), last=1)
-    assert [rejected[:2] for rejected in read(made, 0, 2)[1]] == [(1, 1)]
-    assert [rejected[:2] for rejected in read(made, 2, 3)[1]] == [(2, 2)]
+    assert [rejected[:2] for rejected in read(made, 0, 2, behind=3)[1]] == [(1, 1)]
+    assert [rejected[:2] for rejected in read(made, 2, 3, behind=3)[1]] == [(2, 2)]
 
 
 def test_a_batch_whose_frame_is_broken_stops() -> None:
@@ -200,6 +218,89 @@ def test_a_batch_whose_frame_is_broken_stops() -> None:
     old[16] = 1
     with pytest.raises((FatalError, GapError), match="message format 1"):
         read(bytes(old))
+
+
+def spoilt(at: int, byte: int) -> Brokers:
+    """Three records, one per batch; of the second a byte is not as it was written."""
+    cluster = Brokers(KAFKA_4)
+    log = cluster.logs["t", 0] = Log()
+    for offset in range(3):
+        log.add(batch([Record(offset, b"k", b"v")], offset, offset))
+    data = bytearray(log.batches[1][3])
+    data[at] = byte
+    log.batches[1] = (*log.batches[1][:3], bytes(data))
+    return cluster
+
+
+def read_all(cluster: Brokers, most: int = 1 << 20) -> list[int]:
+    """The offsets that are read of three."""
+    settings = {"bootstrap.servers": cluster.servers, "retry.backoff.ms": "0", "retry.backoff.max.ms": "0"}
+    client = BrokerClient(ClusterAddress.of(settings))
+    chunks = fetch_records(client, OffsetRange("t", 0, 0, 3), FetchSettings(partition_bytes=most))
+    return [offset for chunk in chunks for offset in chunk.offset.tolist()]
+
+
+# What no checksum covers: base offset (low and high), length, format.
+BARE = {
+    "falls": (7, 0),
+    "rises": (7, 2),
+    "leaps": (2, 1),
+    "is negative": (0, 0xFF),
+    "length": (11, 9),
+    "format": (16, 1),
+}
+
+
+@pytest.mark.parametrize("most", [1, 1 << 20])
+@pytest.mark.parametrize("what", BARE)
+def test_nothing_is_passed_over_where_no_checksum_is(what: str, most: int) -> None:
+    """A batch that is somewhere else, or out of order, is fetched again, then it stops: none is skipped or doubled.
+
+    Alone in its fetch, one whose offset is a little too high is a gap as compaction leaves them: nobody can tell.
+    """
+    if (what, most) == ("rises", 1):
+        return
+    with spoilt(*BARE[what]) as cluster:
+        with pytest.raises(FatalError, match=r"out of order|behind the log's end|of 9 bytes|format 1|ends at offset"):
+            read_all(cluster, most)
+        good = batch([Record(1, b"k", b"v")], 1, 1)
+
+        def mend(asked: Brokers) -> None:
+            if sum(one.api == 1 for one in asked.asked) == 2 + (most == 1):
+                asked.logs["t", 0].batches[1] = (1, 1, 0, good)
+
+        cluster.asked.clear()
+        cluster.on_fetch = mend
+        assert read_all(cluster, most) == [0, 1, 2]
+
+
+def test_a_batch_written_since_the_end_was_told_is_no_leap() -> None:
+    """A broker tells where its log ends before it reads: what comes in between follows without a gap."""
+    data = memoryview(b"".join(batch([Record(o, b"k", b"v")], o, o) for o in (3, 7, 8, 9)))
+    check_leaps(parse_batches(data), 2, 7)
+    check_leaps(parse_batches(data), 2, -1)
+    with pytest.raises(UnreadableRecords, match="at offset 7 is behind the log's end, 6"):
+        check_leaps(parse_batches(data), 2, 6)
+
+
+def test_an_unreadable_marker_makes_no_committed_record_disappear() -> None:
+    """Behind it nobody can tell whether its producer's next records were given up: they are told, up to the next."""
+
+    def one(offset: int, producer: int, marker: int | None = None) -> bytes:
+        return batch([Record(offset, b"k", b"v")], offset, offset, producer=producer, transactional=True, marker=marker)
+
+    marker = bytearray(one(1, 7, marker=0))
+    marker[-1] ^= 1
+    later = [one(2, 7), one(3, 8), one(4, 7, marker=1), one(5, 7), one(6, 9), one(7, 9, marker=0), one(8, 9)]
+    data = memoryview(b"".join([one(0, 7), bytes(marker), *later]))
+    aborted = (AbortedTransaction(7, 0), AbortedTransaction(9, 6))
+    kept = drop_aborted(parse_batches(data), aborted, data)
+    found = list(batch_reader.read_batches(kept, data, 0, 9, LIMIT))
+    assert [offset for some in found if isinstance(some, RecordColumns) for offset in some.offset.tolist()] == [3, 5, 8]
+    assert [(some.first, some.reason[:17]) for some in found if isinstance(some, UnreadableBatch)] == [
+        (1, "the record batch "),
+        (2, "whether the trans"),
+    ]
 
 
 def test_a_batch_that_cannot_be_read_becomes_a_dead_letter() -> None:

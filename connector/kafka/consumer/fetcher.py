@@ -21,7 +21,7 @@ from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.log_bounds import check_bounds, check_truncation
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.records.batch_reader import read_batches
-from connector.kafka.consumer.records.record_batches import RecordBatches, drop_aborted, parse_batches
+from connector.kafka.consumer.records.record_batches import RecordBatches, check_leaps, drop_aborted, parse_batches
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
 from connector.kafka.protocol.error_codes import (
     OFFSET_OUT_OF_RANGE,
@@ -100,9 +100,8 @@ class _RangeFetcher:
                 continue
             first = self._next
             try:
-                listed = parse_batches(found.data)
-                if self._is_worth_refetching(listed):
-                    self._again("a record batch is not as it was written (CRC-32C)")
+                listed = self._parse(found)
+                if listed is None:
                     continue
                 self._advance(listed, found)
                 self._fetch_ahead()
@@ -118,12 +117,28 @@ class _RangeFetcher:
             else:
                 yield ConsumerRecords.of_fetched(*self._at, some)
 
-    def _is_worth_refetching(self, listed: RecordBatches) -> bool:
-        if not listed.faults or self._refetches >= _MAX_REFETCHES:
+    def _parse(self, found: FetchedPartition) -> RecordBatches | None:
+        """Return the batches; None where they are not as they were written, and have to be fetched again.
+
+        Raises:
+            UnreadableRecords: nobody can tell where one begins or ends.
+        """
+        try:
+            listed = parse_batches(found.data)
+            check_leaps(listed, self._next, found.high_watermark)
+            if len(listed) and listed.last[-1] < self._next:
+                raise UnreadableRecords(f"a fetch ends at offset {listed.last[-1]} already")
+            wrong = next(iter(listed.faults.values()), "")
+        except UnreadableRecords as error:
+            if self._refetches >= _MAX_REFETCHES:
+                raise
+            wrong = str(error)
+        if not wrong or self._refetches >= _MAX_REFETCHES:
             self._refetches = 0
-            return False
+            return listed
         self._refetches += 1
-        return True
+        self._again(wrong)
+        return None
 
     def close(self) -> None:
         """Leave no answer behind on the connection."""
@@ -236,8 +251,6 @@ class _RangeFetcher:
             self._check_retry_timeout(f"the broker has nothing there; its log ends at {found.high_watermark}")
             return
         last, epoch = int(listed.last[-1]), int(listed.epoch[-1])
-        if last < self._next:
-            raise UnreadableRecords(f"a fetch ends at offset {last} already")
         if len(_record_bytes) >= _MAX_KNOWN:
             _record_bytes.clear()
         _record_bytes[self._at] = len(found.data) / (last + 1 - int(listed.base[0]))

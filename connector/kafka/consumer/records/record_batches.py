@@ -110,7 +110,7 @@ def parse_batches(data: memoryview, most: int | None = None) -> RecordBatches:
     One that is not as it was written has a fault; where the next begins is told all the same. `most`: of so many only.
 
     Raises:
-        UnreadableRecords: a batch of an older format, or bytes that are none.
+        UnreadableRecords: a batch of an older format, bytes that are none, or batches out of order.
     """
     starts = np.array(_find_batches(data, most), np.int64)
     view = np.frombuffer(data, np.uint8)
@@ -130,8 +130,39 @@ def parse_batches(data: memoryview, most: int | None = None) -> RecordBatches:
         if checksum(view[start:end]) != crc:
             faults[place] = "the record batch is not as it was written (CRC-32C)"
     base = fields["base"]
-    told = (base, base + np.maximum(last, 0), np.maximum(count, 0), fields["attributes"], fields["producer"])
+    told = (base, _find_last(base, last, faults), np.maximum(count, 0), fields["attributes"], fields["producer"])
     return RecordBatches(*told, starts + HEADER_BYTES, ends, fields["epoch"], faults)
+
+
+def _find_last(base: Ints, span: Ints, faults: Mapping[int, str]) -> Ints:
+    """Return the last offset of each batch; one with a fault ends in front of the next, whatever it says.
+
+    No checksum covers where a batch begins: records of batches that are out of order would come twice, or never.
+    """
+    last: Ints = base + np.maximum(span, 0)
+    for place in faults.keys() - {len(base) - 1}:
+        last[place] = max(int(base[place]), min(int(last[place]), int(base[place + 1]) - 1))
+    wrong = last < base
+    wrong[1:] |= base[1:] <= last[:-1]
+    if wrong.any():
+        raise UnreadableRecords(f"the record batch at offset {base[wrong][0]} is out of order")
+    return last
+
+
+def check_leaps(found: RecordBatches, first: int, high_watermark: int) -> None:
+    """Refuse a batch that leaves offsets out and begins behind the end of the log: what follows would be passed over.
+
+    Compaction leaves offsets out within the log only. What was written since the end was told follows without a gap.
+
+    Args:
+        found: batches of a fetch.
+        first: the offset that was asked for.
+        high_watermark: where the log ended, -1 if unknown.
+    """
+    leaps = found.base > np.append(first, found.last[:-1] + 1)[: len(found)]
+    wrong = found.base[leaps & (found.base > high_watermark)]
+    if high_watermark >= 0 and len(wrong):
+        raise UnreadableRecords(f"the record batch at offset {wrong[0]} is behind the log's end, {high_watermark}")
 
 
 def _find_batches(data: memoryview, most: int | None) -> list[int]:
@@ -161,19 +192,46 @@ def drop_aborted(found: RecordBatches, aborted: Sequence[AbortedTransaction], da
     """
     if not found.has(_CONTROL_BIT | (_TRANSACTIONAL_BIT if aborted else 0)):
         return found
-    waiting = sorted(aborted, key=lambda one: one.first, reverse=True)
-    given_up: set[int] = set()
+    transactions, faults = _Transactions(aborted), dict(found.faults)
     keep = np.ones(len(found), np.bool_)
     for place, batch in enumerate(found):
-        while waiting and waiting[-1].first <= batch.last:
-            given_up.add(waiting.pop().producer)
+        if batch.fault:
+            transactions.pass_unreadable()
+            continue
+        keep[place] = transactions.take(batch, data)
+        if keep[place] and transactions.is_unknown(batch):
+            faults[place] = "whether the transaction was committed is in a batch before it that cannot be read"
+    return attrs.evolve(found, faults=faults).filter(keep)
+
+
+class _Transactions:
+    """Whose transactions are given up, as one goes from batch to batch."""
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self._waiting = sorted(aborted, key=lambda one: one.first, reverse=True)
+        self._given_up: set[int] = set()
+        self._unknown: set[int] = set()
+
+    def pass_unreadable(self) -> None:
+        """Go behind a batch that may be the marker with which any of them ends."""
+        self._unknown |= self._given_up
+
+    def take(self, batch: RecordBatch, data: memoryview) -> bool:
+        """Go on to a batch; tell whether its records may count: markers and what was given up do not."""
+        while self._waiting and self._waiting[-1].first <= batch.last:
+            producer = self._waiting.pop().producer
+            self._given_up.add(producer)
+            self._unknown.discard(producer)
         if batch.attributes & _CONTROL_BIT:
-            keep[place] = False
-            if _is_abort_marker(batch, data):
-                given_up.discard(batch.producer)
-        elif batch.attributes & _TRANSACTIONAL_BIT and batch.producer in given_up:
-            keep[place] = False
-    return found.filter(keep)
+            if _is_abort_marker(batch, data) or batch.producer in self._unknown:
+                self._given_up.discard(batch.producer)
+                self._unknown.discard(batch.producer)
+            return False
+        return not batch.attributes & _TRANSACTIONAL_BIT or batch.producer not in self._given_up - self._unknown
+
+    def is_unknown(self, batch: RecordBatch) -> bool:
+        """Tell whether nobody can say of a batch that may count if it does."""
+        return bool(batch.attributes & _TRANSACTIONAL_BIT) and batch.producer in self._unknown
 
 
 def _is_abort_marker(batch: RecordBatch, data: memoryview) -> bool:
