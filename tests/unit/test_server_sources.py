@@ -95,6 +95,14 @@ def test_offsets_of_sinks_are_read_as_connect_does() -> None:
     assert parse_offset(ConnectorOffset(partition, None)) == (("t", 1), None)
     with pytest.raises(RestError, match="Failed to parse the following Kafka partition value"):
         parse_offset(ConnectorOffset({**partition, "kafka_partition": "x"}, None))
+    for number in ("1_0", " 1", True, 1.5, "9" * 5000):
+        with pytest.raises(RestError, match="Failed to parse the following Kafka offset value"):
+            parse_offset(ConnectorOffset(partition, {"kafka_offset": number}))
+    for topic in (None, ["t"], {}):
+        with pytest.raises(RestError, match="Kafka topic names must be valid strings and may not be null"):
+            parse_offset(ConnectorOffset({**partition, "kafka_topic": topic}, None))
+    with pytest.raises(RestError, match="Kafka partitions must be valid numbers and may not be null"):
+        parse_offset(ConnectorOffset({**partition, "kafka_partition": None}, None))
 
 
 def test_secrets_are_masked_and_references_are_not() -> None:

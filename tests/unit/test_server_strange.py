@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 from urllib.parse import urlsplit
 
@@ -13,7 +14,7 @@ from connector.server import worker as worker_module
 from connector.server.config_store import StoredConnector
 from connector.server.connectors.unreadable import UnreadableConnector
 from connector.server.http.apps import HealthApi
-from connector.server.http.paths import strip_slashes
+from connector.server.http.paths import read_path
 from connector.server.rest.connect_api import ConnectApi
 from connector.server.rest.signals_api import SignalsApi
 from tests.connectors import SINK, Client, TestServer, error_of, wait_for
@@ -47,20 +48,57 @@ def test_an_encoded_slash_is_of_a_name(server: TestServer, rest: Client) -> None
 
 
 @pytest.mark.parametrize(
-    ("path", "raw", "left"),
+    ("method", "path"),
+    [("DELETE", "s%2Foffsets"), ("PUT", "s%2fstop"), ("POST", "s%2Frestart"), ("GET", "s%2Fconfig"), ("GET", "s%252F")],
+)
+def test_an_encoded_slash_parts_no_path(server: TestServer, rest: Client, method: str, path: str) -> None:
+    """A proxy that lets some paths through is not told another one."""
+    assert _send(rest, method, f"/connectors/{path}") in {404, 405}
+    assert server.connector("s").lifecycle.target == "STARTED"
+
+
+@pytest.mark.parametrize(
+    ("raw", "left"),
     [
-        ("/", b"/", "/"),
-        ("//", b"//", "/"),
-        ("/a", b"/a", "/a"),
-        ("/a//", b"/a//", "/a"),
-        ("/a/", b"/a%2F", "/a/"),
-        ("/a//", b"/a%2F/", "/a/"),
-        ("/ü/", b"/%C3%BC/", "/ü"),
+        (b"/", "/"),
+        (b"//", "/"),
+        (b"/a", "/a"),
+        (b"/a//", "/a"),
+        (b"/a%2F", "/a%2F"),
+        (b"/a%2f/", "/a%2F"),
+        (b"/%61/b", "/a/b"),
+        (b"/%C3%BC/", "/ü"),
+        (b"/%FF", "/\ufffd"),
+        (b"*", "*"),
     ],
 )
-def test_slashes_of_a_path(path: str, raw: bytes, left: str) -> None:
-    """Those that are written as such go."""
-    assert strip_slashes(path, raw) == left
+def test_slashes_of_a_path(raw: bytes, left: str) -> None:
+    """Those at the end that are written as such go."""
+    assert read_path(raw) == left
+
+
+def test_what_a_path_can_be_asked_for(rest: Client) -> None:
+    """All methods of a path are told, whichever was not one of them."""
+    for path, methods in (("/connectors", "GET, HEAD, POST"), ("/connectors/s/config/", "GET, HEAD, PATCH, PUT")):
+        answer = rest.call("OPTIONS", path)
+        assert (answer.status, answer.headers["allow"], answer.body) == (200, methods, None)
+        answer = rest.call("TRACE", path)
+        assert (error_of(answer)[0], answer.headers["allow"]) == (405, methods)
+    assert rest.call("OPTIONS", "/nothing").status == 404
+
+
+def test_what_is_no_http_is_not_logged(rest: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever reaches the port would write the log."""
+    place = urlsplit(rest.url)
+    odd = (
+        b"no http\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    )
+    for sent in odd:
+        with socket.create_connection((place.hostname or "", place.port or 0), 20) as client:
+            client.sendall(sent)
+            assert client.recv(12).startswith(b"HTTP/1.1 ")
+    assert caplog.text == ""
 
 
 LONG = 100_000

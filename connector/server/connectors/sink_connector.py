@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.offset_reset import open_state, replace_offsets
 from connector.sink.runner import SinkMonitor, live_sink
 
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _TOPIC, _PARTITION, _OFFSET = "kafka_topic", "kafka_partition", "kafka_offset"
 
 
@@ -149,7 +151,11 @@ def parse_offset(given: ConnectorOffset) -> tuple[TopicPartition, int | None]:
         raise RestError(
             400, f"The partition for a sink connector offset must contain the keys '{_TOPIC}' and '{_PARTITION}'"
         )
-    at = str(partition[_TOPIC]), _parse_number("partition", partition[_PARTITION])
+    if not isinstance(partition[_TOPIC], str):
+        raise RestError(400, "Kafka topic names must be valid strings and may not be null")
+    if partition[_PARTITION] is None:
+        raise RestError(400, "Kafka partitions must be valid numbers and may not be null")
+    at = partition[_TOPIC], _parse_number("partition", partition[_PARTITION])
     if given.offset is None:
         return at, None
     if _OFFSET not in given.offset:
@@ -159,11 +165,10 @@ def parse_offset(given: ConnectorOffset) -> tuple[TopicPartition, int | None]:
 
 def _parse_number(what: str, value: object) -> int:
     """Read a number, also as text."""
-    try:
-        return int(str(value))
-    except ValueError:
-        raise RestError(
-            400,
-            f"Failed to parse the following Kafka {what} value in the provided offsets: '{value}'. "
-            f"{what.capitalize()} values for sink connectors need to be integers.",
-        ) from None
+    if _NUMBER.fullmatch(text := str(value)):
+        return int(text)
+    raise RestError(
+        400,
+        f"Failed to parse the following Kafka {what} value in the provided offsets: '{value}'. "
+        f"{what.capitalize()} values for sink connectors need to be integers.",
+    )

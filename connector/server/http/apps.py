@@ -24,6 +24,7 @@ from connector.server.rest.security import AccessMiddleware, AccessRules
 from connector.server.rest.signals_api import SignalsApi
 from connector.server.worker import Worker
 
+_NO_SUCH_METHOD = 405
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -153,8 +154,15 @@ def _refuse(_: Request, error: Exception) -> Response:
     return JSONResponse({"error_code": error.status, "message": error.message}, error.status)
 
 
-def _refuse_http(_: Request, error: Exception) -> Response:
+def _refuse_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == _NO_SUCH_METHOD:
+        # Not those of the first route with this path alone, as Starlette tells.
+        path, routes = request.scope["path"], [one for one in request.app.routes if isinstance(one, Route)]
+        methods = {method for one in routes if one.path_regex.match(path) for method in one.methods or ()}
+        error.headers = {"allow": ", ".join(sorted(methods))}
+        if request.method == "OPTIONS":
+            return Response(headers=error.headers)
     message = f"HTTP {error.status_code} {error.detail}"
     return JSONResponse({"error_code": error.status_code, "message": message}, error.status_code, error.headers)
 

@@ -61,6 +61,7 @@ class HttpServer:
         config = uvicorn.Config(
             app,
             log_config=None,
+            log_level="error",  # what strangers send that is no HTTP is answered, and not logged
             access_log=False,
             server_header=False,
             lifespan="off",
