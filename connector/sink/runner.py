@@ -26,6 +26,7 @@ from connector.runtime.monitoring.lineage import (
 )
 from connector.runtime.monitoring.listeners import MaintenanceListener, SinkListener
 from connector.runtime.monitoring.sink_progress import SinkStatusLine
+from connector.runtime.monitoring.telemetry import BatchLimits
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
 from connector.runtime.spark.session_builder import StartingSession
@@ -124,7 +125,8 @@ def live_sink(
         spark, own, beat = open_own(), attrs.evolve(settings, kafka=kafka), monitor.lifecycle.beat
         with ExitStack() as kept:
             names = name_datasets(spark, own)
-            exporters = kept.enter_context(open_exporters(own.lineage, names, own.name, "sink"))
+            limits = BatchLimits(own.batch.max_events, own.batch.max_bytes)
+            exporters = kept.enter_context(open_exporters(own.lineage, names, own.name, "sink", limits=limits))
             listeners = (*monitor.listeners, *exporters.listeners)
             warmed = warm_up_beside(spark, own, seen)
             sink = build_sink(

@@ -30,7 +30,7 @@ from connector.runtime.monitoring.lineage import (
 )
 from connector.runtime.monitoring.listeners import BatchReport, SnapshotReport, StepReport
 from connector.runtime.monitoring.metrics import TaskMetrics
-from connector.runtime.monitoring.telemetry import TelemetryListener, is_enabled, open_telemetry
+from connector.runtime.monitoring.telemetry import BatchLimits, TelemetryListener, is_enabled, open_telemetry
 from connector.settings import load
 from connector.settings.lineage import LineageSettings
 from connector.settings.source.settings import load_source
@@ -164,8 +164,12 @@ def test_metrics_are_pushed_when_the_environment_says_so(environ: dict[str, str]
 def test_metrics_have_debeziums_names() -> None:
     """Events, dead letters and snapshots are told by Debezium's names and attributes."""
     reader, clock = InMemoryMetricReader(), Clock()
-    listener = TelemetryListener(MeterProvider([reader]).get_meter("test"), "lake", "sink", clock)
-    listener.on_batch(BatchReport(1, 0.5, {}, metrics=TaskMetrics(events=40, ignored=2), dead_letters=3))
+    meter, limits = MeterProvider([reader]).get_meter("test"), BatchLimits(100, 1000)
+    listener = TelemetryListener(meter, "lake", "sink", clock, limits, lambda: 100.0)
+    read = TaskMetrics(events=40, ignored=2, size_bytes=300)
+    listener.on_batch(BatchReport(1, 0.5, {}, metrics=read, dead_letters=3, newest_ms={"db.t": 98_000}))
+    listener.on_step(StepReport("db.t", "snapshot skipped", 1, 0.5))
+    assert measured(reader)["debezium.snapshot.skipped"] == 1
     listener.on_step(StepReport("db.t", "part read", 1, 0.5))
     listener.on_snapshot(SnapshotReport("Initial Snapshot", "STARTED", "", ("db.t", "db.u")))
     listener.on_snapshot(SnapshotReport("Initial Snapshot", "PAUSED", "", ("db.t", "db.u")))
@@ -174,12 +178,15 @@ def test_metrics_have_debeziums_names() -> None:
     seen = measured(reader)
     assert seen["debezium.event.count"] == 40
     assert seen["debezium.event.erroneous.count"] == 3
-    assert seen["debezium.event.skipped.count"] == 2
+    assert (seen["debezium.event.filtered.count"], seen["debezium.event.skipped.count"]) == (2, 1)
+    assert seen["debezium.source.lag"] == 2.0
+    queue = ("limit", "remaining_capacity", "size", "size.limit")
+    assert [seen[f"debezium.queue.{name}"] for name in queue] == [100, 60, 300, 1000]
     assert seen["debezium.transaction.committed.count"] == 2
     assert seen["debezium.event.time_since_last"] == 7.0
     assert (seen["debezium.snapshot.running"], seen["debezium.snapshot.paused"]) == (1, 1)
     assert (seen["debezium.snapshot.table.count"], seen["debezium.snapshot.table.remaining_count"]) == (2, 1)
-    assert seen["debezium.snapshot.duration"] == 7.0
+    assert (seen["debezium.snapshot.duration"], seen["debezium.snapshot.paused_duration"]) == (7.0, 7.0)
     listener.on_snapshot(SnapshotReport("Initial Snapshot", "ABORTED", "", ("db.u",), "db.u"))
     clock.at = 9.0
     over = measured(reader)

@@ -163,9 +163,36 @@ def test_steps_are_in_every_family() -> None:
     assert value("TotalNumberOfDeleteEventsSeen", "streaming") == 1
     assert value("NumberOfEventsSkipped", "streaming") == 1
     assert value("MilliSecondsBehindSource", "streaming") == 5_000
+    behind = {"MinValue": 5_000, "MaxValue": 100_000, "AverageValue": 52_500, "P50": 5_000, "P95": 100_000}
+    assert {name: value(f"MilliSecondsBehindSource{name}", "streaming") for name in behind} == behind
     snapshot = {"TotalTableCount": 1, "RemainingTableCount": 1, "SnapshotRunning": 1, "SnapshotCompleted": 0}
     assert {name: value(name, "snapshot") for name in snapshot} == snapshot
     assert set(found["debezium_metrics_RowsScanned"].values()) == {7.0}
+
+
+def test_a_pause_is_told_in_seconds() -> None:
+    """While it lasts too."""
+    now = [NOW_S]
+    source = SourceMetrics("o", "prefix", wall_clock=lambda: now[0])
+
+    def told() -> tuple[float, float]:
+        found = _scrape(source)
+        names = ("debezium_metrics_SnapshotPaused", "debezium_metrics_SnapshotPausedDurationInSeconds")
+        paused, seconds = (next(iter(found[name].values())) for name in names)
+        return paused, seconds
+
+    for stage, then in (("PAUSED", (1, 3)), ("PAUSED", (1, 6)), ("RESUMED", (0, 6)), ("PAUSED", (1, 9))):
+        source.on_snapshot(SnapshotReport("Incremental Snapshot", stage, "1", ("a.b",)))  # type: ignore[arg-type]
+        now[0] += 3
+        assert told() == then
+
+
+def test_statistics_without_values() -> None:
+    """-1 before anything was committed, as Debezium's."""
+    found = _scrape(SinkMetrics("s", "server1", max_events=1, max_bytes=1))
+    names = ("MinValue", "MaxValue", "AverageValue", "P50", "P95", "P99")
+    told = [next(iter(found[f"debezium_metrics_MilliSecondsBehindSource{name}"].values())) for name in names]
+    assert told == [-1.0] * 6
 
 
 def test_a_source_that_falls_behind() -> None:

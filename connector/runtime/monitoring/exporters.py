@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 import attrs
 
 from connector.runtime.monitoring.lineage import BackgroundEmitter, DatasetNames, LineageListener, open_client
-from connector.runtime.monitoring.telemetry import Context, TelemetryListener, open_telemetry
+from connector.runtime.monitoring.telemetry import BatchLimits, Context, TelemetryListener, open_telemetry
 from connector.settings.lineage import LineageSettings
 
 
@@ -28,6 +28,7 @@ def open_exporters(
     server: str,
     context: Context,
     environ: Mapping[str, str] = os.environ,
+    limits: BatchLimits | None = None,
 ) -> Iterator[Exporters]:
     """Give the listeners that settings and environment ask for, around a run; what failed in it is told.
 
@@ -37,12 +38,13 @@ def open_exporters(
         server: the connector's logical name.
         context: of its metrics.
         environ: has the `OTEL_*` variables.
+        limits: of its batches.
 
     Raises:
         ConfigError: a package that is asked for is not installed, or its configuration cannot be used.
     """
     with ExitStack() as stack:
-        telemetry = stack.enter_context(open_telemetry(environ, server, context))
+        telemetry = stack.enter_context(open_telemetry(environ, server, context, limits))
         found = () if telemetry is None else (telemetry,)
         if not settings.enabled:
             yield Exporters(found, found)

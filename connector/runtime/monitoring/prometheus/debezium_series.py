@@ -15,12 +15,24 @@ STREAMING = declare(
         "Connected": "1 while the connector runs and its last look at the cluster was answered.",
         "MilliSecondsSinceLastEvent": "Time since the last event was processed (ms); -1 before the first.",
         "MilliSecondsBehindSource": "How old the newest event was when it was committed or published (ms).",
+        **{
+            f"MilliSecondsBehindSource{name}": f"{what} over the last minute (ms); -1 where nothing happened."
+            for name, what in {
+                "MinValue": "Its least value",
+                "MaxValue": "Its greatest value",
+                "AverageValue": "Its mean",
+                "P50": "Its median",
+                "P95": "Its 95th percentile",
+                "P99": "Its 99th percentile",
+            }.items()
+        },
         "TotalNumberOfEventsSeen": "Events processed.",
         "TotalNumberOfCreateEventsSeen": "Events that create a row, those of snapshots among them.",
         "TotalNumberOfUpdateEventsSeen": "Events that update a row.",
         "TotalNumberOfDeleteEventsSeen": "Events that delete a row.",
         "NumberOfEventsFiltered": "Events without effect: not of a captured kind, or older than what the table holds.",
         "NumberOfEventsSkipped": "Snapshots of a source that were skipped, such as compactions.",
+        "NumberOfUnchangedEventsSkipped": "Always 0: events are not skipped for what they leave unchanged.",
         "NumberOfErroneousEvents": "Events that could not be processed (dead letters).",
         "NumberOfCommittedTransactions": "Batches committed (sink), snapshots published (source).",
         "QueueTotalCapacity": "Most events in a batch.",
@@ -41,6 +53,7 @@ SNAPSHOT = declare(
         "SnapshotAborted": "1 when the initial snapshot of a table ended with an error.",
         "SnapshotSkipped": "1 when no table needed one.",
         "SnapshotDurationInSeconds": "Seconds spent on initial snapshots.",
+        "SnapshotPausedDurationInSeconds": "Seconds for which snapshots were paused by signals.",
     },
 )
 SNAPSHOT_EVENTS = ("TotalNumberOfEventsSeen", "NumberOfEventsSkipped", "MilliSecondsSinceLastEvent", "Connected")

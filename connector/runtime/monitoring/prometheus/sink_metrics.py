@@ -120,6 +120,7 @@ class SinkMetrics:
                 size_bytes=metrics.size_bytes,
                 commit_seconds=report.commit_seconds,
                 fetched_bytes=metrics.fetch.size_bytes,
+                behind_ms=self._behind_ms if report.newest_ms else None,
             )
             self._readers.update(metrics.fetch.readers)
 
@@ -159,12 +160,14 @@ class SinkMetrics:
             "Connected": float(self.connected),
             "MilliSecondsSinceLastEvent": -1.0 if self._committed_at is None else (now - self._committed_at) * 1000,
             "MilliSecondsBehindSource": self._behind_ms,
+            **self._window.behind(),
             "TotalNumberOfEventsSeen": total.events,
             "TotalNumberOfCreateEventsSeen": creates,
             "TotalNumberOfUpdateEventsSeen": updates,
             "TotalNumberOfDeleteEventsSeen": operations["d"],
             "NumberOfEventsFiltered": ignored,
             "NumberOfEventsSkipped": 0,
+            "NumberOfUnchangedEventsSkipped": 0,
             "NumberOfErroneousEvents": self._dead,
             "NumberOfCommittedTransactions": self._commits,
             "QueueTotalCapacity": self._max_events,

@@ -51,7 +51,8 @@ class SourceMetrics:
         self._tables: dict[str, TableProgress] = {}
         self._at: dict[str, float] = {}
         self._behind_ms = -1.0
-        self._paused = False
+        self._paused_at: float | None = None
+        self._paused_seconds = 0.0
         self._window = Window()
         self.connected = False
         self.rounds = 0
@@ -82,7 +83,8 @@ class SourceMetrics:
                 self._at["snapshot" if report.what == "part read" else "streaming"] = now
                 if report.committed_ms is not None:
                     self._behind_ms = max(0.0, now * 1000 - report.committed_ms)
-            self._window.add(seconds=report.seconds, records=events)
+            behind_ms = None if report.what == "snapshot skipped" or report.committed_ms is None else self._behind_ms
+            self._window.add(seconds=report.seconds, records=events, behind_ms=behind_ms)
 
     def on_snapshot(self, report: SnapshotReport) -> None:
         """Take note of initial snapshots that were given up, and of pauses."""
@@ -90,7 +92,8 @@ class SourceMetrics:
             if report.aggregate == "Initial Snapshot" and not report.id:
                 self._tables.setdefault(report.table, TableProgress()).failed = report.stage == "ABORTED"
             if report.stage in {"PAUSED", "RESUMED"}:
-                self._paused = report.stage == "PAUSED"
+                self._paused_seconds = self._paused_until_now()
+                self._paused_at = self._clock() if report.stage == "PAUSED" else None
 
     def on_look(self, table: str, waiting_ms: int | None) -> None:
         """Take note of when a table's oldest unpublished snapshot was committed; None: there is none."""
@@ -110,6 +113,10 @@ class SourceMetrics:
             yield from self._connect(sum(one.operations.total() for _, one in tables))
             yield from self._collect_own(tables)
 
+    def _paused_until_now(self) -> float:
+        at = self._paused_at
+        return self._paused_seconds if at is None else self._paused_seconds + max(0.0, self._clock() - at)
+
     def _since(self, context: str) -> float:
         at = self._at.get(context)
         return -1.0 if at is None else (self._clock() - at) * 1000
@@ -121,12 +128,14 @@ class SourceMetrics:
             "Connected": float(self.connected),
             "MilliSecondsSinceLastEvent": self._since("streaming"),
             "MilliSecondsBehindSource": self._behind_ms,
+            **self._window.behind(),
             "TotalNumberOfEventsSeen": operations.total() - operations["r"],
             "TotalNumberOfCreateEventsSeen": operations["c"],
             "TotalNumberOfUpdateEventsSeen": operations["u"],
             "TotalNumberOfDeleteEventsSeen": operations["d"],
             "NumberOfEventsFiltered": 0,
             "NumberOfEventsSkipped": sum(one.steps["snapshot_skipped"] for one in tables),
+            "NumberOfUnchangedEventsSkipped": 0,
             "NumberOfErroneousEvents": 0,
             "NumberOfCommittedTransactions": published,
         }
@@ -141,11 +150,12 @@ class SourceMetrics:
             "TotalTableCount": len(read),
             "RemainingTableCount": left,
             "SnapshotRunning": float(any(one.is_reading and not one.failed for one in read)),
-            "SnapshotPaused": float(self._paused),
+            "SnapshotPaused": float(self._paused_at is not None),
             "SnapshotCompleted": float(bool(read) and not left),
             "SnapshotAborted": float(any(one.failed for one in read)),
             "SnapshotSkipped": float(not read and self.rounds > 0),
             "SnapshotDurationInSeconds": sum(one.reading_seconds for one in read),
+            "SnapshotPausedDurationInSeconds": self._paused_until_now(),
         }
         for name, value in values.items():
             yield debezium.SNAPSHOT[name].at(value, *labels)
