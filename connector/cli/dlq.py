@@ -7,9 +7,9 @@ from pathlib import Path
 
 import attrs
 import click
-from rich.console import Console
 from rich.table import Table as Grid
 
+from connector.cli.console import open_console
 from connector.errors import ConfigError
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.dlq.reader import DeadLetterRecord, mark_replayed, read_dead_letters
@@ -27,7 +27,7 @@ def list_dead_letters(settings: SinkSettings) -> None:
     for letter in _read_dead_letters(settings):
         place = f"{letter.topic}-{letter.partition} offset {letter.offset}"
         grid.add_row(letter.id, place, letter.stage, letter.reason, "yes" if letter.replayed else "")
-    Console().print(grid)
+    open_console().print(grid)
 
 
 def show_dead_letter(settings: SinkSettings, *, letter: str, save: Path | None) -> None:
@@ -116,6 +116,6 @@ def _print_outcome(letters: Sequence[DeadLetterRecord], result: ReplayReport, *,
             late = letter.id in result.overtaken
             outcome = "later records changed its key: left out" if late else f"in its {place}"
         grid.add_row(letter.id, f"{letter.topic}-{letter.partition} offset {letter.offset}", outcome)
-    Console().print(grid)
+    open_console().print(grid)
     if not execute:
         click.echo("nothing was changed; use --execute to do it")

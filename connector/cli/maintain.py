@@ -11,9 +11,9 @@ import attrs
 import click
 import orjson
 import structlog
-from rich.console import Console
 from rich.table import Table as Grid
 
+from connector.cli.console import open_console
 from connector.errors import ConfigError, ConnectorError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
@@ -206,7 +206,7 @@ def _print_reports(reports: Sequence[TableReport], asked: Round, *, as_json: boo
         document = {report.table: _to_json(report) for report in reports}
         click.echo(orjson.dumps({"executed": asked.execute, "tables": document}).decode())
         return
-    console = Console()
+    console = open_console()
     columns = ("table", "partition", "data files", "small", "bytes", "equality deletes", "position deletes")
     grid = Grid(*columns, title="partitions")
     for report in reports:

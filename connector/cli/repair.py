@@ -6,9 +6,9 @@ from functools import partial
 
 import attrs
 import click
-from rich.console import Console
 from rich.table import Table as Grid
 
+from connector.cli.console import open_console
 from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
@@ -152,4 +152,4 @@ def _print_tables(found: dict[str, _Findings], *, execute: bool) -> None:
         if placed.manifests:
             counts = (placed.delete_files, placed.data_files, len(placed.manifests))
             grid.add_row(name, "partitions", ", ".join(placed.columns), *map(str, counts))
-    Console().print(grid)
+    open_console().print(grid)

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.table import Column
+from rich.table import Table as Grid
 
+from connector.cli.console import open_console
 from connector.cli.doctor import report as doctor
 from connector.cli.doctor.findings import Finding
 from connector.cli.main import main
@@ -112,3 +115,20 @@ def test_completion_is_offered_for_each_shell() -> None:
     for shell in ("bash", "zsh", "fish"):
         run = CliRunner().invoke(main, [], env={"_ICEBRIDGE_COMPLETE": f"{shell}_source"}, prog_name="icebridge")
         assert "icebridge" in run.output
+
+
+@pytest.mark.parametrize(("columns", "is_whole"), [(None, True), ("30", False)], ids=["a pipe", "bounded"])
+def test_tables_in_a_pipe_are_as_wide_as_they_are(
+    columns: str | None, is_whole: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody's window breaks the ids and names that scripts and logs read."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    grid = Grid(Column("table", overflow="fold"), Column("snapshot", overflow="fold"))
+    name = "default." + "x" * 90
+    grid.add_row(name, "2460945305190135060")
+    open_console().print(grid)
+    told = capsys.readouterr().out
+    assert (name in told) == is_whole
+    assert max(map(len, told.splitlines())) < 140

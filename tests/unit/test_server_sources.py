@@ -14,7 +14,7 @@ from connector.runtime.monitoring.listeners import BatchReport, StepReport
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.server.config_store import InMemoryConfigStore, StoredConnector
 from connector.server.connectors.port import ConnectorOffset
-from connector.server.connectors.sink_connector import parse_offset
+from connector.server.connectors.sink_connector import check_offsets, parse_offset
 from connector.server.errors import RestError
 from connector.server.http.server import Address, HttpServer, open_server
 from connector.server.probe import Probe, Sampler
@@ -24,6 +24,7 @@ from connector.server.rest.security import AccessRules
 from connector.server.serving import ConnectorDefaults
 from connector.settings import load
 from connector.settings.source.settings import SOURCE_CLASS
+from connector.sink.microbatch.start_offsets import ClusterState
 from tests.connectors import InMemoryConnector
 
 
@@ -98,11 +99,24 @@ def test_offsets_of_sinks_are_read_as_connect_does() -> None:
     for number in ("1_0", " 1", True, 1.5, "9" * 5000):
         with pytest.raises(RestError, match="Failed to parse the following Kafka offset value"):
             parse_offset(ConnectorOffset(partition, {"kafka_offset": number}))
-    for topic in (None, ["t"], {}):
+    topics: tuple[Any, ...] = (None, ["t"], {})
+    for topic in topics:
         with pytest.raises(RestError, match="Kafka topic names must be valid strings and may not be null"):
             parse_offset(ConnectorOffset({**partition, "kafka_topic": topic}, None))
     with pytest.raises(RestError, match="Kafka partitions must be valid numbers and may not be null"):
         parse_offset(ConnectorOffset({**partition, "kafka_partition": None}, None))
+
+
+def test_offsets_that_the_topics_do_not_have() -> None:
+    """They are named, with those that there are."""
+    at, other = ("t", 0), ("t", 1)
+    seen = ClusterState("c", {}, {at: 5, other: 0}, {at: 9, other: 0})
+    for good in ({}, {at: None}, {at: 5, other: 0}, {at: 9}):
+        check_offsets(good, seen)
+    with pytest.raises(RestError, match=r"not read by this connector: t-2, u-0$"):
+        check_offsets({("u", 0): 1, ("t", 2): None, at: 7}, seen)
+    with pytest.raises(RestError, match=r"hold other offsets: t-0 \(5 to 9\), t-1 \(0 to 0\)$"):
+        check_offsets({other: 1, at: 4}, seen)
 
 
 def test_secrets_are_masked_and_references_are_not() -> None:

@@ -62,7 +62,7 @@ def check_broker(settings: _Settings) -> Iterator[Finding]:
     require_listener(ClusterAddress.of(settings.kafka.client("admin")), _TIMEOUT_S)
     cluster = KafkaAdmin(settings.kafka, _TIMEOUT_S)
     seen = cluster.describe()
-    yield Finding("broker", "ok", f"cluster {seen.id} with {seen.brokers} broker{'s' if seen.brokers > 1 else ''}")
+    yield Finding("broker", "ok", f"cluster {seen.id} with {_count(seen.brokers, 'broker')}")
     if isinstance(settings, SinkSettings):
         reader = check_reader(settings.kafka)
         yield Finding("broker", "ok", reader.line)
@@ -84,9 +84,8 @@ def _check_sink_topics(settings: SinkSettings, cluster: KafkaAdmin) -> Iterator[
     if not topics:
         yield Finding("topics", "warning", "no topic matches", "check topics, topics.regex, or the source's table list")
         return
-    yield Finding(
-        "topics", "ok", f"{len(topics)} topics, {sum(topic.partitions for topic in topics.values())} partitions"
-    )
+    partitions = sum(topic.partitions for topic in topics.values())
+    yield Finding("topics", "ok", f"{_count(len(topics), 'topic')}, {_count(partitions, 'partition')}")
     if any(topic.id == _NO_TOPIC_ID for topic in topics.values()):
         yield Finding("broker", "failed", "it tells no topic ids: it is older than Kafka 2.8", "upgrade the brokers")
     rights = cluster.topic_rights([*topics, settings.errors.topic])
@@ -164,3 +163,7 @@ def _check_store(table: Table) -> Iterator[Finding]:
         yield Finding("store", "failed", str(error), todo)
         return
     yield Finding("store", "ok", f"a file at {where} can be written, read and deleted")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

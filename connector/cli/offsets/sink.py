@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
 from rich.table import Table as Grid
 
+from connector.cli.console import open_console
 from connector.cli.offsets.sink_positions import format_offset
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.admin import KafkaAdmin
@@ -44,6 +44,6 @@ def _print_reset(before: KafkaOffsets, wanted: KafkaOffsets, *, execute: bool) -
     for at, offset in sorted(wanted.offsets.items()):
         if before.offsets.get(at) != offset:
             grid.add_row(f"{at[0]}-{at[1]}", format_offset(before.offsets.get(at)), str(offset))
-    Console().print(grid)
+    open_console().print(grid)
     if not execute:
         click.echo("nothing was changed; use --execute to set them")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 
 import click
-from rich.console import Console
 from rich.table import Table as Grid
 
+from connector.cli.console import open_console
 from connector.cli.status.cluster import ClusterView
 from connector.cli.status.sink_state import SinkState, read_state
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
@@ -40,7 +40,7 @@ def show(settings: SinkSettings, starting: StartingSession, asked: Future[Cluste
     grid = Grid("topic-partition", "stored", "oldest", "next", "lag", "tables", title=f"{settings.name}: offsets")
     for at in sorted({*position.offsets, *seen.ends}):
         grid.add_row(*_format_row(at, position, tables, seen))
-    Console().print(grid)
+    open_console().print(grid)
     if glance.unanswered:
         click.echo(glance.unanswered)
     elif position.cluster_id and position.cluster_id != seen.cluster_id:

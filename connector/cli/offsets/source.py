@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 import click
-from rich.console import Console
 from rich.table import Table as Grid
 
+from connector.cli.console import open_console
 from connector.cli.status.answers import TABLES_WAIT_S, wait_for
 from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
@@ -54,7 +54,7 @@ def show(settings: SourceSettings, starting: StartingSession) -> None:
     )
     for table in seen:
         grid.add_row(*_format_row(table))
-    Console().print(grid)
+    open_console().print(grid)
 
 
 def reset(settings: SourceSettings, *, to: str, tables: tuple[str, ...], execute: bool) -> None:
@@ -148,7 +148,7 @@ def _print_reset(chosen: list[SourceTable], new: dict[str, TableOffset], *, exec
         stored = "-" if table.standing is None else _format_snapshot(table.standing.position.snapshot_id)
         fresh = new.get(table.name)
         grid.add_row(table.name, stored, "forgotten" if fresh is None else _format_snapshot(fresh.position.snapshot_id))
-    Console().print(grid)
+    open_console().print(grid)
     if not execute:
         click.echo("nothing was changed; use --execute to set them")
 

@@ -10,10 +10,10 @@ from typing import Literal
 import attrs
 import click
 import orjson
-from rich.console import Console
 from rich.table import Column
 from rich.table import Table as Grid
 
+from connector.cli.console import open_console
 from connector.cli.status.end_offsets import EndsView
 from connector.cli.status.sink_state import SinkTable, read_state
 from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
@@ -66,7 +66,7 @@ def show(
     for one in found:
         row = (one.table, one.snapshot_id, one.committed_at, one.lag, one.iceberg_schema_drift_count)
         grid.add_row(*("-" if value is None else str(value) for value in row))
-    Console().print(grid)
+    open_console().print(grid)
     if seen.unanswered:
         click.echo(seen.unanswered)
 

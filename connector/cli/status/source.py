@@ -8,10 +8,10 @@ from typing import Any, Literal
 import attrs
 import click
 import orjson
-from rich.console import Console
 from rich.table import Column
 from rich.table import Table as Grid
 
+from connector.cli.console import open_console
 from connector.cli.offsets.source import SourceTable, read_tables, snapshots_behind
 from connector.cli.status.answers import TABLES_WAIT_S, wait_for
 from connector.iceberg.catalog.catalog import Catalog
@@ -43,7 +43,7 @@ def show(settings: SourceSettings, starting: StartingSession, *, output: Literal
         one = _describe_table(table)
         cells = (table.name, one["published_snapshot"], one["newest_snapshot"], one["snapshots_behind"])
         grid.add_row(*("-" if cell is None else str(cell) for cell in cells))
-    Console().print(grid)
+    open_console().print(grid)
     for snapshot in queue.snapshots:
         click.echo(_sentence(snapshot, paused=queue.paused))
 

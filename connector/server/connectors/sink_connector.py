@@ -22,6 +22,7 @@ from connector.server.probe import TIMEOUT_S
 from connector.server.recent import RecentActivity
 from connector.settings import SinkSettings
 from connector.sink.microbatch.cluster import inspect_cluster
+from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.offset_reset import open_state, replace_offsets
 from connector.sink.runner import SinkMonitor, live_sink
 
@@ -115,16 +116,11 @@ class SinkConnector(LiveConnector):
         """Store other offsets; what is forgotten begins with the oldest record again."""
         wanted = None if offsets is None else dict(map(parse_offset, offsets))
         seen = inspect_cluster(KafkaAdmin(self._settings.kafka))
-        unknown = sorted(at for at in wanted or () if at not in seen.ends)
-        if unknown:
-            raise RestError(400, f"these topic-partitions are not read by this connector: {unknown}")
+        check_offsets(wanted or {}, seen)
         stored, targets = open_state(self._session(), self._settings)
         before = (stored.position or KafkaOffsets()).offsets
         kept = {at: offset for at, offset in before.items() if at in seen.ends and wanted is not None}
         fresh = {at: seen.beginnings[at] if offset is None else offset for at, offset in (wanted or {}).items()}
-        outside = sorted(at for at, offset in fresh.items() if not seen.beginnings[at] <= offset <= seen.ends[at])
-        if outside:
-            raise RestError(400, f"these topic-partitions do not hold the offsets: {outside}")
         ids = {name: topic.id for name, topic in seen.topics.items()}
         position = KafkaOffsets(seen.cluster_id, ids, {**seen.beginnings, **kept, **fresh})
         topics = () if wanted is None else tuple({topic for topic, _ in wanted})
@@ -161,6 +157,21 @@ def parse_offset(given: ConnectorOffset) -> tuple[TopicPartition, int | None]:
     if _OFFSET not in given.offset:
         raise RestError(400, f"The offset for a sink connector should either be null or contain the key '{_OFFSET}'")
     return at, _parse_number("offset", given.offset[_OFFSET])
+
+
+def check_offsets(wanted: Mapping[TopicPartition, int | None], seen: ClusterState) -> None:
+    """Raise RestError 400 for offsets that the connector's topics do not have (pure)."""
+    unknown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(wanted.keys() - seen.ends.keys()))
+    if unknown:
+        raise RestError(400, f"these topic-partitions are not read by this connector: {unknown}")
+    outside = {
+        at: (seen.beginnings[at], seen.ends[at])
+        for at, offset in sorted(wanted.items())
+        if offset is not None and not seen.beginnings[at] <= offset <= seen.ends[at]
+    }
+    if outside:
+        holds = ", ".join(f"{topic}-{partition} ({a} to {b})" for (topic, partition), (a, b) in outside.items())
+        raise RestError(400, f"these topic-partitions hold other offsets: {holds}")
 
 
 def _parse_number(what: str, value: object) -> int:
