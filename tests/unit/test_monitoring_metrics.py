@@ -13,7 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from connector.maintenance.table_state import TableState
 from connector.runtime.lifecycle import Lifecycle
-from connector.runtime.monitoring.listeners import BatchReport, MaintenanceReport, SnapshotReport, StepReport
+from connector.runtime.monitoring.listeners import (
+    BatchReport,
+    MaintenanceReport,
+    SnapshotReport,
+    SnapshotStage,
+    StepReport,
+)
 from connector.runtime.monitoring.metrics import FetchMetrics, TaskMetrics
 from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
 from connector.runtime.monitoring.prometheus.jvm_metrics import JvmMetrics, JvmState
@@ -171,7 +177,7 @@ def test_steps_are_in_every_family() -> None:
 
 
 def test_a_pause_is_told_in_seconds() -> None:
-    """While it lasts too."""
+    """While it lasts too; a snapshot that is stopped is paused no longer."""
     now = [NOW_S]
     source = SourceMetrics("o", "prefix", wall_clock=lambda: now[0])
 
@@ -181,10 +187,19 @@ def test_a_pause_is_told_in_seconds() -> None:
         paused, seconds = (next(iter(found[name].values())) for name in names)
         return paused, seconds
 
-    for stage, then in (("PAUSED", (1, 3)), ("PAUSED", (1, 6)), ("RESUMED", (0, 6)), ("PAUSED", (1, 9))):
-        source.on_snapshot(SnapshotReport("Incremental Snapshot", stage, "1", ("a.b",)))  # type: ignore[arg-type]
+    def hear(stage: SnapshotStage, *tables: str) -> tuple[float, float]:
+        source.on_snapshot(SnapshotReport("Incremental Snapshot", stage, "1", tables))
         now[0] += 3
-        assert told() == then
+        return told()
+
+    assert hear("STARTED", "a.b", "a.c") == (0, 0)
+    assert hear("PAUSED", "a.b", "a.c") == (1, 3)
+    assert hear("RESUMED", "a.b", "a.c") == (0, 3)
+    assert hear("PAUSED", "a.b", "a.c") == (1, 6)
+    assert hear("STARTED", "a.d") == (1, 9)
+    assert hear("ABORTED", "a.c", "a.b") == (1, 12)
+    assert hear("ABORTED", "a.d") == (0, 12)  # stopped while it was paused
+    assert hear("STARTED", "a.b") == (0, 12)
 
 
 def test_statistics_without_values() -> None:
@@ -215,7 +230,7 @@ def test_an_initial_snapshot_that_is_given_up() -> None:
 
     source.on_snapshot(SnapshotReport("Initial Snapshot", "ABORTED", table="a.b"))
     assert list(told().values()) == [1, 0, 0, 1, 0]
-    source.on_snapshot(SnapshotReport("Incremental Snapshot", "PAUSED", "7"))
+    source.on_snapshot(SnapshotReport("Incremental Snapshot", "PAUSED", "7", ("a.b",)))
     source.on_step(StepReport("a.b", "part read", 1, 0.5, "append", 1, 2, {"r": 7}, 900_000))
     assert list(told().values()) == [0, 1, 0, 1, 1]
     # One that a signal asked for, and that was given up, is none of the initial ones.

@@ -53,6 +53,7 @@ class SourceMetrics:
         self._behind_ms = -1.0
         self._paused_at: float | None = None
         self._paused_seconds = 0.0
+        self._held = Counter[str]()
         self._window = Window()
         self.connected = False
         self.rounds = 0
@@ -91,9 +92,7 @@ class SourceMetrics:
         with self._lock:
             if report.aggregate == "Initial Snapshot" and not report.id:
                 self._tables.setdefault(report.table, TableProgress()).failed = report.stage == "ABORTED"
-            if report.stage in {"PAUSED", "RESUMED"}:
-                self._paused_seconds = self._paused_until_now()
-                self._paused_at = self._clock() if report.stage == "PAUSED" else None
+            self._hold(self._held_after(report))
 
     def on_look(self, table: str, waiting_ms: int | None) -> None:
         """Take note of when a table's oldest unpublished snapshot was committed; None: there is none."""
@@ -112,6 +111,24 @@ class SourceMetrics:
             yield from self._snapshots(tables)
             yield from self._connect(sum(one.operations.total() for _, one in tables))
             yield from self._collect_own(tables)
+
+    def _held_after(self, report: SnapshotReport) -> Counter[str]:
+        """Return of which tables snapshots are paused: one that is stopped is so no longer, and nobody resumes it."""
+        tables = Counter(report.tables)
+        match report.stage:
+            case "PAUSED":
+                return tables
+            case "RESUMED":
+                return Counter()
+            case "STARTED" if self._held and report.aggregate == "Incremental Snapshot":
+                return self._held + tables
+            case "ABORTED" if report.aggregate == "Incremental Snapshot":
+                return self._held - tables
+        return self._held
+
+    def _hold(self, held: Counter[str]) -> None:
+        self._paused_seconds = self._paused_until_now()
+        self._held, self._paused_at = held, self._clock() if held else None
 
     def _paused_until_now(self) -> float:
         at = self._paused_at
