@@ -36,6 +36,8 @@ quarter of the calls: of what tests do a third was interpreted still. It has the
 48 MB of one alone are full after some hundred tests, which ends the JVM. New objects have a third of the heap from the
 start. Hadoop starts a process (chmod) for each local file that it makes: without Java's helper in between, at half the
 cost."""
+PATIENCE = 4
+"""A busy machine takes so many times as long as tests say that a quiet one may: limits only tell what hangs."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For a session of many plans that take few rows each: compiling them takes longer than what they do."""
 THOROUGH = bool(os.environ.get("ICEBRIDGE_THOROUGH"))
@@ -156,24 +158,26 @@ class Sink:
         return _lines(self.text())
 
     def wait(self, timeout_s: float) -> Run:
-        """Wait for the end; a run that takes longer is killed and raises with the end of its log."""
+        """Wait for the end; a run that takes longer, with PATIENCE, is killed and raises with the end of its log."""
         try:
-            code = self.process.wait(timeout_s)
+            code = self.process.wait(PATIENCE * timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise TimeoutError(f"the sink did not end within {timeout_s} s:\n{self.text()[-4000:]}") from None
+            raise TimeoutError(
+                f"the sink did not end within {PATIENCE} x {timeout_s} s:\n{self.text()[-4000:]}"
+            ) from None
         return Run.of(code, self.text())
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float, step_s: float = 0.02) -> bool:
-        """Wait until the condition holds (True), the sink ends (False) or time is over (TimeoutError)."""
-        end = time.monotonic() + timeout_s
+        """Wait until the condition holds (True), the sink ends (False) or time is over (PATIENCE; TimeoutError)."""
+        end = time.monotonic() + PATIENCE * timeout_s
         while time.monotonic() < end:
             if condition():
                 return True
             if self.process.poll() is not None:
                 return False
             time.sleep(step_s)
-        raise TimeoutError(f"nothing within {timeout_s} s:\n{self.text()[-4000:]}")
+        raise TimeoutError(f"nothing within {PATIENCE} x {timeout_s} s:\n{self.text()[-4000:]}")
 
     def commits(self) -> int:
         """How many batches this process has reported as committed."""
@@ -195,7 +199,7 @@ class Sink:
 
     def wait_for_group(self, timeout_s: float) -> None:
         """Wait until its JVM, which outlives the process by what it does at its exit, is gone too."""
-        end = time.monotonic() + timeout_s
+        end = time.monotonic() + PATIENCE * timeout_s
         with suppress(ProcessLookupError):
             while time.monotonic() < end:
                 os.killpg(self.process.pid, 0)

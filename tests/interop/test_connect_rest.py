@@ -16,7 +16,7 @@ from tests.connectors import Client, serving
 from tests.interop.connect import Connect
 from tests.unit.test_server_rest import SINK
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 JDBC = "io.debezium.connector.jdbc.JdbcSinkConnector"
 OTHERS = {

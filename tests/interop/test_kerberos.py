@@ -25,7 +25,7 @@ from tests.model.events import Database, row
 from tests.running import SHORT_LIVED, Workspace, workspace
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(1800)]
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 HOST = "localhost"
 """Service principals have names of hosts, not addresses."""

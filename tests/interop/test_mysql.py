@@ -16,7 +16,7 @@ from tests.interop.mysql import MySql
 from tests.servers import SharedBroker, SharedRegistry
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.interop, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

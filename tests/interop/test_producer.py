@@ -24,7 +24,7 @@ from tests.running import Sink
 from tests.sources import Row, Spring, payload, spring
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.interop, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 ROUTES: Mapping[str, Mapping[str, str]] = {"plain": {}, "rows": UNWRAP}
 TABLES = (*produced.KINDS, produced.TIMED)

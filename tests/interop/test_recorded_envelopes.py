@@ -15,7 +15,7 @@ from tests.model import recordings
 from tests.model.truth import KeyValues, key_of
 from tests.topics import Topics
 
-pytestmark = [pytest.mark.interop, pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.kafka, pytest.mark.timeout(900)]
 
 VARIANT = "json_schema_envelope"
 TABLES = ("customers", "order_lines", "full_pk", "uuid_key")

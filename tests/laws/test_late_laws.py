@@ -43,7 +43,7 @@ from tests.model.recordings import Record
 from tests.running import draws
 from tests.unit.sink_plans import DATED, layout, plan, upsert
 
-pytestmark = [pytest.mark.laws, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.laws, pytest.mark.timeout(900)]
 
 LIFE, PARTITIONS, TOPIC = Life(4, updated=0.4, again=0.0), 2, "late.public.t"
 MEMORY = DeletedKeyLog(layout({}), "late", 0)

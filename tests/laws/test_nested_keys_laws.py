@@ -16,7 +16,7 @@ from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from serde.events.source_positions import NO_VALUE, unknown_positions
 
-pytestmark = [pytest.mark.laws, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.laws, pytest.mark.timeout(600)]
 
 NAMES = ("s.id", "s.t.code")
 PATHS = (("s", "id"), ("s", "t", "code"))

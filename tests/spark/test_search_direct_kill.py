@@ -107,13 +107,13 @@ class Struck:
         """Wait until so many steps more are settled, where there are that many; else every kill hits the same one."""
         done = len(self._lines("documents settled"))
         with suppress(TimeoutError):
-            self.starts[-1].wait_until(lambda: len(self._lines("documents settled")) >= done + count, 20)
+            self.starts[-1].wait_until(lambda: len(self._lines("documents settled")) >= done + count, 5)
 
     def wait_for_work(self) -> None:
         """Wait until the process of now sends documents of a step; tables that are done with change once more."""
         for _ in range(20):
             with suppress(TimeoutError):
-                if self.starts[-1].wait_until(self._works, 15, 0.05):
+                if self.starts[-1].wait_until(self._works, 4, 0.05):
                     return
             self._assert_alive()
             self.live(1)
