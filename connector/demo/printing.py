@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -72,21 +74,26 @@ def show_summary(console: Console, home: Path) -> None:
     ):
         console.print(line, highlight=False)
     console.rule("what next")
-    sink = _shorten(home / "sink.properties")
-    for command, what in (
-        ("icebridge demo", "again: what was read is not read twice"),
-        (f"icebridge validate {sink}", "the first sink's settings"),
-        (f"icebridge maintain {sink}", "its tables' files"),
+    command, sink = _find_command(), _shorten(home / "sink.properties")
+    for tried, what in (
+        (f"{command} demo", "again: what was read is not read twice"),
+        (f"{command} validate {sink}", "the first sink's settings"),
+        (f"{command} maintain {sink}", "its tables' files"),
         ("config/iceberg-sink.properties", "every option, for a sink of your own"),
         ("docs/how-to/README.md", "what else it does, task by task"),
     ):
-        console.print(f"  {command}\n      [dim]{what}[/]", highlight=False)
+        console.print(f"  {tried}\n      [dim]{what}[/]", highlight=False)
     console.print(f"Everything is below {home} and may be deleted: {size_mb(home)} MB", highlight=False)
 
 
 def size_mb(folder: Path) -> int:
     """Return the size of a folder's files in MB."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) // 1_000_000
+
+
+def _find_command() -> str:
+    """Return how one calls this program here: by its name, or where no environment is active by its path."""
+    return "icebridge" if shutil.which("icebridge") else _shorten(Path(sys.executable).parent / "icebridge")
 
 
 def _shorten(path: Path) -> str:

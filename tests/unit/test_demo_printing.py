@@ -35,3 +35,18 @@ def test_the_summary_says_what_next(tmp_path: Path) -> None:
     assert size_mb(tmp_path) == 3
     root = Path(__file__).parents[2]
     assert (root / "config" / "iceberg-sink.properties").exists()
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_commands_can_be_typed_as_they_are_told(active: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the environment of `make` is not active, a command is told with its path."""
+    own = tmp_path / "env" / "bin"
+    own.mkdir(parents=True)
+    (own / "icebridge").touch(mode=0o755)
+    monkeypatch.setattr("sys.executable", str(own / "python"))
+    monkeypatch.setenv("PATH", str(own if active else tmp_path))
+    monkeypatch.chdir(tmp_path)
+    out = io.StringIO()
+    show_summary(Console(file=out, width=80), tmp_path)
+    assert ("  env/bin/icebridge validate sink.properties" in out.getvalue()) is not active
+    assert ("  icebridge validate sink.properties" in out.getvalue()) is active
