@@ -31,6 +31,7 @@ class Wrong(AssertionError):
 class Expectation:
     """Of one table. `exact` tells that each change proves its age to the table, so that no state of it is older than it
     may be; `precise` that dates are more than whole seconds, `alone` that one partition has all. Keys are above `base`.
+    `keeps`: a row that is deleted, or that a truncate took, stays, and is marked.
     """
 
     topic: str
@@ -39,6 +40,7 @@ class Expectation:
     precise: bool
     alone: bool = True
     base: int = 0
+    keeps: bool = False
     ends: dict[TopicPartition, int] = attrs.field(factory=dict)
     taken: list[Truth] = attrs.field(factory=list)
     foreign: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
@@ -112,6 +114,8 @@ class Expectation:
                 continue  # of an old key in another partition the last updates may come with a later batch
             if found[key]["name"] != PLACEHOLDER or not self.partial:
                 raise Wrong(f"the name of key {key} is {found[key]['name']}, and must be {row['name']}")
+        if complete and self.keeps and (gone := self._with_rows() - found.keys()):
+            raise Wrong(f"rows of keys {sorted(gone)} are not there, and deletes and truncates keep them")
         known = {truth.key for truth in self.taken} | self.foreign.keys()
         if strange := live.keys() - known:
             raise Wrong(f"keys {sorted(strange)} are there, and no record has them")
@@ -136,6 +140,12 @@ class Expectation:
         # A truncate takes the rows of others that were there; one that comes again may, or may not, take later ones.
         for key, row in self.foreign.items() if not cut and not self.early_cut else ():
             yield key, [row["n"]], row
+
+    def _with_rows(self) -> set[int]:
+        """Keys that have had a row; of another partition than a truncate's they may have come too late for a mark."""
+        if not self.alone and any(truth.says == "truncate" for truth in self.taken):
+            return set()
+        return {truth.key for truth in self.taken if truth.says in ("change", "read") and truth.row is not None}
 
     def _moves(self, key: int) -> list[Truth]:
         """The creates that a change of key made."""

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from connector.errors import FatalError
+from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.spark_types import to_spark
 from connector.iceberg.write.table_writer import TableWriter
@@ -24,6 +25,7 @@ from connector.sink.destinations.iceberg.lookups import (
     document_patches,
     row_rewrite,
     tombstones,
+    truncated_rows,
     unavailable_values,
 )
 from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
@@ -37,6 +39,7 @@ from connector.sink.destinations.iceberg.lookups.key_changes import (
     encode_place,
     link_rows,
 )
+from connector.sink.destinations.iceberg.lookups.truncated_rows import TruncatedRows
 from connector.sink.destinations.iceberg.lookups.unavailable_values import _may_be_unavailable
 from connector.sink.destinations.join_columns import column_aliases
 from connector.sink.destinations.soft_deletes import mark_deleted
@@ -44,8 +47,8 @@ from connector.sink.fold.document_patches import patch_rows
 from connector.sink.job.shuffle import unpack
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
-from connector.sink.model.result import JobResult
-from connector.sink.model.task_output import OutputKind, TaskOutput, read_rows
+from connector.sink.model.result import JobResult, KeyLookup
+from connector.sink.model.task_output import OutputKind, TaskOutput, read_rows, unpack_value
 from serde.events.changes import DELETED_COLUMN
 from tests.simulation.interruptions import Interruptions
 from tests.simulation.java_table import JavaTable
@@ -251,9 +254,32 @@ def _mark_deleted(asked: Sequence[ChangeBatch], table: TablePlan, live: Sequence
     """As `lookups.tombstones.mark_deleted_rows`."""
     wanted = {key for part in asked for key in _keys(part.rows, table.layout.keys)}
     rows = [one for one in live if _key(one.values, table.layout.keys) in wanted]
-    rows = [one for one in rows if str(one.values.get(DELETED_COLUMN)).lower() != "true"]
+    rows = [one for one in rows if not _is_marked(one.values)]
     batch = pa.RecordBatch.from_pylist([one.values for one in rows], table.layout.columns)
     return _write(table, tombstones.FILE_LABEL, batch, mark_deleted)
+
+
+def write_marked_rows(java: JavaTable, table: TablePlan, which: TruncatedRows) -> JobResult:
+    """As `lookups.truncated_rows.write_marked_rows`."""
+
+    def goes(row: Row) -> bool:
+        late = which.until is not None and row[which.until[0]] is not None and row[which.until[0]] > which.until[1]
+        return not late and not _is_marked(row) and all(row[column] == value for column, value in which.own)
+
+    live, _ = java.calls.call(f"read rows of {java.now.name}", lambda: _read_rows(java, table), store_away)
+    batch = pa.RecordBatch.from_pylist([one.values for one in live if goes(one.values)], table.layout.columns)
+    with patch.object(row_rewrite, "TableWriter", partial(TableWriter, files=MemoryFiles(java.server.store))):
+        outputs = _write(table, truncated_rows.FILE_LABEL, batch, mark_deleted)
+    result = JobResult().add(unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
+    keys: Any = [one for one in outputs if one.kind == OutputKind.KEYS]
+    ranges = KeyRanges.join(result.key_ranges.get(table.index, ()))
+    if ranges.count:
+        result.key_lookups[table.index] = KeyLookup(keys, ranges)
+    return result
+
+
+def _is_marked(row: Row) -> bool:
+    return str(row.get(DELETED_COLUMN)).lower() == "true"
 
 
 def _patch(asked: Sequence[ChangeBatch], table: TablePlan, live: Sequence[HeldRow]) -> list[TaskOutput]:

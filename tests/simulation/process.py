@@ -32,6 +32,7 @@ from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.destinations.iceberg.back_pressure import BackPressure
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.destination import IcebergDestination
+from connector.sink.destinations.iceberg.lookups.truncated_rows import TruncatedRows
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
 from connector.sink.factory import SinkPorts, begin_batches
@@ -45,7 +46,7 @@ from tests.simulation.broker import Broker, SimulatedCluster
 from tests.simulation.catalog_server import CatalogServer
 from tests.simulation.interruptions import Interruptions, broker_away
 from tests.simulation.lookups import MemoryLateEventLookup
-from tests.simulation.missing_values import MemoryMissingValueLookup
+from tests.simulation.missing_values import MemoryMissingValueLookup, write_marked_rows
 from tests.simulation.row_search import find_rows, searches_in_memory
 from tests.simulation.search_cluster import search_in_memory
 from tests.simulation.search_destination import SimulatedIndexes, open_indexes
@@ -56,8 +57,6 @@ from tests.unit.local_job import LocalJob
 
 S = TypeVar("S")
 NAME = "simulated"
-TRUNCATE = "truncate-"
-"""Of this begin the ids of commits in which truncates take rows."""
 RETRY_ATTEMPTS = 4
 
 
@@ -169,10 +168,13 @@ class SimulatedCommitter(IcebergCommitter):
         table.refresh()
         if table.snapshot_id is None:
             return
-        made = f"{TRUNCATE}{self._targets.name}-{table.java.server.next_id()}"
+        made = f"truncate-{table.java.server.next_id()}"
         commit_exactly_once(
             table, made, lambda: table.java.newDelete().set(CREATED_BY, self._connector).deleteFromRowFilter(gone)
         )
+
+    def _write_marked_rows(self, table: Any, plan: TablePlan, which: TruncatedRows, kept: ExitStack) -> JobResult:
+        return write_marked_rows(table.java, plan, which)
 
 
 @attrs.frozen(eq=False)

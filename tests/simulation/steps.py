@@ -77,7 +77,7 @@ class World:
             f"debezium.sink.iceberg.format-version={self.version}",
             f"debezium.sink.iceberg.upsert-keep-deletes={str(self.keep_deletes).lower()}",
             f"debezium.transforms.unwrap.add.fields={fields}",
-            f"truncate.enabled={str(self.upsert and not self.keep_deletes).lower()}",
+            f"truncate.enabled={str(self.upsert and not (self.keep_deletes and self.documents)).lower()}",
             "errors.deadletterqueue.limit.ratio=1",
         )
 

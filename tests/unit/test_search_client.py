@@ -132,6 +132,7 @@ def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
         ("key.ignore=true\ndata.stream.enabled=true\nindex.write.method=upsert", "leave index.write.method out"),
         ("data.stream.prefix=logs", "set data.stream.enabled=true"),
         ("truncate.enabled=true\ndebezium.sink.iceberg.upsert-dedup-column=lsn", "documents have other versions"),
+        ("truncate.enabled=true\ndebezium.sink.iceberg.upsert-keep-deletes=true", "keeps every document"),
         ("topic.index.map=a", "is not a list of pairs"),
     ],
 )

@@ -197,6 +197,15 @@ def test_a_soft_deletes_own_row_is_not_the_last_known_one() -> None:
     assert sum(len(p) for p in select_rows_to_keep(folded, ["id"])) == 1
 
 
+def test_what_a_truncate_ended_tells_values() -> None:
+    """Its rows are no deletes, which invent values: an update takes from them what it did not send."""
+    changes = part((1, "c", 5, "a"), (1, "u", 7, PLACEHOLDER), (2, "d", 5, "invented"), (2, "u", 7, PLACEHOLDER))
+    folded = fill_in_batch(
+        fold([attrs.evolve(changes, deleted=np.ones(4, np.bool_), image=np.ones(4, np.bool_))], ["id"]), ["id"]
+    )
+    assert folded.parts[0].rows["v"].to_pylist() == ["a", "a", "invented", PLACEHOLDER]
+
+
 def test_an_update_is_looked_up_by_its_key() -> None:
     """Without a create in the batch an update with unsent values keeps its own place and operation."""
     folded = fill_in_batch(fold([part((2, "u", 8, PLACEHOLDER))], ["id"]), ["id"])

@@ -110,6 +110,35 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
     )
 
 
+def commit_own_files(
+    table: Table,
+    files: Sequence[FileDescription],
+    base: int,
+    name: str,
+    found: RowsToReplace | None,
+    replace_rows: Callable[[Any, RowsToReplace], None],
+) -> None:
+    """Commit files that replace rows with others of the same keys, exactly once; the connector's offsets stay.
+
+    Args:
+        table: the table.
+        files: its new files.
+        base: the snapshot that they were made of.
+        name: the connector's, for the snapshot's summary.
+        found: where rows were looked up: what was read.
+        replace_rows: then adds their replacement to the RowDelta.
+
+    Raises:
+        CommitRefused: another writer was faster; nothing was committed nor will be.
+        CommitUnknown, RetriableError, GapError, FatalError: as `commit_files`.
+    """
+    nothing = LastCommit()
+    pending = PendingCommit(
+        files, nothing.position, nothing, base, guarded=False, replaces=True, found=found, replace_rows=replace_rows
+    )
+    commit_exactly_once(table, uuid.uuid4().hex, lambda: _build_update(table, pending, {CREATED_BY: name}))
+
+
 def check_sole_writer(table: Table, expected: LastCommit, name: str) -> None:
     """Raise FatalError where a table has a commit of this connector that is not the one that its process knows."""
     found = find_last_commit(table, name, expected)

@@ -67,7 +67,11 @@ TRUNCATE = Option(
     kind=BOOLEAN,
     default=False,
     importance="medium",
-    doc="Delete the rows of a truncated source table (hard deletes only); false ignores truncates with a warning.",
+    doc="Delete the rows of a truncated source table, or mark them deleted; false ignores truncates with a warning.",
+)
+TRUNCATE_INDEX = attrs.evolve(
+    TRUNCATE,
+    doc="Delete the documents of a truncated source table (hard deletes only); false ignores truncates with a warning.",
 )
 DEDUP_COLUMN = Option(
     name="debezium.sink.iceberg.upsert-dedup-column",
@@ -144,7 +148,7 @@ INDEX_OPTIONS: tuple[Option[object], ...] = (
     *table_names.INDEX_OPTIONS,
     UPSERT,
     KEEP_DELETED_DOCUMENTS,
-    TRUNCATE,
+    TRUNCATE_INDEX,
     DEDUP_COLUMN,
     OP_FIELD,
     FIELD_ADDITION,
@@ -239,12 +243,14 @@ def _check_formats(reader: ConfigReader) -> None:
 
 
 def _read_truncate(reader: ConfigReader, *, keeps: bool, indexes: bool) -> bool:
-    wanted, entry = reader.get(TRUNCATE), reader.entry(TRUNCATE)
+    option = TRUNCATE_INDEX if indexes else TRUNCATE
+    wanted, entry = reader.get(option), reader.entry(option)
     if wanted and entry and indexes and not reader.get(DEDUP_COLUMN).startswith("__source_ts_"):
         todo = f"set {DEDUP_COLUMN.name}=__source_ts_ns"
         reader.add_fault(entry, "a truncate tells its time, and documents have other versions", todo)
     if wanted and entry and reader.get(write_mode.SCD_TYPE) == "2":
         reader.add_fault(entry, f"{write_mode.SCD_TYPE.name}=2 keeps every row", "set one of them to its default")
-    if wanted and entry and reader.get(UPSERT) and keeps:
-        reader.add_fault(entry, f"{KEEP_DELETES.name} is true, which keeps every row", f"set {KEEP_DELETES.name}=false")
+    if wanted and entry and indexes and reader.get(UPSERT) and keeps:
+        told = f"{KEEP_DELETES.name} is true, which keeps every document"
+        reader.add_fault(entry, told, f"set {KEEP_DELETES.name}=false")
     return wanted

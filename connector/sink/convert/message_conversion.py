@@ -177,8 +177,9 @@ def _convert_changes(
     plan, run = work.plan, work.run
     work.truncates.extend(read_truncates(run, made, table))
     work.faults.extend(refuse_truncates(made, table))
-    change, truncated, untold = drop_truncated(run, made, table)
-    work.metrics += TaskMetrics(untold=untold)
+    truncated = drop_truncated(run, made, table)
+    work.metrics += TaskMetrics(untold=truncated.untold)
+    change = truncated.left
     if change is None:
         return
     change, unfit = _fit_columns(change, table, plan)
@@ -195,7 +196,7 @@ def _convert_changes(
     elif need is not None:
         work.needs.append(need if name is None else attrs.evolve(need, table=name))
     elif table is not None:
-        ready = build_rows(run, change, keys, table, plan, truncated)
+        ready = build_rows(run, change, keys, table, plan, truncated.deletes, truncated.ended)
         work.add_rows(ready.part, table)
         work.faults.extend(ready.faults)
         work.metrics += ready.metrics

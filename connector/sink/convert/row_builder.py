@@ -51,8 +51,12 @@ def build_rows(
     table: TablePlan,
     plan: BatchPlan,
     truncated_rows: Ints = NO_ROWS,
+    ended_rows: Ints = NO_ROWS,
 ) -> BuiltRows:
-    """Make the table's rows of one block's changes; `truncated_rows` of the run are deletes from before a truncate."""
+    """Make the table's rows of one block's changes.
+
+    `truncated_rows` of the run are deletes from before a truncate, `ended_rows` changes whose rows it marks deleted.
+    """
     columns, bad, nulled = convert_columns(change, table, plan)
     faults = [RecordError(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
     image = np.asarray(change.row.is_valid())
@@ -75,6 +79,8 @@ def build_rows(
     truncated = mark_truncated(part.order, change.origin, table, plan) | np.isin(change.rows, truncated_rows)
     # A delete from before it stays until the fold is through: it tells what its tombstone is about.
     gone, part = truncated & ~part.deleted, attrs.evolve(part, truncated=truncated)
+    if len(ended_rows):
+        part = attrs.evolve(part, deleted=part.deleted | np.isin(change.rows, ended_rows))
     metrics = TaskMetrics(nulled=nulled, late=int((keep & gone).sum()))
     if not table.tells_order:
         return BuiltRows(_filter_rows(part, keep & ~gone), faults, SourceProgress(table.index, run.at), metrics)

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from connector.sink.fold.document_patches import apply_in_batch
 from connector.sink.fold.key_histories import find_creates, find_row_starts, sort_by_key
-from connector.sink.model.change_rows import OP_CREATE, ChangeBatch, ChangeOrder, FoldedChanges, gather
+from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch, ChangeOrder, FoldedChanges, gather
 from serde.arrays import Ints, Mask, place_others
 from serde.events.document_patches import apply_patch, find_patches
 from serde.events.unavailable_value import find_unavailable
 
-_OP_READ, _OP_DELETE = ord("r"), ord("d")
+_OP_READ, _OP_UPDATE, _OP_DELETE = ord("r"), ord("u"), ord("d")
 
 
 def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> dict[str, Mask]:
@@ -58,7 +58,7 @@ def fill_in_batch(
         return folded
     sequence, starts = sort_by_key(folded.parts, keys, by_date=by_date)
     starts = find_row_starts(folded.parts, sequence, starts)
-    giving = np.concatenate([part.image & ~part.deleted for part in folded.parts])
+    giving = np.concatenate([_mark_whole_rows(part) for part in folded.parts])
     parts = list(folded.parts)
     if patched:
         parts = apply_in_batch(parts, giving, sequence, starts, variants)
@@ -73,6 +73,13 @@ def fill_in_batch(
             made = _join_patches(whole, patches & unsent, giving, sequence, starts)
         parts = _replace_column(parts, name, made)
     return attrs.evolve(folded, parts=tuple(parts))
+
+
+def _mark_whole_rows(part: ChangeBatch) -> Mask:
+    """Mark the changes whose rows tell values: not deletes, which invent some, but what a truncate ended does."""
+    ended = np.isin(part.order.op, (OP_CREATE, OP_KEY_CHANGE, _OP_UPDATE, _OP_READ))
+    whole: Mask = part.image & (~part.deleted | ended)
+    return whole
 
 
 def mark_unavailable(folded: FoldedChanges, *, keep_deletes: bool = False, suspicious: bool = False) -> Mask:

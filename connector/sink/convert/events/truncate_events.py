@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 from connector.kafka.consumer.consumer_records import ConsumerRecords
@@ -11,10 +12,12 @@ from connector.sink.convert.change_order import to_int64
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.truncate_scope import REFUSED_REASON, TruncateScope
 from connector.sink.model.truncates import OP_TRUNCATE, ChangeTimes, Truncate, is_repeated
-from serde.arrays import Ints
+from serde.arrays import Ints, Mask
 from serde.events.changes import Changes, filter_changes
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 from serde.faults import RecordError
+
+NO_ROWS: Ints = np.zeros(0, np.int64)
 
 
 def read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> Iterator[Truncate]:
@@ -42,17 +45,29 @@ def refuse_truncates(change: Changes, table: TablePlan | None) -> Iterator[Recor
             yield RecordError(int(change.rows[index]), "TASK_PUT", REFUSED_REASON.format(table=table.layout.name))
 
 
-def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> tuple[Changes | None, Ints, int]:
+@attrs.frozen(eq=False)
+class TruncatedChanges:
+    """What stays of changes (None: nothing), and which rows of the run, of what came before a truncate, are in it.
+
+    `deletes` are deletes, `ended` changes whose rows are kept, and marked deleted; `untold` is how many changes stay
+    that cannot be told.
+    """
+
+    left: Changes | None
+    deletes: Ints
+    ended: Ints
+    untold: int
+
+
+def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> TruncatedChanges:
     """Leave out truncates themselves, and what came before those that emptied the table.
 
-    Deletes from before stay where tables tell the order of changes: each tells what the tombstone behind it is about,
-    which would else be taken for one of its own, and take a row that came after the truncate.
-
-    Returns:
-        What stays; which rows of the run are such deletes; and how many changes stay that cannot be told.
+    Where deletes keep their rows nothing else is left out: a row ends as the last change before the truncate left it.
+    Else deletes from before stay where tables tell the order of changes: each tells what the tombstone behind it is
+    about, which would else be taken for one of its own, and take a row that came after the truncate.
     """
     keep, untold = change.op != OP_TRUNCATE, 0
-    deletes = np.zeros(len(keep), np.bool_)
+    before, deletes = np.zeros(len(keep), np.bool_), np.zeros(len(keep), np.bool_)
     if table is not None and table.cuts != TruncateScope():
         moments = ChangeTimes(to_int64(change.ts_ns), change.op, change.deleted, change.place)
         names = [strip_log_name(name) for name in change.origin.dictionary.to_pylist()]
@@ -63,11 +78,18 @@ def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | Non
             own = named[np.asarray(change.origin.indices)]
             later, unknown = cut.after((run.topic, run.partition), run.offset[change.rows], moments)
             untold += int((keep & own & unknown).sum())
-            if table.tells_order:
-                deletes |= own & ~later & change.deleted & (change.op != OP_TRUNCATE)
-            keep &= later | ~own
-    rows = change.rows[deletes]
-    keep |= deletes
+            before |= own & ~later
+        before &= change.op != OP_TRUNCATE
+        if table.keep_deletes:
+            ended = change.rows[before & ~change.deleted]
+            return TruncatedChanges(_filter(change, keep), NO_ROWS, ended, untold)
+        if table.tells_order:
+            deletes = before & change.deleted
+    keep &= ~before | deletes
+    return TruncatedChanges(_filter(change, keep), change.rows[deletes], NO_ROWS, untold)
+
+
+def _filter(change: Changes, keep: Mask) -> Changes | None:
     if keep.all():
-        return change, rows, untold
-    return (filter_changes(change, keep) if keep.any() else None), rows, untold
+        return change
+    return filter_changes(change, keep) if keep.any() else None

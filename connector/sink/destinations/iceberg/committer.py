@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import attrs
 import structlog
@@ -22,11 +23,14 @@ from connector.iceberg.commit.commit import (
     RowsToReplace,
     check_own_commits,
     commit_files,
+    commit_own_files,
 )
 from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.snapshot_expiry import expire_snapshots
 from connector.iceberg.commit.truncate import truncate_table
+from connector.iceberg.keys.key_bounds import KeyBounds
+from connector.sink.destinations.iceberg.lookups.truncated_rows import TruncatedRows, write_marked_rows
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.destinations.iceberg.write_modes.row_lookup import collect_keys
@@ -35,8 +39,9 @@ from connector.sink.model.destination import TableCommit
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult, KeyLookup
 from connector.sink.model.task_output import TaskOutput
-from connector.sink.model.truncate_scope import TruncateScope
+from connector.sink.model.truncate_scope import SourceRows, TruncateScope
 from connector.sink.model.truncates import SOURCE_TS_NS
+from serde.events.changes import DELETED_COLUMN
 
 COMMIT_THREADS = 8
 
@@ -135,7 +140,7 @@ class IcebergCommitter:
             raise
 
     def _empty(self, plan: BatchPlan, names: list[str]) -> None:
-        """Delete what tables held before they were truncated.
+        """Delete what tables held before they were truncated, or mark it deleted where deletes keep their rows.
 
         What the job wrote leaves out deletes of keys that a table was known not to hold: nobody else may have written
         to it since, as its commit asks only whether anybody did after the truncate.
@@ -147,19 +152,45 @@ class IcebergCommitter:
                 last, marks = table.find_last_truncate(cut.source).place, table.find_watermarks(cut.source)
                 limit = cut.deletes_until(last, marks) if ordered else None
                 until = None if limit is None else (column, limit)
-                self._delete_rows(target.table, until, rows.values)
+                if table.keep_deletes:
+                    self._mark_rows(names[table.index], table, TruncatedRows(until, rows.values))
+                else:
+                    self._delete_rows(target.table, until, rows.values)
                 check_own_commits(target.table, target.base, target.stored, self._connector)
                 self._targets.refresh(names[table.index], alone=True)
-                told = (
-                    "table emptied by a truncate at its source"
-                    if not rows.values
-                    else "rows of a truncated source deleted"
-                )
-                self._log.info(told, table=target.table.name)
+                self._log.info(_tell_truncate(table, rows), table=target.table.name)
 
     def _delete_rows(self, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
         """Delete the rows of a truncate (`commit.truncate`)."""
         truncate_table(self._spark, table, until, own, name=self._connector)
+
+    def _mark_rows(self, name: str, table: TablePlan, which: TruncatedRows) -> None:
+        """Mark the rows of a truncate deleted, in a commit of its own: done again, there is nothing left to mark."""
+        target = self._targets[name]
+        target.table.refresh()
+        base = target.table.snapshot_id
+        if DELETED_COLUMN not in table.layout.columns.names:
+            self._log.warning("a truncate marks no rows: the table has no column for it", table=target.table.name)
+            return
+        if base is None:
+            return
+        # Others may have written since the batch was planned: every key has its row taken out.
+        plan = attrs.evolve(table.with_identity_key, base=base, known_keys=KeyBounds())
+        with ExitStack() as kept, self._targets.detect_expired_reads(name):
+            made = self._write_marked_rows(target.table, plan, which, kept)
+            files, asked = made.written.get(table.index, []), made.key_lookups.get(table.index)
+            try:
+                hits, replacing = (None, []) if asked is None else self._search_rows(target.table, plan, asked)
+                files = [*files, *replacing]
+                if files:
+                    replace = WRITE_MODES[table.write_mode].apply
+                    commit_own_files(target.table, files, base, self._connector, hits, replace)
+            except CommitRefused:
+                self._discard(name, files)
+                raise
+
+    def _write_marked_rows(self, table: Table, plan: TablePlan, which: TruncatedRows, kept: ExitStack) -> JobResult:
+        return write_marked_rows(self._spark, table, plan, which, kept)
 
     def _commit_table(
         self, table: TablePlan, name: str, result: JobResult, position: KafkaOffsets
@@ -257,6 +288,12 @@ class IcebergCommitter:
         self, table: Table, plan: TablePlan, asked: KeyLookup
     ) -> tuple[RowsToReplace | None, list[FileDescription]]:
         return WRITE_MODES[plan.write_mode].find_rows(self._spark, table, plan, asked)
+
+
+def _tell_truncate(table: TablePlan, rows: SourceRows) -> str:
+    if table.keep_deletes:
+        return "rows of a truncated source marked deleted"
+    return "rows of a truncated source deleted" if rows.values else "table emptied by a truncate at its source"
 
 
 def _has_work(table: TablePlan, result: JobResult, position: KafkaOffsets) -> bool:
