@@ -285,7 +285,7 @@ class Brokers:
         log = self.logs[at]
         code = self._fault(1) or self._refused(node, log, offset, epoch)
         data, preferred = b"", -1
-        if not code and rack and log.replica not in (-1, node) and node == log.leader:
+        if not code and rack and log.replica != -1 and node == log.leader:
             preferred = log.replica
         elif not code:
             for _, last, _, batch in log.batches:

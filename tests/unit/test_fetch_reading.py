@@ -167,6 +167,17 @@ def test_a_nearer_replica_is_read(cluster: Brokers) -> None:
         assert read(client, 5, 10) == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("replica", [1, 2, 9])
+def test_a_replica_that_cannot_be_asked_costs_its_leader_nothing(cluster: Brokers, replica: int) -> None:
+    """Where the named replica is away, unknown or the leader itself, the leader gives the records, by no rack."""
+    log = cluster.logs["t", 0]
+    log.replica = replica
+    cluster.kill(2)
+    with cluster:
+        assert read(reader(cluster, client_rack="here"), 5, 10) == [5, 6, 7, 8, 9]
+    assert sum(one.api == 1 for one in cluster.asked) <= 2 * 5 + 1
+
+
 def test_a_quota_of_no_time_is_no_quota(cluster: Brokers) -> None:
     """A broker that says to wait for a negative time is asked again, as after any answer that makes no sense."""
     cluster.throttle_ms = [-5]

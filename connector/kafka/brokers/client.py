@@ -22,6 +22,9 @@ from connector.runtime.topic_partitions import TopicPartition
 _NEARER_REPLICA_S = 300.0
 """How long a replica that a leader named is asked in its place (KIP-392), as Java's metadata.max.age.ms."""
 
+_LEADER_ALONE_S = 60.0
+"""How long the leader is asked after a replica that it named was of no use: it would name the same one again."""
+
 
 @attrs.frozen
 class LeaderAddress:
@@ -40,6 +43,7 @@ class BrokerClient:
         self._open: dict[HostPort, BrokerConnection] = {}
         self._leaders: dict[TopicPartition, LeaderAddress] = {}
         self._replicas: dict[TopicPartition, tuple[HostPort, float]] = {}
+        self._leader_alone: dict[TopicPartition, float] = {}
         self._brokers: dict[int, HostPort] = {}
         self._advertised_by: dict[HostPort, str] = {}
         self._failed: dict[HostPort, float] = {}
@@ -63,17 +67,23 @@ class BrokerClient:
         host, until = self._replicas.get(at, (leader, 0.0))
         return host if time.monotonic() < until else leader
 
-    def prefer(self, at: TopicPartition, broker: int) -> bool:
-        """Read from this replica for a while; tell whether it is known."""
+    def rack(self, at: TopicPartition) -> str:
+        """Return where we are, for its leader to name a nearer replica; empty while that is of no use."""
+        return "" if time.monotonic() < self._leader_alone.get(at, 0.0) else self.address.rack
+
+    def prefer(self, at: TopicPartition, broker: int) -> None:
+        """Read from this replica for a while; from the leader, if nobody knows it or it is that."""
         host = self._brokers.get(broker)
-        if host is not None:
+        if host is None or host == self.leader(at).host:
+            self._leader_alone[at] = time.monotonic() + _LEADER_ALONE_S
+        else:
             self._replicas[at] = host, time.monotonic() + _NEARER_REPLICA_S
-        return host is not None
 
     def forget(self, at: TopicPartition) -> None:
         """Ask anew who leads it, and read from the leader."""
         self._leaders.pop(at, None)
-        self._replicas.pop(at, None)
+        if self._replicas.pop(at, None) is not None:
+            self._leader_alone[at] = time.monotonic() + _LEADER_ALONE_S
 
     def connection(self, host: HostPort) -> BrokerConnection:
         """Return the connection to a broker. OSError when it is away; FatalError when it refuses us."""

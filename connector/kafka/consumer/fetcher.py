@@ -173,9 +173,10 @@ class _RangeFetcher:
 
     def _judge(self, one: FetchedPartition | None, code: int, host: HostPort) -> FetchedPartition | None:
         if code == 0 and one is not None:
-            if not len(one.data) and one.replica >= 0 and self._clients.prefer(self._at, one.replica):
-                return None  # a nearer replica is asked (KIP-392)
-            return one
+            if len(one.data) or one.replica < 0:
+                return one
+            self._clients.prefer(self._at, one.replica)  # it is asked (KIP-392)
+            return None
         reason = name_error(code)
         if code == OFFSET_OUT_OF_RANGE:
             reason = self._explain_out_of_range(host)
@@ -208,7 +209,7 @@ class _RangeFetcher:
             max_wait_ms=self._how.max_wait_ms,
             max_bytes=self._estimate_bytes(),
             leader_epoch=leader.epoch,
-            rack=self._clients.address.rack if host == leader.host else "",
+            rack=self._clients.rack(self._at) if host == leader.host else "",
         )
         connection = self._clients.connection(host)
         self._asked = connection, request
