@@ -23,7 +23,7 @@ from tests.model.recordings import Record
 from tests.running import COMMITTED, Sink, Workspace, seeded, workspace
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(840)]
-KINDS: tuple[ReaderKind, ...] = ("native",)
+BOTH: tuple[ReaderKind, ...] = ("native", "librdkafka")
 KEYS, STEP_S = 300, 0.1
 SLOW = 40_000.0
 """Bytes a second that the quota lets through, where about twice as many come."""
@@ -172,7 +172,7 @@ def throttle(cluster: Cluster, load: Load) -> None:
 STEPS: list[Callable[[Cluster, Load], None]] = [kill_a_leader, move_leaders, restart_all, add_partitions, throttle]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BOTH)
 def test_whatever_brokers_do_tables_are_those_of_the_source(
     cluster: Cluster, tmp_path: Path, quick: dict[str, str], lake: OpenLake, start: Start, kind: ReaderKind
 ) -> None:
@@ -195,6 +195,52 @@ def test_whatever_brokers_do_tables_are_those_of_the_source(
         assert_same(space, table, lake)
 
 
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_topic_that_is_made_again_stops_the_sink(
+    cluster: Cluster, tmp_path: Path, quick: dict[str, str], lake: OpenLake, start: Start, kind: ReaderKind
+) -> None:
+    """Deleted and made again under a running sink: it stops, also after a restart, and takes nothing of the new one."""
+    table = Database(f"again{kind}.public.log", 1, keyed=False)
+    table.transaction(*(("c", row(number, "old")) for number in range(20)))
+    cluster.create(table.topic, 1)
+    write(cluster, table.topic, table.log)
+    space = make_space(cluster, tmp_path, f"again{kind}", quick, kind)
+    sink = start(space)
+    wait_for_batch(sink)
+    cluster.delete(table.topic)
+    cluster.create(table.topic, 1)
+    write(cluster, table.topic, [table.log[0]] * 30)
+    for run in (sink.wait(300), space.start({}, "--once").wait(240)):
+        assert run.code != 0, run.text[-6000:]
+        assert "was deleted" in run.text, run.text[-6000:]
+    assert_same(space, table, lake)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_log_that_was_cut_while_the_sink_was_down_is_noticed(
+    cluster: Cluster, tmp_path: Path, quick: dict[str, str], lake: OpenLake, kind: ReaderKind
+) -> None:
+    """A replica that was behind leads by an unclean election, and new records fill its log up again: the sink stops."""
+    table = Database(f"unclean{kind}.public.log", 1, keyed=False)
+    table.transaction(*(("c", row(number, "kept")) for number in range(20)))
+    config = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+    cluster.create_by_replicas(table.topic, [[2, 3]], config)
+    write(cluster, table.topic, table.log[:10])
+    cluster.nodes[3].kill()
+    write(cluster, table.topic, table.log[10:])  # the other replica never sees these
+    space = make_space(cluster, tmp_path, f"unclean{kind}", quick, kind)
+    first = space.start({}, "--once").wait(240)
+    assert first.code == 0, first.text[-6000:]
+    cluster.nodes[2].kill()
+    cluster.nodes[3].start()
+    write(cluster, table.topic, [table.log[0]] * 30)
+    cluster.nodes[2].start()
+    second = space.start({}, "--once").wait(240)
+    assert second.code != 0, second.text[-6000:]
+    assert "cut by an unclean leader election" in second.text, second.text[-6000:]
+    assert_same(space, table, lake)
+
+
 def make_space(cluster: Cluster, home: Path, name: str, quick: dict[str, str], kind: ReaderKind) -> Workspace:
     """A sink of the topics of one prefix."""
     extra = {
@@ -211,6 +257,14 @@ def wait_for_batch(sink: Sink) -> None:
     """Wait until the sink has committed another batch."""
     before = sink.commits()
     assert sink.wait_until(lambda: sink.commits() > before, 180), f"the sink ended by itself:\n{sink.text()[-6000:]}"
+
+
+def write(cluster: Cluster, topic: str, records: list[Record]) -> None:
+    """Write to partition 0 of a topic, in order."""
+    producer = Producer({"bootstrap.servers": cluster.servers, "enable.idempotence": True, "log_level": 0})
+    for record in records:
+        producer.produce(topic, record.value, record.key, partition=0)
+    assert producer.flush(90) == 0
 
 
 def assert_same(space: Workspace, table: Database, lake: OpenLake) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
+from connector.settings.kafka.reading import ReaderKind
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.events import COLUMNS, Database, row
 from tests.model.life import Life
@@ -59,10 +60,10 @@ class Stream:
     records: tuple[Record, ...]
 
 
-def _stream(seed: int, kills: int) -> Stream:
+def _stream(seed: int, kills: int, name: str) -> Stream:
     """Random transactions of creates, updates, deletes and key changes over 500 keys, with plain events between."""
     rng = random.Random(seed)
-    keyed, plain = Database(f"kill{kills}.public.keyed", 3), Database(f"kill{kills}.public.log", 2, keyed=False)
+    keyed, plain = Database(f"{name}.public.keyed", 3), Database(f"{name}.public.log", 2, keyed=False)
     records: list[Record] = []
     while len(keyed.log) < kills * KEYED_EVENTS:
         done = len(keyed.log), len(plain.log)
@@ -96,16 +97,22 @@ def _producing(topics: Topics, records: tuple[Record, ...], rng: random.Random) 
         topics.replay(left, create=False)
 
 
-@pytest.mark.parametrize("aims", tiered([SMOKE, OFTEN], [SMOKE], lambda aims: "once" if aims is SMOKE else "often"))
+NATIVE: ReaderKind = "native"
+CASES = [(SMOKE, NATIVE), (OFTEN, NATIVE), (OFTEN, "librdkafka")]
+
+
+@pytest.mark.parametrize(
+    ("aims", "kind"), tiered(CASES, CASES[:1], lambda case: f"{'once' if case[0] is SMOKE else 'often'}-{case[1]}")
+)
 def test_killed_again_and_again_no_row_is_lost_or_doubled(
-    topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake, aims: list[str]
+    topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake, aims: list[str], kind: ReaderKind
 ) -> None:
     """Killed with SIGKILL at many points of a stream, the sink ends with exactly the source's rows and events."""
-    seed = seeded()
-    rng, stream = random.Random(seed), _stream(seed, len(aims))
+    seed, name = seeded(), f"kill{len(aims)}{kind}"
+    rng, stream = random.Random(seed), _stream(seed, len(aims), name)
     topics.create({stream.keyed.topic: stream.keyed.partitions, stream.plain.topic: stream.plain.partitions})
-    name = f"kill{len(aims)}"
-    extra = {"topics.regex": rf"{name}\..*", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
+    more = {"debezium.sink.iceberg.upsert-keep-deletes": "false", "consumer.reader": kind}
+    extra = {"topics.regex": rf"{name}\..*", **more}
     space = make_workspace(name, extra)
     aims = rng.sample(aims, len(aims))
     with _producing(topics, stream.records, rng):
