@@ -188,13 +188,16 @@ class Sink:
         self.process.terminate()
         return self.wait(timeout_s)
 
-    def terminate_group(self, timeout_s: float = 60) -> Run:
-        """Send SIGTERM to its JVM and to the Python workers too, as supervisors do, and wait."""
+    def terminate_group(self, timeout_s: float = 60, number: int = signal.SIGTERM, *, workers: bool = True) -> Run:
+        """Send a signal to its JVM and to the Python workers too, as supervisors do, and wait.
+
+        A terminal does not know the workers: Spark makes a process group of them.
+        """
         own = psutil.Process(self.process.pid)
-        # Spark's Python workers are a process group of their own.
         for one in (own, *own.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                one.terminate()
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                if workers or os.getpgid(one.pid) == self.process.pid:
+                    one.send_signal(number)
         return self.wait(timeout_s)
 
     def wait_for_group(self, timeout_s: float) -> None:

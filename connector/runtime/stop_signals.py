@@ -2,20 +2,20 @@
 
 Supervisors and terminals send them to every process of a group, at any moment, and more than once. While a run goes on
 it is told to stop (`stop_on_signals`); before that the process leaves at once, and afterwards it is leaving anyhow.
+
+Nothing heavy is imported here: the command line's first imports, which take a second, are to be guarded already.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol
-
-import attrs
-import structlog
+from typing import Any, Protocol
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
@@ -31,12 +31,14 @@ class _StopRequested(BaseException):
     """A signal came while nothing was at hand."""
 
 
-@attrs.define
 class _Request:
     """Whether this process was asked to stop, and before anything was at hand."""
 
-    asked: bool = False
-    early: bool = False
+    asked = early = False
+
+    def note(self, _: int, __: FrameType | None) -> None:
+        """Handle a signal while modules are imported: an exception would come out of whichever is at hand."""
+        self.asked = True
 
     def leave(self, _: int, __: FrameType | None) -> None:
         """Handle a signal outside of runs."""
@@ -52,26 +54,67 @@ class _Request:
 _REQUEST = _Request()
 
 
+def note_signals() -> None:
+    """Keep signals from now on for `leave_on_signals`, which the command that is imported will enter."""
+    for number in NUMBERS:
+        signal.signal(number, _REQUEST.note)
+
+
 @contextmanager
 def leave_on_signals() -> Iterator[None]:
     """Leave with exit code 0 when a signal comes while no run goes on; a second one does not wait for anybody.
 
+    Behind it a further one ends what is left of the process.
+
     Raises:
-        SystemExit: it came.
+        SystemExit: it came, here or since `note_signals`.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _REQUEST.asked = _REQUEST.early = False
-    before = {number: signal.signal(number, _REQUEST.leave) for number in NUMBERS}
+    came, hook, before = _REQUEST.asked, sys.unraisablehook, dict[signal.Signals, Any]()
+    _REQUEST.asked = _REQUEST.early = has_failed = False
+    sys.unraisablehook = _hush(hook)
     try:
+        for number in NUMBERS:
+            before[number] = signal.signal(number, _REQUEST.leave)
+        if came:
+            raise _StopRequested
         yield
-    except _StopRequested:
-        structlog.get_logger().info("stopped as asked, before anything was at hand")
+    except (_StopRequested, KeyboardInterrupt):  # the second is what PySpark's own handler of SIGINT raises
+        _REQUEST.asked = True
+        _say_stopped()
         raise SystemExit(0) from None
+    except BaseException:
+        has_failed = True
+        raise
     finally:
+        is_stopped, _REQUEST.asked = _REQUEST.asked and not has_failed, True
+        sys.unraisablehook = hook
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, _end_at_once if is_stopped else handler)
+        _REQUEST.asked = _REQUEST.early = False
+
+
+def _end_at_once(_: int, __: FrameType | None) -> None:
+    """Handle one more signal: all is done and told, only the interpreter has not ended yet."""
+    os._exit(0)
+
+
+def _say_stopped() -> None:
+    import structlog
+
+    structlog.get_logger().info("stopped as asked, before anything was at hand")
+
+
+def _hush(hook: Any) -> Any:
+    """Return a hook for exceptions that nobody can get, but not for ours: `stop_on_signals` finds that it was asked."""
+
+    def tell(unraisable: Any) -> None:
+        if unraisable.exc_type is not _StopRequested:
+            hook(unraisable)
+
+    return tell
 
 
 @contextmanager
@@ -87,6 +130,10 @@ def stop_on_signals(running: Stoppable) -> Iterator[None]:
 
     before = {number: signal.signal(number, stop) for number in NUMBERS}
     try:
+        if _REQUEST.early:
+            # The exception was lost in a destructor, or in a library that takes any.
+            _REQUEST.early = False
+            running.stop()
         yield
     finally:
         for number, handler in before.items():

@@ -224,6 +224,11 @@ class PollLoop:
             schedule, error, time.monotonic(), timeout_s=timeout_s, longest_s=errors.retry_delay_max_ms / 1000
         )
         log = structlog.get_logger()
+        if self._stopping.is_set():
+            # Who stops us may have stopped Spark's workers too. The offset is stored when a step is through.
+            note = "stopped before the step at hand was through; it comes again at the next start"
+            log.warning(note, table=name, reason=str(error))
+            return schedule
         if after.failed:
             log.error("table stopped, the others go on", table=name, kind=type(error).__name__, reason=str(error))
             if name in self._captures:

@@ -97,6 +97,24 @@ def test_several_that_failed_are_all_named(make: Callable[..., Round]) -> None:
         made.tables.run(once=False)
 
 
+@pytest.mark.parametrize("error", [ValueError("a worker exited"), FatalError("a task failed"), RetriableError("away")])
+def test_a_step_that_fails_while_the_source_stops_comes_again(make: Callable[..., Round], error: Exception) -> None:
+    """Who stops all processes of a source stops Spark's workers too: that is no error of a table, and ends none."""
+    made = make(a=[True, error], b=[True] * 9)
+    step = made.scripts["a"].step
+
+    def stop_then_step(*, pinned: bool) -> bool:
+        if made.scripts["a"].steps == 1:
+            made.tables.stop()
+        return step(pinned=pinned)
+
+    made.tables.open_table = lambda _, name: Mock(step=stop_then_step) if name == "a" else made.scripts[name]
+    with structlog.testing.capture_logs() as lines:
+        made.tables.run(once=False)
+    assert [line["log_level"] for line in lines if line.get("table") == "db.a"] == ["info", "warning"]
+    assert (made.scripts["a"].abandoned, len(made.scripts["b"].does)) == (0, 8)
+
+
 def test_time_for_retries_runs_out(make: Callable[..., Round]) -> None:
     """A table whose troubles last longer than errors.retry.timeout is given up."""
     made = make("errors.retry.timeout=20\n", a=[RetriableError("away")] * 1000)

@@ -14,13 +14,18 @@ pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 
 # A process as the command line's `run`: it starts, a run goes on until it is stopped, and it ends. It says where it is.
 SCRIPT = """
-import sys, threading, time
+import signal, sys, threading, time
 from connector.cli.arguments import report_errors
 from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.stop_signals import leave_on_signals, stop_on_signals
 
 def say(where):
     sys.stdout.write(where + "\\n"); sys.stdout.flush()
+
+class Lost:
+    def __del__(self):
+        say("starting")
+        time.sleep(60)
 
 class Run:
     def __init__(self):
@@ -43,10 +48,46 @@ with report_errors(), leave_on_signals():
             if "stuck" in sys.argv:
                 say("stuck")
                 time.sleep(60)
+    if "lost" in sys.argv:
+        Lost()
+    if "taken" in sys.argv:
+        try:
+            say("starting")
+            time.sleep(60)
+        except BaseException:
+            pass
+    if "PySpark's" in sys.argv:
+        def interrupt(*_):
+            raise KeyboardInterrupt
+        signal.signal(signal.SIGINT, interrupt)
+        say("starting")
+        time.sleep(60)
     lifecycle = Lifecycle()
     lifecycle.live(Run, survives=False, guard=lambda: stop_on_signals(lifecycle))
     say("ending")
     time.sleep(0.5 if "end" in sys.argv else 0)
+if "behind" in sys.argv:
+    say("behind")
+    time.sleep(60)
+"""
+
+# The command line, whose modules take long to be imported.
+COMMAND_LINE = """
+import sys, time
+from connector.__main__ import main
+
+class SlowFinder:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == "connector.cli.arguments":
+            sys.stdout.write("importing\\n"); sys.stdout.flush()
+            end = time.monotonic() + 0.5
+            while time.monotonic() < end:
+                time.sleep(0.01)
+
+sys.meta_path.insert(0, SlowFinder)
+sys.argv = ["icebridge", sys.argv[1], "none.properties"]
+main()
 """
 
 # Where the process is slow -> what it says before each of the signals that it gets.
@@ -56,24 +97,43 @@ MOMENTS: dict[str, tuple[list[str], list[str]]] = {
     "in a run": ([], ["running"]),
     "twice in a run": (["slow"], ["running", "finishing"]),
     "once more at the end": (["end"], ["running", "ending"]),
+    "once more behind the end": (["behind"], ["running", "behind"]),
+    "in a destructor at the start": (["lost"], ["starting"]),
+    "where any exception is taken": (["taken"], ["starting"]),
+    "where PySpark handles it": (["PySpark's"], ["starting"]),
 }
 
 
-CASES = [*((moment, "SIGTERM") for moment in MOMENTS), ("at the start", "SIGINT"), ("twice in a run", "SIGINT")]
+CASES = [
+    *((moment, "SIGTERM") for moment in MOMENTS if "PySpark" not in moment),
+    *((moment, "SIGINT") for moment in MOMENTS if "twice" not in moment),
+    ("twice in a run", "SIGINT"),
+]
 
 
 @pytest.mark.parametrize(("moment", "name"), CASES)
 def test_a_stop_is_one_line(moment: str, name: str) -> None:
     """Whenever it is asked to stop, the process says so in one line and exits with 0."""
-    number, (slow, says) = signal.Signals[name], MOMENTS[moment]
+    slow, says = MOMENTS[moment]
+    _check_stop([SCRIPT, *slow], says, name)
+
+
+@pytest.mark.parametrize("command", ["run", "serve", "maintain"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_stop_while_the_command_is_imported(command: str, name: str) -> None:
+    """What comes while the command's modules are imported, and once more, stops it too: nothing else is looked at."""
+    _check_stop([COMMAND_LINE, command], ["importing"], name)
+
+
+def _check_stop(script: list[str], says: list[str], name: str) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, *slow], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", *script], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         for awaited in says:
             while (line := process.stdout.readline().strip()) != awaited:
                 assert line, process.stderr.read()
-            process.send_signal(number)
+            process.send_signal(signal.Signals[name])
         log = process.stderr.read()
         assert process.wait(60) == 0, log
     assert "Traceback" not in log

@@ -14,6 +14,7 @@ from connector.cli.arguments import (
     report_errors,
 )
 from connector.errors import ConfigError
+from connector.runtime.stop_signals import leave_on_signals
 from connector.settings import SourceSettings
 
 
@@ -63,7 +64,7 @@ def maintain(
     this order: equality deletes become deletion vectors, small files are merged, manifests are merged, snapshots that
     no source has to read any more expire, files that no snapshot has are deleted. The sink may be running.
     """
-    with report_errors():
+    with report_errors(), leave_on_signals():
         from connector.cli.maintain import Round, maintain_tables, parse_duration, parse_tasks
 
         if once and every is not None:

@@ -25,6 +25,7 @@ from connector.runtime.spark.packages import packages_root, packages_zip
 from connector.runtime.spark.python_workers import MEMORY_ENVIRONMENT
 from connector.runtime.spark.spark_home import find_spark_home
 from connector.runtime.spark.submitted import check_jars, check_stores, is_submitted, settle_submitted, submitted_conf
+from connector.runtime.stop_signals import keep_handlers
 from connector.settings.iceberg.required_jars import complete_properties, guess_components, required_components
 
 if TYPE_CHECKING:
@@ -235,6 +236,8 @@ class StartingSession:
         if is_cluster and is_open(self.conf):
             structlog.get_logger().warning(OPEN_NOTE, master=self.conf["spark.master"])
         pairs = SparkConf(loadDefaults=False).setAll(list(self.conf.items()))
+        with keep_handlers():  # at once: what follows takes a second, in which SIGINT was PySpark's
+            SparkContext.getOrCreate(SparkConf().setAll(list(self.conf.items())))
         session = SparkSession.builder.config(conf=pairs).getOrCreate()
         disable_checksum_files(session)
         _ignore_sigterm(session)
