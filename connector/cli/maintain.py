@@ -62,7 +62,7 @@ class TableReport:
 
 
 def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None, as_json: bool) -> None:
-    """Look at tables, and maintain them if told; once, or again and again until a signal.
+    """Look at tables, and maintain them if told; once, or again and again. A signal ends it after the table at hand.
 
     A table that cannot be looked at, or a task that fails, does not keep the others from their turn.
 
@@ -87,11 +87,14 @@ def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None
             spark, catalog, settings.table, settings.name, leases, keeps_indexes=every_s is not None
         )
         for first in chain([True], repeat(False)):
-            reports = list(do_round(settings, catalog, maintainer, asked, first=first))
+            reports = list(waiting.until_stopped(do_round(settings, catalog, maintainer, asked, first=first)))
             _print_reports(reports, asked, as_json=as_json)
-            if every_s is None:
+            if every_s is None and not waiting.is_over:
                 _check_done(reports)
-            if every_s is None or waiting.wait(every_s):
+                return
+            if waiting.wait(every_s):
+                # Who stops us may have stopped Spark's workers too: what failed is no news then.
+                structlog.get_logger().info("stopped as asked")
                 return
 
 
@@ -108,7 +111,17 @@ class _Waiting:
     def stop(self) -> None:
         self._stopping.set()
 
-    def wait(self, seconds: float) -> bool:
+    @property
+    def is_over(self) -> bool:
+        return self._stopping.is_set()
+
+    def until_stopped(self, reports: Iterator[TableReport]) -> Iterator[TableReport]:
+        for report in reports:
+            yield report
+            if self.is_over:
+                return
+
+    def wait(self, seconds: float | None) -> bool:
         return self._stopping.wait(seconds)
 
 

@@ -1,23 +1,27 @@
-"""SIGTERM and SIGINT to all processes of a sink, at any moment -> one line, exit code 0, the right rows.
+"""SIGTERM and SIGINT to all processes of a sink or source, at any moment -> one line, exit code 0, the right rows.
 
 The seed is printed; ICEBRIDGE_SEED repeats a run's plan (not its timing), ICEBRIDGE_KILLS stops as often as it says.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.events import COLUMNS, Database
 from tests.model.life import Life
-from tests.running import Workspace, kills, seeded
+from tests.running import Run, Sink, Workspace, kills, seeded
+from tests.sources import replica, spring
 from tests.topics import Topics
 
 STOPS = kills(10)
@@ -55,6 +59,33 @@ def test_a_stop_is_one_line_whenever_it_comes(topics: Topics, make_workspace: Ma
     assert found == Counter(map(_plain, db.rows.values()))
 
 
+def test_a_stop_of_a_source_is_one_line_whenever_it_comes(
+    spark: SparkSession, topics: Topics, quick: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The same of a source whose steps are at work in Spark's workers; a consumer ends with the table's rows."""
+    rng = random.Random(seeded())
+    extra = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false", **quick}
+    source = spring(spark, topics, tmp_path_factory.mktemp("stopped"), "stopped", extra)
+    source.sql(
+        "CREATE TABLE T.t (id BIGINT NOT NULL, v STRING, n INT) USING iceberg TBLPROPERTIES ('format-version'='2')"
+    )
+    source.identify("t", "id")
+    source.sql("INSERT INTO T.t SELECT id, 'v', 0 FROM range(20000)")
+    for number in range(max(2, STOPS // 2)):
+        for _ in range(3):
+            # Files are written anew, and compared row by row in Python.
+            source.sql(f"UPDATE T.t SET n = n + 1 WHERE id % {rng.randint(2, 9)} = 1")
+        process = Sink(source.file(), ())
+
+        def is_published(process: Sink = process) -> bool:
+            return any(line.get("event") in ("part read", "snapshot published") for line in process.lines())
+
+        run = _stop(process, is_published if number else lambda: True, 1.0 if number else 8.0, rng, f"source {number}")
+        _check_stop(run.code, run.text, f"source {number}")
+    source.publish()
+    assert replica(source.records("t")) == {json.dumps({"id": row["id"]}): row for row in source.rows("t")}
+
+
 def _start_and_stop(space: Workspace, moment: str, rng: random.Random) -> None:
     awaited, late_s = MOMENTS[moment]
     there = _snapshots(space)
@@ -65,16 +96,23 @@ def _start_and_stop(space: Workspace, moment: str, rng: random.Random) -> None:
             return _snapshots(space) > there
         return not awaited or any(line.get("event") == awaited for line in sink.lines())
 
+    run = _stop(sink, is_seen, late_s, rng, moment)
+    _check_stop(run.code, run.text, moment)
+
+
+def _stop(process: Sink, is_seen: Callable[[], bool], late_s: float, rng: random.Random, moment: str) -> Run:
+    """Stop a process some time after something was seen of it; Python itself takes 0.1 s to start."""
     try:
-        assert sink.wait_until(is_seen, 120, 0.005), sink.text()[-6000:]
-        time.sleep(rng.uniform(0.15 if moment == "start" else 0.0, late_s))  # Python itself takes 0.1 s to start
+        time.sleep(0.15)
+        assert process.wait_until(is_seen, 120, 0.005), process.text()[-6000:]
+        time.sleep(rng.uniform(0.0, late_s))
         number, workers = rng.choice([(signal.SIGTERM, True), (signal.SIGTERM, False), (signal.SIGINT, False)])
         sys.stdout.write(f"{signal.Signals(number).name} ({moment}, workers too: {workers})\n")
-        run = sink.terminate_group(120, number, workers=workers)
-        sink.wait_for_group(60)
+        run = process.terminate_group(120, number, workers=workers)
+        process.wait_for_group(60)
+        return run
     finally:
-        sink.kill()
-    _check_stop(run.code, run.text, moment)
+        process.kill()
 
 
 def _check_stop(code: int, text: str, moment: str) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from unittest.mock import Mock
+
 import orjson
 import pytest
+import structlog
 from attrs import evolve
 
-from connector.cli.maintain import parse_duration, parse_tasks
+from connector.cli import maintain
+from connector.cli.maintain import Round, TableReport, maintain_tables, parse_duration, parse_tasks
 from connector.errors import ConfigError
 from connector.iceberg.commit.commit_summary import CREATED_BY, MANIFEST_REWRITE
 from connector.iceberg.commit.settlement import SnapshotChange
@@ -16,6 +22,8 @@ from connector.maintenance.rewrite_rules import commits_by_groups, count_files, 
 from connector.maintenance.table_state import SnapshotSummary, TableState, summarize
 from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, MANIFESTS, ORPHANS, REWRITE
 from connector.maintenance.triggers import find_due_tasks, idle_interval_s
+from connector.runtime.stop_signals import Stoppable
+from connector.settings import ErrorSettings
 from connector.settings.iceberg.maintenance.policies import (
     ConvertPolicy,
     ExpiryPolicy,
@@ -340,3 +348,32 @@ def test_what_the_command_line_reads() -> None:
             parse_duration(wrong)
     with pytest.raises(ConfigError, match="compact"):
         parse_tasks("convert,compact")
+
+
+@pytest.mark.parametrize("every_s", [None, 600])
+def test_a_stop_ends_maintenance_after_the_table_at_hand(
+    every_s: int | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked to stop it begins no other table, and what fails meanwhile is no error: its workers may be gone already."""
+    asked_to: list[Stoppable] = []
+
+    def note(running: Stoppable) -> AbstractContextManager[None]:
+        asked_to.append(running)
+        return nullcontext()
+
+    def do_round(*_: object, **__: object) -> Iterator[TableReport]:
+        yield TableReport("a")
+        asked_to[0].stop()
+        yield TableReport("b", failure="a worker exited")
+        raise AssertionError("c had its turn")
+
+    for name in ("Catalog", "LeaseTable", "Maintainer"):
+        monkeypatch.setattr(maintain, name, Mock())
+    monkeypatch.setattr(maintain, "open_session", lambda _: nullcontext(Mock()))
+    monkeypatch.setattr(maintain, "stop_on_signals", note)
+    monkeypatch.setattr(maintain, "do_round", do_round)
+    settings = Mock(errors=ErrorSettings())
+    with structlog.testing.capture_logs() as lines:
+        maintain_tables(settings, Round(execute=True), every_s=every_s, as_json=True)
+    assert [line["event"] for line in lines] == ["stopped as asked"]
+    assert [orjson.loads(line)["table"] for line in capsys.readouterr().out.splitlines()] == ["a", "b"]
