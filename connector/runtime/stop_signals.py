@@ -85,9 +85,13 @@ def leave_on_signals() -> Iterator[None]:
         _REQUEST.asked = True
         _say_stopped()
         raise SystemExit(0) from None
-    except BaseException:
-        has_failed = True
-        raise
+    except BaseException as error:
+        has_failed = not (_REQUEST.early and isinstance(error, Exception))
+        if has_failed:
+            raise
+        # Whoever asked us asked Spark's JVM too: what fails without it is no news, and has taken our exception's place.
+        _say_stopped()
+        raise SystemExit(0) from None
     finally:
         is_stopped, _REQUEST.asked = _REQUEST.asked and not has_failed, True
         sys.unraisablehook = hook

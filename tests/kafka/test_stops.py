@@ -24,7 +24,7 @@ from tests.running import Run, Sink, Workspace, kills, seeded
 from tests.sources import replica, spring
 from tests.topics import Topics
 
-STOPS = kills(10)
+STOPS = kills(8)
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(300 + 40 * STOPS)]
 
 TOPIC = "stops.public.t"
@@ -71,7 +71,7 @@ def test_a_stop_of_a_source_is_one_line_whenever_it_comes(
     )
     source.identify("t", "id")
     source.sql("INSERT INTO T.t SELECT id, 'v', 0 FROM range(20000)")
-    for number in range(max(2, STOPS // 2)):
+    for number in range(max(2, STOPS // 4)):
         for _ in range(3):
             # Files are written anew, and compared row by row in Python.
             source.sql(f"UPDATE T.t SET n = n + 1 WHERE id % {rng.randint(2, 9)} = 1")

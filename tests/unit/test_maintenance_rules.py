@@ -372,8 +372,8 @@ def test_a_stop_ends_maintenance_after_the_table_at_hand(
     monkeypatch.setattr(maintain, "open_session", lambda _: nullcontext(Mock()))
     monkeypatch.setattr(maintain, "stop_on_signals", note)
     monkeypatch.setattr(maintain, "do_round", do_round)
-    settings = Mock(errors=ErrorSettings())
+    settings = Mock(errors=ErrorSettings("all", "t", -1, 0.1, 1, 5_000, 1))
     with structlog.testing.capture_logs() as lines:
         maintain_tables(settings, Round(execute=True), every_s=every_s, as_json=True)
     assert [line["event"] for line in lines] == ["stopped as asked"]
-    assert [orjson.loads(line)["table"] for line in capsys.readouterr().out.splitlines()] == ["a", "b"]
+    assert list(orjson.loads(capsys.readouterr().out)["tables"]) == ["a", "b"]

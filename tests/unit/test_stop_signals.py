@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
+from connector.runtime.stop_signals import NUMBERS, leave_on_signals
 from tests.running import PROJECT
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
@@ -123,6 +125,27 @@ def test_a_stop_is_one_line(moment: str, name: str) -> None:
 def test_a_stop_while_the_command_is_imported(command: str, name: str) -> None:
     """What comes while the command's modules are imported, and once more, stops it too: nothing else is looked at."""
     _check_stop([COMMAND_LINE, command], ["importing"], name)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_fails_behind_a_stop_is_no_error(asked: bool) -> None:
+    """Spark's JVM is asked to stop as we are, and calls to it fail; a failure that nobody asked for stays one."""
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    try:
+        with pytest.raises(SystemExit if asked else ConnectionRefusedError) as ended, leave_on_signals():
+            _call_jvm(asked=asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert getattr(ended.value, "code", 0) == 0
+
+
+def _call_jvm(*, asked: bool) -> None:
+    """Fail as a call does whose JVM ends, in a library that takes the signal's exception for its own."""
+    with suppress(BaseException):
+        if asked:
+            signal.raise_signal(signal.SIGTERM)
+    raise ConnectionRefusedError
 
 
 def _check_stop(script: list[str], says: list[str], name: str) -> None:
