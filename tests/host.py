@@ -58,6 +58,17 @@ class Host:
         self._files.close()
 
 
+class _Warm:
+    """The warm-up of a session that is warm."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def wait(self, _: float) -> bool:
+        return True
+
+    def close(self) -> None: ...
+
+
 @contextmanager
 def _own_logging() -> Iterator[None]:
     """Let a command set logging up as it does in a process of its own, and leave the session to those who come next."""
@@ -68,7 +79,7 @@ def _own_logging() -> Iterator[None]:
         root.removeHandler(handler)
     with (
         mock.patch.object(SparkSession, "stop", lambda _: None),
-        mock.patch("connector.sink.runner.warm_up_beside", lambda *_: lambda: None),  # it is warm
+        mock.patch("connector.sink.runner.WarmUpBeside", _Warm),
         mock.patch.dict(os.environ, {"COLUMNS": "300"}),
     ):
         try:

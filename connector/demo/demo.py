@@ -25,7 +25,7 @@ from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings, load
 from connector.sink.factory import build_sink
 from connector.sink.microbatch.cluster import inspect_cluster
-from connector.sink.runner import warm_up_beside
+from connector.sink.microbatch.warmup import WarmUpBeside
 
 HOME = Path("icebridge-demo")
 JARS = ("spark", "broker", "search")
@@ -63,7 +63,7 @@ def play(home: Path | None, *, fresh: bool) -> None:
             console.print(f"broker on {broker.bootstrap_servers}, {count} recorded Debezium events replayed")
             progress = SinkStatusLine(terminal=terminal)
             seen = inspect_cluster(KafkaAdmin(settings.kafka))
-            sink = build_sink(spark, settings, (progress,), seen, warmed=warm_up_beside(spark, settings, seen))
+            sink = build_sink(spark, settings, (progress,), seen, warmed=WarmUpBeside(spark, settings, seen).wait)
             with progress:
                 started = time.monotonic()
                 sink.stream.run(once=True)

@@ -88,7 +88,7 @@ def build_sink(
     *,
     prime: bool = True,
     beat: Callable[[], None] = lambda: None,
-    warmed: Callable[[], None] = lambda: None,
+    warmed: Callable[[float], bool] = lambda _: True,
     maintenance_listeners: Sequence[MaintenanceListener] = (),
 ) -> Sink:
     """Put a sink together at the position where it has to read on.
@@ -100,7 +100,7 @@ def build_sink(
         seen: the cluster, if it was looked at already.
         prime: make the tables ready that the waiting events will need.
         beat: called some times a second while the stream runs, also during a batch.
-        warmed: returns when the first batch may begin.
+        warmed: waits for so many seconds, and tells whether the first batch may begin.
         maintenance_listeners: they are told of the maintenance of tables, by another thread.
 
     Raises:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from functools import partial
+from typing import TypeVar
 
 import attrs
 import structlog
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.columns import column_lookup
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer.reader_check import check_reader
-from connector.runtime.lifecycle import Lifecycle
+from connector.runtime.lifecycle import Lifecycle, NotWanted, start_call
 from connector.runtime.monitoring.exporters import open_exporters
 from connector.runtime.monitoring.lineage import (
     Dataset,
@@ -37,8 +38,11 @@ from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.factory import Sink, build_sink
 from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.microbatch.start_offsets import ClusterState
-from connector.sink.microbatch.warmup import warm_up
+from connector.sink.microbatch.warmup import WarmUpBeside
 
+T = TypeVar("T")
+_Look = tuple[ClusterState, KafkaSettings]
+_LOOK_S = 0.1
 REFUSAL_S = 1.0
 """So long a start waits for the brokers to refuse us; those that answer do so in milliseconds."""
 
@@ -52,13 +56,6 @@ class SinkMonitor:
     opened: Callable[[SparkSession], None] = lambda _: None
     began: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
     maintenance_listeners: Sequence[MaintenanceListener] = ()
-
-
-def warm_up_beside(spark: SparkSession, settings: SinkSettings, seen: ClusterState) -> Callable[[], None]:
-    """Warm up beside what comes next; return what waits for it: the first batch should find everything ready."""
-    workers = threading.Thread(target=warm_up, args=(spark, settings, seen), daemon=True)
-    workers.start()
-    return workers.join
 
 
 def run_sink(
@@ -79,16 +76,22 @@ def run_sink(
     for note in settings.notes:
         structlog.get_logger().warning(note)
     monitor = monitor or SinkMonitor()
-    with ThreadPoolExecutor(1) as beside:
-        checked = beside.submit(lambda: call_with_retries(lambda: _check_reader(settings), settings.errors))
-        looked = beside.submit(lambda: _look_with(checked.result(), settings))
+    # In threads that nobody waits for: brokers that went away meanwhile are asked for minutes.
+    left = threading.Event()
+    checked = start_call(
+        lambda: call_with_retries(_until(left, lambda: _check_reader(settings)), settings.errors), "reader"
+    )
+    looked = start_call(lambda: _look_with(checked.result(), settings, left), "look")
+    try:
         # A wrong password is told before the JVM is waited for; brokers that are slow to answer hold nothing up.
         if checked in wait([checked], REFUSAL_S).done:
             checked.result()
         with open_session(settings, starting) as spark, SinkStatusLine(terminal=terminal) as progress:
             monitor = attrs.evolve(monitor, listeners=(progress, *monitor.listeners))
             monitor.opened(spark)
-            live_sink(lambda: spark, settings, monitor, once=once, survives=False, looked=looked.result())
+            live_sink(lambda: spark, settings, monitor, once=once, survives=False, looked=looked)
+    finally:
+        left.set()
 
 
 def live_sink(
@@ -98,7 +101,7 @@ def live_sink(
     *,
     once: bool = False,
     survives: bool,
-    looked: tuple[ClusterState, KafkaSettings] | None = None,
+    looked: Future[_Look] | None = None,
 ) -> None:
     """Begin runs of a sink in a session as its lifecycle asks for them; returns when there is to be none any more.
 
@@ -108,7 +111,7 @@ def live_sink(
         monitor: its lifecycle, and who hears of it.
         once: a run ends at the offsets that the topics have when it begins.
         survives: a run that fails waits for a restart instead of raising.
-        looked: the cluster and how it is read, if that was looked at for the first run.
+        looked: the cluster and how it is read, if that is being looked at for the first run.
 
     Raises:
         ConnectorError: what ended a run.
@@ -116,29 +119,34 @@ def live_sink(
     first = [looked] if looked is not None else []
     runs = list[Sink]()
 
-    def look() -> tuple[ClusterState, KafkaSettings]:
+    def look() -> _Look:
         monitor.lifecycle.check_wanted()
         return _look_at_cluster(settings)
 
+    def await_look(asked: Future[_Look]) -> _Look:
+        while asked not in wait([asked], _LOOK_S).done:
+            monitor.lifecycle.check_wanted()
+        return asked.result()
+
     def begin() -> _SinkRun:
-        seen, kafka = first.pop() if first else call_with_retries(look, settings.errors)
+        seen, kafka = await_look(first.pop()) if first else call_with_retries(look, settings.errors)
         spark, own, beat = open_own(), attrs.evolve(settings, kafka=kafka), monitor.lifecycle.beat
         with ExitStack() as kept:
             names = name_datasets(spark, own)
             limits = BatchLimits(own.batch.max_events, own.batch.max_bytes)
             exporters = kept.enter_context(open_exporters(own.lineage, names, own.name, "sink", limits=limits))
             listeners = (*monitor.listeners, *exporters.listeners)
-            warmed = warm_up_beside(spark, own, seen)
+            warming = WarmUpBeside(spark, own, seen)
+            kept.callback(warming.close)
             sink = build_sink(
                 spark,
                 own,
                 listeners,
                 seen,
                 beat=beat,
-                warmed=warmed,
+                warmed=warming.wait,
                 maintenance_listeners=monitor.maintenance_listeners,
             )
-            kept.callback(warmed)
             if runs:
                 # Who reads the log tells batches by their numbers, also across a pause.
                 sink.stream.batches = runs.pop().stream.batches
@@ -159,7 +167,7 @@ def name_datasets(spark: SparkSession, settings: SinkSettings) -> DatasetNames:
     return DatasetNames(tables, partial(Dataset, topics), columns, settings.catalog.namespace)
 
 
-def _look_at_cluster(settings: SinkSettings) -> tuple[ClusterState, KafkaSettings]:
+def _look_at_cluster(settings: SinkSettings) -> _Look:
     """Return the cluster as it is, and the settings with the reader that can read its records."""
     kafka = _check_reader(settings)
     return inspect_cluster(KafkaAdmin(settings.kafka)), kafka
@@ -173,8 +181,20 @@ def _check_reader(settings: SinkSettings) -> KafkaSettings:
     return found.kafka
 
 
-def _look_with(kafka: KafkaSettings, settings: SinkSettings) -> tuple[ClusterState, KafkaSettings]:
-    return call_with_retries(lambda: inspect_cluster(KafkaAdmin(settings.kafka)), settings.errors), kafka
+def _look_with(kafka: KafkaSettings, settings: SinkSettings, left: threading.Event) -> _Look:
+    look = _until(left, lambda: inspect_cluster(KafkaAdmin(settings.kafka)))
+    return call_with_retries(look, settings.errors), kafka
+
+
+def _until(left: threading.Event, call: Callable[[], T]) -> Callable[[], T]:
+    """Return a call that is not tried again once nobody waits for it."""
+
+    def ask() -> T:
+        if left.is_set():
+            raise NotWanted
+        return call()
+
+    return ask
 
 
 @attrs.frozen

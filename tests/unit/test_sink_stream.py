@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from attrs import define, field
 from structlog.testing import capture_logs
 
 from connector.errors import FatalError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.settings import KafkaSettings, SinkSettings, load
+from connector.sink import runner
 from connector.sink.microbatch.background_look import BackgroundLook
 from connector.sink.microbatch.stream import Stream
 
@@ -128,3 +134,89 @@ def test_a_look_raises_where_its_answer_is_asked_for(tmp_path: Path) -> None:
         else:
             told += [] if found is None else [found]
     assert told == ["no rights", tmp_path]
+
+
+def test_a_stop_does_not_wait_for_the_warm_up(tmp_path: Path) -> None:
+    """Brokers that have gone since the start hold the warm-up up for minutes; a batch that waits for it lets go."""
+    asked = threading.Event()
+
+    def warmed(timeout_s: float) -> bool:
+        asked.set()
+        time.sleep(min(timeout_s, 0.01))
+        return False
+
+    stream = Stream(
+        cast("Any", None),
+        cast("Any", None),
+        KafkaOffsets(),
+        cast("Any", None),
+        cast("Any", None),
+        cast("Any", None),
+        warmed=warmed,
+    )
+    waiting = threading.Thread(target=stream._range, args=(0, tmp_path, threading.Event()), daemon=True)
+    waiting.start()
+    assert asked.wait(20)
+    stream.stop()
+    waiting.join(20)
+    assert not waiting.is_alive()
+
+
+def _sink_settings(tmp_path: Path) -> SinkSettings:
+    file = tmp_path / "sink.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:9\ntopics=t\ndebezium.sink.iceberg.warehouse=/w\n")
+    return load([file], environ={})
+
+
+class Left(Exception):
+    """Whoever starts is asked to leave."""
+
+
+def test_a_start_that_is_left_does_not_wait_for_brokers_that_are_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked beside the start of the JVM, for minutes; a signal ends it at once, and they are asked no more."""
+    asked, released, tries = threading.Event(), threading.Event(), list[int]()
+
+    def check(_: object) -> KafkaSettings:
+        tries.append(1)
+        asked.set()
+        assert released.wait(60)
+        raise RetriableError("nobody answers")
+
+    @contextmanager
+    def open_session(*_: object) -> Iterator[None]:
+        assert asked.wait(20)
+        raise Left
+        yield
+
+    monkeypatch.setattr(runner, "_check_reader", check)
+    monkeypatch.setattr(runner, "open_session", open_session)
+    monkeypatch.setattr(runner, "REFUSAL_S", 0.01)
+
+    def start() -> None:
+        with pytest.raises(Left):
+            runner.run_sink(_sink_settings(tmp_path), once=False, terminal=False)
+
+    starting = threading.Thread(target=start, daemon=True)
+    starting.start()
+    starting.join(20)
+    assert not starting.is_alive()
+    released.set()
+    time.sleep(0.5)
+    assert len(tries) == 1
+
+
+def test_a_pause_gives_up_the_first_look(tmp_path: Path) -> None:
+    """Brokers that are away when a process starts hold no pause up; the end comes at once, too."""
+    monitor = runner.SinkMonitor()
+    arguments = (cast("Any", None), _sink_settings(tmp_path), monitor)
+    living = threading.Thread(
+        target=runner.live_sink, args=arguments, kwargs={"survives": False, "looked": Future()}, daemon=True
+    )
+    living.start()
+    monitor.lifecycle.pause()
+    assert monitor.lifecycle.wait_for("PAUSED", 20)
+    monitor.lifecycle.stop()
+    living.join(20)
+    assert not living.is_alive()

@@ -76,7 +76,8 @@ def open_session(
         ) from error
     finally:
         try:
-            spark.stop()
+            # On a connection to the JVM of its own: a signal may have cut off a call on this thread's, whose answer is still to come.
+            start_call(spark.stop, "stop of Spark").result()
         except (Py4JError, OSError) as error:
             structlog.get_logger().debug("Spark is gone already", reason=str(error))
 

@@ -52,7 +52,8 @@ _STOP_S = 5.0
 class Stream:
     """One run of the sink's stream: `run` returns when it ends or `stop` is called; `beat` is called meanwhile.
 
-    `warmed` returns when the first batch may begin: what it finds warm is warmed up beside the start of the query.
+    `warmed` waits for so long, and tells whether the first batch may begin: what it finds warm is warmed up beside the
+    start of the query.
     `batches` is the number of the next one, so that the runs of a process count on.
     """
 
@@ -65,7 +66,7 @@ class Stream:
     overdue: Callable[[], bool] = lambda: False
     hold: Callable[[], str | None] = lambda: None
     beat: Callable[[], None] = lambda: None
-    warmed: Callable[[], None] = lambda: None
+    warmed: Callable[[float], bool] = lambda _: True
     stop_waiting: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
     batches: int = 0
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
@@ -137,7 +138,9 @@ class Stream:
 
     def _range(self, number: int, scratch: Path, leaving: threading.Event) -> None:
         """Bring in what Spark's trigger spans: one batch, or several where its events are large."""
-        self.warmed()
+        while not self.warmed(_POLL_S):
+            if self._stopping.is_set() or leaving.is_set():
+                return
         with self._busy:
             if leaving.is_set():
                 return
