@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 from connector.errors import ConnectorError, FatalError
 from connector.runtime.jvm.class_data import write_class_data
+from connector.runtime.lifecycle import start_call
 from connector.runtime.spark import session_builder
 from connector.runtime.spark.driver_gateway import DriverGateway
 from connector.runtime.spark.session_builder import StartingSession
@@ -76,7 +77,7 @@ def open_session(
         ) from error
     finally:
         try:
-            # On a connection to the JVM of its own: a signal may have cut off a call on this thread's, whose answer is still to come.
+            # By a thread with its own connection: a signal may have cut off a call on ours, whose answer is to come.
             start_call(spark.stop, "stop of Spark").result()
         except (Py4JError, OSError) as error:
             structlog.get_logger().debug("Spark is gone already", reason=str(error))
