@@ -23,7 +23,7 @@ MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.depl
 class _Daemon(Server):
     """A master or a worker; it answers when its page does. Only clients that know the secret are let in."""
 
-    ready_s = 120.0
+    ready_s = 240.0
     stop_s = 10.0
 
     def __init__(self, home: Path, name: str, *command: str) -> None:

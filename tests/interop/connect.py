@@ -38,7 +38,7 @@ class Connect(Server):
     """A worker over one home folder, beside a broker; it answers after about 6 s. Output goes to `connect.log`."""
 
     name = "connect"
-    ready_s = 90.0
+    ready_s = 240.0
 
     def __init__(self, home: Path, bootstrap_servers: str, heap_mb: int = 512) -> None:
         """Describe it; nothing runs yet."""

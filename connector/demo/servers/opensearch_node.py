@@ -46,7 +46,7 @@ class OpenSearchNode(Server):
     """
 
     name = "search"
-    ready_s = 180.0
+    ready_s = 360.0
     starts = 3
 
     def __init__(

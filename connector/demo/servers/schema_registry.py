@@ -23,7 +23,7 @@ class SchemaRegistryServer(Server):
     """A registry over one home folder, where its output goes (`registry.log`); it answers after about 5 s."""
 
     name = "registry"
-    ready_s = 90.0
+    ready_s = 240.0
     stop_s = 10.0
 
     def __init__(self, home: Path, port: int | None = None, heap_mb: int = 256) -> None:

@@ -17,7 +17,7 @@ class Server:
     """What the embedded servers share; each gives its `_launch` and `_answers`. The process ends with this one."""
 
     name = "server"
-    ready_s = 60.0
+    ready_s = 240.0  # tells what hangs: on a machine with other work a start takes ten times as long as else
     stop_s = 20.0
     starts = 1
 
