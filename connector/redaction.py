@@ -149,11 +149,11 @@ def _mask_pairs(text: str) -> Iterator[str]:
 
 
 def _end_of_value(text: str, start: int, last_brace: int) -> int | None:
-    """Where a value ends that begins here; None where none does."""
+    """Where a value ends that begins here; None where none does, or only the dots of an advice."""
     if text.startswith("{", start) and start < last_brace:
         return text.index("}", start) + 1
     value = _VALUE.match(text, start)
-    return value.end() if value else None
+    return value.end() if value and value[0].strip("\"'") != "..." else None
 
 
 def redact_all(value: Any) -> Any:
