@@ -81,15 +81,11 @@ def leave_on_signals() -> Iterator[None]:
         if came:
             raise _StopRequested
         yield
-    except (_StopRequested, KeyboardInterrupt):  # the second is what PySpark's own handler of SIGINT raises
-        _REQUEST.asked = True
-        _say_stopped()
-        raise SystemExit(0) from None
     except BaseException as error:
-        has_failed = not (_REQUEST.early and isinstance(error, Exception))
+        has_failed = not _is_stop(error)
         if has_failed:
             raise
-        # Whoever asked us asked Spark's JVM too: what fails without it is no news, and has taken our exception's place.
+        _REQUEST.asked = True
         _say_stopped()
         raise SystemExit(0) from None
     finally:
@@ -98,6 +94,14 @@ def leave_on_signals() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, _end_at_once if is_stopped else handler)
         _REQUEST.asked = _REQUEST.early = False
+
+
+def _is_stop(error: BaseException) -> bool:
+    """Whether what came out is how a stop ends: ours, the exception of PySpark's handler, or one in our one's place.
+
+    Whoever asked us asked Spark's JVM too: what fails without it is no news.
+    """
+    return isinstance(error, (_StopRequested, KeyboardInterrupt)) or (_REQUEST.early and isinstance(error, Exception))
 
 
 def _end_at_once(_: int, __: FrameType | None) -> None:

@@ -119,17 +119,9 @@ def live_sink(
     first = [looked] if looked is not None else []
     runs = list[Sink]()
 
-    def look() -> _Look:
-        monitor.lifecycle.check_wanted()
-        return _look_at_cluster(settings)
-
-    def await_look(asked: Future[_Look]) -> _Look:
-        while asked not in wait([asked], _LOOK_S).done:
-            monitor.lifecycle.check_wanted()
-        return asked.result()
-
     def begin() -> _SinkRun:
-        seen, kafka = await_look(first.pop()) if first else call_with_retries(look, settings.errors)
+        wanted = monitor.lifecycle.check_wanted
+        seen, kafka = _await_look(first.pop(), wanted) if first else _look_when(wanted, settings)
         spark, own, beat = open_own(), attrs.evolve(settings, kafka=kafka), monitor.lifecycle.beat
         with ExitStack() as kept:
             names = name_datasets(spark, own)
@@ -165,6 +157,23 @@ def name_datasets(spark: SparkSession, settings: SinkSettings) -> DatasetNames:
     tables = catalog_namespace(settings.catalog.name, settings.catalog.properties)
     columns = column_lookup(spark, settings.catalog) if settings.lineage.enabled else no_columns
     return DatasetNames(tables, partial(Dataset, topics), columns, settings.catalog.namespace)
+
+
+def _await_look(asked: Future[_Look], check_wanted: Callable[[], None]) -> _Look:
+    """Return what a look began earlier finds, unless no run is wanted any more."""
+    while asked not in wait([asked], _LOOK_S).done:
+        check_wanted()
+    return asked.result()
+
+
+def _look_when(check_wanted: Callable[[], None], settings: SinkSettings) -> _Look:
+    """Look at the cluster, again and again where that fails, while a run is wanted."""
+
+    def look() -> _Look:
+        check_wanted()
+        return _look_at_cluster(settings)
+
+    return call_with_retries(look, settings.errors)
 
 
 def _look_at_cluster(settings: SinkSettings) -> _Look:

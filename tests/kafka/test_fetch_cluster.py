@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -22,13 +21,6 @@ from tests.cluster import Cluster, send
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough, pytest.mark.timeout(600)]
 BOTH: tuple[ReaderKind, ...] = ("native", "librdkafka")
 At = tuple[str, int]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers."""
-    with Cluster(tmp_path_factory.mktemp("cluster")) as made:
-        yield made
 
 
 class Writer:

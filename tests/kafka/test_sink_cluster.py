@@ -49,13 +49,6 @@ def start() -> Iterator[Start]:
         sink.kill()
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers."""
-    with Cluster(tmp_path_factory.mktemp("cluster")) as made:
-        yield made
-
-
 class Load:
     """A source that lives and writes without a pause: a keyed table, and one that is only appended to."""
 

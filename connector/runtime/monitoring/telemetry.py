@@ -92,26 +92,12 @@ class TelemetryListener:
         self._skipped = counter("debezium.event.skipped.count", unit="{event}")
         self._transactions = counter("debezium.transaction.committed.count", unit="{transaction}")
         self._seconds = meter.create_histogram("icebridge.step.duration", unit="s")
-        state = self._snapshots
         self._observe(meter, "debezium.event.time_since_last", lambda: now_s() - self._last_s, self._about, "s")
         self._observe(meter, "debezium.source.lag", lambda: self._lag_s, self._about, "s")
         self._observe(meter, "debezium.connection.status", lambda: 1, self._about)
         if limits is not None:
             self._observe_queue(meter, limits)
-        gauges: Mapping[str, Callable[[], float]] = {
-            "running": lambda: int(bool(state.running)),
-            "completed": lambda: int(state.completed > 0 and not state.running),
-            "aborted": lambda: int(state.aborted > 0 and not state.running),
-            "paused": lambda: int(state.paused_at is not None),
-            "skipped": lambda: int(not state.tables and self._steps > 0),
-            "table.count": lambda: len(state.tables),
-            "table.remaining_count": lambda: len(state.running),
-            "duration": lambda: state.seconds if state.began is None else now_s() - state.began,
-            "paused_duration": lambda: state.seconds_paused(now_s()),
-        }
-        for name, read in gauges.items():
-            unit = "s" if name.endswith("duration") else "1"
-            self._observe(meter, f"debezium.snapshot.{name}", read, self._in_snapshots, unit)
+        self._observe_snapshots(meter)
 
     def on_batch(self, report: BatchReport) -> None:
         """Count a batch."""
@@ -167,6 +153,23 @@ class TelemetryListener:
             self._events.add(count, {**self._about, "debezium.event.type": kind})
         if events > sum(counts.values()):
             self._events.add(events - sum(counts.values()), self._about)
+
+    def _observe_snapshots(self, meter: Any) -> None:
+        state, now_s = self._snapshots, self._now_s
+        gauges: Mapping[str, Callable[[], float]] = {
+            "running": lambda: int(bool(state.running)),
+            "completed": lambda: int(state.completed > 0 and not state.running),
+            "aborted": lambda: int(state.aborted > 0 and not state.running),
+            "paused": lambda: int(state.paused_at is not None),
+            "skipped": lambda: int(not state.tables and self._steps > 0),
+            "table.count": lambda: len(state.tables),
+            "table.remaining_count": lambda: len(state.running),
+            "duration": lambda: state.seconds if state.began is None else now_s() - state.began,
+            "paused_duration": lambda: state.seconds_paused(now_s()),
+        }
+        for name, read in gauges.items():
+            unit = "s" if name.endswith("duration") else "1"
+            self._observe(meter, f"debezium.snapshot.{name}", read, self._in_snapshots, unit)
 
     def _observe_queue(self, meter: Any, limits: BatchLimits) -> None:
         gauges: Mapping[str, Callable[[], float]] = {
