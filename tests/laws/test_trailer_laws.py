@@ -234,6 +234,27 @@ def test_values_that_nobody_asked_for_are_left_out_of_envelopes_only(form: str, 
     assert [_pruned(_wanted_values(row)) for row in some[0].fields.to_pylist()] == expected
 
 
+@pytest.mark.parametrize("schemas", [False, True], ids=["bare", "schemas"])
+@pytest.mark.parametrize("op", ["c", "u", "d"])
+def test_images_are_wanted_where_all_values_have_one_width(op: str, schemas: bool) -> None:
+    """Of rows of numbers of as many digits each the images are among the last fields that messages are alike in."""
+    source = b'"source":{"connector":"postgresql","ts_ms":1790000000000,"table":"orders","lsn":%d}'
+    around = source + b',"transaction":null,"op":"%s","ts_ms":1790000000001'
+    row, price = b'{"id":%d,"note":"abc"}', b'{"field": "price", "type": "double"}, '
+    texts, told = [], _block(random.Random(0), flat=False).replace(price, b"")
+    for number in range(1000, 1600):
+        image = row % number
+        before, after = {"c": (b"null", image), "u": (image, image), "d": (image, b"null")}[op]
+        text = b'{"before":' + before + b',"after":' + after + b"," + around % (number, op.encode()) + b"}"
+        texts.append(b'{"schema":' + told + b',"payload":' + text + b"}" if schemas else text)
+    for wanted in (WANTED, frozenset({"op", "source.lsn"})):
+        reader = make_deserializer("auto", wanted)
+        for _ in range(2):  # layouts are kept
+            (block_read,) = reader.decode(pa.array(texts, pa.binary()), "VALUE_CONVERTER").blocks
+            rows = [each.get("before" if op == "d" else "after") for each in block_read.fields.to_pylist()]
+            assert rows == [{"id": number, "note": "abc"} for number in range(1000, 1600)]
+
+
 def _pruned(value: Any) -> Any:
     """Without what is null."""
     if not isinstance(value, dict):

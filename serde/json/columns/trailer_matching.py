@@ -16,13 +16,14 @@ from serde.json.columns.trailer_layout import Path, TrailerLayout, TrailerLeaf, 
 _MAX_LAYOUTS, _CHUNK_BYTES, _WORD = 16, 1 << 18, 8
 _ALL_TRUE = np.uint64(0x0101010101010101)
 _QUOTE = ord('"')
+_IMAGES = frozenset({"before", "after"})
 Lines = npt.NDArray[np.uint8]
 """A line of bytes for each message."""
 
 
 @frozen(eq=False)
 class WantedFields:
-    """What is asked for: fields of `kind`, of envelopes only those of these paths; None for all."""
+    """What is asked for: fields of `kind`, of envelopes the images and only these paths besides; None for all."""
 
     kind: pa.StructType
     paths: frozenset[str] | None
@@ -36,8 +37,13 @@ class WantedFields:
             for leaf in layout.leaves
             if type_at(self.kind, leaf.path) is not None
             and leaf.form != "null"
-            and (paths is None or any(".".join(leaf.path[:end]) in paths for end in range(1, len(leaf.path) + 1)))
+            and (paths is None or _is_wanted(leaf.path, paths))
         )
+
+
+def _is_wanted(path: Path, paths: frozenset[str]) -> bool:
+    # Where values have one width each, images are among the fields that messages are alike in.
+    return path[0] in _IMAGES or any(".".join(path[:end]) in paths for end in range(1, len(path) + 1))
 
 
 @define(eq=False)
