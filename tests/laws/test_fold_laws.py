@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from connector.sink.fold.winners import Decision, find_row_images
+from connector.sink.fold.order.winners import Decision, find_row_images
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import select_proven_dates, select_proven_places
 from serde.events.source_positions import NO_VALUE, source_number, unknown_positions

@@ -43,7 +43,7 @@ from connector.sink.destinations.iceberg.lookups.truncated_rows import Truncated
 from connector.sink.destinations.iceberg.lookups.unavailable_values import _may_be_unavailable
 from connector.sink.destinations.join_columns import column_aliases
 from connector.sink.destinations.soft_deletes import mark_deleted
-from connector.sink.fold.document_patches import patch_rows
+from connector.sink.fold.values.document_patches import patch_rows
 from connector.sink.job.shuffle import unpack
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan

@@ -15,7 +15,7 @@ from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.destinations.opensearch.committer import OpenSearchCommitter
 from connector.sink.destinations.opensearch.destination import OpenSearchDestination
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
-from connector.sink.destinations.opensearch.waiting_keys import WaitingKeysLookup, waiting_task
+from connector.sink.destinations.opensearch.lookups.waiting_keys import WaitingKeysLookup, waiting_task
 from connector.sink.model.destination import Lookups
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult

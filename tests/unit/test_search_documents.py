@@ -31,10 +31,10 @@ from connector.settings.opensearch.connection import BulkSettings, ConnectionSet
 from connector.sink.convert.decoder import decode
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, keys_to_text
 from connector.sink.destinations.late_event_tasks import is_older, proof
-from connector.sink.destinations.opensearch import document_writer
-from connector.sink.destinations.opensearch.document_requests import IndexTarget
-from connector.sink.destinations.opensearch.document_writer import OpenSearchWriterFactory
-from connector.sink.destinations.opensearch.waiting_keys import waiting_task
+from connector.sink.destinations.opensearch.lookups.waiting_keys import waiting_task
+from connector.sink.destinations.opensearch.write import document_writer
+from connector.sink.destinations.opensearch.write.document_requests import IndexTarget
+from connector.sink.destinations.opensearch.write.document_writer import OpenSearchWriterFactory
 from connector.sink.destinations.table_schema import with_keys
 from connector.sink.fold.watermarks import advance_watermarks, merge_progress
 from connector.sink.job.map_task import MapTask

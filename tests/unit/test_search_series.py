@@ -16,7 +16,7 @@ from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo, enco
 from connector.opensearch.indexes.index_identity import decode_ids, encode_ids, explain_loss
 from connector.opensearch.indexes.index_names import IndexNamePattern
 from connector.opensearch.indexes.index_templates import merge_properties
-from connector.sink.destinations.opensearch.timestamps import TimestampRule
+from connector.sink.destinations.opensearch.write.timestamps import TimestampRule
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from serde.events.source_positions import NO_VALUE, unknown_positions
 

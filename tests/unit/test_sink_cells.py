@@ -14,7 +14,7 @@ import pytest
 
 from connector.sink.convert.decoder import decode
 from connector.sink.fold.fold import fold
-from connector.sink.fold.unavailable_values import fill_in_batch
+from connector.sink.fold.values.unavailable_values import fill_in_batch
 from connector.sink.model.plan import TablePlan
 from tests.unit import sink_plans
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 from connector.sink.convert.decoder import decode
-from connector.sink.fold.document_patches import patch_rows
 from connector.sink.fold.fold import fold, select_rows_to_keep
-from connector.sink.fold.row_lives import find_needed_rows
-from connector.sink.fold.unavailable_values import fill_in_batch, mark_unavailable
+from connector.sink.fold.values.document_patches import patch_rows
+from connector.sink.fold.values.row_lives import find_needed_rows
+from connector.sink.fold.values.unavailable_values import fill_in_batch, mark_unavailable
 from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan

@@ -24,7 +24,7 @@ from connector.opensearch.documents.json_values import to_json_texts
 from connector.settings import load
 from connector.sink.convert.decoder import decode
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
-from connector.sink.destinations.opensearch.key_changes import set_key
+from connector.sink.destinations.opensearch.write.key_changes import set_key
 from connector.sink.destinations.table_schema import expand_key, find_identifier_fields, with_keys
 from connector.sink.model.plan import SchemaChange, TablePlan
 from serde.events.changes import DELETED_COLUMN

@@ -22,8 +22,8 @@ from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.spark_types import from_spark, spark_type, to_spark
 from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
 from connector.sink.fold.fold import fold, select_rows_to_keep
-from connector.sink.fold.row_lives import find_last_rows, find_needed_rows, find_rows_of_lives
-from connector.sink.fold.unavailable_values import fill_in_batch, mark_unavailable, split_winners
+from connector.sink.fold.values.row_lives import find_last_rows, find_needed_rows, find_rows_of_lives
+from connector.sink.fold.values.unavailable_values import fill_in_batch, mark_unavailable, split_winners
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges
 from serde.events.source_positions import NO_VALUE, unknown_positions
 from serde.events.unavailable_value import PLACEHOLDER, find_unavailable

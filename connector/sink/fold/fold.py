@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from connector.sink.fold.key_runs import find_last_known
-from connector.sink.fold.winners import Decision, find_row_images
+from connector.sink.fold.order.key_runs import find_last_known
+from connector.sink.fold.order.winners import Decision, find_row_images
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, compute_key_codes, gather
 from serde.arrays import Ints
 

@@ -6,8 +6,8 @@ import numpy as np
 from pyspark import TaskContext
 
 from connector.sink.fold.fold import find_last_deletes, fold, select_rows_to_keep
-from connector.sink.fold.row_lives import find_needed_rows
-from connector.sink.fold.unavailable_values import fill_in_batch
+from connector.sink.fold.values.row_lives import find_needed_rows
+from connector.sink.fold.values.unavailable_values import fill_in_batch
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, concat_small
 from connector.sink.model.plan import BatchPlan, TablePlan
 

@@ -25,8 +25,8 @@ from connector.settings.sink.sink_types import DESTINATIONS_PACKAGE, SINK_TYPES,
 from connector.sink.convert.decoder import decode
 from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
-from connector.sink.destinations.opensearch.document_requests import IndexTarget
-from connector.sink.destinations.opensearch.document_writer import OpenSearchWriterFactory
+from connector.sink.destinations.opensearch.write.document_requests import IndexTarget
+from connector.sink.destinations.opensearch.write.document_writer import OpenSearchWriterFactory
 from connector.sink.job.map_task import MapTask
 from connector.sink.job.reduce_task import ReduceTask
 from connector.sink.model.destination import Destination, WriterFactory

@@ -17,7 +17,7 @@ from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write.file_writer import write_append, write_upserts
 from connector.sink.destinations.replayed_rows import drop_superseded_rows, find_dropped
 from connector.sink.fold.fold import fold
-from connector.sink.fold.unavailable_values import fill_in_batch, mark_unavailable
+from connector.sink.fold.values.unavailable_values import fill_in_batch, mark_unavailable
 from connector.sink.model.destination import ReplayOutcome, ReplayRows
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.task_output import TaskOutput

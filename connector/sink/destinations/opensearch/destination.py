@@ -11,11 +11,11 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.destinations.context import DestinationContext, open_deleted_keys
 from connector.sink.destinations.opensearch.committer import OpenSearchCommitter
-from connector.sink.destinations.opensearch.deleted_document_lookup import DeletedDocumentLookup
-from connector.sink.destinations.opensearch.document_writer import OpenSearchWriterFactory
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
+from connector.sink.destinations.opensearch.lookups.deleted_document_lookup import DeletedDocumentLookup
+from connector.sink.destinations.opensearch.lookups.waiting_keys import WaitingKeysLookup
 from connector.sink.destinations.opensearch.replay import OpenSearchReplay
-from connector.sink.destinations.opensearch.waiting_keys import WaitingKeysLookup
+from connector.sink.destinations.opensearch.write.document_writer import OpenSearchWriterFactory
 from connector.sink.model.destination import Lookups
 from connector.sink.model.plan import BatchPlan
 

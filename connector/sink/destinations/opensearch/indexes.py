@@ -31,9 +31,9 @@ from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.convert.columns.field_matching import match_key_shapes, match_shape, merge_case_variants
 from connector.sink.destinations.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.naming import index_name, raw_index_name
-from connector.sink.destinations.opensearch.document_requests import IndexTarget
-from connector.sink.destinations.opensearch.document_writer import OpenSearchWriterFactory
-from connector.sink.destinations.opensearch.timestamps import TimestampRule
+from connector.sink.destinations.opensearch.write.document_requests import IndexTarget
+from connector.sink.destinations.opensearch.write.document_writer import OpenSearchWriterFactory
+from connector.sink.destinations.opensearch.write.timestamps import TimestampRule
 from connector.sink.destinations.table_registry import BaseTableRegistry, run_concurrently
 from connector.sink.destinations.table_schema import choose_key, with_keys
 from connector.sink.model.plan import SchemaChange, TablePlan

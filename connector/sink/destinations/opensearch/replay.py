@@ -6,11 +6,11 @@ import attrs
 from pyspark.sql import SparkSession
 
 from connector.sink.destinations.late_events import drop_late_events
-from connector.sink.destinations.opensearch.document_writer import OpenSearchTaskWriter
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
+from connector.sink.destinations.opensearch.write.document_writer import OpenSearchTaskWriter
 from connector.sink.destinations.replayed_rows import drop_superseded_rows, find_dropped
 from connector.sink.fold.fold import fold
-from connector.sink.fold.unavailable_values import fill_in_batch
+from connector.sink.fold.values.unavailable_values import fill_in_batch
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.destination import ReplayOutcome, ReplayRows
 from connector.sink.model.plan import BatchPlan

@@ -22,7 +22,7 @@ from connector.sink.destinations.join_columns import (
     spark_schema,
     unpack_changes,
 )
-from connector.sink.fold.document_patches import patch_rows
+from connector.sink.fold.values.document_patches import patch_rows
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OUTPUT_SCHEMA

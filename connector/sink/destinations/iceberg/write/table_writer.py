@@ -16,8 +16,8 @@ from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write.file_writer import write_append, write_upserts
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import emit_for_lookup
 from connector.sink.destinations.soft_deletes import mark_deleted
-from connector.sink.fold.row_lives import find_rows_of_lives
-from connector.sink.fold.unavailable_values import mark_unavailable, split_winners
+from connector.sink.fold.values.row_lives import find_rows_of_lives
+from connector.sink.fold.values.unavailable_values import mark_unavailable, split_winners
 from connector.sink.job.shuffle import pack
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, gather
 from connector.sink.model.destination import TaskWriter

@@ -10,7 +10,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from connector.sink.fold.key_runs import find_last_known, mark_run_starts
+from connector.sink.fold.order.key_runs import find_last_known, mark_run_starts
 from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeOrder
 from serde.arrays import Ints, Mask
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from connector.sink.fold.key_runs import mark_run_starts
+from connector.sink.fold.order.key_runs import mark_run_starts
 from connector.sink.model.change_rows import ChangeOrder
 from serde.arrays import Ints, Mask
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN

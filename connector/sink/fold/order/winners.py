@@ -18,15 +18,15 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from connector.sink.fold.arrival_order import comes_in_order, is_ascending, is_uniform
-from connector.sink.fold.partition_winners import (
+from connector.sink.fold.order.arrival_order import comes_in_order, is_ascending, is_uniform
+from connector.sink.fold.order.partition_winners import (
     KeyGroups,
     PartitionWinners,
     find_greatest,
     find_partition_winners,
     group_changes,
 )
-from connector.sink.fold.rival_partitions import choose_across_partitions, sort_by_rule
+from connector.sink.fold.order.rival_partitions import choose_across_partitions, sort_by_rule
 from connector.sink.model.change_rows import ChangeOrder
 from serde.arrays import Ints, Mask
 

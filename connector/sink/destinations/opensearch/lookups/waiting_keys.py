@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.opensearch.bulk.actions import ROWS_PER_STEP
-from connector.sink.destinations.opensearch.document_writer import OpenSearchTaskWriter, OpenSearchWriterFactory
-from connector.sink.destinations.opensearch.key_changes import (
+from connector.sink.destinations.opensearch.write.document_writer import OpenSearchTaskWriter, OpenSearchWriterFactory
+from connector.sink.destinations.opensearch.write.key_changes import (
     KeyChanges,
     KnownFields,
     WaitingKeys,
@@ -28,8 +28,13 @@ from connector.sink.destinations.opensearch.key_changes import (
     read_key_changes,
     to_document_ids,
 )
-from connector.sink.destinations.opensearch.moved_documents import DocumentMove, MovedDocument, sort_moves, split_moves
-from connector.sink.fold.unavailable_values import find_unavailable_columns, mark_unavailable
+from connector.sink.destinations.opensearch.write.moved_documents import (
+    DocumentMove,
+    MovedDocument,
+    sort_moves,
+    split_moves,
+)
+from connector.sink.fold.values.unavailable_values import find_unavailable_columns, mark_unavailable
 from connector.sink.job.compaction import fold_changes
 from connector.sink.job.shuffle import unpack
 from connector.sink.model import task_output

@@ -23,8 +23,8 @@ from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.opensearch.documents.json_values import to_json_texts
 from connector.opensearch.indexes.index_meta import VersionSource
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
-from connector.sink.destinations.opensearch.key_changes import KnownFields
-from connector.sink.destinations.opensearch.timestamps import TimestampRule
+from connector.sink.destinations.opensearch.write.key_changes import KnownFields
+from connector.sink.destinations.opensearch.write.timestamps import TimestampRule
 from connector.sink.model.change_rows import RECORD_BITS, ChangeBatch
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
 from serde.arrays import Ints, Mask

@@ -14,14 +14,14 @@ import attrs
 import numpy as np
 
 from connector.opensearch.documents.document_lookup import StoredDocument
-from connector.sink.destinations.opensearch.key_changes import (
+from connector.sink.destinations.opensearch.write.key_changes import (
     MOVED_BELOW,
     KeyChanges,
     is_marked,
     read_codes,
     to_document_ids,
 )
-from connector.sink.fold.unavailable_values import find_unavailable_columns
+from connector.sink.fold.values.unavailable_values import find_unavailable_columns
 from connector.sink.model.change_rows import (
     OP_CREATE,
     OP_KEY_CHANGE,

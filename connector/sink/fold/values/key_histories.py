@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from connector.sink.fold.key_runs import mark_run_starts
-from connector.sink.fold.winners import sort_changes
+from connector.sink.fold.order.key_runs import mark_run_starts
+from connector.sink.fold.order.winners import sort_changes
 from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch, ChangeOrder, compute_key_codes
 from serde.arrays import Ints
 

@@ -8,8 +8,8 @@ import attrs
 import orjson
 
 from connector.opensearch.documents.document_lookup import StoredDocument
-from connector.sink.destinations.opensearch.document_requests import DocumentRequests, find_ids, to_texts
-from connector.sink.destinations.opensearch.key_changes import (
+from connector.sink.destinations.opensearch.write.document_requests import DocumentRequests, find_ids, to_texts
+from connector.sink.destinations.opensearch.write.key_changes import (
     KeyChanges,
     KnownFields,
     fill_texts,
@@ -17,8 +17,8 @@ from connector.sink.destinations.opensearch.key_changes import (
     read_codes,
     set_key,
 )
-from connector.sink.destinations.opensearch.moved_documents import DocumentMove, MovedDocument, find_moves
-from connector.sink.fold.unavailable_values import mark_unavailable
+from connector.sink.destinations.opensearch.write.moved_documents import DocumentMove, MovedDocument, find_moves
+from connector.sink.fold.values.unavailable_values import mark_unavailable
 from connector.sink.model.change_rows import FoldedChanges, gather
 from connector.sink.model.plan import TablePlan
 from serde.events.changes import DELETED_COLUMN

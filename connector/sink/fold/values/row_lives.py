@@ -12,8 +12,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.sink.fold.key_histories import find_creates, sort_by_key
-from connector.sink.fold.winners import find_winners
+from connector.sink.fold.order.winners import find_winners
+from connector.sink.fold.values.key_histories import find_creates, sort_by_key
 from connector.sink.model.change_rows import (
     OP_KEY_CHANGE,
     ChangeBatch,

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from connector.sink.fold.key_runs import mark_run_starts
-from connector.sink.fold.repeated_changes import mark_repeated
+from connector.sink.fold.order.key_runs import mark_run_starts
+from connector.sink.fold.order.repeated_changes import mark_repeated
 from connector.sink.model.change_rows import ChangeOrder
 from serde.arrays import Ints, Mask
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN

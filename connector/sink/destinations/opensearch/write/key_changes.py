@@ -27,7 +27,7 @@ from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.opensearch.documents.json_values import to_json_texts
 from connector.opensearch.indexes.mapping import name_inner_path
 from connector.sink.convert.key_change_headers import pair_with_other_key
-from connector.sink.fold.unavailable_values import find_unavailable_columns
+from connector.sink.fold.values.unavailable_values import find_unavailable_columns
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, compute_key_codes
 from connector.sink.model.plan import TablePlan

@@ -14,17 +14,17 @@ from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.sink.convert.key_change_headers import mark_key_changes
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows
-from connector.sink.destinations.opensearch.document_mover import DocumentMover
-from connector.sink.destinations.opensearch.document_requests import DocumentRequests, IndexTarget, find_ids
-from connector.sink.destinations.opensearch.event_documents import EventDocuments
-from connector.sink.destinations.opensearch.key_changes import (
+from connector.sink.destinations.opensearch.write.document_mover import DocumentMover
+from connector.sink.destinations.opensearch.write.document_requests import DocumentRequests, IndexTarget, find_ids
+from connector.sink.destinations.opensearch.write.event_documents import EventDocuments
+from connector.sink.destinations.opensearch.write.key_changes import (
     WaitingKeys,
     announce_key_changes,
     read_codes,
     read_key_changes,
 )
 from connector.sink.destinations.soft_deletes import mark_deleted
-from connector.sink.fold.unavailable_values import find_unavailable_columns, mark_unavailable
+from connector.sink.fold.values.unavailable_values import find_unavailable_columns, mark_unavailable
 from connector.sink.job.shuffle import pack
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, gather
 from connector.sink.model.driver_output import (

@@ -13,8 +13,8 @@ from connector.opensearch.documents.document_ids import build_record_ids
 from connector.opensearch.documents.json_values import to_json_texts
 from connector.opensearch.indexes.index_templates import TIMESTAMP_FIELD
 from connector.runtime.topic_partitions import TopicPartition
-from connector.sink.destinations.opensearch.document_requests import DocumentRequests, to_texts
-from connector.sink.destinations.opensearch.timestamps import TimestampRule
+from connector.sink.destinations.opensearch.write.document_requests import DocumentRequests, to_texts
+from connector.sink.destinations.opensearch.write.timestamps import TimestampRule
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan, TablePlan
 

@@ -1,0 +1,1 @@
+"""rows and winners of a task -> documents, by bulk requests. On executors."""
