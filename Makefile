@@ -121,7 +121,7 @@ lock: $(DEVELOPMENT) ## Renew the locks of packages and jars
 
 docs: $(READY) ## Renew the generated reference and the sample files in config/
 	$(BIN)/python -m connector.settings.reference.markdown
-	$(BIN)/python -m connector.iceberg.types.reference
+	$(BIN)/python -m connector.iceberg.types.schemas.reference
 	$(BIN)/python -m connector.runtime.monitoring.prometheus.reference
 	$(BIN)/python -m connector.settings.reference.error_messages
 

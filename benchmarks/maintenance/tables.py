@@ -25,7 +25,7 @@ from benchmarks.measure import tree_cpu_seconds
 from benchmarks.session import SPARK
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.write.table_writer import TableWriter
 from connector.maintenance.conversion.conversion import convert_deletes
 from connector.maintenance.spark_actions import rewrite_data_files

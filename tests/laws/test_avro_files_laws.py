@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.conversions import from_bytes
 
-from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.write.formats.avro import AvroFile
 from tests.model import avro_files
 from tests.running import draws

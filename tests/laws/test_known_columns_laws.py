@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE
 from connector.sink.convert.decoder import decode
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 

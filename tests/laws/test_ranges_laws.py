@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 
 from connector.iceberg.keys.intervals import group_overlapping
 from connector.iceberg.keys.key_ranges import MAX_RANGES, KeyRanges
-from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.write import deletion_vectors
 
 KEYS = st.lists(

@@ -19,7 +19,7 @@ import pyarrow as pa
 from connector.errors import FatalError
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_columns
-from connector.iceberg.types.spark_types import to_spark
+from connector.iceberg.types.values.spark_types import to_spark
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.lookups import (
     document_patches,

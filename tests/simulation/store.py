@@ -21,7 +21,7 @@ from pyiceberg.types import PrimitiveType
 from connector.errors import RetriableError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import to_arrow_schema
+from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
 from connector.iceberg.write.partitioning import Partition
 from connector.iceberg.write.rolling_file import FileKind
 from tests.simulation.catalog_server import CatalogServer

@@ -27,7 +27,7 @@ from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.iceberg.java import map_java_errors
 from connector.iceberg.state import offset_rows
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
-from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.write.rolling_file import FileKind
 from connector.runtime.retry import call_with_retries
 from connector.settings import ErrorSettings

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.write.partitioning import UNPARTITIONED, Partition
 from connector.iceberg.write.rolling_file import FileKind, RollingFile
 from connector.iceberg.write.table_writer import TableWriter

@@ -28,7 +28,7 @@ from connector.iceberg.java import jvm
 from connector.iceberg.keys.key_bounds import read_key_bounds
 from connector.iceberg.repair.manifest_repair import find_misleading_bounds, remove_misleading_bounds
 from connector.iceberg.repair.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
-from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.write import partitioning
 from connector.maintenance.partitions import count_partitions
 from connector.settings.iceberg.catalog import CatalogSettings

@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import build_table_schema
-from connector.iceberg.types.spark_types import to_spark
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
+from connector.iceberg.types.values.spark_types import to_spark
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
 from connector.sink.convert.decoded_records import DecodedRecords

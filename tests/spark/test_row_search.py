@@ -18,7 +18,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import jvm
 from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import release_reads
-from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.sink.destinations.iceberg.row_search.base import FileRows, LookupScan
 from connector.sink.destinations.iceberg.row_search.registry import ROW_SEARCHES

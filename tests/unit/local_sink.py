@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.types.schema_evolution import evolve, union_shapes
+from connector.iceberg.types.schemas.schema_evolution import evolve, union_shapes
 from connector.kafka.admin import TopicInfo
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.listeners import BatchReport

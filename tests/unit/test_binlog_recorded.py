@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.types.schema_evolution import union_shapes
+from connector.iceberg.types.schemas.schema_evolution import union_shapes
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
 from connector.settings.converters.schema_registry import RegistrySettings

@@ -14,7 +14,7 @@ import pytest
 
 from connector.iceberg.read.key_index import KeyIndexStore
 from connector.iceberg.read.scan_planning import FileScanTask
-from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDeletes
 from connector.maintenance.conversion import key_search
 from connector.maintenance.conversion.key_search import search_shard

@@ -34,8 +34,8 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.repair.partition_repair import CheckedField, MixedRows, find_right_values
-from connector.iceberg.types.arrow_types import build_table_schema
-from connector.iceberg.types.single_values import encode_bytes, encode_json, parse_non_finite, to_stored_values
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
+from connector.iceberg.types.values.single_values import encode_bytes, encode_json, parse_non_finite, to_stored_values
 from connector.iceberg.write.formats.avro import AvroFile
 from connector.iceberg.write.formats.column_metrics import FileMetrics
 from connector.iceberg.write.formats.parquet import ParquetFile

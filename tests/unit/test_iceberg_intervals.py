@@ -9,7 +9,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.schema import Schema
 
 from connector.iceberg.keys.intervals import ORDERED_TYPES, is_ordered_type
-from connector.iceberg.types.arrow_types import to_arrow_schema
+from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
 
 pytestmark = pytest.mark.unit
 

@@ -23,7 +23,7 @@ from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds
 from connector.iceberg.read.column_bounds import read_changed_bounds
 from connector.iceberg.repair.manifest_repair import find_misleading_bounds
 from connector.iceberg.state.offset_rows import SINK, OffsetRows
-from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
 
 AWAY = OSError("When reading information for key 'm': AWS Error NETWORK_CONNECTION during GetObject operation")
 SCHEMA = build_table_schema(

@@ -17,9 +17,9 @@ from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
-from connector.iceberg.types.arrow_types import build_table_schema, to_arrow_schema
-from connector.iceberg.types.conversion import convert
-from connector.iceberg.types.schema_evolution import evolve, union_shapes
+from connector.iceberg.types.schemas.arrow_types import build_table_schema, to_arrow_schema
+from connector.iceberg.types.schemas.schema_evolution import evolve, union_shapes
+from connector.iceberg.types.values.conversion import convert
 from connector.iceberg.write.partitioning import UNPARTITIONED, split_by_partition
 from connector.iceberg.write.rolling_file import FileKind, RollingFile
 from connector.iceberg.write.table_writer import MAX_OPEN_FILES, TableWriter

@@ -14,8 +14,8 @@ from pyarrow import orc
 
 from connector.errors import DataFault, FatalError
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
-from connector.iceberg.types.orc_values import find_early_fractions
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
+from connector.iceberg.types.values.orc_values import find_early_fractions
 from connector.iceberg.write.formats.orc_schema import build_file_columns, to_file_column
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.tables import checks as table_checks

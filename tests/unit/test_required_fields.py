@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.values.conversion import convert
 from connector.iceberg.write.formats.required_fields import fill_below_nulls, has_required_fields
 from tests.model.key_types import KEY_TYPES
 

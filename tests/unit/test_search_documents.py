@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 from connector.iceberg.commit.kafka_offsets import ALL_SOURCES, LastTruncate
-from connector.iceberg.types.arrow_types import build_table_schema
 from connector.iceberg.types.nested_columns import read_columns
-from connector.iceberg.types.row_layout import RowLayout
-from connector.iceberg.types.schema_evolution import union_shapes
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.row_layout import RowLayout
+from connector.iceberg.types.schemas.schema_evolution import union_shapes
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.opensearch.bulk import document_sender
 from connector.opensearch.bulk.actions import WriteOptions

@@ -10,8 +10,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.types.conversion import convert
-from connector.iceberg.types.variants import decode_variants, encode_variants, to_json_text
+from connector.iceberg.types.values.conversion import convert
+from connector.iceberg.types.values.variants import decode_variants, encode_variants, to_json_text
 from connector.opensearch.documents.document_ids import build_document_ids
 from connector.sink.convert.decoder import decode
 from connector.sink.destinations.deleted_keys import keys_to_text

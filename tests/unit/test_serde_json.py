@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.types.arrow_types import build_table_schema, to_arrow_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema, to_arrow_schema
 from serde.formats import make_deserializer
 from serde.json.columns import column_reader
 from serde.messages import DecodedMessages

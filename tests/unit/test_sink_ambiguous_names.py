@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.types.arrow_types import build_table_schema
-from connector.iceberg.types.schema_evolution import evolve, union_shapes
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.schema_evolution import evolve, union_shapes
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.decoder import decode
 from connector.sink.model.plan import TablePlan

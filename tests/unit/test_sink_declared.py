@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.settings import load
 from connector.sink.destinations.table_schema import build_declared_schema
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError
-from connector.iceberg.types.arrow_types import build_table_schema
-from connector.iceberg.types.row_layout import RowLayout
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.opensearch.indexes.index_admin import IndexInfo
 from connector.settings import load
 from connector.settings.opensearch.documents import OpenSearchSettings

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.records.record_columns import BatchSection, BatchSections, read_records
 from connector.sink.convert.decoder import decode

@@ -10,7 +10,6 @@ import pytest
 
 from connector.errors import DataFault
 from connector.iceberg.keys.key_ranges import KeyRanges
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
 from connector.iceberg.types.nested_columns import (
     find_field,
     find_path,
@@ -19,7 +18,8 @@ from connector.iceberg.types.nested_columns import (
     set_column,
     set_type,
 )
-from connector.iceberg.types.row_layout import RowLayout
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
+from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.opensearch.documents.json_values import to_json_texts
 from connector.settings import load
 from connector.sink.convert.decoder import decode

@@ -8,9 +8,9 @@ import attrs
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.types.arrow_types import build_table_schema, to_arrow_schema
 from connector.iceberg.types.required_values import find_missing_values, requires_within
-from connector.iceberg.types.schema_evolution import make_optional
+from connector.iceberg.types.schemas.arrow_types import build_table_schema, to_arrow_schema
+from connector.iceberg.types.schemas.schema_evolution import make_optional
 from connector.settings import EventSettings
 from connector.sink.convert.columns.column_renames import rename_shape
 from connector.sink.convert.decoded_records import DecodedRecords

@@ -15,7 +15,7 @@ import pytest
 from connector.errors import FatalError, GapError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.keys.key_bounds import KeyBounds
-from connector.iceberg.types.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.kafka.admin import TopicInfo
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics

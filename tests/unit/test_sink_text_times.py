@@ -10,7 +10,7 @@ import attrs
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.types.schema_evolution import union_shapes
+from connector.iceberg.types.schemas.schema_evolution import union_shapes
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.records.record_columns import BatchSection, BatchSections, read_records
 from connector.settings import EventSettings

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from connector.errors import FatalError
-from connector.iceberg.types.schema_evolution import union_shapes
+from connector.iceberg.types.schemas.schema_evolution import union_shapes
 from connector.settings import EventSettings
 from connector.sink.convert.columns.type_changes import holds_all, name_column
 from connector.sink.convert.decoder import decode

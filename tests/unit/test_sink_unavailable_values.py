@@ -19,7 +19,7 @@ import pytest
 
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.read.positional_reader import read_rows_at
-from connector.iceberg.types.spark_types import from_spark, spark_type, to_spark
+from connector.iceberg.types.values.spark_types import from_spark, spark_type, to_spark
 from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
 from connector.sink.fold.fold import fold, select_rows_to_keep
 from connector.sink.fold.values.row_lives import find_last_rows, find_needed_rows, find_rows_of_lives

@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert

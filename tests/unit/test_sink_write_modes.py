@@ -11,7 +11,7 @@ import pytest
 
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.keys.key_bounds import KeyBounds
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE
 from connector.settings.iceberg.write_mode import APPEND_MODE, DECLARED_MODES, DEFAULT_MODE, MODE
 from connector.sink.convert.decoder import decode
 from connector.sink.destinations.iceberg.write.file_writer import write_upserts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from connector.iceberg.types.reference import REFERENCE_PAGE, render_markdown
+from connector.iceberg.types.schemas.reference import REFERENCE_PAGE, render_markdown
 from serde.connect import type_table
 
 ROOT = Path(__file__).parents[2]
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_page_is_not_stale() -> None:
     """The page in docs/ is what the code makes now."""
     assert (ROOT / REFERENCE_PAGE).read_text("utf-8") == render_markdown(), (
-        "run python -m connector.iceberg.types.reference"
+        "run python -m connector.iceberg.types.schemas.reference"
     )
 
 

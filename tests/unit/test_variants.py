@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from connector.errors import FatalError
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema, is_variant_candidate
-from connector.iceberg.types.schema_evolution import evolve, union_shapes
-from connector.iceberg.types.variants import VARIANT_STORAGE, decode_variants, encode_variants, to_json_text
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, build_table_schema, is_variant_candidate
+from connector.iceberg.types.schemas.schema_evolution import evolve, union_shapes
+from connector.iceberg.types.values.variants import VARIANT_STORAGE, decode_variants, encode_variants, to_json_text
 from connector.iceberg.write.formats.parquet_variants import VariantAnnotator
 from connector.iceberg.write.partitioning import UNPARTITIONED
 from connector.iceberg.write.rolling_file import FileKind, RollingFile

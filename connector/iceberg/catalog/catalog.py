@@ -22,7 +22,7 @@ from connector.iceberg.java import (
     map_java_errors,
     to_string_array,
 )
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
 from connector.runtime.retry import call_with_retries
 from connector.settings import CatalogSettings, ErrorSettings
 from connector.settings.iceberg.catalog import local_path

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from connector.errors import FatalError, GapError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import jvm, map_java_errors
-from connector.iceberg.types.schema_json import VARIANT_TYPE, Json, iter_fields, replace_types, to_pyiceberg
+from connector.iceberg.types.schemas.schema_json import VARIANT_TYPE, Json, iter_fields, replace_types, to_pyiceberg
 
 _CARRIER_TYPES = {"time": "long", "timestamp_ns": "long", "timestamptz_ns": "long"}
 

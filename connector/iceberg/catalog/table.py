@@ -35,8 +35,8 @@ from connector.iceberg.java import (
     to_dict,
     vended_credentials,
 )
-from connector.iceberg.types.schema_json import to_pyiceberg
-from connector.iceberg.types.single_values import parse_non_finite
+from connector.iceberg.types.schemas.schema_json import to_pyiceberg
+from connector.iceberg.types.values.single_values import parse_non_finite
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.driver_gateway import DriverGateway
 from connector.settings import ErrorSettings

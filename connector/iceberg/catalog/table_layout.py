@@ -12,8 +12,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table.sorting import SortOrder
 
 from connector.errors import FatalError
-from connector.iceberg.types.orc_values import EARLY_FRACTIONS, find_early_fractions
-from connector.iceberg.types.row_layout import RowLayout
+from connector.iceberg.types.schemas.row_layout import RowLayout
+from connector.iceberg.types.values.orc_values import EARLY_FRACTIONS, find_early_fractions
 from serde.arrays import Mask
 from serde.avro import object_file
 from serde.avro.object_file import Compression

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from connector.iceberg.keys.intervals import Interval, group_overlapping, is_ordered_type
-from connector.iceberg.types.single_values import encode_json, to_stored_values
+from connector.iceberg.types.values.single_values import encode_json, to_stored_values
 
 MAX_RANGES = 32
 """Ranges of a task, and of all together: each is looked at for every file."""

@@ -13,8 +13,8 @@ import orjson
 import pyarrow as pa
 
 from connector.errors import FatalError
-from connector.iceberg.types.conversion import convert
-from connector.iceberg.types.schema_json import iter_fields
+from connector.iceberg.types.schemas.schema_json import iter_fields
+from connector.iceberg.types.values.conversion import convert
 
 FIELD_ID_KEY = b"PARQUET:field_id"
 _INITIAL_DEFAULT = "initial-default"

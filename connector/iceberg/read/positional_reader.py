@@ -19,8 +19,8 @@ from connector.errors import FatalError
 from connector.iceberg.catalog.file_io import file_io_for
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.read.initial_defaults import default_column, field_id_of, parse_initial_defaults
-from connector.iceberg.types.conversion import convert
-from connector.iceberg.types.variants import decode_variants
+from connector.iceberg.types.values.conversion import convert
+from connector.iceberg.types.values.variants import decode_variants
 from serde.arrays import Ints
 
 _Defaults = Mapping[int, Any]

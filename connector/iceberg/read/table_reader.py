@@ -23,7 +23,7 @@ from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, to_carrier
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import iterate, jvm, load_class, map_java_errors, to_dict
 from connector.iceberg.read.scan_planning import FileScanTask
-from connector.iceberg.types.schema_json import Json, field_ids
+from connector.iceberg.types.schemas.schema_json import Json, field_ids
 from connector.iceberg.write.formats.format_limits import find_unreadable
 
 FILE_COLUMN, POSITION_COLUMN, ROW_ID_COLUMN, SEQUENCE_COLUMN, DELETED_COLUMN = (

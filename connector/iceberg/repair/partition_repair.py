@@ -39,7 +39,7 @@ from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import iterate, jvm, map_java_errors
 from connector.iceberg.repair.manifest_repair import LiveFile, iter_branches, iter_live_files, replace_manifests
-from connector.iceberg.types.single_values import encode_json
+from connector.iceberg.types.values.single_values import encode_json
 from connector.iceberg.write.partitioning import count_times, result_type
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
 

@@ -33,7 +33,7 @@ from connector.iceberg.state.system_tables import (
     count_snapshots,
     retain_newest_snapshots,
 )
-from connector.iceberg.types.arrow_types import to_arrow_schema
+from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 
 DELETED_KEYS_SCHEMA = Schema(

@@ -28,7 +28,7 @@ from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_o
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.state import system_tables
 from connector.iceberg.state.system_tables import SYSTEM_TABLE_PROPERTIES, describe_uncounted, write_file
-from connector.iceberg.types.arrow_types import to_arrow_schema
+from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
 from connector.iceberg.write.rolling_file import FileKind
 
 OFFSETS_SCHEMA = Schema(

@@ -22,7 +22,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.state.system_tables import SYSTEM_TABLE_PROPERTIES, delete_orphan, write_file
-from connector.iceberg.types.arrow_types import to_arrow_schema
+from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
 from connector.iceberg.write.rolling_file import FileKind
 
 SCHEMA_HISTORY_SCHEMA = Schema(

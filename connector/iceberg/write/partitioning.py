@@ -36,7 +36,7 @@ from pyiceberg.types import (
 
 from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.types.nested_columns import read_column
-from connector.iceberg.types.single_values import encode_json, to_stored_values
+from connector.iceberg.types.values.single_values import encode_json, to_stored_values
 from serde.connect.values.iso_text import format_date
 
 _MAX_FOLDER_CHARS = 200

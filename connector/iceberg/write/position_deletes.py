@@ -24,7 +24,7 @@ from connector.errors import FatalError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.file_io import file_io_for
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import to_arrow_schema
+from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
 from connector.iceberg.write import deletion_vectors
 from connector.iceberg.write.partitioning import Partition
 from connector.iceberg.write.rolling_file import FileKind, RollingFile

@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.file_io import file_io_for
 from connector.iceberg.catalog.table_layout import DataFormat, TableLayout
-from connector.iceberg.types.row_layout import parse_schema
+from connector.iceberg.types.schemas.row_layout import parse_schema
 from connector.iceberg.write.formats.avro import AvroFile
 from connector.iceberg.write.formats.orc import OrcFile
 from connector.iceberg.write.formats.parquet import ParquetFile

@@ -22,7 +22,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import iterate, jvm
 from connector.iceberg.read.scan_planning import FileScanTask, tasks_without_deletes
 from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, TableReader
-from connector.iceberg.types.schema_json import Json
+from connector.iceberg.types.schemas.schema_json import Json
 from connector.maintenance.conversion.plan import JoinGroup
 
 PLACE_COLUMN = "place"

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.types.conversion import convert
 from connector.iceberg.types.nested_columns import set_column
+from connector.iceberg.types.values.conversion import convert
 from connector.sink.convert.record_keys import align_record_keys, key_type
 from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch
 from connector.sink.model.plan import TablePlan

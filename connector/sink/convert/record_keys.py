@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.conversion import convert
 from connector.iceberg.types.nested_columns import find_path, read_path, set_column
-from connector.iceberg.types.schema_evolution import evolve
+from connector.iceberg.types.schemas.schema_evolution import evolve
+from connector.iceberg.types.values.conversion import convert
 from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, Mask, children

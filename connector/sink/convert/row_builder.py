@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.commit.kafka_offsets import LastTruncate
-from connector.iceberg.types.lenient_conversion import convert_required
+from connector.iceberg.types.values.lenient_conversion import convert_required
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.change_order import build_order, read_dedup_values, to_int64

@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 
 from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN
 from connector.iceberg.types.nested_columns import Path
-from connector.iceberg.types.row_layout import RowLayout
-from connector.iceberg.types.spark_types import spark_type
+from connector.iceberg.types.schemas.row_layout import RowLayout
+from connector.iceberg.types.values.spark_types import spark_type
 from connector.sink.job.shuffle import unpack
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan

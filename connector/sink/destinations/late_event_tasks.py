@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.state.deleted_keys_table import DELETE_ORDER_COLUMNS
 from connector.iceberg.types.nested_columns import read_columns
-from connector.iceberg.types.row_layout import RowLayout
-from connector.iceberg.types.spark_types import to_spark
+from connector.iceberg.types.schemas.row_layout import RowLayout
+from connector.iceberg.types.values.spark_types import to_spark
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.change_order import to_int64
 from connector.sink.destinations.deleted_keys import keys_to_text

@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from connector.errors import DataFault, FatalError
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, to_arrow_schema
 from connector.iceberg.types.nested_columns import find_field, find_path, leaf_names, set_type
-from connector.iceberg.types.row_layout import RowLayout
-from connector.iceberg.types.schema_evolution import union_shapes
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, to_arrow_schema
+from connector.iceberg.types.schemas.row_layout import RowLayout
+from connector.iceberg.types.schemas.schema_evolution import union_shapes
 from connector.settings import TableSettings
 from connector.settings.iceberg.new_tables.declared_schema import DeclaredColumn, NestedType
 from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, SchemaChange

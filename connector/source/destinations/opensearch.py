@@ -25,8 +25,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from connector.errors import FatalError, GapError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
-from connector.iceberg.types.arrow_types import to_arrow_schema
-from connector.iceberg.types.spark_types import from_spark
+from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
+from connector.iceberg.types.values.spark_types import from_spark
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.bulk_processor import DocumentCounts
 from connector.opensearch.bulk.document_sender import DocumentSender

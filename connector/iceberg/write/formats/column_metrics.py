@@ -16,7 +16,7 @@ from pyiceberg.io.pyarrow import MetricModeTypes, compute_statistics_plan
 from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
 
-from connector.iceberg.types.single_values import to_stored_values
+from connector.iceberg.types.values.single_values import to_stored_values
 from connector.iceberg.write.formats.value_bounds import UNORDERED_TYPES, ValueBounds
 
 _BOUNDED_MODES = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)

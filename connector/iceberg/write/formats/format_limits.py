@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import orjson
 
-from connector.iceberg.types.schema_json import VARIANT_TYPE, iter_fields
+from connector.iceberg.types.schemas.schema_json import VARIANT_TYPE, iter_fields
 
 _UNWRITABLE_TYPES = (VARIANT_TYPE, "unknown", "geometry", "geography")
 _NANOSECOND_TYPES = ("timestamp_ns", "timestamptz_ns")

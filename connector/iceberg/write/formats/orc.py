@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 
 from connector.errors import FatalError
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.orc_values import EARLY_FRACTIONS, find_early_fractions
+from connector.iceberg.types.values.orc_values import EARLY_FRACTIONS, find_early_fractions
 from connector.iceberg.write.formats.column_metrics import FileMetrics
 from connector.iceberg.write.formats.orc_schema import build_file_columns, to_file_column
 

@@ -27,7 +27,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.iceberg.types.single_values import to_stored_values
+from connector.iceberg.types.values.single_values import to_stored_values
 from serde.arrays import children
 
 _UNIT = "iceberg.timestamp-unit"

@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.variants import VARIANT_STORAGE, encode_variants
+from connector.iceberg.types.values.variants import VARIANT_STORAGE, encode_variants
 from connector.iceberg.write.formats.parquet_footer import read_statistics
 from connector.iceberg.write.formats.parquet_variants import VariantAnnotator
 from connector.iceberg.write.formats.required_fields import fill_below_nulls, has_required_fields

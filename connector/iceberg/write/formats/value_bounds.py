@@ -12,7 +12,7 @@ from attrs import define
 from pyiceberg.types import DecimalType, PrimitiveType, UUIDType
 from pyiceberg.utils.truncate import truncate_upper_bound_binary_string
 
-from connector.iceberg.types.single_values import encode_bytes
+from connector.iceberg.types.values.single_values import encode_bytes
 
 UNORDERED_TYPES = (UUIDType,)
 """Types that get no bounds. Iceberg's Java (1.12) orders uuids by two signed halves, Parquet by unsigned bytes: readers

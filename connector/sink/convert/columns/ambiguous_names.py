@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.types.full_names import find_ambiguous_columns
+from connector.iceberg.types.schemas.full_names import find_ambiguous_columns
 from connector.sink.convert.columns.event_shapes import drop_excluded, set_variant_types
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.arrays import child_at, children

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.values.conversion import convert
 from connector.sink.convert.record_keys import RecordKeys
 from connector.sink.model.plan import SchemaChange
 from serde.arrays import children, choose_values, valid_mask

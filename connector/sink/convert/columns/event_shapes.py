@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, is_variant_candidate
-from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, is_variant_candidate
+from connector.iceberg.types.values.conversion import convert
 from connector.sink.model.plan import TablePlan
 from serde.arrays import children
 from serde.events.changes import Changes

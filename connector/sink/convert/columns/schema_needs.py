@@ -8,7 +8,7 @@ import numpy as np
 
 from connector.iceberg.types.nested_columns import Path
 from connector.iceberg.types.required_values import find_missing_values
-from connector.iceberg.types.schema_evolution import contains, evolve
+from connector.iceberg.types.schemas.schema_evolution import contains, evolve
 from connector.sink.convert.change_order import read_dedup_values
 from connector.sink.convert.columns.event_shapes import (
     drop_absent_fields,

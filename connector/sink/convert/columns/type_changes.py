@@ -13,9 +13,9 @@ import attrs
 import pyarrow as pa
 
 from connector.errors import FatalError
-from connector.iceberg.types.arrow_types import is_storable, to_iceberg_type
-from connector.iceberg.types.row_layout import RowLayout
-from connector.iceberg.types.schema_evolution import evolve
+from connector.iceberg.types.schemas.arrow_types import is_storable, to_iceberg_type
+from connector.iceberg.types.schemas.row_layout import RowLayout
+from connector.iceberg.types.schemas.schema_evolution import evolve
 from connector.settings.converters.event_format import TypeChangeMode
 from serde.events.changes import Changes, rename_columns
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.lenient_conversion import coerce, convert_required
-from connector.iceberg.types.variants import MAX_VARIANT_BYTES, to_json_text
+from connector.iceberg.types.values.lenient_conversion import coerce, convert_required
+from connector.iceberg.types.values.variants import MAX_VARIANT_BYTES, to_json_text
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.arrays import Mask, children
 from serde.events.changes import DELETED_COLUMN, Changes

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.values.conversion import convert
 from connector.settings.converters.event_format import DocumentMode
 from connector.sink.convert.record_keys import RecordKeys
 from serde.arrays import Ints, children

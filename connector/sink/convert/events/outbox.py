@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE, is_storable
-from connector.iceberg.types.conversion import convert
-from connector.iceberg.types.schema_evolution import evolve
-from connector.iceberg.types.variants import to_json_text
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, is_storable
+from connector.iceberg.types.schemas.schema_evolution import evolve
+from connector.iceberg.types.values.conversion import convert
+from connector.iceberg.types.values.variants import to_json_text
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings.configdef.regexps import compile_java
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder

@@ -12,8 +12,8 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import TableReader, column_name
-from connector.iceberg.types.schema_json import VARIANT_TYPE
-from connector.iceberg.types.spark_types import from_spark
+from connector.iceberg.types.schemas.schema_json import VARIANT_TYPE
+from connector.iceberg.types.values.spark_types import from_spark
 from connector.sink.destinations.join_columns import ColumnNames, TableRows
 from connector.sink.model.plan import TablePlan
 

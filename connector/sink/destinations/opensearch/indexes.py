@@ -15,9 +15,9 @@ import pyarrow as pa
 from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
-from connector.iceberg.types.arrow_types import build_table_schema
-from connector.iceberg.types.row_layout import RowLayout
-from connector.iceberg.types.schema_evolution import evolve, union_shapes
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.row_layout import RowLayout
+from connector.iceberg.types.schemas.schema_evolution import evolve, union_shapes
 from connector.opensearch.indexes.field_names import assign_fields_by_name, find_aliases
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
 from connector.opensearch.indexes.index_identity import IndexIds, decode_ids, encode_ids, explain_loss

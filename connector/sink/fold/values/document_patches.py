@@ -16,8 +16,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.conversion import convert, schemaless_type
-from connector.iceberg.types.variants import to_json_text
+from connector.iceberg.types.values.conversion import convert, schemaless_type
+from connector.iceberg.types.values.variants import to_json_text
 from connector.sink.model.change_rows import ChangeBatch, concat_patches
 from serde.arrays import Ints, Mask, choose_values, place_others, valid_mask
 from serde.events.document_patches import change_document, find_members, join_patches

@@ -30,7 +30,7 @@ from connector.iceberg.read.table_reader import (
     TableReader,
     column_name,
 )
-from connector.iceberg.types.arrow_types import to_arrow_schema
+from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
 from connector.source.changes.rewrites.file_alignment import FileRewrite, RowGroupMatch, group_rewrites, is_in_order
 from connector.source.changes.rewrites.row_alignment import AFTER, BEFORE, find_unequal_rows
 from connector.source.changes.row_key import RowIdentity, RowKey

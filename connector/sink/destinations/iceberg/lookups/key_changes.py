@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.types.nested_columns import read_columns
-from connector.iceberg.types.spark_types import to_spark
+from connector.iceberg.types.values.spark_types import to_spark
 from connector.sink.destinations.iceberg.lookups.key_chains import Marks, follow_chains
 from connector.sink.destinations.iceberg.lookups.key_filter import collect_key_filter
 from connector.sink.destinations.iceberg.lookups.preceding_rows import KeyEvents, find_preceding_rows

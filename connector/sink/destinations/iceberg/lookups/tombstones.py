@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.types.nested_columns import read_columns
-from connector.iceberg.types.spark_types import to_spark
+from connector.iceberg.types.values.spark_types import to_spark
 from connector.sink.destinations.iceberg.lookups.row_rewrite import rewrite_task
 from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns
 from connector.sink.destinations.iceberg.write.file_layout import file_layout

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.read.scan_planning import FileScanTask
-from connector.iceberg.types.row_layout import RowLayout
+from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.sink.destinations.join_columns import column_aliases, spark_schema
 from connector.sink.model import task_output
 from connector.sink.model.plan import TablePlan

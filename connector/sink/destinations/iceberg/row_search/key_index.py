@@ -20,8 +20,8 @@ from connector.iceberg.catalog.file_io import file_io_for, map_read_errors
 from connector.iceberg.keys.key_hashes import KeyHashes, hash_keys
 from connector.iceberg.read.key_index import INDEX_ROW_BYTES, KeyIndexStore, UnindexableFileError, sort_keys
 from connector.iceberg.read.scan_planning import FileScanTask
-from connector.iceberg.types.row_layout import RowLayout
-from connector.iceberg.types.spark_types import from_spark
+from connector.iceberg.types.schemas.row_layout import RowLayout
+from connector.iceberg.types.values.spark_types import from_spark
 from connector.iceberg.write.position_deletes import DataFileDeletes, read_deleted_positions
 from connector.sink.destinations.iceberg.row_search import join
 from connector.sink.destinations.iceberg.row_search.base import FileRows, FileRowsTask, LookupScan, RowSearch

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from connector.errors import DataFault, FatalError
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
-from connector.iceberg.types.arrow_types import build_table_schema
-from connector.iceberg.types.schema_evolution import evolve
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.schema_evolution import evolve
 from connector.iceberg.write.formats.format_limits import find_unreadable, find_unwritable
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 

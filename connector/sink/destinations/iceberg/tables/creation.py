@@ -13,9 +13,9 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY
 from connector.iceberg.commit.snapshot_expiry import CREATED_TABLE_PROPERTIES
-from connector.iceberg.types.arrow_types import build_table_schema
-from connector.iceberg.types.full_names import find_ambiguous_columns
-from connector.iceberg.types.schema_evolution import union_shapes
+from connector.iceberg.types.schemas.arrow_types import build_table_schema
+from connector.iceberg.types.schemas.full_names import find_ambiguous_columns
+from connector.iceberg.types.schemas.schema_evolution import union_shapes
 from connector.settings import SinkSettings, TableSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm, parse_partition_term
 from connector.settings.iceberg.new_tables.sort_order import SortTerm, parse_sort_term

@@ -25,8 +25,8 @@ from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE
-from connector.iceberg.types.schema_evolution import evolve, make_optional
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE
+from connector.iceberg.types.schemas.schema_evolution import evolve, make_optional
 from connector.maintenance.expiry import find_needed_since_ms
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings

@@ -8,8 +8,8 @@ import pyarrow as pa
 from connector.errors import FatalError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE
 from connector.iceberg.types.nested_columns import find_path
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE
 from connector.settings import TableSettings
 from connector.settings.iceberg.primary_key import KeySource
 from connector.settings.iceberg.write_mode import APPEND_MODE, DECLARED_MODES

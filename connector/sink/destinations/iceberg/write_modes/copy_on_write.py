@@ -24,7 +24,7 @@ from connector.iceberg.read.table_reader import (
     column_name,
 )
 from connector.iceberg.types.nested_columns import read_batch
-from connector.iceberg.types.spark_types import from_spark
+from connector.iceberg.types.values.spark_types import from_spark
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.row_search.base import FileRows, FileRowsTask, LookupScan, read_keys
 from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns, readable_schema

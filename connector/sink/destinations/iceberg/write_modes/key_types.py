@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from connector.iceberg.types.arrow_types import VARIANT_ARROW_TYPE
 from connector.iceberg.types.nested_columns import find_field
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE
 from connector.sink.destinations.table_schema import is_valid_key_type
 
 

@@ -22,7 +22,7 @@ from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import (
     release_reads,
 )
-from connector.iceberg.types.spark_types import to_spark
+from connector.iceberg.types.values.spark_types import to_spark
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.sink.destinations.iceberg.row_search.base import FileRowsTask, LookupScan
 from connector.sink.destinations.iceberg.row_search.registry import ROW_SEARCHES

@@ -20,7 +20,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, TableReader, column_name
-from connector.iceberg.types.single_values import encode_json
+from connector.iceberg.types.values.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.row_search.base import read_keys
 from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns, readable_schema

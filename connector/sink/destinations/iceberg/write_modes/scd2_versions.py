@@ -17,7 +17,7 @@ import pyarrow as pa
 from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_batch, read_columns
-from connector.iceberg.types.spark_types import to_spark
+from connector.iceberg.types.values.spark_types import to_spark
 from connector.sink.fold.order.key_runs import mark_run_starts
 from connector.sink.fold.values.unavailable_values import fill_in_batch
 from connector.sink.job.shuffle import pack, split_by_bucket

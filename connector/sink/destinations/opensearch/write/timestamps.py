@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.values.conversion import convert
 from connector.opensearch.indexes.index_names import IndexNamePattern
 from connector.sink.convert.change_order import DEDUP_UNITS_NS
 from connector.sink.model.change_rows import ChangeBatch

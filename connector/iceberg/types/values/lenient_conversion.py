@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.conversion import convert
+from connector.iceberg.types.values.conversion import convert
 from serde.arrays import Mask, children
 from serde.connect.values.binary_values import base64_to_binary, text_to_uuid
 

@@ -1,6 +1,6 @@
 """tables of types -> docs/reference/types.md: every row as the code has it.
 
-`python -m connector.iceberg.types.reference` writes it anew; a test fails when it is stale.
+`python -m connector.iceberg.types.schemas.reference` writes it anew; a test fails when it is stale.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import get_args
 import pyarrow as pa
 from attrs import evolve
 
-from connector.iceberg.types.arrow_types import to_iceberg_type
+from connector.iceberg.types.schemas.arrow_types import to_iceberg_type
 from serde.avro.writer_schema import AVRO_LOGICAL_TYPES, AVRO_PRIMITIVES
 from serde.connect import type_table
 from serde.connect.values.structured_times import STRUCTURED_TYPES
@@ -25,7 +25,7 @@ REFERENCE_PAGE = Path("docs/reference/types.md")
 _INTRO_TEXT = """\
 # Types on the way into a table
 
-Made from the tables in `serde` by `python -m connector.iceberg.types.reference`; do not edit.
+Made from the tables in `serde` by `python -m connector.iceberg.types.schemas.reference`; do not edit.
 
 A value arrives exactly or not at all: one that its column cannot hold becomes a dead letter that names field and type.
 A value that cannot be represented in `before` costs the event only where `before` is needed (deletes).

@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
-from connector.iceberg.types.arrow_types import make_nullable, to_arrow_schema
 from connector.iceberg.types.nested_columns import Path, find_field, find_path
 from connector.iceberg.types.required_values import requires_within
-from connector.iceberg.types.schema_json import VARIANT_TYPE, iter_fields, to_pyiceberg
+from connector.iceberg.types.schemas.arrow_types import make_nullable, to_arrow_schema
+from connector.iceberg.types.schemas.schema_json import VARIANT_TYPE, iter_fields, to_pyiceberg
 from serde.arrays import Mask
 
 FieldFilter = Callable[[str, NestedField], bool]
