@@ -20,7 +20,8 @@ from connector.kafka.consumer_group import ConsumerGroup
 from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
-from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables, TargetTable
+from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
+from connector.sink.destinations.iceberg.tables.target_table import TargetTable
 from connector.sink.microbatch.start_offsets import ClusterState
 
 ResetTarget = Literal["earliest", "latest", "group", "tables", "stored"]

@@ -143,7 +143,7 @@ def conflicts_are_not_looked_for() -> Iterator[None]:
 def bounds_are_forgotten() -> Iterator[None]:
     """What was committed does not widen what the table may hold."""
     with patch(
-        "connector.sink.destinations.iceberg.tables.iceberg_tables.widen_bounds", lambda known, *_: known or KeyBounds()
+        "connector.sink.destinations.iceberg.tables.target_table.widen_bounds", lambda known, *_: known or KeyBounds()
     ):
         yield
 

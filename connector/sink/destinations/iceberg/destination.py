@@ -23,7 +23,8 @@ from connector.sink.destinations.iceberg.lookups.table_lookups import (
 )
 from connector.sink.destinations.iceberg.maintenance import SinkMaintenance
 from connector.sink.destinations.iceberg.replay import IcebergReplay
-from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables, TargetTable
+from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
+from connector.sink.destinations.iceberg.tables.target_table import TargetTable
 from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
 from connector.sink.model.destination import Lookups
 from connector.sink.model.plan import BatchPlan

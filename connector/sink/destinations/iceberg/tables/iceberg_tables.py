@@ -1,4 +1,4 @@
-"""The tables of a sink: created on first sight, evolved on need, and where each of them stands. On the driver."""
+"""Shapes of events, our commits -> the tables of a sink, created on first sight and evolved on need. On the driver."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
 from threading import RLock
-from typing import Literal
 
 import attrs
-import pyarrow as pa
 
 from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
+from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY
 from connector.iceberg.commit.ancestry import StoredCommit, check_ancestry
 from connector.iceberg.commit.commit import CommittedSnapshot
 from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
 from connector.iceberg.commit.kafka_offsets import find_sources_of_others
 from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, snapshot_summary
 from connector.iceberg.guard.delete_guard import DeleteGuard
-from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
+from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
 from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE
@@ -31,7 +29,6 @@ from connector.maintenance.expiry import find_needed_since_ms
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.settings.iceberg.new_tables.partition_spec import parse_partition_term
-from connector.settings.iceberg.write_mode import DECLARED_MODES
 from connector.sink.convert.columns.column_renames import (
     RENAMES_PROPERTY,
     find_renamed_fields,
@@ -42,9 +39,12 @@ from connector.sink.convert.columns.column_renames import (
 from connector.sink.convert.columns.field_matching import match_shape
 from connector.sink.destinations.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.iceberg.tables import checks as table_checks
-from connector.sink.destinations.iceberg.tables.creation import TOMBSTONES_PROPERTY, TableCreator
+from connector.sink.destinations.iceberg.tables.creation import TableCreator
 from connector.sink.destinations.iceberg.tables.options import TableOptions
+from connector.sink.destinations.iceberg.tables.source_renames import find_source_renames
 from connector.sink.destinations.iceberg.tables.source_schemas import SourceSchemas
+from connector.sink.destinations.iceberg.tables.table_plans import build_table_plan, is_dated
+from connector.sink.destinations.iceberg.tables.target_table import TargetTable
 from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.destinations.naming import target_name
@@ -54,31 +54,10 @@ from connector.sink.destinations.table_schema import (
     find_terms,
 )
 from connector.sink.model.plan import SchemaChange, TablePlan
-from serde.events.changes import DELETED_COLUMN
 
 VARIANTS_VERSION = 3
 
-_REPLACE = "replace"
-"""The operation of snapshots that change no row."""
-
 _NEEDED_INTERVAL_S = 60.0
-
-
-@attrs.define(eq=False)
-class TargetTable:
-    """One table of the sink; `base` is the snapshot that `read_key_bounds` and `read_last_commit` are true of."""
-
-    table: Table
-    layout: TableLayout
-    write_mode: str
-    known_keys: KeyBounds
-    stored: LastCommit
-    base: int | None
-
-    @property
-    def upsert(self) -> bool:
-        """Whether the table keeps one row per key."""
-        return DECLARED_MODES[self.write_mode].replaces_rows
 
 
 class IcebergTables(BaseTableRegistry[TargetTable]):
@@ -202,54 +181,14 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
         """Return the executors' view of a table for a batch that starts at `start`."""
-        target, options = self._known[name], self._options(name)
-        history = options.keeps_history
+        target = self._known[name]
         # Whatever else is new with the table its commit will meet.
         target.layout = target.table.renew_layout(target.layout)
-        ahead = {at: o for at, o in target.stored.position.offsets.items() if o > start.get(at, o)}
-        return TablePlan(
-            index=index,
-            layout=target.layout,
-            upsert=target.upsert,
-            keep_deletes=self._settings.table.keep_deletes and not history,
-            tombstones="skip" if history else self._tombstone_mode(target),
-            base=target.base,
-            known_keys=target.known_keys,
-            committed=ahead,
-            patches=name in self._patched and target.upsert and not history,
-            keys_from=options.key_source,
-            dated=target.upsert and not history and self._is_dated(target.layout),
-            watermarks=target.stored.position.watermarks,
-            partitions=target.stored.position.partitions,
-            after_delete=target.stored.position.after_delete,
-            truncates=target.stored.position.truncates,
-            write_mode=target.write_mode,
-            needs_row_lookup=WRITE_MODES[target.write_mode].looks_up_rows,
-            row_lookup=self._settings.table.row_lookup,
-            history=target.upsert and history,
-            renames=parse_renames(target.layout.properties),
-            takes_patches=target.upsert and not history,
-        )
-
-    def _is_dated(self, layout: TableLayout) -> bool:
-        """Tell whether the table's rows say how old they are."""
-        column = self._settings.table.dedup_column
-        return column in layout.columns.names and pa.types.is_integer(layout.columns.field(column).type)
-
-    def _tombstone_mode(self, target: TargetTable) -> Literal["delete", "skip"]:
-        if not target.upsert:
-            return "skip"
-        told = target.layout.properties.get(TOMBSTONES_PROPERTY) == "delete"
-        return "delete" if told or not self._settings.table.keep_deletes else "skip"
+        return build_table_plan(target, self._options(name), index, start, patched=name in self._patched)
 
     def committed(self, name: str, files: Iterable[FileDescription], done: CommittedSnapshot) -> None:
         """Take note of our own commit."""
-        target = self._known[name]
-        ours = _is_based_on(target.table, done.snapshot_id, target.base)
-        # After another writer's commit the bounds that we kept are not those of the whole table.
-        keys = widen_bounds(target.known_keys, target.layout, files) if ours else KeyBounds()
-        target.known_keys = keys if target.upsert else KeyBounds()
-        target.stored, target.base = done.stored, done.snapshot_id
+        self._known[name].record_commit(files, done)
 
     def take_unstored(self, names: Iterable[str]) -> dict[str, LastCommit]:
         """Return, once, the commits of tables that an earlier run made, and of which the offsets table does not know.
@@ -312,7 +251,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             layout = options.layout(table)
         elif mode_name != options.write_mode_name() and name not in self._known:
             self._log.warning("table has no key: its events are appended", table=table.name)
-        if upsert and name not in self._known and not self._is_dated(layout):
+        if upsert and name not in self._known and not is_dated(layout, options.settings):
             self._log.warning(
                 "no numeric dedup column: replayed events may overwrite newer rows",
                 table=table.name,
@@ -390,33 +329,12 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return known, [rename_shape(need, renames, before) for need in needs]
 
     def _find_renames(self, name: str, needs: list[SchemaChange], columns: Collection[str] | None) -> dict[str, str]:
-        """Return the earlier names that the source's columns have had, where events have columns that are new.
-
-        A table that is made (`columns` None) takes what is told by now. Columns that settings name as the key keep
-        their names.
-        """
+        """Return the earlier names of the source's columns, but for columns that settings name as the key."""
         if self._schemas is None:
             return {}
-        prefix, found = self._settings.events.add_fields_prefix, dict[str, str]()
-        for topic in sorted({need.topic for need in needs}):
-            names = {field.name for need in needs if need.topic == topic for field in need.row}
-            ours = {one for one in names if one == DELETED_COLUMN or (prefix and one.startswith(prefix))}
-            new = set[str]() if columns is None else names - ours - set(columns)
-            if new or columns is None:
-                found |= self._schemas.find_names(topic, new).current
+        renames = find_source_renames(self._schemas, needs, columns, self._settings.events.add_fields_prefix)
         kept = self._options(name).key_columns
-        return {old: now for old, now in found.items() if old not in kept}
+        return {old: now for old, now in renames.items() if old not in kept}
 
     def _options(self, name: str) -> TableOptions:
         return TableOptions(self._settings.table, (name, self._catalog.full_name(name)))
-
-
-def _is_based_on(table: Table, snapshot_id: int, base: int | None) -> bool:
-    """Tell whether a commit came right after a snapshot; those that replace files, and leave the rows, do not count."""
-    parent = table.java.snapshot(snapshot_id).parentId()
-    while parent is not None and parent != base:
-        snapshot = table.java.snapshot(parent)
-        if snapshot is None or str(snapshot.operation()) != _REPLACE:
-            return False
-        parent = snapshot.parentId()
-    return bool(parent == base)
