@@ -17,7 +17,7 @@ from connector.kafka.admin import KafkaAdmin
 from connector.kafka.dlq.reader import DeadLetterRecord
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.settings import SinkSettings, load
-from connector.sink.factory import Sink, build_sink
+from connector.sink.factory import Sink, SinkObservers, build_sink
 from connector.sink.replay import Replayer, ReplayReport
 from tests.listeners import Told
 from tests.reading import Lake
@@ -50,7 +50,7 @@ class Inside:
 
         # Iceberg's commits call back into Python; a sink that is not run as a stream needs that too.
         ensure_callback_server_started(self.spark.sparkContext._gateway)
-        return build_sink(self.spark, self.settings(extra), (Told(told),))
+        return build_sink(self.spark, self.settings(extra), SinkObservers((Told(told),)))
 
     def run(self, extra: Mapping[str, str] | None = None) -> list[BatchReport]:
         """Run the sink once, up to the offsets at its start; raises what ended it."""

@@ -69,7 +69,7 @@ def replay_dead_letters(
     cluster = KafkaAdmin(settings.kafka)
     seen = call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
     with open_session(settings) as spark:
-        sink = build_sink(spark, settings, (), seen, prime=False)
+        sink = build_sink(spark, settings, seen=seen, prime=False)
         try:
             replayer = Replayer(settings, sink.destination, sink.batches, cluster, known)
             result = replayer.replay(waiting, execute=execute)

@@ -23,7 +23,7 @@ from connector.runtime.monitoring.logs import configure_logging
 from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.spark.session import open_session
 from connector.settings import SinkSettings, load
-from connector.sink.factory import build_sink
+from connector.sink.factory import SinkObservers, build_sink
 from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.microbatch.warmup import WarmUpBeside
 
@@ -63,7 +63,9 @@ def play(home: Path | None, *, fresh: bool) -> None:
             console.print(f"broker on {broker.bootstrap_servers}, {count} recorded Debezium events replayed")
             progress = SinkStatusLine(terminal=terminal)
             seen = inspect_cluster(KafkaAdmin(settings.kafka))
-            sink = build_sink(spark, settings, (progress,), seen, warmed=WarmUpBeside(spark, settings, seen).wait)
+            sink = build_sink(
+                spark, settings, SinkObservers((progress,), warmed=WarmUpBeside(spark, settings, seen).wait), seen
+            )
             with progress:
                 started = time.monotonic()
                 sink.stream.run(once=True)

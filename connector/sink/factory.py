@@ -22,6 +22,7 @@ from connector.sink.destinations.context import DestinationContext
 from connector.sink.destinations.registry import open_destination
 from connector.sink.job.spark_job import SparkJob
 from connector.sink.microbatch.cluster import inspect_cluster
+from connector.sink.microbatch.ports import SinkPorts
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.microbatch.schema_sampling import sample_schemas
 from connector.sink.microbatch.size_estimates import ByteLimit
@@ -29,7 +30,6 @@ from connector.sink.microbatch.start_offsets import ClusterState, find_starting_
 from connector.sink.microbatch.stream import Stream
 from connector.sink.microbatch.transactions.transactions import Transactions
 from connector.sink.model.destination import Destination, TableRegistry
-from connector.sink.model.job import Job
 from connector.sink.model.micro_batch import MicroBatch
 
 
@@ -46,17 +46,18 @@ class Sink:
         self.batches.close()
 
 
-@attrs.frozen(eq=False)
-class SinkPorts:
-    """What the batches of a sink reach the world by; `transactions` is None where batches may cut them."""
+@attrs.frozen
+class SinkObservers:
+    """Who follows a sink: `listeners` its batches, `maintenance_listeners` the maintenance of tables, in its thread.
 
-    job: Job
-    destination: Destination
-    offsets: OffsetsTable
-    cluster: KafkaAdmin
-    letters: DeadLetterWriter
-    group: ConsumerGroup
-    transactions: Transactions | None = None
+    beat: called some times a second while the stream runs, also during a batch.
+    warmed: waits for so many seconds, and tells whether the first batch may begin.
+    """
+
+    listeners: Sequence[SinkListener] = ()
+    maintenance_listeners: Sequence[MaintenanceListener] = ()
+    beat: Callable[[], None] = lambda: None
+    warmed: Callable[[float], bool] = lambda _: True
 
 
 def begin_batches(settings: SinkSettings, ports: SinkPorts, seen: ClusterState) -> BatchProcessor:
@@ -67,80 +68,73 @@ def begin_batches(settings: SinkSettings, ports: SinkPorts, seen: ClusterState) 
         RetriableError: the catalog is away.
     """
     position = _find_start(settings, ports.destination, ports.offsets, seen)
-    return BatchProcessor(
-        ports.job,
-        settings,
-        ports.destination,
-        ports.offsets,
-        ports.cluster,
-        ports.letters,
-        ports.group,
-        position,
-        ports.transactions,
-    )
+    return BatchProcessor(settings, ports, position)
 
 
 def build_sink(
     spark: SparkSession,
     settings: SinkSettings,
-    listeners: Sequence[SinkListener] = (),
+    observers: SinkObservers | None = None,
     seen: ClusterState | None = None,
     *,
     prime: bool = True,
-    beat: Callable[[], None] = lambda: None,
-    warmed: Callable[[float], bool] = lambda _: True,
-    maintenance_listeners: Sequence[MaintenanceListener] = (),
 ) -> Sink:
     """Put a sink together at the position where it has to read on.
 
     Args:
         spark: a session whose catalog is the settings' one.
         settings: everything else.
-        listeners: they are told of each batch.
+        observers: who follows it; nobody by default.
         seen: the cluster, if it was looked at already.
         prime: make the tables ready that the waiting events will need.
-        beat: called some times a second while the stream runs, also during a batch.
-        warmed: waits for so many seconds, and tells whether the first batch may begin.
-        maintenance_listeners: they are told of the maintenance of tables, by another thread.
 
     Raises:
         GapError: the stored position does not fit the cluster or the tables.
         RetriableError: the cluster or the catalog is away.
     """
+    observers = observers or SinkObservers()
     cluster = KafkaAdmin(settings.kafka)
     seen = seen or call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
-    ports = _open_ports(spark, settings, cluster, seen, maintenance_listeners)
-    destination, batches = ports.destination, begin_batches(settings, ports, seen)
-    position = batches.position
+    ports = _open_ports(spark, settings, cluster, seen, observers.maintenance_listeners)
+    batches = begin_batches(settings, ports, seen)
     if prime:
-        _prepare_tables(settings, destination.tables, batches, position, seen)
-    at_start = KafkaOffsets(position.cluster_id, position.topic_ids, {at: position.offsets[at] for at in seen.ends})
+        _prepare_tables(settings, ports.destination.tables, batches, batches.position, seen)
+    start = batches.position
+    at_start = KafkaOffsets(start.cluster_id, start.topic_ids, {at: start.offsets[at] for at in seen.ends})
+    return Sink(_build_stream(spark, settings, ports, batches, observers, at_start), batches, ports.destination)
 
+
+def _build_stream(
+    spark: SparkSession,
+    settings: SinkSettings,
+    ports: SinkPorts,
+    batches: BatchProcessor,
+    observers: SinkObservers,
+    start: KafkaOffsets,
+) -> Stream:
     def process(batch: MicroBatch) -> BatchReport:
         report = batches.process(batch)
-        for listener in listeners:
+        for listener in observers.listeners:
             listener.on_batch(report)
         return report
 
-    def rest() -> None:
-        beat()
-        destination.rest()
+    def beat() -> None:
+        observers.beat()
+        ports.destination.rest()
 
-    limit = ByteLimit(settings.batch.max_bytes, RecordSizeSampler(settings.kafka).at)
-    stream = Stream(
+    return Stream(
         spark,
         settings,
-        at_start,
+        start,
         process,
-        cluster,
-        limit,
-        lambda: batches.overdue,
-        destination.find_hold,
-        rest,
-        warmed,
-        batches.stop_waiting,
+        ports.cluster,
+        ByteLimit(settings.batch.max_bytes, RecordSizeSampler(settings.kafka).at),
+        overdue=lambda: batches.overdue,
+        hold=ports.destination.find_hold,
+        beat=beat,
+        warmed=observers.warmed,
+        stop_waiting=batches.stop_waiting,
     )
-    return Sink(stream, batches, destination)
 
 
 def _open_ports(

@@ -35,7 +35,7 @@ from connector.runtime.stop_signals import stop_on_signals
 from connector.runtime.topic_partitions import TopicPartition, nest_by_topic
 from connector.settings import KafkaSettings, SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
-from connector.sink.factory import Sink, build_sink
+from connector.sink.factory import Sink, SinkObservers, build_sink
 from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.microbatch.warmup import WarmUpBeside
@@ -131,13 +131,7 @@ def live_sink(
             warming = WarmUpBeside(spark, own, seen)
             kept.callback(warming.close)
             sink = build_sink(
-                spark,
-                own,
-                listeners,
-                seen,
-                beat=beat,
-                warmed=warming.wait,
-                maintenance_listeners=monitor.maintenance_listeners,
+                spark, own, SinkObservers(listeners, monitor.maintenance_listeners, beat, warming.wait), seen
             )
             if runs:
                 # Who reads the log tells batches by their numbers, also across a pause.

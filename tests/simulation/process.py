@@ -35,9 +35,10 @@ from connector.sink.destinations.iceberg.destination import IcebergDestination
 from connector.sink.destinations.iceberg.lookups.truncated_rows import TruncatedRows
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
-from connector.sink.factory import SinkPorts, begin_batches
+from connector.sink.factory import begin_batches
 from connector.sink.job import map_task, reduce_task
 from connector.sink.microbatch.cluster import inspect_cluster
+from connector.sink.microbatch.ports import SinkPorts
 from connector.sink.model.destination import Lookups, WriterFactory
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, TablePlan

@@ -22,6 +22,7 @@ from connector.sink.convert.columns.field_matching import match_key_shapes, matc
 from connector.sink.destinations.naming import table_name
 from connector.sink.destinations.table_registry import BaseTableRegistry
 from connector.sink.destinations.table_schema import choose_key, with_keys
+from connector.sink.microbatch.ports import SinkPorts
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import DeadLetterRef, SchemaChange, TablePlan
@@ -94,9 +95,8 @@ class LocalSink:
         group.commit_offsets.return_value = None
         letters.write.side_effect = lambda letters, _: self.letters.extend(letters)
         self.offsets: Any = Mock()
-        self.batches = BatchProcessor(
-            self.job, settings, self.destination, self.offsets, cluster, letters, group, position
-        )
+        ports = SinkPorts(self.job, self.destination, self.offsets, cluster, letters, group)
+        self.batches = BatchProcessor(settings, ports, position)
 
     def process(self, *records: tuple[TopicPartition, bytes | None, bytes | None]) -> BatchReport:
         """Bring records (topic-partition, key, value) in as one batch; raises what ends it."""

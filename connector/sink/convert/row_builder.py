@@ -57,24 +57,10 @@ def build_rows(
 
     `truncated_rows` of the run are deletes from before a truncate, `ended_rows` changes whose rows it marks deleted.
     """
-    columns, bad, nulled = convert_columns(change, table, plan)
-    faults = [RecordError(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
-    image = np.asarray(change.row.is_valid())
-    if table.keyed and keys is not None:
-        faults += set_key_columns(columns, change.rows, keys, table)
-    if table.history:
-        faults += _set_valid_from(columns, change)
-    if table.upsert:
-        _fill_deleted_column(columns, change.deleted, table)
-    if table.dated and change.added:
-        _fill_added_columns(columns, change, image, table)
-    patches = _read_patches(change, table, plan)
-    whole = image if patches is None else image & np.asarray(patches.is_null())
-    faults += check_required(columns, change, whole, table)
-    part = _assemble_rows(columns, build_order(run, change, plan), change.deleted, image, table, patches)
+    part, faults, nulled = _convert_rows(run, change, keys, table, plan)
     dropped = {fault.row for fault in faults}
     if not table.upsert:
-        dropped.update(change.rows[~image].tolist())
+        dropped.update(change.rows[~part.image].tolist())
     keep = _mark_rows_to_write(run, change.rows, dropped, table)
     truncated = mark_truncated(part.order, change.origin, table, plan) | np.isin(change.rows, truncated_rows)
     # A delete from before it stays until the fold is through: it tells what its tombstone is about.
@@ -95,6 +81,31 @@ def build_rows(
     part = attrs.evolve(part, suspect=suspect | truncated)
     seen = _measure_progress(run, change, part.order, versions, keep, table)
     return BuiltRows(_filter_rows(part, keep & ~gone), faults, seen, metrics)
+
+
+def _convert_rows(
+    run: ConsumerRecords, change: Changes, keys: RecordKeys | None, table: TablePlan, plan: BatchPlan
+) -> tuple[ChangeBatch, list[RecordError], int]:
+    """Return the rows of all changes, the records that cannot be any, and how many values became null instead."""
+    columns, bad, nulled = convert_columns(change, table, plan)
+    faults = [RecordError(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
+    image = np.asarray(change.row.is_valid())
+    if table.keyed and keys is not None:
+        faults += set_key_columns(columns, change.rows, keys, table)
+    if table.history:
+        faults += _set_valid_from(columns, change)
+    if table.upsert:
+        _fill_deleted_column(columns, change.deleted, table)
+    if table.dated and change.added:
+        _fill_added_columns(columns, change, image, table)
+    patches = _read_patches(change, table, plan)
+    whole = image if patches is None else image & np.asarray(patches.is_null())
+    faults += check_required(columns, change, whole, table)
+    return (
+        _assemble_rows(columns, build_order(run, change, plan), change.deleted, image, table, patches),
+        faults,
+        nulled,
+    )
 
 
 def _build_versions(

@@ -17,10 +17,8 @@ import structlog
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.state.offsets_table import OffsetsTable
-from connector.kafka.admin import KafkaAdmin, TopicInfo
-from connector.kafka.consumer_group import ConsumerGroup
-from connector.kafka.dlq.writer import DeadLetterWriter, RecordCoordinates, record_coordinates
+from connector.kafka.admin import TopicInfo
+from connector.kafka.dlq.writer import RecordCoordinates, record_coordinates
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.retry import call_with_retries
@@ -30,10 +28,9 @@ from connector.sink.microbatch.batch_log import BatchLog, describe_first
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
 from connector.sink.microbatch.planning.batch_planner import BatchPlanner
 from connector.sink.microbatch.planning.new_truncates import find_new_truncates, find_table_sources
+from connector.sink.microbatch.ports import SinkPorts
 from connector.sink.microbatch.start_offsets import check_topic_id
-from connector.sink.microbatch.transactions.transactions import CompleteBatch, Transactions
-from connector.sink.model.destination import Destination
-from connector.sink.model.job import Job
+from connector.sink.microbatch.transactions.transactions import CompleteBatch
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult, SourceProgress
@@ -47,25 +44,15 @@ MAX_ROUNDS = 8
 class BatchProcessor:
     """Carries batches out for one sink, one after the other."""
 
-    def __init__(
-        self,
-        job: Job,
-        settings: SinkSettings,
-        destination: Destination,
-        offsets: OffsetsTable,
-        cluster: KafkaAdmin,
-        letters: DeadLetterWriter,
-        group: ConsumerGroup,
-        position: KafkaOffsets,
-        transactions: Transactions | None = None,
-    ) -> None:
-        """Begin at `position`; `transactions` is None where batches may cut them."""
-        self._job, self._settings, self._destination, self._offsets = job, settings, destination, offsets
-        self._targets, self._committer = destination.tables, destination.committer
-        self._cluster, self._letters, self._group = cluster, letters, group
-        self.transactions = transactions
+    def __init__(self, settings: SinkSettings, ports: SinkPorts, position: KafkaOffsets) -> None:
+        """Begin at `position`."""
+        self._settings, self._job, self._offsets = settings, ports.job, ports.offsets
+        self._destination = ports.destination
+        self._targets, self._committer = ports.destination.tables, ports.destination.committer
+        self._cluster, self._letters, self._group = ports.cluster, ports.letters, ports.group
+        self.transactions = ports.transactions
         self._limits = ErrorTolerance(settings.errors)
-        self._planner = BatchPlanner(settings, destination.tables, job.parallelism)
+        self._planner = BatchPlanner(settings, ports.destination.tables, ports.job.parallelism)
         self._dead, self._stages = set[RecordCoordinates](), Counter[str]()
         self._epochs = {at: (position.offsets[at], epoch) for at, epoch in position.epochs.items()}
         self._log, self._batch_log = structlog.get_logger(), BatchLog()

@@ -84,28 +84,34 @@ def build_event_format(
         marker: what the rows are: changes (false), or reads of a kind.
     """
     outgoing, is_read = settings.outgoing, marker != "false"
-    namespace, _, name = table.rpartition(".")
     return EventFormat(
         topic=outgoing.topic(table),
         row=row,
         key=describe_row_key(describe_row(schema), key),
         modes=outgoing.modes,
-        origin=SourceInfo(
-            version=version("icebridge"),
-            server=outgoing.prefix,
-            database=settings.catalog.name,
-            schema=namespace,
-            table=name,
-            ts_ns=snapshot.ts_ns,
-            snapshot=marker,
-            snapshot_id=snapshot.snapshot_id,
-            parent_snapshot_id=snapshot.parent_id,
-            sequence_number=snapshot.sequence_number,
-        ),
+        origin=_build_source_info(settings, table, snapshot, marker),
         moves=key.same != RowIdentity.NOTHING and not is_read,
         key_schemas=outgoing.key.schemas,
         value_schemas=outgoing.value.schemas,
         tombstones=outgoing.tombstones,
         skipped=outgoing.skipped,
         ordered=outgoing.transactions and not is_read,
+    )
+
+
+def _build_source_info(
+    settings: SourceSettings, table: str, snapshot: SnapshotInfo, marker: SnapshotMarker
+) -> SourceInfo:
+    namespace, _, name = table.rpartition(".")
+    return SourceInfo(
+        version=version("icebridge"),
+        server=settings.outgoing.prefix,
+        database=settings.catalog.name,
+        schema=namespace,
+        table=name,
+        ts_ns=snapshot.ts_ns,
+        snapshot=marker,
+        snapshot_id=snapshot.snapshot_id,
+        parent_snapshot_id=snapshot.parent_id,
+        sequence_number=snapshot.sequence_number,
     )

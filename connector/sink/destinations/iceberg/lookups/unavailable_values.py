@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 
 import attrs
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
+from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.nested_columns import Path, find_field
 from connector.iceberg.types.values.spark_types import from_spark, to_spark
@@ -98,21 +100,31 @@ def fill_from_table(
     found = [name for side in batch_sides for name in column_aliases(side, len(unsent))]
     for side in table_sides:
         found += [*column_aliases(side, len(values)), *_place_names(side)]
-    fields = [layout.columns.field(name) for name in rest]
+    fill = partial(_fill_rows, layout=layout, sides=sides, batch_sides=batch_sides, table_sides=table_sides)
+    return joined.select(*own, *found).mapInArrow(rewrite_task(table, FILE_LABEL, fill), task_output.OUTPUT_SCHEMA)
 
-    def filled(batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = {f.name: from_spark(batch.column(a), f.type) for f, a in zip(layout.columns, own, strict=True)}
-        for side in (*batch_sides, *table_sides):
-            own_names = sides.names if side in batch_sides else values
-            for name, alias in zip(own_names, column_aliases(side, len(own_names)), strict=True):
-                columns[name] = coalesce_unavailable(columns[name], from_spark(batch.column(alias), columns[name].type))
-            if rest and side not in batch_sides:
-                files, positions = (batch.column(name) for name in _place_names(side))
-                for field, column in zip(fields, read_rows_at(layout, files, positions, fields), strict=True):
-                    columns[field.name] = coalesce_unavailable(columns[field.name], column)
-        return pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns)
 
-    return joined.select(*own, *found).mapInArrow(rewrite_task(table, FILE_LABEL, filled), task_output.OUTPUT_SCHEMA)
+def _fill_rows(
+    batch: pa.RecordBatch,
+    *,
+    layout: TableLayout,
+    sides: _JoinColumns,
+    batch_sides: tuple[str, ...],
+    table_sides: tuple[str, ...],
+) -> pa.RecordBatch:
+    """Return joined rows with unsent values filled: from the first side that has them, those of the batch first."""
+    own = column_aliases("came", len(layout.columns))
+    fields = [layout.columns.field(name) for name in sides.rest]
+    columns = {f.name: from_spark(batch.column(a), f.type) for f, a in zip(layout.columns, own, strict=True)}
+    for side in (*batch_sides, *table_sides):
+        names = sides.names if side in batch_sides else sides.values
+        for name, alias in zip(names, column_aliases(side, len(names)), strict=True):
+            columns[name] = coalesce_unavailable(columns[name], from_spark(batch.column(alias), columns[name].type))
+        if fields and side in table_sides:
+            files, positions = (batch.column(name) for name in _place_names(side))
+            for field, column in zip(fields, read_rows_at(layout, files, positions, fields), strict=True):
+                columns[field.name] = coalesce_unavailable(columns[field.name], column)
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns)
 
 
 def _join_rows_before(
