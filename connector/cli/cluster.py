@@ -14,18 +14,18 @@ def fetch(components: tuple[str, ...], folder: Path | None) -> None:
     """Fetch components' jars, into a folder if one is given, and say how many bytes these are.
 
     Raises:
-        FatalError: one is not to be had.
+        FatalError: one cannot be downloaded.
     """
     size = show_progress(components, folder)
     click.echo(f"{size / 1e6:.0f} MB of jars are in {folder or 'the local Maven repository'}")
     if folder is not None:
-        click.echo(f"where no registry is reached: export {FOLDER}={folder.absolute()}")
+        click.echo(f"on machines without access to a registry: export {FOLDER}={folder.absolute()}")
 
 
 def pack(target: Path | None) -> None:
     """Write the archive, and print the settings with which executors use it."""
     target = (target or Path(archive_name())).absolute()
     size = write_archive(target)
-    click.echo(f"# {target.name}: {size / 1e6:.0f} MB. Put it where all machines reach it, and say so here.")
+    click.echo(f"# {target.name}: {size / 1e6:.0f} MB. Put it where all machines can read it, and use that path here.")
     for key, value in settings_for(target).items():
         click.echo(f"{key}={value}")

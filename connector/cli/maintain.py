@@ -62,7 +62,7 @@ class TableReport:
 
 
 def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None, as_json: bool) -> None:
-    """Look at tables, and maintain them if told; once, or again and again. A signal ends it after the table at hand.
+    """Look at tables, and maintain them if told; once, or again and again. A signal ends it after the current table.
 
     A table that cannot be looked at, or a task that fails, does not keep the others from their turn.
 
@@ -149,7 +149,7 @@ def do_round(
         elif table is not None:
             yield _do_table(maintainer, table, asked)
         elif asked.tables:
-            yield _report_failure(name, FatalError(f"table {name} is not there any more: it was dropped"))
+            yield _report_failure(name, FatalError(f"table {name} no longer exists: it was dropped"))
 
 
 def _list_tables(settings: SinkSettings, catalog: Catalog) -> tuple[str, ...]:

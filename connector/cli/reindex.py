@@ -1,6 +1,6 @@
 """A source's tables -> fresh indexes, loaded while searches still see the old ones, then swapped in one step.
 
-The position moves to the snapshot that was loaded: the source goes on with the changes after it.
+The position moves to the snapshot that was loaded: the source continues with the changes after it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from connector.source.factory import build_tables
 
 
 def reindex_tables(settings: SourceSettings, *, tables: tuple[str, ...] = ()) -> None:
-    """Build the indexes of some tables (all that the source reads, by default) anew. The source must not run meanwhile.
+    """Build the indexes of tables again, by default of all that the source reads. The source must not run meanwhile.
 
     Raises:
         ConfigError: the source's changes do not go to OpenSearch, or it reads no such table.

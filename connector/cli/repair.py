@@ -71,8 +71,8 @@ def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: b
     mixed = {name: told.placed.mixed for name, (_, told) in found.items() if told.placed.mixed}
     for name, count in mixed.items():
         click.echo(
-            f"{name}: {count} files stand under one partition value and have rows, or deletes, of several: write them "
-            "anew (Iceberg's rewrite_data_files with rewrite-all), and run this again"
+            f"{name}: {count} files are under one partition value and have rows, or deletes, of several: rewrite them "
+            "(Iceberg's rewrite_data_files with rewrite-all), and run this again"
         )
     if not hurt and not others and not mixed:
         click.echo(f"{len(found)} tables checked; nothing to repair")

@@ -83,7 +83,7 @@ def play(home: Path | None, *, fresh: bool) -> None:
         f"{progress.events} events in {seconds:.1f} s ({rate:.0f} events/s), {time.monotonic() - began:.1f} s in all"
     )
     if not progress.events:
-        console.print("nothing new since the last run: the tables are as they were (--fresh begins anew)")
+        console.print("nothing new since the last run: the tables are as they were (--fresh starts over)")
     show_summary(console, home)
 
 

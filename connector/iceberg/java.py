@@ -43,7 +43,7 @@ _RETRIABLE_EXCEPTIONS = (
 _MAX_CAUSES = 20
 _HADOOP = "hadoop."
 _CALLBACK_LOCK = threading.Lock()
-_CATALOG_REMEDY = "no retry mends this: check the catalog's properties, its credentials, and the jars given to Spark"
+_CATALOG_REMEDY = "retrying does not help: check the catalog's properties, its credentials, and the jars given to Spark"
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Committed positions -> the consumer group's offsets, so that the usual lag tools work.
 
-They are read only when a person says so: to go on where another connector of that group stood.
+They are read only when a person says so: to continue where another connector of that group stood.
 """
 
 from __future__ import annotations

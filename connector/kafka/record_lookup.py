@@ -157,7 +157,7 @@ class RecordReader:
                     _collect(consumer, message, found, waiting, count, most_bytes)
                 if time.monotonic() > deadline:
                     raise RetriableError(f"reading single records: no answer from {len(waiting)} topic-partitions")
-            # A partition stays paused when it is assigned anew.
+            # A partition stays paused when it is assigned again.
             consumer.resume([TopicPartition(*at) for at in starts])
             consumer.unassign()
         return {at: list(messages) for at, messages in found.items()}
@@ -171,7 +171,9 @@ class RecordReader:
         for offset in offsets:
             found = self.read_from({at: offset}, 1)[at]
             if not found or found[0].offset() != offset:
-                raise FatalError(f"{at[0]}-{at[1]} offset {offset} is no longer in the topic: retention was faster")
+                raise FatalError(
+                    f"{at[0]}-{at[1]} offset {offset} is no longer in the topic: retention removed it first"
+                )
             yield found[0]
 
 

@@ -76,7 +76,7 @@ def find_expiry(
 ) -> Expiry | None:
     """Return what may expire of a table as it was last read; None where its snapshots are not to be deleted.
 
-    `in_flight` are snapshots that a batch at hand reads.
+    `in_flight` are snapshots that a current batch reads.
     """
     properties = to_dict(table.java.properties())
     if properties.get("gc.enabled") == "false":
@@ -98,7 +98,7 @@ def find_expiry(
     )
     if found.lag_s > policy.max_reader_lag_s:
         structlog.get_logger().warning(
-            "a source that is behind holds up the expiry of snapshots",
+            "a source that lags behind delays the expiry of snapshots",
             table=table.name,
             source=found.held_by,
             lag_s=found.lag_s,
@@ -124,7 +124,7 @@ def limit_metadata_files(table: Table) -> None:
 
     with table.turn:
         table.settle(f"setting properties of {table.name}", change)
-    structlog.get_logger().info("old metadata files go with each commit from now on", table=table.name)
+    structlog.get_logger().info("each commit deletes old metadata files from now on", table=table.name)
 
 
 def expire_snapshots(spark: SparkSession, table: Table, expiry: Expiry) -> int:

@@ -1,4 +1,4 @@
-"""A lease of a table's maintenance <-> a row of the offsets table, renewed while work goes on. On the driver."""
+"""A lease of a table's maintenance <-> a row of the offsets table, renewed while work continues. On the driver."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ class LeaseTable:
         try:
             self._change(table, lambda lease: lease.released(failed=failed), run)
         except ConnectorError as error:
-            structlog.get_logger().warning("a lease is left to end by itself", table=table, reason=str(error))
+            structlog.get_logger().warning(
+                "a lease could not be released, and expires by itself", table=table, reason=str(error)
+            )
 
     def hand_over(self, table: str, task: str) -> None:
         """Ask the sink to do a task of a table."""

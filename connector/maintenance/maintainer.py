@@ -167,7 +167,9 @@ class Maintainer:
                 structlog.get_logger().info("files of unfinished runs are removed", table=table.name, files=files)
                 self.leases.forget_runs(table.name, gone)
         except ConnectorError as error:
-            structlog.get_logger().warning("files of unfinished runs stay", table=table.name, reason=str(error))
+            structlog.get_logger().warning(
+                "files of unfinished runs could not be removed", table=table.name, reason=str(error)
+            )
 
     def _run_task(self, table: Table, task: str, in_flight: Collection[int], run: MaintenanceRun) -> TaskOutcome:
         started = time.monotonic()
@@ -203,7 +205,7 @@ class Maintainer:
             except RetriableError as error:
                 if not _is_lost_race(error):
                     raise
-                structlog.get_logger().warning("another writer was faster", table=table.name, reason=str(error))
+                structlog.get_logger().warning("another writer committed first", table=table.name, reason=str(error))
                 if not left:
                     self.leases.hand_over(table.name, task)
                     raise CommitRefused(str(error)) from error.__cause__

@@ -40,7 +40,7 @@ def rewrite_data_files(
     *,
     by_groups: bool = False,
 ) -> dict[str, int]:
-    """Merge small files, and write files anew of which much is deleted; rows keep their ids (format 3).
+    """Merge small files, and rewrite files with many deleted rows; rows keep their ids (format 3).
 
     A commit that would take deletes along that came since is refused. With `by_groups` a group of files that fails, or
     whose commit is refused, is left for the next time; else all are.

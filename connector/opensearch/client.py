@@ -74,7 +74,7 @@ def to_connector_error(doing: str, error: TransportError) -> RetriableError | Fa
         return RetriableError(f"{doing}: OpenSearch is blocked (status {status}, {kind}{reason}); {BLOCK_REMEDY}")
     if status in (_UNAUTHORIZED, _FORBIDDEN):
         return FatalError(
-            f"{doing}: OpenSearch does not let us in (status {status}); check connection.username, "
+            f"{doing}: OpenSearch refuses the login (status {status}); check connection.username, "
             "connection.password, or the certificate, and the user's rights on the indexes"
         )
     if status in _TRANSIENT_STATUSES:

@@ -114,6 +114,6 @@ def _map_botocore_errors(purpose: str) -> Iterator[None]:
     except errors.ClientError as error:
         raise FatalError(f"{purpose}: AWS refuses: {error}") from error
     except (errors.HTTPClientError, errors.CredentialRetrievalError) as error:
-        raise RetriableError(f"{purpose}: AWS credentials are not to be had now: {error}") from error
+        raise RetriableError(f"{purpose}: AWS credentials are not available now: {error}") from error
     except errors.BotoCoreError as error:
         raise FatalError(f"{purpose}: AWS credentials: {error}") from error

@@ -36,7 +36,7 @@ class Run(Protocol):
         """Run to its end; raises what ended it."""
 
     def stop(self) -> None:
-        """Finish what is at hand, then leave; safe to call from a signal handler."""
+        """Finish the work in progress, then leave; safe to call from a signal handler."""
 
 
 class NotWanted(Exception):
@@ -47,7 +47,7 @@ class Lifecycle:
     """The life of one connector.
 
     `target` is what was asked for, `state` what is. `error` says why it failed. `began_at` and `beat_at` are times of a
-    monotonic clock: when the run at hand began, and when its loop last moved. `has_task` is whether Kafka Connect would
+    monotonic clock: when the current run began, and when its loop last moved. `has_task` is whether Kafka Connect would
     have tasks: not from a stop until the next run, also while it is paused.
     """
 
@@ -70,7 +70,7 @@ class Lifecycle:
         self.beat_at = self._clock()
 
     def pause(self) -> None:
-        """End the run at hand, and begin none until `resume`."""
+        """End the current run, and begin none until `resume`."""
         self._ask("PAUSED")
 
     def halt(self) -> None:
@@ -82,14 +82,14 @@ class Lifecycle:
         self._ask("STARTED")
 
     def restart(self) -> None:
-        """End the run at hand, or what a failed one left, and begin another if it is to run."""
+        """End the current run, or what a failed one left, and begin another if it is to run."""
         self._asked += 1
         if self.target == "STARTED":
             self.state, self.error = "RESTARTING", ""
         self._interrupt()
 
     def stop(self) -> None:
-        """Finish what is at hand, then leave for good; safe to call from a signal handler."""
+        """Finish the work in progress, then leave for good; safe to call from a signal handler."""
         self._ending = True
         self._interrupt()
 

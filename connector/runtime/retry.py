@@ -27,7 +27,7 @@ def call_with_retries(call: Callable[[], T], settings: ErrorSettings) -> T:
     Counted from there, so that a long job whose commit is refused is tried again too.
 
     Raises:
-        TimeOver: the last one's words, when the time is over; a call around this one does not begin anew.
+        TimeOver: the last one's words, when the time is over; a call around this one does not begin again.
         RetriableError: with a time of none, the first one. Other errors leave at once.
     """
     endless = settings.retry_timeout_ms < 0

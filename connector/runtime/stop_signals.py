@@ -1,6 +1,6 @@
-"""SIGTERM and SIGINT -> what is at hand is finished, or nothing was at hand: one line, and exit code 0.
+"""SIGTERM and SIGINT -> the work in progress is finished, or nothing was in progress: one line, and exit code 0.
 
-Supervisors and terminals send them to every process of a group, at any moment, and more than once. While a run goes on
+Supervisors and terminals send them to every process of a group, at any moment, and more than once. While a run is going
 it is told to stop (`stop_on_signals`); before that the process leaves at once, and afterwards it is leaving anyhow.
 
 Nothing heavy is imported here: the command line's first imports, which take a second, are to be guarded already.
@@ -24,27 +24,27 @@ class Stoppable(Protocol):
     """Something that runs until it is told to stop."""
 
     def stop(self) -> None:
-        """Finish what is at hand, then leave; safe to call from a signal handler."""
+        """Finish the work in progress, then leave; safe to call from a signal handler."""
 
 
 class _StopRequested(BaseException):
-    """A signal came while nothing was at hand."""
+    """A signal came while nothing was in progress."""
 
 
 class _Request:
-    """Whether this process was asked to stop, and before anything was at hand."""
+    """Whether this process was asked to stop, and before any work had begun."""
 
     asked = early = False
 
     def note(self, _: int, __: FrameType | None) -> None:
-        """Handle a signal while modules are imported: an exception would come out of whichever is at hand."""
+        """Handle a signal while modules are imported: an exception would come out of whichever is being imported."""
         self.asked = True
 
     def leave(self, _: int, __: FrameType | None) -> None:
         """Handle a signal outside of runs."""
         if self.early:
             # Something does not let go, a broker that does not answer for example.
-            os.write(2, b"stopped at once: asked to twice before anything was at hand\n")
+            os.write(2, b"stopped at once: asked to twice before any work had begun\n")
             os._exit(0)
         if not self.asked:
             self.asked = self.early = True
@@ -62,7 +62,7 @@ def note_signals() -> None:
 
 @contextmanager
 def leave_on_signals() -> Iterator[None]:
-    """Leave with exit code 0 when a signal comes while no run goes on; a second one does not wait for anybody.
+    """Leave with exit code 0 when a signal comes while no run is going; a second one does not wait for anybody.
 
     Behind it a further one ends what is left of the process.
 
@@ -112,7 +112,7 @@ def _end_at_once(_: int, __: FrameType | None) -> None:
 def _say_stopped() -> None:
     import structlog
 
-    structlog.get_logger().info("stopped as asked, before anything was at hand")
+    structlog.get_logger().info("stopped as asked, before any work had begun")
 
 
 def _hush(hook: Any) -> Any:
@@ -127,7 +127,7 @@ def _hush(hook: Any) -> Any:
 
 @contextmanager
 def stop_on_signals(running: Stoppable) -> Iterator[None]:
-    """Let signals finish what is at hand; only the main thread can have them."""
+    """Let signals finish the work in progress; only the main thread can have them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -50,7 +50,7 @@ class ConnectorDefaults:
 
 
 def serve(settings: SinkSettings, config: Mapping[str, str], starting: StartingSession | None = None) -> None:
-    """Run the connectors of a worker until SIGTERM or SIGINT; each then ends after its batch at hand.
+    """Run the connectors of a worker until SIGTERM or SIGINT; each then ends after its current batch.
 
     Args:
         settings: of the worker's file, read as a sink's: its catalog keeps the connectors, its listeners answer.

@@ -2,7 +2,7 @@
 
 Kafka Connect calls this a worker, and its part that takes requests a herder; here both are one process. Requests that
 change something come one after the other. None waits for a batch: a connector that is replaced or deleted finishes what
-is at hand behind the scenes, and its successor begins after that.
+is in progress, in the background, and its successor begins after that.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Worker:
                 connector.start()
 
     def close(self) -> None:
-        """End all connectors, each after its batch at hand."""
+        """End all connectors, each after its current batch."""
         for connector in self._connectors.values():
             self._leave(connector)
         for thread in [one for threads in self._leaving.values() for one in threads]:
@@ -125,7 +125,7 @@ class Worker:
             return self._replace(name, kept, old.lifecycle.target)
 
     def delete(self, name: str) -> None:
-        """Forget a connector, which ends after its batch at hand; its tables and offsets stay."""
+        """Forget a connector, which ends after its current batch; its tables and offsets stay."""
         with self._turn():
             connector = self.get(name)
             self._refuse_fixed()
@@ -133,7 +133,7 @@ class Worker:
             self._drop(connector)
 
     def steer(self, name: str, target: TargetState) -> None:
-        """Have a connector run, pause or stop; it does so after its batch at hand."""
+        """Have a connector run, pause or stop; it does so after its current batch."""
         with self._turn():
             connector = self.get(name, "Unknown connector {}")
             if self._make is not None:

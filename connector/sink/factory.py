@@ -198,5 +198,7 @@ def _prepare_tables(
     plan, _ = batches.plan(MicroBatch(-1, position.offsets, seen.ends))
     needs = sample_schemas(settings.kafka, plan, position, ends)
     if needs:
-        structlog.get_logger().info("tables to make ready", topics=sorted({need.topic for need in needs}))
+        structlog.get_logger().info(
+            "preparing tables for waiting events", topics=sorted({need.topic for need in needs})
+        )
         call_with_retries(lambda: tables.apply_schema_changes(needs), settings.errors)

@@ -71,7 +71,7 @@ def run_sink(
     `starting` is its session, if that began to start already.
 
     Raises:
-        ConnectorError: why it could not start or go on.
+        ConnectorError: why it could not start or continue.
     """
     for note in settings.notes:
         structlog.get_logger().warning(note)
@@ -220,5 +220,5 @@ class _SinkRun:
                 self.sink.destination.finish()
 
     def stop(self) -> None:
-        """Finish the batch at hand, then leave."""
+        """Finish the current batch, then leave."""
         self.sink.stream.stop()

@@ -75,7 +75,7 @@ class TopicNotifications:
         try:
             self.send(notification_key(signal), value)
         except ConnectorError as error:
-            structlog.get_logger().warning("no notification", type=report.stage, id=signal, reason=str(error))
+            structlog.get_logger().warning("notification not sent", type=report.stage, id=signal, reason=str(error))
 
 
 def open_notifications(settings: SourceSettings) -> list[SnapshotListener]:

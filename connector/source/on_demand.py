@@ -69,7 +69,7 @@ class SnapshotOnDemand:
         return None if had_turn else snapshot
 
     def step(self, snapshot: QueuedSnapshot, stored: TableOffset, newest: int | None) -> None:
-        """Begin a snapshot, or publish its next chunk. One that cannot go on is given up, and changes go on.
+        """Begin a snapshot, or publish its next chunk. One that cannot continue is given up, and changes go on.
 
         Args:
             snapshot: what `due` returned.
@@ -106,7 +106,7 @@ class SnapshotOnDemand:
         return attrs.evolve(stored.published(self.access.table.uuid, newest), ts_ns=info.ts_ns)
 
     def _is_outrun(self, snapshot: QueuedSnapshot, progress: ChunkProgress, stored: TableOffset) -> bool:
-        """Whether a blocking snapshot was not alone: the offset was reset meanwhile. It begins anew."""
+        """Whether a blocking snapshot was not alone: the offset was reset meanwhile. It begins again."""
         return snapshot.kind == SnapshotKind.BLOCKING and progress.snapshot_id != stored.position.snapshot_id
 
     def _begin(self, snapshot: QueuedSnapshot, stored: TableOffset) -> tuple[ChunkProgress | None, TableOffset]:
@@ -219,7 +219,7 @@ class SnapshotOnDemand:
         offsets = self.access.offsets
         offsets.put_queue(offsets.queue.without(snapshot))
         structlog.get_logger().error(
-            "snapshot on demand given up, changes go on", table=snapshot.table, id=snapshot.id, reason=str(error)
+            "snapshot on demand aborted, changes continue", table=snapshot.table, id=snapshot.id, reason=str(error)
         )
         status: ScanStatus = "SQL_EXCEPTION" if isinstance(error, ConfigError) else ""
         if isinstance(error, _NoKey):

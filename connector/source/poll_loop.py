@@ -58,7 +58,7 @@ def after_failure(
         schedule: the schedule until then.
         error: why.
         now: the time of the clock.
-        timeout_s: how long to go on trying, None without end.
+        timeout_s: how long to continue trying, None without end.
         longest_s: the longest wait between two tries.
     """
     since = now if schedule.since is None else schedule.since
@@ -113,7 +113,7 @@ class PollLoop:
     _stopping: threading.Event = attrs.field(factory=threading.Event)
 
     def stop(self) -> None:
-        """Finish the snapshot or part at hand, then leave; safe to call from a signal handler."""
+        """Finish the current snapshot or part, then leave; safe to call from a signal handler."""
         self._stopping.set()
 
     def run(self, *, once: bool) -> None:
@@ -122,7 +122,7 @@ class PollLoop:
         Raises:
             ConnectorError: what ended the tables that failed, after the others went on (with `once`: to their end).
         """
-        # Opened anew: a table that is run to its snapshot of now is not run to that of an earlier run.
+        # Opened again: a table that is run to its snapshot of now is not run to that of an earlier run.
         self._captures.clear()
         try:
             self._run(once=once)
@@ -226,11 +226,11 @@ class PollLoop:
         log = structlog.get_logger()
         if self._stopping.is_set():
             # Who stops us may have stopped Spark's workers too. The offset is stored when a step is through.
-            note = "stopped before the step at hand was through; it comes again at the next start"
+            note = "stopped before the current step was through; it comes again at the next start"
             log.warning(note, table=name, reason=str(error))
             return schedule
         if after.failed:
-            log.error("table stopped, the others go on", table=name, kind=type(error).__name__, reason=str(error))
+            log.error("table stopped, the others continue", table=name, kind=type(error).__name__, reason=str(error))
             if name in self._captures:
                 self._captures[name].abandon()
         else:
@@ -249,7 +249,7 @@ class PollLoop:
         try:
             self.publisher.heartbeat(int(time.time() * 1000))
         except ConnectorError as error:
-            structlog.get_logger().warning("no heartbeat", reason=str(error))
+            structlog.get_logger().warning("heartbeat not sent", reason=str(error))
 
     def _raise_failures(self) -> None:
         failed = {name: schedule.failed for name, schedule in self._schedules.items() if schedule.failed is not None}

@@ -124,7 +124,7 @@ class _SourceRun:
             self.loop.run(once=self.once)
 
     def stop(self) -> None:
-        """Finish the step at hand, then leave."""
+        """Finish the current step, then leave."""
         self.loop.stop()
 
 

@@ -88,7 +88,9 @@ class TableCapture:
             case next_step.Fail():
                 raise GapError(decision.reason)
             case next_step.StartStreaming():
-                structlog.get_logger().info("changes from here on", table=self.name, snapshot_id=decision.snapshot_id)
+                structlog.get_logger().info(
+                    "publishing changes from this snapshot on", table=self.name, snapshot_id=decision.snapshot_id
+                )
                 self._store(before.published(self.access.table.uuid, decision.snapshot_id))
             case next_step.ReadSnapshot():
                 self._publish_part(decision, before)
@@ -175,7 +177,7 @@ class TableCapture:
             # Known before the read has begun: it must not be pinned to a snapshot whose rows never have ids.
             raise FatalError(f"table {self.name}, snapshot {snapshot_id}: {MISSING_ROW_ID}")
         if read.part_bytes is None:
-            # Stored before the first row is published: after a crash the read must not begin anew at a later snapshot,
+            # Stored before the first row is published: after a crash the read must not begin again at a later snapshot,
             # in which rows that are published already may be gone.
             before = attrs.evolve(before, target_id="")
             self._store(before.reading(self.access.table.uuid, SnapshotProgress(snapshot_id, 0, part_bytes)))

@@ -14,7 +14,7 @@ Each connector says it in fields of its own (`source` of an envelope, or the col
                         one shard (with `VitessOrderedTransactionMetadataFactory`; without it nothing is told)
     Iceberg (ours)      sequence_number, then the place in the transaction
 
-Spanner tells none: its commit time is given in milliseconds, and its record sequence counts anew in each transaction.
+Spanner tells none: its commit time is given in milliseconds, and its record sequence counts again in each transaction.
 Nor does Cassandra: each replica has commit logs of its own, and events do not say which node they are of.
 """
 
@@ -230,7 +230,7 @@ def _read_scns(column: FindColumn, order: Ints, count: int) -> PositionNumbers |
     if commit is None:
         return None
     first = _to_int64(commit, count)
-    # Not ssn: it counts anew in each redo record, and several of a transaction may share their scn.
+    # Not ssn: it counts again in each redo record, and several of a transaction may share their scn.
     return PositionNumbers((first, _or_zero(_to_int64(column("scn"), count))), first != NO_VALUE)
 
 

@@ -281,7 +281,7 @@ def test_a_lost_race_is_handed_over(workshop: Workshop, monkeypatch: pytest.Monk
     written = workshop.written(6)
 
     def lose(*_: object, **__: object) -> None:
-        raise CommitRefused("another writer was faster")
+        raise CommitRefused("another writer committed first")
 
     monkeypatch.setattr("connector.maintenance.maintainer.convert_deletes", lose)
     maintainer = workshop.maintainer()
@@ -305,7 +305,7 @@ def test_manifests_that_another_writer_replaced_are_merged_anew(
     with structlog.testing.capture_logs() as lines:
         (outcome,) = workshop.maintainer().run(written.table, [MANIFESTS])
     assert outcome.failure is None
-    assert any(line["event"] == "another writer was faster" for line in lines)
+    assert any(line["event"] == "another writer committed first" for line in lines)
     check_rows(workshop.spark, workshop.lake, written)
 
 

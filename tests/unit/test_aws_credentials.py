@@ -143,7 +143,7 @@ def test_an_agent_that_is_away_is_asked_again_later(agent: Agent, monkeypatch: p
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", agent.url)
     monkeypatch.setattr("botocore.utils.ContainerMetadataFetcher.SLEEP_TIME", 0)
     agent.status = 500
-    with pytest.raises(RetriableError, match=r"aws\.region: AWS credentials are not to be had now"):
+    with pytest.raises(RetriableError, match=r"aws\.region: AWS credentials are not available now"):
         find_credentials(AwsIdentity(), "aws.region")
 
 

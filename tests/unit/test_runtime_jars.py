@@ -113,13 +113,13 @@ def test_a_changed_jar_is_noticed(maven: Path, tmp_path: Path) -> None:
     file = _put(maven, artifact, b"jar")
     fetch_artifacts([artifact], stamp, lambda _: None)
     file.write_bytes(b"bad")
-    with pytest.raises(FatalError, match=r"org.example.x:n:1.0: not to be had"):
+    with pytest.raises(FatalError, match=r"org.example.x:n:1.0: cannot be downloaded"):
         fetch_artifacts([artifact], stamp, lambda _: None)
 
 
 def test_registry_out_of_reach(maven: Path, tmp_path: Path) -> None:
     """A missing jar and no registry: the error names the artifact and what to do, and leaves nothing behind."""
-    with pytest.raises(FatalError, match=r"org.example.x:n:1.0: not to be had.*check the network"):
+    with pytest.raises(FatalError, match=r"org.example.x:n:1.0: cannot be downloaded.*check the network"):
         fetch_artifacts([_artifact("n")], tmp_path / "stamp.json", lambda _: None)
     assert [file for file in maven.rglob("*") if file.is_file()] == []
 

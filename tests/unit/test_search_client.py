@@ -128,7 +128,7 @@ def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
         ("topic.format=daily-${topic}", "write \\$"),
         ("topic.format=Daily-${topic}-${timestamp}", "small letters"),
         ("timestamp.format=YYYY", "write yyyy"),
-        ("timestamp.format=yyyy", "has nothing to say here"),
+        ("timestamp.format=yyyy", "has no effect here"),
         ("key.ignore=true\ndata.stream.enabled=true\nindex.write.method=upsert", "leave index.write.method out"),
         ("data.stream.prefix=logs", "set data.stream.enabled=true"),
         ("truncate.enabled=true\ndebezium.sink.iceberg.upsert-dedup-column=lsn", "documents have other versions"),

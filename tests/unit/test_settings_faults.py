@@ -193,7 +193,7 @@ def test_near_miss_among_debezium_keys() -> None:
         (
             "debezium.sink.iceberg.uri",
             "x://user:pw@h",
-            "does not tell the kind of catalog; add debezium.sink.iceberg.type",
+            "does not name the type of catalog; add debezium.sink.iceberg.type",
         ),
         ("debezium.sink.iceberg.destination-regexp", "(", "'(' is not a regular expression"),
         (

@@ -168,7 +168,10 @@ def test_heartbeats_that_nobody_takes_stop_no_table(
     with structlog.testing.capture_logs() as lines:
         made.tables.run(once=True)
     assert made.scripts["a"].does == []
-    assert [line["reason"] for line in lines if line["event"] == "no heartbeat"] == ["the broker is away", "no rights"]
+    assert [line["reason"] for line in lines if line["event"] == "heartbeat not sent"] == [
+        "the broker is away",
+        "no rights",
+    ]
     assert len(tried) > 2 and made.beats == tried[2:]
 
 

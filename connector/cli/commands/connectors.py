@@ -41,8 +41,8 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None
 def serve(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """Run connectors that are created by REST.
 
-    FILE... have what all of them share: brokers, catalog, Spark, listeners. A restart continues with the connectors
-    that were there, each as it was.
+    FILE... have the settings that all of them share: brokers, catalog, Spark, listeners. A restart continues with the
+    stored connectors in their states.
     """
     with report_errors(), leave_on_signals():
         from connector.cli.run import serve_connectors
@@ -57,7 +57,7 @@ def serve(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 def validate(files: tuple[Path, ...], overrides: tuple[str, ...], connect: bool) -> None:  # noqa: FBT001
     """Report all configuration errors at once.
 
-    Nothing is connected to without --connect.
+    Without --connect no server is contacted.
     """
     with report_errors():
         settings = load_settings(files, overrides)
@@ -76,10 +76,10 @@ def validate(files: tuple[Path, ...], overrides: tuple[str, ...], connect: bool)
 @OVERRIDES
 @OUTPUT
 def status(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal["text", "json"]) -> None:
-    """Show where a sink or source stands in each table.
+    """Show the state of a sink or source in each table.
 
-    A sink's newest commit, lag and drift; a source's snapshots, how far it is behind, and snapshots on demand. The
-    connector may be running. Nothing is tried twice: what does not answer is named.
+    A sink: newest commit, lag and drift. A source: published and newest snapshot, lag, and snapshots on demand. The
+    connector may be running. Requests are not retried; the output names servers that do not answer.
     """
     with report_errors():
         settings = load_settings(files, overrides)
@@ -107,7 +107,7 @@ def status(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal[
 def doctor(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal["text", "json"]) -> None:
     """Check what a connector needs, and say what to do.
 
-    Java, jars, broker and rights, registry, catalog, store. Nothing is changed. Ends with code 1 if something failed.
+    Java, jars, broker and permissions, registry, catalog, store. Nothing is changed. Exit code 1: a check failed.
     """
     with report_errors():
         from connector.cli.doctor.report import examine

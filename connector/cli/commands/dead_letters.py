@@ -23,7 +23,7 @@ def dlq() -> None:
 @FILES
 @OVERRIDES
 def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
-    """List dead letters with record and reason."""
+    """List dead letters with their records and reasons."""
     with report_errors():
         from connector.cli.dlq import list_dead_letters
 

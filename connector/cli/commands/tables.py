@@ -26,10 +26,10 @@ from connector.settings import SourceSettings
 def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[str, ...], execute: bool) -> None:  # noqa: FBT001
     """Repair tables with wrong uuid column bounds or partition values.
 
-    Dry run unless --execute is given. In such tables deleted or replaced rows are still visible: earlier versions
-    wrote uuid and nanosecond column bounds that make Iceberg's readers skip equality deletes; or rows are not found:
-    NaN, infinities and times beyond the calendar stood in wrong partitions. The repair puts the manifests of the
-    newest snapshot right; data and delete files stay. The sink may be running.
+    Dry run unless --execute is given. Earlier versions wrote uuid and nanosecond column bounds that make
+    Iceberg's readers skip equality deletes, so that deleted or replaced rows are visible; and they wrote rows with
+    NaN, infinities or times beyond the calendar to wrong partitions, where readers do not find them. The repair
+    corrects the manifests of the newest snapshot; data and delete files stay. The sink may be running.
     """
     with report_errors():
         from connector.cli.repair import repair_tables
@@ -44,8 +44,8 @@ def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[st
 @click.option(
     "--task", "tasks", default="", metavar="TASK,...", help="Only these: convert, rewrite, manifests, expire, orphans."
 )
-@click.option("--once", is_flag=True, help="One round, of whatever there is to do (the default).")
-@click.option("--every", default=None, metavar="10m", help="A round so often, of what is due by its schedule.")
+@click.option("--once", is_flag=True, help="Do one round of all that there is to do (the default).")
+@click.option("--every", default=None, metavar="10m", help="Repeat at this interval what is due by its schedule.")
 @click.option("--execute", is_flag=True, help="Apply the change; without it, only show what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document for each round.")
 def maintain(
@@ -60,9 +60,9 @@ def maintain(
 ) -> None:
     """Convert deletes, merge files, expire snapshots.
 
-    Dry run unless --execute is given. Shows files, bytes and deletes of each partition, and does what is to be done, in
-    this order: equality deletes become deletion vectors, small files are merged, manifests are merged, snapshots that
-    no source has to read any more expire, files that no snapshot has are deleted. The sink may be running.
+    Dry run unless --execute is given. Shows files, bytes and deletes of each partition, and does in this order
+    what is needed: convert equality deletes to deletion vectors, merge small files, merge manifests, expire snapshots
+    that no source has yet to read, delete files that no snapshot needs. The sink may be running.
     """
     with report_errors(), leave_on_signals():
         from connector.cli.maintain import Round, maintain_tables, parse_duration, parse_tasks

@@ -21,7 +21,7 @@ from connector.redaction import redact
 def connect_config(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """Print Kafka Connect's JSON for the source of a Debezium Server file.
 
-    It is what `POST /connectors` takes; what changes on the way is told on standard error.
+    The output is the body for `POST /connectors`; notes on standard error say what was changed or left out.
     """
     with report_errors():
         import orjson
@@ -41,8 +41,8 @@ def connect_config(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 def jars(components: tuple[str, ...], folder: Path | None) -> None:
     """Fetch the jars of jars.lock.
 
-    Those of COMPONENTs (spark, s3, gcs, adls, postgresql, mysql, mariadb, ...), else what the demo needs. The folder is
-    for machines that reach no registry: ICEBRIDGE_JARS names it there.
+    Those of the COMPONENTs (spark, s3, gcs, adls, postgresql, mysql, mariadb, ...), by default those of the demo. On
+    machines without access to a registry, set ICEBRIDGE_JARS to a copy of the folder.
     """
     with report_errors():
         from connector.cli.cluster import fetch
@@ -55,7 +55,7 @@ def jars(components: tuple[str, ...], folder: Path | None) -> None:
 def package(target: Path | None) -> None:
     """Pack this Python environment for spark.archives.
 
-    Executors that have Python and none of our packages import them from it; the settings are printed.
+    Executors that have only Python import the packages from this archive. The settings for this are printed.
     """
     with report_errors():
         from connector.cli.cluster import pack

@@ -58,7 +58,7 @@ def show(settings: SourceSettings, starting: StartingSession) -> None:
 
 
 def reset(settings: SourceSettings, *, to: str, tables: tuple[str, ...], execute: bool) -> None:
-    """Forget the positions of tables (`earliest`: snapshot.mode decides anew), or set them to the newest snapshot.
+    """Forget the positions of tables (`earliest`: snapshot.mode applies again), or set them to the newest snapshot.
 
     Without `execute` only what would be done is printed.
 

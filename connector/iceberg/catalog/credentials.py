@@ -1,4 +1,4 @@
-"""What a catalog handed out with a table -> when it has to be had anew (pure).
+"""What a catalog handed out with a table -> when it has to be renewed (pure).
 
 REST catalogs vend credentials of a store that end after minutes or hours; executors get them with the table's layout.
 """

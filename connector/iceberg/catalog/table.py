@@ -151,7 +151,7 @@ class Table:
         """Have Java read the newest metadata; of a table that was dropped it tells so once, and has nothing then."""
         self.java.refresh()
         if self.java.operations().current() is None:
-            raise FatalError(f"table {self.name} is not there any more: it was dropped")
+            raise FatalError(f"table {self.name} no longer exists: it was dropped")
 
     def settle(self, doing: str, change: Callable[[], None]) -> None:
         """Change the table's metadata, again until it is known to be done; done twice it must be as done once.

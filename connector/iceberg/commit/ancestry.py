@@ -1,4 +1,4 @@
-"""A table + what was noted of it -> where a connector stands there, or why it cannot go on. On the driver.
+"""A table + what was noted of it -> where a connector stands there, or why it cannot continue. On the driver.
 
 The newest snapshot that the connector wrote says where it stands. When that has expired, the offsets table takes over;
 but a table that lost it in another way has lost rows too: that stops, and is never passed over.

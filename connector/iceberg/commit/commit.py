@@ -23,7 +23,7 @@ from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, i
 from connector.iceberg.read.scan_planning import FileScanTask
 
 REPLACE = "replace"
-"""Iceberg's operation of snapshots that write files anew and leave rows as they are."""
+"""Iceberg's operation of snapshots that rewrite files and leave rows as they are."""
 
 _CONTENTION_HINT = (
     "another writer was faster: where many write to one table, raise errors.retry.timeout and the table's "

@@ -88,7 +88,7 @@ class DeleteGuard:
                 table.refresh()
             else:
                 checked = head
-        raise RetriableError(f"table {table.name}: others commit faster than equality deletes can be given back")
+        raise RetriableError(f"table {table.name}: others commit faster than equality deletes can be restored")
 
     def _is_own(self, table: Table) -> bool:
         newest = table.java.snapshot(table.branch)
@@ -222,5 +222,5 @@ class _Damage:
     def _rewritten_since(self, change: ForeignRewrite) -> GapError:
         return GapError(
             f"table {self.table.name}: after snapshot {change.snapshot_id}, of another engine, equality deletes do not "
-            f"apply any more to rows that they had to delete, and those rows were written anew since; {REMEDY}"
+            f"apply any more to rows that they had to delete, and those rows were rewritten since; {REMEDY}"
         )

@@ -129,7 +129,7 @@ def find_outrun_deletes(rewrite: ForeignRewrite, types: FieldTypes) -> list[Outr
 
 
 def find_escaped(lost: Iterable[LostDelete], later: Sequence[ForeignRewrite], types: FieldTypes) -> list[LostDelete]:
-    """Return the lost deletes that cannot be had back: rows of theirs were written anew since, among newer ones."""
+    """Return the lost deletes that cannot be restored: rows of theirs were rewritten since, among newer ones."""
     return [one for one in lost if _has_escaped(one, later, types)]
 
 

@@ -123,7 +123,7 @@ def restore_deletes(table: Table, found: Restoration, head: int, connector: str)
             update.commit()
         transaction.commitTransaction()
     structlog.get_logger().warning(
-        "equality deletes that another engine's rewrite took away were given back",
+        "equality deletes that another engine's rewrite removed were restored",
         table=table.name,
         delete_files=len(found.lost),
         data_files=sum(len(group.files) for group in found.renumbered),
@@ -134,7 +134,7 @@ def _renumber(update: Any, group: Renumbering, head: int) -> None:
     update.validateFromSnapshot(head).dataSequenceNumber(group.sequence_number)
     for file in group.files:
         update.deleteFile(file).addFile(file)
-    # Iceberg drops deletes that no other data file is old enough for: those that are there come anew with the files.
+    # Iceberg drops deletes that no other data file is old enough for: those that are there come again with the files.
     for file in group.deletes:
         update.deleteFile(file).addFile(file, int(file.dataSequenceNumber()))
 
@@ -179,7 +179,7 @@ class _HeadValidator:
 
     def errorMessage(self) -> str:  # noqa: N802 - Java's name
         """Tell what a refusal means."""
-        return "another writer was faster"
+        return "another writer committed first"
 
     class Java:
         """Which Java interface this object stands for (Py4J's convention)."""

@@ -90,7 +90,7 @@ def _name_columns(layout: TableLayout, columns: pa.Schema, path: str) -> dict[in
     if mapping is None:
         raise FatalError(
             f"table {layout.name}: its data file {path} has no field ids, and the table no {NAME_MAPPING_PROPERTY}: "
-            "write the file anew (rewrite_data_files)"
+            "rewrite the file (rewrite_data_files)"
         )
     known = {
         name: field["field-id"] for field in orjson.loads(mapping) if "field-id" in field for name in field["names"]

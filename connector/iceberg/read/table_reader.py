@@ -97,7 +97,7 @@ class TableReader:
         """Read with reserved columns under names of our own; `deleted` only works in the vectorised reader."""
         if not all(task.row_ids_readable for task in tasks):
             raise FatalError(
-                f"table {self.table.name}: Iceberg reads no row ids from ORC files; write its files anew as Parquet, "
+                f"table {self.table.name}: Iceberg reads no row ids from ORC files; rewrite its files as Parquet, "
                 "or set write.format.default to orc and give the table identifier fields or message.key.columns"
             )
         wanted = {**_RESERVED_COLUMNS, **_LINEAGE_COLUMNS}
@@ -128,7 +128,7 @@ class TableReader:
             if unread := find_unreadable(schema, data_format):
                 raise FatalError(
                     f"table {self.table.name}: Iceberg's Spark reader does not read {data_format} files with these "
-                    f"columns: {', '.join(unread)}; set write.format.default to parquet and write its files anew, or "
+                    f"columns: {', '.join(unread)}; set write.format.default to parquet and rewrite its files, or "
                     "leave it out"
                 )
 

@@ -132,7 +132,7 @@ def iter_live_files(manifest: ManifestFile, io: FileIO) -> Iterator[tuple[DataFi
 
 
 def remove_misleading_bounds(table: Table, found: MisleadingBounds) -> int:
-    """Write main's manifests anew without those bounds, and replace the old ones in one commit; give how many files.
+    """Rewrite main's manifests without those bounds, and replace the old ones in one commit; give how many files.
 
     Raises:
         CommitRefused: another writer was faster; nothing was changed, look again.
@@ -146,7 +146,7 @@ def remove_misleading_bounds(table: Table, found: MisleadingBounds) -> int:
 
 
 def replace_manifests(table: Table, manifests: Mapping[str, tuple[LiveFile, ...]], change: FileChange) -> None:
-    """Write manifests of main anew with other descriptions of the same files, and replace the old ones in one commit.
+    """Rewrite manifests of main with other descriptions of the same files, and replace the old ones in one commit.
 
     `manifests` has all live files of each, by its path and in its order. Raises as `remove_misleading_bounds`.
     """

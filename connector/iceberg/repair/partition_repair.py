@@ -4,7 +4,7 @@ Files of earlier versions may stand under null instead of NaN or an infinity, an
 where their times are beyond the years of Arrow's calendar. Readers leave out such files by the partitions that they are
 asked for, and take null for what is in them. What the rows have is told by the files' own counts and bounds: rows of
 one file had one value each, or most often. Deletes go with the files that they are for: by position with their data
-file, by equality with their own values. Where a file has rows of several partitions nothing but writing it anew helps.
+file, by equality with their own values. Where a file has rows of several partitions nothing but rewriting it helps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A topic-partition -> the broker that leads or holds it, and a connection to that. Mostly on executors.
 
 A client is its thread's own, and lives as long as that: answers come in the order of questions. A connection that
-fails is opened anew.
+fails is opened again.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class BrokerClient:
             self._replicas[at] = host, time.monotonic() + _NEARER_REPLICA_S
 
     def forget(self, at: TopicPartition) -> None:
-        """Ask anew who leads it, and read from the leader."""
+        """Ask again who leads it, and read from the leader."""
         self._leaders.pop(at, None)
         if self._replicas.pop(at, None) is not None:
             self._leader_alone[at] = time.monotonic() + _LEADER_ALONE_S

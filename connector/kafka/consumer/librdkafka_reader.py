@@ -88,7 +88,7 @@ def _check_epoch(address: ClusterAddress, wanted: OffsetRange) -> None:
             check_truncation(clients, at, wanted.start, wanted.epoch)
     except OSError as error:
         raise RetriableError(
-            f"{at[0]}-{at[1]}: nobody tells where leader epoch {wanted.epoch} ends: {error}"
+            f"{at[0]}-{at[1]}: no broker says where leader epoch {wanted.epoch} ends: {error}"
         ) from error
 
 
@@ -236,7 +236,9 @@ class _RangeReader:
             at = TopicPartition(self._wanted.topic, self._wanted.partition)
             oldest, _ = self._consumer.get_watermark_offsets(at, timeout=_QUERY_S)
         except KafkaException as unknown:
-            raise RetriableError(f"{place} is out of range, and nobody tells the log's bounds: {unknown}") from unknown
+            raise RetriableError(
+                f"{place} is out of range, and no broker says where the log begins and ends: {unknown}"
+            ) from unknown
         if error.code() == KafkaError._LOG_TRUNCATION:  # noqa: SLF001
             raise GapError(f"{place}: the log was cut by an unclean leader election: {error.str()}")
         if oldest > self._next:

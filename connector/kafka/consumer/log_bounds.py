@@ -16,7 +16,7 @@ from connector.runtime.topic_partitions import TopicPartition
 CONFIRM_S = 5.0
 """So long the leader has to say that its log ends too early before it is believed: it may have just begun to lead."""
 
-_RESET = "icebridge offsets reset says how to go on"
+_RESET = "icebridge offsets reset says how to continue"
 
 
 def check_bounds(clients: BrokerClient, at: TopicPartition, offset: int, lasts_s: float) -> str:

@@ -73,7 +73,7 @@ class GlueRegistry:
         return (str(answer["SchemaDefinition"]),)
 
     def _client(self) -> Any:
-        """A client of Glue; made anew for each version, of which there are few, so that a role is never too old."""
+        """A client of Glue; made again for each version, of which there are few, so that a role is never too old."""
         from botocore.config import Config
         from botocore.session import Session
 

@@ -13,6 +13,6 @@ def unanswered_error(doing: str, error: Exception) -> ConnectorError:
         return FatalError(f"{doing}: {name}: a file that the settings name cannot be read; check them")
     if is_permanent(causes_of(error)):
         return FatalError(
-            f"{doing}: {name}: no retry mends this; check the registry's certificate, and the settings for TLS"
+            f"{doing}: {name}: retrying does not help; check the registry's certificate, and the settings for TLS"
         )
     return RetriableError(f"{doing}: the registry does not answer ({name})")

@@ -205,7 +205,7 @@ class BulkProcessor:
                     raise GapError(
                         f"an index is gone, and its documents with it ({_describe_item_error(result)}); "
                         "nothing of this batch is "
-                        "acknowledged: build it anew, or set the stored position back (`icebridge offsets`)"
+                        "acknowledged: build it again, or set the stored position back (`icebridge offsets`)"
                     )
                 case "stop":
                     raise FatalError(

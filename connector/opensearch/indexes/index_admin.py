@@ -134,7 +134,7 @@ class IndexAdmin:
     def confirm_indexes(self, index: IndexInfo) -> IndexInfo:
         """Check that all indexes that documents were sent to are still there, and behind their alias; give what is now.
 
-        One that was dropped meanwhile OpenSearch makes anew, behind no alias, for the very documents sent to it.
+        One that was dropped meanwhile OpenSearch makes again, behind no alias, for the very documents sent to it.
 
         Raises:
             RetriableError: one is not; sent once more, the documents go where they belong.
@@ -164,7 +164,7 @@ class IndexAdmin:
                     raise
         made = self.find(name)
         if made is None:
-            raise RetriableError(f"index {name} was made and is gone again")
+            raise RetriableError(f"index {name} was created and is missing again")
         return made
 
     def grow(self, index: IndexInfo, properties: Mapping[str, FieldMapping], noted: Mapping[str, Any]) -> None:

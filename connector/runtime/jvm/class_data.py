@@ -152,7 +152,8 @@ def check_use(class_data: ClassData, pid: int) -> None:
             refused.write_bytes(_REFUSED)
             refused.replace(archive)
             structlog.get_logger().info(
-                "Java does not take the archive of its classes; remove it to have it made anew", archive=str(archive)
+                "Java does not use the archive of its classes; remove it, and the next run writes another one",
+                archive=str(archive),
             )
 
 

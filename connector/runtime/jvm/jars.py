@@ -146,7 +146,7 @@ def _download(artifact: Artifact, folder: Path) -> Path:
             (folder / artifact.relative).unlink(missing_ok=True)
             if attempt == _TRIES:
                 raise FatalError(
-                    f"{artifact}: not to be had from the Maven registry after {_TRIES} tries ({type(error).__name__}: "
+                    f"{artifact}: cannot be downloaded from the registry after {_TRIES} tries ({type(error).__name__}: "
                     f"{error}); check the network, or name a mirror in jgo's settings ([repositories] central = ...)"
                 ) from error
             time.sleep(_PAUSE_S * attempt)

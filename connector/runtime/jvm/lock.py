@@ -152,7 +152,7 @@ def join_artifacts(parts: Iterable[Iterable[Artifact]], left_out: frozenset[str]
 
 
 def main() -> None:
-    """Write jars.lock anew."""
+    """Write jars.lock again."""
     left_out = {
         "spark": shipped_by_pyspark(),
         "search": LEFT_OUT_OF_NODE,

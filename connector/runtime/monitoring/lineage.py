@@ -118,7 +118,7 @@ class LineageListener:
         self._tell("COMPLETE" if error is None else "FAIL", "" if error is None else type(error).__name__)
 
     def on_batch(self, report: BatchReport) -> None:
-        """Tell of topics and tables that were not told of, and once in a while that the run goes on."""
+        """Tell of topics and tables that were not told of, and once in a while that the run continues."""
         topics = {topic for topic, _ in report.end}
         fresh = self._add(self._inputs, topics, self.names.other) | self._add(
             self._outputs, report.tables, self.names.table
@@ -126,7 +126,7 @@ class LineageListener:
         self._tell_running(fresh=fresh)
 
     def on_step(self, report: StepReport) -> None:
-        """Tell of a table that was not told of, and once in a while that the run goes on."""
+        """Tell of a table that was not told of, and once in a while that the run continues."""
         fresh = self._add(self._inputs, [report.table], self.names.table)
         fresh |= self._add(self._outputs, [report.table], self.names.other)
         self._tell_running(fresh=fresh)
@@ -178,12 +178,12 @@ class BackgroundEmitter:
             try:
                 self._send(event)
                 self._failed = False
-            except Exception as error:  # noqa: BLE001 - whatever a transport raises, the run goes on
+            except Exception as error:  # noqa: BLE001 - whatever a transport raises, the run continues
                 self._note(type(error).__name__)
 
     def _note(self, reason: str) -> None:
         if not self._failed:
-            structlog.get_logger().warning("no lineage", reason=reason)
+            structlog.get_logger().warning("lineage not sent", reason=reason)
         self._failed = True
 
 

@@ -92,7 +92,7 @@ ScanStatus = Literal[
 class SnapshotReport:
     """How a snapshot goes, in Debezium's words: which one (`id` is that of its signal), of which tables.
 
-    `table` is the one at hand, `rows` how many rows of its files are read so far, `status` how its scan ended. `chunk`
+    `table` is the current one, `rows` how many rows of its files are read so far, `status` how its scan ended. `chunk`
     of `chunks` are published.
     """
 

@@ -70,7 +70,7 @@ def keep_memory() -> None:
 
 
 def forget_archives() -> None:
-    """Drop the finders of zip archives from the import system's cache; an import that needs one makes it anew."""
+    """Drop the finders of zip archives from the import system's cache; an import that needs one makes it again."""
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimport.zipimporter):
             del sys.path_importer_cache[path]

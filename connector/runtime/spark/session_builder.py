@@ -324,7 +324,7 @@ def disable_checksum_files(session: SparkSession) -> None:
 
 
 def _ignore_sigterm(session: SparkSession) -> None:
-    """Leave SIGTERM to this process, which finishes what is at hand; the JVM ends with it.
+    """Leave SIGTERM to this process, which finishes the work in progress; the JVM ends with it.
 
     Supervisors send the signal to every process of a group at once, and a JVM that heeds it is gone first.
     """

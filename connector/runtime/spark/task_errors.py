@@ -42,7 +42,7 @@ def classify_store_error(text: str, where: str) -> ConnectorError | None:
     causes = tuple(causes_in(text))
     if is_permanent(causes):
         last = next(cause for cause in reversed(causes) if is_permanent((cause,)))
-        return FatalError(f"{where}: {last.name}: {last.message}; no retry mends this: check rights and settings")
+        return FatalError(f"{where}: {last.name}: {last.message}; retrying does not help: check rights and settings")
     if is_transient(causes):
         last = next(cause for cause in reversed(causes) if is_transient((cause,)))
         return RetriableError(f"{where}: {last.name}: {last.message}")

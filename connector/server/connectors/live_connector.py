@@ -54,7 +54,7 @@ class LiveConnector(ABC):
         self._thread = start_thread(self._live, f"{self.kind}-{self.name}")
 
     def close(self, timeout_s: float | None) -> bool:
-        """Stop for good, and wait for the end of the batch or step at hand."""
+        """Stop for good, and wait for the end of the current batch or step."""
         self.lifecycle.stop()
         if self._thread is not None:
             self._thread.join(timeout_s)

@@ -60,7 +60,7 @@ class Connector(Protocol):
         """Begin to live, in a thread of its own."""
 
     def close(self, timeout_s: float | None) -> bool:
-        """Stop for good, and wait for the end of the batch or step at hand; tell whether it came in so long."""
+        """Stop for good, and wait for the end of the current batch or step; tell whether it came in so long."""
 
     def checks(self) -> list[Check]:
         """Return what readiness depends on, by the last look at it."""

@@ -106,7 +106,7 @@ class SourceConnector(LiveConnector):
         return [self._offset(table, orjson.loads(text)) for table, text in sorted(found.items())]
 
     def alter_offsets(self, offsets: Sequence[ConnectorOffset] | None) -> None:
-        """Store other offsets; of a table whose offset is forgotten `snapshot.mode` decides anew."""
+        """Store other offsets; for a table whose offset is forgotten `snapshot.mode` applies again."""
         rows = self._rows()
         if offsets is None:
             rows.forget()

@@ -137,7 +137,7 @@ def open_server(app: ASGIApp, address: Address, *, is_given: bool) -> HttpServer
         return HttpServer(app, address)
     except OSError as error:
         if is_given:
-            raise ConfigError(f"port {address.port} of {address.host} cannot be had: {error.strerror}") from error
+            raise ConfigError(f"port {address.port} of {address.host} cannot be opened: {error.strerror}") from error
         structlog.get_logger().warning(
             "no HTTP server: another process has its port; set listeners or quarkus.http.port",
             port=address.port,

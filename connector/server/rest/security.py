@@ -61,7 +61,7 @@ def _is_login(authorization: str | None, user_info: str) -> bool:
 
 
 class AccessMiddleware:
-    """Answers requests that may not come in with Connect's error JSON; the others go on."""
+    """Answers requests that may not come in with Connect's error JSON; the others continue."""
 
     def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
         """Guard an application."""

@@ -195,7 +195,7 @@ def _infer_type(reader: ConfigReader, options: CatalogOptions, uri: str) -> str:
             return kind
     entry = reader.entry(options.uri)
     if entry:
-        reader.add_fault(entry, "does not tell the kind of catalog", f"add {options.type.name}")
+        reader.add_fault(entry, "does not name the type of catalog", f"add {options.type.name}")
     return ""
 
 

@@ -81,7 +81,7 @@ def _check_prefix(reader: ConfigReader) -> None:
     entry = reader.entry(TABLE_PREFIX)
     if entry and "." in reader.get(TABLE_PREFIX):
         reader.add_fault(
-            entry, "has a dot, which would part off a namespace", "use debezium.sink.iceberg.table-namespace"
+            entry, "has a dot, which would separate a namespace", "use debezium.sink.iceberg.table-namespace"
         )
 
 

@@ -247,7 +247,7 @@ def _read_truncate(reader: ConfigReader, *, keeps: bool, indexes: bool) -> bool:
     wanted, entry = reader.get(option), reader.entry(option)
     if wanted and entry and indexes and not reader.get(DEDUP_COLUMN).startswith("__source_ts_"):
         todo = f"set {DEDUP_COLUMN.name}=__source_ts_ns"
-        reader.add_fault(entry, "a truncate tells its time, and documents have other versions", todo)
+        reader.add_fault(entry, "a truncate has a time, and documents have other versions", todo)
     if wanted and entry and reader.get(write_mode.SCD_TYPE) == "2":
         reader.add_fault(entry, f"{write_mode.SCD_TYPE.name}=2 keeps every row", "set one of them to its default")
     if wanted and entry and indexes and reader.get(UPSERT) and keeps:

@@ -131,7 +131,7 @@ class KafkaSettings:
     def client(self, scope: Scope) -> dict[str, str]:
         """librdkafka's configuration of a client, bootstrap.servers and security included.
 
-        JKS and PKCS12 stores are read here, anew when their files have changed. ConfigError when that fails.
+        JKS and PKCS12 stores are read here, again when their files have changed. ConfigError when that fails.
         """
         java = {"consumer": self.consumer, "producer": self.producer, "admin": self.admin}[scope]
         native = client_overrides.translate(java, scope).native

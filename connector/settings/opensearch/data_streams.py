@@ -111,7 +111,7 @@ def build(reader: ConfigReader) -> DataStreamSettings:
     ):
         entry = reader.entry(cast("Option[object]", option))
         if entry is not None and not on and reader.get(cast("Option[object]", option)) != option.default:
-            reader.add_fault(entry, "has nothing to say here", f"set {needs}, or take it out")
+            reader.add_fault(entry, "has no effect here", f"set {needs}, or take it out")
     entry = reader.entry(NAME_FORMAT)
     if entry and streams and dated:
         reader.add_fault(entry, "names no data stream", f"keep {STREAMS.name} or {NAME_FORMAT.name}")

@@ -1,6 +1,6 @@
 """our modules' source -> docs/reference/errors.md: every error that a user can meet, and what to do.
 
-`python -m connector.settings.reference.error_messages` writes it anew; a test fails when it is stale. Messages are
+`python -m connector.settings.reference.error_messages` writes it again; a test fails when it is stale. Messages are
 read from the calls that make them, so that none is missing: by the rule of `connector.errors` each says what happened,
 where, and, behind a semicolon, what to do.
 """
@@ -70,7 +70,7 @@ partition and offset. [Repair and replay them](../how-to/dead-letters.md).""",
     ),
     _SIGNAL: (
         "A signal is not understood",
-        "It is left out with a warning and a notification; the source goes on. [Signals](../how-to/signals.md).",
+        "It is left out with a warning and a notification; the source continues. [Signals](../how-to/signals.md).",
         "send it again, corrected",
     ),
     _REST: (

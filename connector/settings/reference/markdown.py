@@ -1,6 +1,6 @@
 """declared options -> Markdown reference and the complete properties files of config/.
 
-`python -m connector.settings.reference.markdown` writes them all anew; tests fail when one of them is stale.
+`python -m connector.settings.reference.markdown` writes them all again; tests fail when one of them is stale.
 """
 
 from __future__ import annotations

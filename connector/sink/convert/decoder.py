@@ -1,6 +1,6 @@
 """Consumed records -> decoded messages -> rows of tables (`message_conversion`). On executors; no I/O but for schemas.
 
-A record that cannot be used leaves as a fault with its place and reason; the others go on.
+A record that cannot be used leaves as a fault with its place and reason; the others continue.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def _set_late_aside(
 
 
 class ReduceTask:
-    """The state of one reduce task: the parts of the bucket at hand, and what is being written."""
+    """The state of one reduce task: the parts of the current bucket, and what is being written."""
 
     def __init__(self, plan: BatchPlan, writers: WriterFactory, *, judged: bool) -> None:
         self._plan, self._factory, self._is_judged = plan, writers, judged

@@ -26,7 +26,7 @@ class BackgroundLook(Generic[T]):
         self._due_s = time.monotonic() + _INTERVAL_S
 
     def poll(self) -> T | None:
-        """Return an answer that has come, once, or raise what it raised; begin to ask anew when that is due."""
+        """Return an answer that has come, once, or raise what it raised; begin to ask again when that is due."""
         now = time.monotonic()
         if self._asked is None:
             if now >= self._due_s:

@@ -1,4 +1,4 @@
-"""Counts of dead records -> the sink goes on, or stops rather than empty a topic into dead letters (pure)."""
+"""Counts of dead records -> the sink continues, or stops rather than empty a topic into dead letters (pure)."""
 
 from __future__ import annotations
 

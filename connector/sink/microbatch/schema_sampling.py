@@ -39,7 +39,7 @@ def sample_schemas(
         runs = [_to_records(at, messages) for part in (oldest, newest) for at, messages in part.items() if messages]
         return [need for run in runs for need in decode(run, plan).needs]
     except ConnectorError as error:
-        structlog.get_logger().info("no samples", reason=str(error))
+        structlog.get_logger().info("no events could be sampled", reason=str(error))
         return []
 
 

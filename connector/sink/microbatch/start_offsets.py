@@ -15,7 +15,7 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.admin import TopicInfo
 from connector.runtime.topic_partitions import TopicPartition
 
-_REMEDY = "see `icebridge offsets show`, and `icebridge offsets reset` to start anew from what is there"
+_REMEDY = "see `icebridge offsets show`, and `icebridge offsets reset` to start again from what is there"
 
 
 @attrs.frozen

@@ -91,7 +91,7 @@ class Stream:
             self._bring_in_old(began_ms)
 
     def stop(self) -> None:
-        """Finish the batch at hand, then leave; safe to call from a signal handler."""
+        """Finish the current batch, then leave; safe to call from a signal handler."""
         self._stopping.set()
 
     @property
@@ -153,11 +153,11 @@ class Stream:
                 self.cuts.note(report.metrics.events, report.metrics.size_bytes)
                 if until == end:
                     return
-                # What is held back of a large transaction needs more than this to go on.
+                # What is held back of a large transaction needs more than this to continue.
                 stuck = self._at == before
 
     def _may_begin(self, leaving: threading.Event) -> bool:
-        """Wait as long as the destination holds batches up; tell whether the run goes on."""
+        """Wait as long as the destination holds batches up; tell whether the run continues."""
         held, log = False, structlog.get_logger()
         while not self._stopping.is_set() and not leaving.is_set():
             reason = self.hold()
@@ -201,7 +201,7 @@ class Stream:
             if not self._stopping.is_set() or isinstance(self._error, ConnectorError):
                 raise self._reason(error) from error
             # Who stops us may have stopped Spark's workers too. Nothing of the batch was committed, or all of it was.
-            note = "stopped before the batch at hand was through; it comes again at the next start"
+            note = "stopped before the current batch was through; it comes again at the next start"
             structlog.get_logger().warning(note, reason=_first_lines(str(error)))
         return {}
 
@@ -246,13 +246,13 @@ class Stream:
     def _stop_query(self, query: StreamingQuery) -> None:
         self._leaving.set()
         with self._busy:
-            pass  # the batch at hand is through; one that comes now sees the flag and does nothing
+            pass  # the current batch is through; one that comes now sees the flag and does nothing
         stopping = start_call(query.stop, "stop")
         wait([stopping], _STOP_S)
         if stopping.done():
             stopping.result()
         else:
-            structlog.get_logger().info("Spark still waits for the brokers: its query ends behind the scenes")
+            structlog.get_logger().info("Spark still waits for the brokers: its query ends in the background")
 
     def _discover_partitions(self) -> dict[TopicPartition, int]:
         """Return where topic-partitions begin that have appeared; a cluster that is away is asked again.
@@ -270,7 +270,7 @@ class Stream:
         except RetriableError as error:
             if not self._unanswered:
                 structlog.get_logger().warning(
-                    "the brokers do not answer: reading goes on when they do", reason=str(error)
+                    "the brokers do not answer: reading continues when they do", reason=str(error)
                 )
             self._unanswered = True
             return {}

@@ -36,7 +36,7 @@ MAX_BYTES = 64 * 1024**2
 """And about how many bytes of them."""
 
 _GIVE_UP_S = 5.0
-"""So long the end of a job that was given up is waited for; what asks silent brokers by then ends behind the scenes."""
+"""So long the end of a job that was given up is waited for; what asks silent brokers by then ends in the background."""
 _LOOK_S = 0.1
 
 

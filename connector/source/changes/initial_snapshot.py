@@ -1,6 +1,6 @@
 """A pinned snapshot -> its files in parts of bounded size -> a DataFrame of reads (op `r`) per part.
 
-Parts are the same whenever they are asked for, so that a first read that was interrupted goes on at a part's number.
+Parts are the same whenever they are asked for, so that a first read that was interrupted continues at a part's number.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ PUBLISHERS: Mapping[str, Callable[[SourceSettings], ChangePublisher]] = {
 
 
 REBUILDS: Mapping[str, Callable[[SourceSettings, str], TargetRebuild]] = {"opensearch": rebuild_index}
-"""Where the target of a table can be built anew while consumers still see the old one."""
+"""Where the target of a table can be built again while consumers still see the old one."""
 
 
 def open_publisher(settings: SourceSettings) -> ChangePublisher:

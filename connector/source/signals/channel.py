@@ -27,7 +27,7 @@ class SignalChannel(Protocol):
 
         Raises:
             RetriableError: the channel cannot be reached now.
-            FatalError: it cannot be read; a person has to look, and the source goes on.
+            FatalError: it cannot be read; a person has to look, and the source continues.
         """
 
     def acknowledge(self) -> None:

@@ -53,7 +53,9 @@ class FileChannel:
         try:
             self._taken.unlink(missing_ok=True)
         except OSError as error:
-            structlog.get_logger().warning("a signal file stays", file=str(self._taken), reason=error.strerror)
+            structlog.get_logger().warning(
+                "a signal file could not be removed", file=str(self._taken), reason=error.strerror
+            )
 
     def close(self) -> None:
         """Nothing is open."""

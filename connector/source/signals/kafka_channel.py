@@ -60,7 +60,7 @@ class KafkaChannel:
         place = TopicPartition(self._settings.topic, _PARTITION)
         low, high = consumer.get_watermark_offsets(place, timeout=_ANSWER_S)
         start = stored if stored is not None else (low if self._settings.from_beginning else high)
-        # A topic that was made anew begins at 0, and one that was shortened later than where we stood.
+        # A topic that was made again begins at 0, and one that was shortened later than where we stood.
         start = max(start, low) if start <= high else low
         found: list[SignalText | InvalidSignal] = []
         if start < high:
@@ -72,7 +72,7 @@ class KafkaChannel:
         return ReceivedSignals(tuple(found), {"topic": self._settings.topic, "offset": start})
 
     def _consume(self, consumer: Consumer, start: int, high: int) -> tuple[int, list[Message]]:
-        """Return where to go on, and the records up to the end that was seen; records of no content count too."""
+        """Return where to continue, and the records up to the end that was seen; records of no content count too."""
         found: list[Message] = []
         wait_s = max(self._settings.poll_timeout_ms / 1000, 0.1)
         silent_s = 0.0

@@ -75,7 +75,7 @@ class SignalProcessor:
             turn.failures += 1
             turn.at = time.monotonic() + min(interval_s * 2**turn.failures, max(_LONGEST_WAIT_S, interval_s))
             if turn.failures == 1:
-                structlog.get_logger().warning("no signals", channel=channel.name, reason=str(error))
+                structlog.get_logger().warning("signals cannot be read", channel=channel.name, reason=str(error))
             return None
         turn.failures = 0
         # Where there was something there may be more: no wait before the next look.
@@ -109,10 +109,10 @@ class SignalProcessor:
                 raise text
             signal = parse_signal(text)
         except InvalidSignal as error:
-            log.warning("signal passed over", reason=str(error))
+            log.warning("signal ignored", reason=str(error))
             return None
         except Exception as error:  # noqa: BLE001 - a signal may be anything, and must not stop the source
-            log.warning("signal passed over", reason=f"it cannot be read: {type(error).__name__}")
+            log.warning("signal ignored", reason=f"it cannot be read: {type(error).__name__}")
             return None
         log.info("signal", type=text.type, id=signal.id)
         if isinstance(signal, LogMessage):

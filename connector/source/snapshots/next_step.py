@@ -91,7 +91,7 @@ class StartStreaming:
 
 @attrs.frozen
 class ReadSnapshot:
-    """Read a snapshot in full, from this part on; `part_bytes` is set when a read goes on, and then rules."""
+    """Read a snapshot in full, from this part on; `part_bytes` is set when a read continues, and then rules."""
 
     snapshot_id: int
     part: int = 0
@@ -228,7 +228,7 @@ def _handle_gap(table: str, position: SnapshotOffset, mode: SnapshotMode, head: 
         return _start_snapshot(head)
     stored = position.reading.snapshot_id if position.reading is not None else position.snapshot_id
     return Fail(
-        f"table {table}: changes cannot go on from snapshot {stored or 'none'} (table {position.table_uuid}) "
+        f"table {table}: changes cannot continue from snapshot {stored or 'none'} (table {position.table_uuid}) "
         f"to snapshot {head.snapshot_id or 'none'} (table {head.table_uuid}): {why}. Set snapshot.mode=when_needed to "
         "read the table again in full, or reset the stored position; consumers may hold rows that are gone"
     )

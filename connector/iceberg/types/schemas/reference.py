@@ -1,6 +1,6 @@
 """tables of types -> docs/reference/types.md: every row as the code has it.
 
-`python -m connector.iceberg.types.schemas.reference` writes it anew; a test fails when it is stale.
+`python -m connector.iceberg.types.schemas.reference` writes it again; a test fails when it is stale.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _accept_any(*_: object) -> bool:
     return True
 
 
-# Tasks get their plan anew with every batch, of tables that stay the same: what JSON says is read once per process.
+# Tasks get their plan again with every batch, of tables that stay the same: what JSON says is read once per process.
 
 
 @lru_cache(maxsize=1024)

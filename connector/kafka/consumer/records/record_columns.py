@@ -21,7 +21,7 @@ from serde.arrays import Bytes, Ints, Mask
 
 _CONTINUATION_BIT = 0x80
 _LOW_SIZE_BITS = _CONTINUATION_BIT | 1
-"""Of the first byte of a size: that it goes on, and its sign."""
+"""Of the first byte of a size: that it continues, and its sign."""
 
 _TWO_BYTES_MORE = 2 - (_CONTINUATION_BIT >> 1)
 """The bytes of a size of two, less the bit that says that the first goes on."""
@@ -197,7 +197,7 @@ def _walk_records(data: bytes, at: int, end: int, count: int) -> list[int]:
         if size >= _CONTINUATION_BIT:
             byte = data[at]
             at += 1
-            size += (byte - 1) << 7  # less the bit that says that it goes on
+            size += (byte - 1) << 7  # less the bit that says that it continues
             if byte >= _CONTINUATION_BIT:
                 size, at = _read_long_size(data, at - 2, end)
         if size & 1:

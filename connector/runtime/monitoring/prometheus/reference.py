@@ -1,6 +1,6 @@
 """Declared series -> docs/reference/metrics.md: every name that `/metrics` can have.
 
-`python -m connector.runtime.monitoring.prometheus.reference` writes it anew; a test fails when it is stale.
+`python -m connector.runtime.monitoring.prometheus.reference` writes it again; a test fails when it is stale.
 """
 
 from __future__ import annotations

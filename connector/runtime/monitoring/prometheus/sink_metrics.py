@@ -77,7 +77,7 @@ class SinkMetrics:
             return dict(self._read)
 
     def begin(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Take note of where a run begins; counts of tables that it creates begin anew."""
+        """Take note of where a run begins; counts of tables that it creates begin again."""
         with self._lock:
             self._read = dict(offsets)
             self._schema_changes.update(self._changed)

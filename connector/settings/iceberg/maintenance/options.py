@@ -19,14 +19,14 @@ ENABLED = Option(
     kind=BOOLEAN,
     default=False,
     importance="high",
-    doc="Maintain tables inside of the sink, beside its batches.",
+    doc="Let the sink maintain its tables, in the background.",
 )
 RATE_LIMIT = Option(
     name=f"{PREFIX}rate-limit-seconds",
     kind=_NONE_OR_COUNT,
     default=60,
     importance="low",
-    doc="Least time between two looks at a table.",
+    doc="Minimum time between two checks of a table.",
     aliases=(f"{PREFIX}rate-limit-second",),
 )
 CONVERT = Option(
@@ -41,70 +41,70 @@ CONVERT_FILES = Option(
     kind=_COUNT,
     default=50,
     importance="medium",
-    doc="Convert when a table has so many equality delete files.",
+    doc="Convert when a table has this many equality delete files.",
 )
 CONVERT_RECORDS = Option(
     name=f"{PREFIX}convert-equality-deletes.schedule.eq-delete-record-count",
     kind=_COUNT,
     default=1_000_000,
     importance="medium",
-    doc="Convert when they have so many keys.",
+    doc="Convert when these files have this many keys.",
 )
 CONVERT_INTERVAL = Option(
     name=f"{PREFIX}convert-equality-deletes.schedule.interval-second",
     kind=_COUNT,
     default=600,
     importance="medium",
-    doc="Convert when the last conversion is so long ago and there are equality deletes.",
+    doc="Convert when there are equality deletes and this time has passed since the last conversion.",
 )
 CONVERT_BYTES = Option(
     name=f"{PREFIX}convert-equality-deletes.max-bytes",
     kind=_COUNT,
     default=256 * _MIB,
     importance="low",
-    doc="Bytes of equality deletes that are converted at once, the oldest first.",
+    doc="Bytes of equality deletes that are converted at a time, the oldest first.",
 )
 REWRITE = Option(
     name=f"{PREFIX}rewrite.enabled",
     kind=BOOLEAN,
     default=True,
     importance="high",
-    doc="Merge small data files, and write files anew of which many rows are deleted.",
+    doc="Merge small data files, and rewrite files with many deleted rows.",
 )
 REWRITE_COMMITS = Option(
     name=f"{PREFIX}rewrite.schedule.commit-count",
     kind=_NONE_OR_COUNT,
     default=0,
     importance="low",
-    doc="Rewrite after so many commits; 0: not by commits.",
+    doc="Rewrite after this many commits; 0: regardless of commits.",
 )
 REWRITE_FILES = Option(
     name=f"{PREFIX}rewrite.schedule.data-file-count",
     kind=_COUNT,
     default=100,
     importance="medium",
-    doc="Rewrite when so many data files came since the last time.",
+    doc="Rewrite when this many data files were added since the last rewrite.",
 )
 REWRITE_INTERVAL = Option(
     name=f"{PREFIX}rewrite.schedule.interval-second",
     kind=_COUNT,
     default=3600,
     importance="medium",
-    doc="Rewrite when the last time is so long ago and there were commits since.",
+    doc="Rewrite when there were commits and this time has passed since the last rewrite.",
 )
 REWRITE_BYTES = Option(
     name=f"{PREFIX}rewrite.max-bytes",
     kind=_COUNT,
     default=1024 * _MIB,
     importance="medium",
-    doc="Bytes that are read at once, small files first.",
+    doc="Bytes of data that are rewritten at a time, small files first.",
 )
 REWRITE_PARTIAL = Option(
     name=f"{PREFIX}rewrite.partial-progress.enabled",
     kind=BOOLEAN,
     default=True,
     importance="low",
-    doc="Commit groups of files as they are ready where much is read at once, or where one commit of all has failed.",
+    doc="Commit groups of files when they are ready, if there is much to rewrite or a single commit has failed.",
     aliases=(f"{PREFIX}rewrite.partial-progress-enabled",),
 )
 REWRITE_MAX_COMMITS = Option(
@@ -112,7 +112,7 @@ REWRITE_MAX_COMMITS = Option(
     kind=_COUNT,
     default=10,
     importance="low",
-    doc="In so many commits at most.",
+    doc="Maximum number of such commits.",
     aliases=(f"{PREFIX}rewrite.partial-progress-max-commits",),
 )
 REWRITE_TARGET = Option(
@@ -120,28 +120,28 @@ REWRITE_TARGET = Option(
     kind=_NONE_OR_COUNT,
     default=0,
     importance="medium",
-    doc="Size of the files that are made; 0: the table's write.target-file-size-bytes.",
+    doc="Size of the new files; 0: the table's write.target-file-size-bytes.",
 )
 REWRITE_MIN_FILES = Option(
     name=f"{PREFIX}rewrite.min-input-files",
     kind=_COUNT,
     default=5,
     importance="low",
-    doc="Merge when a partition has so many small files.",
+    doc="Merge when a partition has this many small files.",
 )
 REWRITE_DELETE_FILES = Option(
     name=f"{PREFIX}rewrite.delete-file-threshold",
     kind=_NONE_OR_COUNT,
     default=0,
     importance="low",
-    doc="Write a file anew that has so many delete files; 0: not for their number.",
+    doc="Rewrite a data file with at least this many delete files; 0: never because of their number.",
 )
 REWRITE_RATIO = Option(
     name=f"{PREFIX}rewrite.delete-ratio-threshold",
     kind=RATIO,
     default=0.3,
     importance="medium",
-    doc="Write a file anew of whose rows this share is deleted.",
+    doc="Rewrite a data file if at least this share of its rows is deleted.",
 )
 MANIFESTS = Option(
     name=f"{PREFIX}rewrite-manifests.enabled",
@@ -155,77 +155,77 @@ MANIFEST_COUNT = Option(
     kind=_COUNT,
     default=100,
     importance="low",
-    doc="Merge when there are so many data manifests.",
+    doc="Merge when there are this many data manifests.",
 )
 EXPIRE = Option(
     name=f"{PREFIX}expire-snapshots.enabled",
     kind=BOOLEAN,
     default=True,
     importance="high",
-    doc="Expire old snapshots, never those that a source of icebridge still has to read.",
+    doc="Expire old snapshots, except those that an icebridge source still has to read.",
 )
 EXPIRE_COMMITS = Option(
     name=f"{PREFIX}expire-snapshots.schedule.commit-count",
     kind=_COUNT,
     default=100,
     importance="low",
-    doc="Expire when so many snapshots may go.",
+    doc="Expire when this many snapshots can be removed.",
 )
 EXPIRE_INTERVAL = Option(
     name=f"{PREFIX}expire-snapshots.schedule.interval-second",
     kind=_COUNT,
     default=3600,
     importance="low",
-    doc="Expire when the oldest snapshot that may go is older than it need be by so much.",
+    doc="Expire when the oldest snapshot that can be removed is overdue by this time.",
 )
 EXPIRE_AGE = Option(
     name=f"{PREFIX}expire-snapshots.max-snapshot-age-seconds",
     kind=_NONE_OR_COUNT,
     default=0,
     importance="medium",
-    doc="Keep snapshots for so long; 0: as the table's history.expire.max-snapshot-age-ms says (5 days).",
+    doc="How long snapshots are kept; 0: the table's history.expire.max-snapshot-age-ms (5 days).",
 )
 EXPIRE_LAST = Option(
     name=f"{PREFIX}expire-snapshots.retain-last",
     kind=_NONE_OR_COUNT,
     default=0,
     importance="medium",
-    doc="Keep so many snapshots in any case; 0: as the table's history.expire.min-snapshots-to-keep says (1).",
+    doc="Number of snapshots to keep in any case; 0: the table's history.expire.min-snapshots-to-keep (1).",
 )
 EXPIRE_LAG = Option(
     name=f"{PREFIX}expire-snapshots.max-reader-lag-seconds",
     kind=_COUNT,
     default=_DAY_S,
     importance="medium",
-    doc="Warn when a source holds up expiry for longer; its snapshots stay all the same.",
+    doc="Warn when a source delays expiry for longer than this; its snapshots are still kept.",
 )
 EXPIRE_OFFSETS = Option(
     name=f"{PREFIX}expire-snapshots.offset-tables",
     kind=LIST,
     default=(),
     importance="medium",
-    doc="Further tables with offsets of sources that read these tables; the sink's own is always looked at.",
+    doc="More offsets tables of sources that read these tables; the sink's own is always used.",
 )
 ORPHANS = Option(
     name=f"{PREFIX}delete-orphan-files.enabled",
     kind=BOOLEAN,
     default=False,
     importance="medium",
-    doc="Delete files below the table's location that no snapshot has.",
+    doc="Delete files below the table's location that no snapshot needs.",
 )
 ORPHAN_AGE = Option(
     name=f"{PREFIX}delete-orphan-files.min-age-seconds",
     kind=whole_number(_DAY_S),
     default=3 * _DAY_S,
     importance="medium",
-    doc="Only such files as are older.",
+    doc="Delete only files that are older than this.",
 )
 ORPHAN_INTERVAL = Option(
     name=f"{PREFIX}delete-orphan-files.schedule.interval-second",
     kind=_COUNT,
     default=_DAY_S,
     importance="low",
-    doc="Look for them so often.",
+    doc="Minimum time between two searches for such files.",
 )
 ORPHAN_PREFIX_MODE = Option(
     name=f"{PREFIX}delete-orphan-files.prefix-mismatch-mode",

@@ -3,7 +3,7 @@
 Or where a column takes values of every kind, as variants do.
 
 Messages without schema are read by the table's types, and what does not fit is a fault. With `allow-field-addition`
-off such a value may still be converted, or be null (`types.lenient_conversion`): so those messages are read anew,
+off such a value may still be converted, or be null (`types.lenient_conversion`): so those messages are read again,
 without expectation, together with those that differ from the table in the same way: read beside others, a number
 could become text, or lose digits. A number with digits that no double has stays a fault. Costs nothing for messages
 that fit; Python looks at each of the others.
@@ -41,7 +41,7 @@ _UNFIT_REASON = "a number beside texts cannot be read without loss"
 def decode_mismatches(
     values: DecodedMessages, data: pa.Array, converter: Deserializer, columns: pa.StructType
 ) -> DecodedMessages:
-    """Read messages that do not fit anew; what cannot be read even so stays a fault with its first reason."""
+    """Read messages that do not fit again; what cannot be read even so stays a fault with its first reason."""
     expected = {field.name: field.type for field in columns if not pa.types.is_null(field.type)}
     any_kind = pa.struct([field.with_type(pa.null()) for field in columns])
     blocks, doubtful = _split_ambiguous(values.blocks, expected)

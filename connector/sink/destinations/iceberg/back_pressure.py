@@ -19,7 +19,7 @@ _DELETE_FILES = "total-delete-files"
 
 @attrs.define(eq=False)
 class BackPressure:
-    """Counts what a sink's own commits add up to; a table above a limit is asked for anew, at most every interval."""
+    """Counts what a sink's own commits add up to; a table above a limit is asked for again, at most every interval."""
 
     tables: IcebergTables
     limits: BackPressureSettings

@@ -218,7 +218,7 @@ class IcebergCommitter:
 
         `always` commits then too, for what the position says.
 
-        Where another writer is faster the rows are looked for anew, as `often` as that: the files stay as they are, so
+        Where another writer is faster the rows are looked for again, as `often` as that: the files stay as they are, so
         they must not hold anything that was looked up itself.
 
         Raises:

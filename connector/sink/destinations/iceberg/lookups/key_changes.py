@@ -152,7 +152,7 @@ def _forget_unsent(column: pa.Array) -> pa.Array:
 
 
 def gather_keys(batches: Iterator[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
-    """Cut batches, sorted by key, anew: all rows of a key come in one. It holds those of one key, and one batch."""
+    """Cut batches, sorted by key, again: all rows of a key come in one. It holds those of one key, and one batch."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         if not batch.num_rows:

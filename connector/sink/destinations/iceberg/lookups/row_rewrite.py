@@ -1,7 +1,7 @@
 """Looked-up rows -> files that replace them.
 
 What tombstones (`lookups.tombstones`) and updates without all their values (`lookups.unavailable_values`) share: both
-look rows up by key in one join, and write them anew in place of the old ones.
+look rows up by key in one join, and rewrite them in place of the old ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from connector.sink.model.task_output import Task
 
 
 def rewrite_task(table: TablePlan, label: str, rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Task:
-    """Return the task that writes rows anew in place of those with their keys: frames of `rows`' columns -> outputs."""
+    """Return the task that rewrites rows in place of those with their keys: frames of `rows`' columns -> outputs."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = TableWriter(file_layout(table), label)

@@ -75,7 +75,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
     ) -> None:
         """Start with no table known; `noted` is what the offsets table says of tables, by full name.
 
-        With a guard each table is looked at whenever it is read anew: for deletes that rewrites of others took away.
+        With a guard each table is checked whenever it is read: for deletes that rewrites of other engines removed.
 
         Tables are loaded on first sight. Raises then:
             GapError: a table that was noted was rolled back, or dropped and made again; or it has lost deletes.

@@ -64,7 +64,7 @@ class CopyOnWrite:
     def find_rows(
         self, spark: SparkSession, table: Table, plan: TablePlan, lookup: KeyLookup
     ) -> tuple[RowsToReplace | None, list[FileDescription]]:
-        """Find the data files that have such rows, and write the rest of each anew."""
+        """Find the data files that have such rows, and rewrite the rest of each."""
         return find_rows(spark, table, plan, lookup, _rewrite_files)
 
     def apply(self, update: Any, found: RowsToReplace) -> None:
@@ -82,7 +82,7 @@ def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescriptio
     if not affected:
         return RowsToReplace((), scan.conflict_filter), []
     schema = readable_schema(plan.layout.schema_json)
-    # None is read from ORC files: rows that are written anew from them get new ids.
+    # None is read from ORC files: rows that are rewritten from them get new ids.
     lineage = table.has_row_ids and all(task.row_ids_readable for task in affected)
     rows = TableReader(scan.spark, table, schema).read_live_rows(affected, lineage=lineage)
     names = {name: column_name(place) for place, name in enumerate(schema.names)}
@@ -111,7 +111,7 @@ def _tell_files(index: int) -> FileRowsTask:
 
 
 def _rewrite_task(plan: TablePlan, names: dict[str, str], lineage_columns: Sequence[str]) -> Task:
-    """Return the task that writes rows anew as they are, with their lineage: frames of rows -> FILE outputs."""
+    """Return the task that rewrites rows as they are, with their lineage: frames of rows -> FILE outputs."""
     layout, index = file_layout(plan), plan.index
     written = with_lineage(layout) if lineage_columns else layout
 

@@ -80,7 +80,7 @@ class RowOrigin:
 @attrs.frozen
 class KeyChanges:
     """Where rows of a bucket came from, by document id, and by the place of the create that says so; and under which
-    key (a row of a batch) they went on, by the place of the delete that says so: a key may be given anew behind it, and
+    key (a row of a batch) they went on, by the place of the delete that says so: a key may be given again after it, and
     deleted without going anywhere. Rows that came to their new key with all values went on without their document.
     """
 
