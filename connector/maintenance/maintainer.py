@@ -281,7 +281,7 @@ def _count_conversion(done: ConversionResult) -> dict[str, int]:
         "deletes": done.rows,
         "data_files": done.data_files,
         "bytes": done.written_bytes,
-        "left": sum(count for _, count in done.kept),
+        "left": sum(count for _, count in done.unconverted),
     }
 
 

@@ -52,7 +52,7 @@ class RecentActivity:
         part = f" {report.part}/{report.parts}" if report.parts else ""
         events = sum(report.operations.values())
         shown = {"table": report.table, "events": events, "seconds": round(report.seconds, 3)}
-        self._keep(events, {"what": report.what + part, **shown})
+        self._keep(events, {"what": report.kind + part, **shown})
 
     def last(self) -> list[dict[str, Any]]:
         """Return the last batches or steps, the newest first, with their time in seconds since 1970."""

@@ -173,7 +173,7 @@ class SnapshotOnDemand:
                 rows = read_live(reader, tasks, table.key)
             else:
                 tasks = [task for path, task in now.items() if path not in planned]
-                rows = read_rewritten(reader, [planned[path] for path in chunk.gone], tasks, table.key)
+                rows = read_rewritten(reader, [planned[path] for path in chunk.removed_files], tasks, table.key)
             if tasks:
                 operations = access.publisher.publish(keep_rows(rows, self._condition(snapshot, table)), table)
         return tasks, operations

@@ -199,7 +199,7 @@ def _until_made(topics: Topics, name: str) -> None:
 def test_another_cluster_stops_the_sink(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets of another cluster are never applied to this one; `reset` takes this one's topics from their start."""
     sink = story("moved")
-    opened = OffsetRows.own.fget
+    opened = OffsetRows.connector_row.fget
     assert opened is not None
 
     def of_another(rows: OffsetRows) -> str | None:
@@ -207,7 +207,7 @@ def test_another_cluster_stops_the_sink(story: Story, monkeypatch: pytest.Monkey
         return None if text is None else json.dumps({**json.loads(text), "cluster-id": "another"})
 
     with monkeypatch.context() as patched:
-        patched.setattr(OffsetRows, "own", property(of_another))
+        patched.setattr(OffsetRows, "connector_row", property(of_another))
         _stops(sink, "cluster another")
     _reset(sink, "earliest")
     sink.run()

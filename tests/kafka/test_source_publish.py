@@ -50,7 +50,7 @@ def test_changes_of_every_kind_are_published_in_order(make_spring: MakeSpring) -
         "INSERT INTO T.t VALUES (1, 'one'), (2, 'two')",
     )
     source.identify("t", "id")
-    assert [(step.what, step.operations) for step in source.publish()] == [("part read", {"r": 2})]
+    assert [(step.kind, step.operations) for step in source.publish()] == [("part read", {"r": 2})]
     assert {(e["op"], e["after"]["id"], e["source"]["snapshot"]) for e in source.events("t")} == {
         ("r", 1, "true"),
         ("r", 2, "true"),
@@ -64,7 +64,7 @@ def test_changes_of_every_kind_are_published_in_order(make_spring: MakeSpring) -
         "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'three')",
     )
     steps = source.publish()
-    assert [step.what for step in steps] == ["snapshot published"] * 3
+    assert [step.kind for step in steps] == ["snapshot published"] * 3
     assert [step.operations for step in steps] == [{"u": 1}, {"d": 1}, {"c": 1, "u": 1}]
     changes = {(e["op"], json.dumps(e["before"]), json.dumps(e["after"])) for e in source.events("t") if e["op"] != "r"}
     assert changes == {
@@ -150,7 +150,7 @@ def test_own_commits_replaced_files_and_other_branches_are_not_read(make_spring:
         f"CALL {source.name}.system.rewrite_data_files(table => 'db.t', options => map('rewrite-all', 'true'))"
     )
     source.sql("INSERT INTO T.t VALUES (2, 2)")
-    assert [step.what for step in source.publish()] == ["snapshot skipped", "snapshot skipped", "snapshot published"]
+    assert [step.kind for step in source.publish()] == ["snapshot skipped", "snapshot skipped", "snapshot published"]
     assert [(e["op"], e["after"]["id"]) for e in source.events("t")] == [("r", 1), ("c", 2)]
 
 
@@ -218,7 +218,7 @@ def test_a_full_read_stays_at_its_snapshot_after_a_failure(make_spring: MakeSpri
     with pytest.raises(RetriableError, match=r"publishing to pinned\.db\.t: TimeoutException"):
         source.publish({**away, "errors.retry.timeout": "0"})
     source.sql("DELETE FROM T.t WHERE id = 2")
-    assert [step.what for step in source.publish()] == ["part read", "snapshot published"]
+    assert [step.kind for step in source.publish()] == ["part read", "snapshot published"]
     assert sorted((e["op"], (e["after"] or e["before"])["id"]) for e in source.events("t")) == [
         ("d", 2),
         ("r", 1),

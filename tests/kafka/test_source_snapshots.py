@@ -47,7 +47,7 @@ class Turns:
 
     def on_step(self, report: StepReport) -> None:
         self.steps.append(report)
-        if report.what == "chunk read":
+        if report.kind == "chunk read":
             self.after_chunk.pop(self.chunks, lambda: None)()
 
     def on_snapshot(self, report: SnapshotReport) -> None:
@@ -57,7 +57,7 @@ class Turns:
 
     @property
     def chunks(self) -> int:
-        return sum(step.what == "chunk read" for step in self.steps)
+        return sum(step.kind == "chunk read" for step in self.steps)
 
     def stages(self, aggregate: str = "Incremental Snapshot") -> list[str]:
         return [report.stage for report in self.reports if report.aggregate == aggregate]
@@ -189,7 +189,7 @@ def test_paused_stopped_and_filtered(
     source.sql("UPDATE T.t SET n = 7 WHERE id = 155")
     changed = Turns()
     run(source, changed)
-    assert [step.what for step in changed.steps] == ["snapshot published"]
+    assert [step.kind for step in changed.steps] == ["snapshot published"]
     signals.put({"id": "9", "type": "resume-snapshot"})
     resumed = Turns()
     run(source, resumed, signals=signals)
@@ -238,7 +238,7 @@ def test_a_blocking_snapshot_asked_for_by_a_row(
     source.sql("INSERT INTO T.t VALUES (1000, 'later')")
     turns = Turns({1: lambda: source.sql("INSERT INTO T.t VALUES (1001, 'meanwhile')")})
     run_until_over(source, turns)
-    whats = [step.what for step in turns.steps if step.table == "db.t"]
+    whats = [step.kind for step in turns.steps if step.table == "db.t"]
     first, last = whats.index("chunk read"), len(whats) - 1 - whats[::-1].index("chunk read")
     assert set(whats[first : last + 1]) == {"chunk read"}
     assert whats[-1] == "snapshot published"

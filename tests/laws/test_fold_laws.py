@@ -58,7 +58,7 @@ def _folded(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
     decision = Decision(codes, order)
     winning = decision.winners
     standing = find_row_images(codes, order, winning, np.array([e.kind in {"row", "delete"} for e in events]))
-    left = np.union1d(decision.kept(), standing[standing >= 0])
+    left = np.union1d(decision.rows_to_keep(), standing[standing >= 0])
     return [events[i] for i in winning], [events[int(i)] for i in left]
 
 

@@ -113,7 +113,7 @@ class World:
         if chunk.live:
             rows = [row for path in chunk.live for row in now.live(path)]
         else:
-            wanted = {row[0] for path in chunk.gone for row in pinned.live(path)}
+            wanted = {row[0] for path in chunk.removed_files for row in pinned.live(path)}
             newer = [path for path in now.files if path not in pinned.files]
             rows = [row for path in newer for row in now.live(path) if row[0] in wanted]
         self.topic += rows[: self.rng.randint(0, len(rows))] if killed else rows
@@ -218,6 +218,6 @@ def test_a_chunk_of_files_that_are_gone_comes_last() -> None:
     assert not is_done(3, after)
     last = next_chunk(parts, {"b", "new"}, after)
     assert last is not None
-    assert (last.number, last.live, last.gone) == (3, (), ("a", "c", "d"))
+    assert (last.number, last.live, last.removed_files) == (3, (), ("a", "c", "d"))
     assert is_done(3, advance(after, last, 1))
     assert next_chunk(parts, {"b"}, advance(after, last, 1)) is None

@@ -264,7 +264,7 @@ def write_marked_rows(java: JavaTable, table: TablePlan, which: TruncatedRows) -
 
     def goes(row: Row) -> bool:
         late = which.until is not None and row[which.until[0]] is not None and row[which.until[0]] > which.until[1]
-        return not late and not _is_marked(row) and all(row[column] == value for column, value in which.own)
+        return not late and not _is_marked(row) and all(row[column] == value for column, value in which.source_columns)
 
     live, _ = java.calls.call(f"read rows of {java.now.name}", lambda: _read_rows(java, table), store_away)
     batch = pa.RecordBatch.from_pylist([one.values for one in live if goes(one.values)], table.layout.columns)

@@ -84,7 +84,7 @@ def test_rows_stay_and_equality_deletes_go(spark: SparkSession, opened: Opened, 
     written.batch({key: None if turn % 2 else 9_000 + turn for turn, key in enumerate(keys)}, Random(5))
     before = _row_ids(spark, written)
     done = convert_deletes(spark, written.table, "test")
-    assert done.converted and done.rows and not done.kept
+    assert done.converted and done.rows and not done.unconverted
     summary = summary_of(written)
     assert summary["operation"] == "replace"
     assert summary["total-equality-deletes"] == "0"

@@ -109,7 +109,7 @@ def test_compaction_sends_nothing_and_carried_over_rows_stay(direct: Direct) -> 
     )
     steps = direct.run(table)
     after = direct.search.versions(index_of(table))
-    assert [step.what for step in steps] == ["snapshot published", "snapshot skipped"]
+    assert [step.kind for step in steps] == ["snapshot published", "snapshot skipped"]
     assert {i: after[i] > before[i] for i in after} == {"1": False, "2": True, "3": False}
 
 
@@ -212,7 +212,7 @@ def test_reindex_swaps_a_fresh_index_in_and_changes_follow(direct: Direct, monke
     behind = list(direct.search.ask("GET", f"_alias/{index}"))
     assert len(behind) == 1 and behind[0].startswith(f"{index}-")
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (3, 'c')")
-    assert [step.what for step in direct.run(table)] == ["snapshot published"]
+    assert [step.kind for step in direct.run(table)] == ["snapshot published"]
     assert sorted(direct.search.documents(index)) == ["2", "3"]
 
 
@@ -441,7 +441,7 @@ def test_a_signal_reads_a_table_into_its_index_again(direct: Direct, kind: str) 
     data = {"data-collections": [table], "type": kind}
     signals.write_text(json.dumps({"id": kind, "type": "execute-snapshot", "data": data}) + "\n")
     steps = direct.run(table, extra)
-    assert {step.what for step in steps} == {"chunk read"}
+    assert {step.kind for step in steps} == {"chunk read"}
     found = {i: document["v"] for i, document in direct.search.documents(index_of(table)).items()}
     assert found == {"1": "a", "2": "B", "4": "d"}
     assert direct.run(table, extra) == []

@@ -89,7 +89,7 @@ class LocalJob:
             for lookup in lookups.joins:
                 if lookup.applies(table, result):
                     own: Any = [one for one in outputs if one.table == table.index]
-                    frames: Any = lookup.run(own, table, result, result.kept)
+                    frames: Any = lookup.run(own, table, result, result.resources)
                     outputs += (made := [one for frame in frames for one in frame])
                     result.add(_told(made))
         known = {OutputKind.DRIVER, OutputKind.WAITING_KEYS}
@@ -121,7 +121,7 @@ def _judge_late(outputs: list[TaskOutput], plan: BatchPlan, lookup: Any, result:
         one
         for table in (plan.tables if lookup is not None else ())
         if lookup.applies(table, result)
-        for frame in lookup.run([one for one in outputs if one.table == table.index], table, result, result.kept)
+        for frame in lookup.run([one for one in outputs if one.table == table.index], table, result, result.resources)
         for one in frame
     ]
 

@@ -120,7 +120,7 @@ def test_rows_are_forgotten_only_for_others() -> None:
     rows._foreign, rows._files, rows._seen = [], [file], 6
     with pytest.raises(RetriableError):
         rows.reload()
-    assert (rows.own, rows._files, rows.is_stale()) == ("own", [file], True)
+    assert (rows.connector_row, rows._files, rows.is_stale()) == ("own", [file], True)
 
 
 @pytest.mark.parametrize(

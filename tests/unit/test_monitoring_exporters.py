@@ -96,7 +96,7 @@ def test_an_event_is_what_the_client_sends() -> None:
     """Job facets come from the settings, schemas of tables from their columns."""
     settings = LineageSettings(description="d", tags=(("env", "test"),), owners=(("team", "owner"),))
     event = LineageEvent("FAIL", "2026-01-01T00:00:00.000+00:00", "0" * 8 + "-0000-4000-8000-" + "0" * 12, error="X")
-    full = LineageEvent(event.state, event.time, event.run, (NAMES.table("db.t"),), (NAMES.other("t"),), "X")
+    full = LineageEvent(event.state, event.time, event.run, (NAMES.table("db.t"),), (NAMES.describe_other("t"),), "X")
     document: dict[str, Any] = Serde.to_dict(to_run_event(full, settings, "lake", "lake.0"))
     assert (document["eventType"], document["job"]["namespace"], document["job"]["name"]) == ("FAIL", "lake", "lake.0")
     assert document["job"]["facets"]["ownership"]["owners"] == [{"name": "team", "type": "owner"}]
@@ -254,15 +254,18 @@ def test_connectors_name_their_datasets(tmp_path: Path) -> None:
     own = catalog.replace("iceberg.catalog.", "debezium.sink.iceberg.")
     sink = load(file(f"topics=t\nbootstrap.servers=one:1,two:2\n{own}"), environ={})
     names = sink_names(None, sink)  # type: ignore[arg-type]
-    assert (names.other("t"), names.table("db.t").namespace) == (Dataset("kafka://one:1", "t"), "http://rest:8181")
+    assert (names.describe_other("t"), names.table("db.t").namespace) == (
+        Dataset("kafka://one:1", "t"),
+        "http://rest:8181",
+    )
     assert (names.table("t").name, names.table("db.t").name) == ("default.t", "db.t")
     common = "connector.class=IcebergSource\nbootstrap.servers=one:1\ntopic.prefix=p\n" + catalog + lineage
     names = source_names(None, load_source(file(common), environ={}))  # type: ignore[arg-type]
-    assert names.other("db.t") == Dataset("kafka://named:9092", "p.db.t")
+    assert names.describe_other("db.t") == Dataset("kafka://named:9092", "p.db.t")
     assert names.table("db.t").namespace == "http://rest:8181"
     search = "debezium.sink.type=opensearch\nconnection.url=http://h:9200\n"
     names = source_names(None, load_source(file(common + search), environ={}))  # type: ignore[arg-type]
-    assert names.other("db.T") == Dataset("http://h:9200", "p.db.t")
+    assert names.describe_other("db.T") == Dataset("http://h:9200", "p.db.t")
 
 
 def test_events_are_counted_by_their_type() -> None:

@@ -139,7 +139,7 @@ def test_a_table_is_read_in_parts_then_followed(stage: Stage) -> None:
     stage.history.add(3)
     stage.run()
     assert stage.published == [0, 1, "changes 2", "changes 3"]
-    assert [(one.what, one.snapshot_id, one.part, one.parts) for one in stage.steps.steps] == [
+    assert [(one.kind, one.snapshot_id, one.part, one.parts) for one in stage.steps.steps] == [
         ("part read", 1, 1, 2),
         ("part read", 1, 2, 2),
         ("snapshot published", 2, 0, 0),

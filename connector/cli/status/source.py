@@ -53,7 +53,7 @@ def _read(driver: Driver, settings: SourceSettings) -> tuple[list[SourceTable], 
     if catalog.load(settings.capture.offsets_table) is None:
         return read_tables(driver, settings, {}), SnapshotQueue()
     rows = OffsetRows(catalog, settings.capture.offsets_table, settings.name, SOURCE)
-    return read_tables(driver, settings, rows.by_table), SnapshotQueue.parse(rows.own)
+    return read_tables(driver, settings, rows.by_table), SnapshotQueue.parse(rows.connector_row)
 
 
 def _to_document(name: str, tables: list[SourceTable], queue: SnapshotQueue) -> dict[str, Any]:

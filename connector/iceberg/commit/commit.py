@@ -51,8 +51,8 @@ class PendingCommit:
     snapshot that it was looked at, by the guard of equality deletes too.
     `guarded` is set when deletes were left out because the table could not hold their keys: then no other writer may
     have added rows since snapshot `base`. `replaces` tells an upsert from an append. `properties` go into the summary.
-    `found` is set where rows were looked up, and not deleted by their keys; `replace_rows` then adds their replacement
-    to the RowDelta.
+    `rows_to_replace` is set where rows were looked up, and not deleted by their keys; `replace_rows` then adds their
+    replacement to the RowDelta.
     """
 
     files: Sequence[FileDescription]
@@ -62,7 +62,7 @@ class PendingCommit:
     guarded: bool
     replaces: bool
     properties: Mapping[str, str] = attrs.field(factory=dict)
-    found: RowsToReplace | None = None
+    rows_to_replace: RowsToReplace | None = None
     replace_rows: Callable[[Any, RowsToReplace], None] | None = None
 
 
@@ -115,7 +115,7 @@ def commit_own_files(
     files: Sequence[FileDescription],
     base: int,
     name: str,
-    found: RowsToReplace | None,
+    rows_to_replace: RowsToReplace | None,
     replace_rows: Callable[[Any, RowsToReplace], None],
 ) -> None:
     """Commit files that replace rows with others of the same keys, exactly once; the connector's offsets stay.
@@ -125,7 +125,7 @@ def commit_own_files(
         files: its new files.
         base: the snapshot that they were made of.
         name: the connector's, for the snapshot's summary.
-        found: where rows were looked up: what was read.
+        rows_to_replace: where rows were looked up: what was read.
         replace_rows: then adds their replacement to the RowDelta.
 
     Raises:
@@ -134,7 +134,14 @@ def commit_own_files(
     """
     nothing = LastCommit()
     pending = PendingCommit(
-        files, nothing.position, nothing, base, guarded=False, replaces=True, found=found, replace_rows=replace_rows
+        files,
+        nothing.position,
+        nothing,
+        base,
+        guarded=False,
+        replaces=True,
+        rows_to_replace=rows_to_replace,
+        replace_rows=replace_rows,
     )
     commit_exactly_once(table, uuid.uuid4().hex, lambda: _build_update(table, pending, {CREATED_BY: name}))
 
@@ -202,17 +209,17 @@ def _start_append(table: Table) -> Any:
 
 def _start_row_delta(table: Table, pending: PendingCommit) -> Any:
     update = table.java.newRowDelta().toBranch(table.branch)
-    if pending.guarded or pending.found is not None:
+    if pending.guarded or pending.rows_to_replace is not None:
         if pending.base is not None:
             update.validateFromSnapshot(pending.base)
         update.validateNoConflictingDataFiles()
-    if pending.found is not None:
+    if pending.rows_to_replace is not None:
         # Rows that another writer added may have our keys.
-        if pending.found.conflict_filter is not None:
-            update.conflictDetectionFilter(table.expression(pending.found.conflict_filter))
+        if pending.rows_to_replace.conflict_filter is not None:
+            update.conflictDetectionFilter(table.expression(pending.rows_to_replace.conflict_filter))
         update.validateDeletedFiles()
         if pending.replace_rows is not None:
-            pending.replace_rows(update, pending.found)
+            pending.replace_rows(update, pending.rows_to_replace)
     return update
 
 

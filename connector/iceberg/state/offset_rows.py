@@ -76,7 +76,7 @@ class OffsetRows:
         self._load()
 
     @property
-    def own(self) -> str | None:
+    def connector_row(self) -> str | None:
         """The connector's own row, None before its first save."""
         return self._rows.get(self._name)
 
@@ -86,7 +86,7 @@ class OffsetRows:
         prefix = f"{self._name}/"
         return {key.removeprefix(prefix): text for key, text in self._rows.items() if key.startswith(prefix)}
 
-    def put(self, own: str | None, tables: Mapping[str, str]) -> None:
+    def put(self, connector_row: str | None, tables: Mapping[str, str]) -> None:
         """Store the connector's own row (None leaves it as it is) and those of some tables, in one commit.
 
         Raises:
@@ -94,8 +94,8 @@ class OffsetRows:
             CommitUnknown: nobody could tell until `errors.retry.timeout`.
             RetriableError: the catalog stayed away.
         """
-        if own is not None:
-            self._rows[self._name] = own
+        if connector_row is not None:
+            self._rows[self._name] = connector_row
         for table, text in tables.items():
             self._rows[f"{self._name}/{table}"] = text
         self._replace()

@@ -25,7 +25,7 @@ class OffsetsTable:
             RetriableError: the catalog is away.
         """
         self._rows, self._name = OffsetRows(catalog, table, name, SINK), name
-        self._own = self._rows.own
+        self._own = self._rows.connector_row
 
     @property
     def position(self) -> KafkaOffsets | None:
@@ -61,16 +61,16 @@ class OffsetsTable:
         """Store exactly these positions, forgetting tables that are not named (`icebridge offsets reset`)."""
         self._rows.forget()
         self._rows.put(position.json().decode(), {table: _encode_commit(noted) for table, noted in tables.items()})
-        self._own = self._rows.own
+        self._own = self._rows.connector_row
 
     def _check(self, own: str) -> bool:
         """Whether the position is stored already; raise when another process stored one."""
-        if self._rows.own not in (own, self._own):
+        if self._rows.connector_row not in (own, self._own):
             raise FatalError(
                 f"the stored offsets are not those that this process wrote: another sink named {self._name} is "
                 "running; stop it, or give one of them another `name`"
             )
-        return self._rows.own == own and own != self._own
+        return self._rows.connector_row == own and own != self._own
 
 
 def _encode_commit(noted: StoredCommit) -> str:

@@ -43,15 +43,15 @@ from connector.runtime.spark.task_errors import raise_task_errors
 class Conversion:
     """What a conversion of one snapshot writes: for the commit.
 
-    `equality_deletes` leave the table, those of `kept` do not (with the reason); `files` are the data files of which
-    `written` has positions.
+    `equality_deletes` leave the table, those of `unconverted` do not (with the reason); `files` are the data files of
+    which `written` has positions.
     """
 
     base: int
     equality_deletes: tuple[EqualityDeleteFile, ...]
     files: tuple[FileScanTask, ...] = ()
     written: tuple[FileDescription, ...] = ()
-    kept: tuple[tuple[str, int], ...] = ()
+    unconverted: tuple[tuple[str, int], ...] = ()
 
 
 @attrs.frozen
@@ -62,7 +62,7 @@ class ConversionResult:
     rows: int = 0
     data_files: int = 0
     written_bytes: int = 0
-    kept: tuple[tuple[str, int], ...] = ()
+    unconverted: tuple[tuple[str, int], ...] = ()
     seconds: float = 0.0
 
 
@@ -95,7 +95,7 @@ def convert_deletes(
     started = time.monotonic()
     made = write_conversion(spark, table, layout or table.layout(), max_bytes, index_bytes)
     if made is None or not made.equality_deletes:
-        return ConversionResult(kept=() if made is None else made.kept)
+        return ConversionResult(unconverted=() if made is None else made.unconverted)
     try:
         commit_conversion(spark, table, made, name, holds)
     except CommitRefused:
@@ -106,7 +106,7 @@ def convert_deletes(
         sum(file.records for file in made.equality_deletes),
         len(made.files),
         _count_bytes(made.written),
-        made.kept,
+        made.unconverted,
         time.monotonic() - started,
     )
 
@@ -140,11 +140,11 @@ def write_conversion(
     found, kept = _split_convertible(spark, table, read_equality_deletes(spark, table, base))
     chosen = tuple(_take_oldest(found, max_bytes))
     if not chosen:
-        return Conversion(base, (), kept=kept)
+        return Conversion(base, (), unconverted=kept)
     tasks = {task.path: task for task in plan_files(spark, table, base, _filter_of(layout, chosen))}
     groups = group_deletes(chosen, [_describe_task(task) for task in tasks.values() if task.equality_ids])
     if not groups:
-        return Conversion(base, chosen, kept=kept)
+        return Conversion(base, chosen, unconverted=kept)
     files, written = _write_positions(spark, table, layout, tasks, groups, index_bytes)
     return Conversion(base, chosen, files, written, kept)
 

@@ -64,18 +64,18 @@ class LineageEvent:
 class DatasetNames:
     """How a connector's tables and their counterparts are named.
 
-    `tables` is OpenLineage's namespace of all tables, `other` gives what a table comes from or goes to; `own` is the
-    catalog's namespace of tables that are told without one.
+    `tables` is OpenLineage's namespace of all tables, `describe_other` returns the dataset that a table comes from or
+    goes to; `namespace` is the catalog's, for names of tables without one.
     """
 
     tables: str
-    other: Callable[[str], Dataset]
+    describe_other: Callable[[str], Dataset]
     columns: Columns
-    own: tuple[str, ...] = ()
+    namespace: tuple[str, ...] = ()
 
     def table(self, name: str) -> Dataset:
         """Return the dataset of a table; one without namespace is in the connector's own."""
-        full = name if "." in name else ".".join((*self.own, name))
+        full = name if "." in name else ".".join((*self.namespace, name))
         return Dataset(self.tables, full, tuple(self.columns(full)))
 
 
@@ -120,7 +120,7 @@ class LineageListener:
     def on_batch(self, report: BatchReport) -> None:
         """Tell of topics and tables that were not told of, and once in a while that the run continues."""
         topics = {topic for topic, _ in report.end}
-        fresh = self._add(self._inputs, topics, self.names.other) | self._add(
+        fresh = self._add(self._inputs, topics, self.names.describe_other) | self._add(
             self._outputs, report.tables, self.names.table
         )
         self._tell_running(fresh=fresh)
@@ -128,7 +128,7 @@ class LineageListener:
     def on_step(self, report: StepReport) -> None:
         """Tell of a table that was not told of, and once in a while that the run continues."""
         fresh = self._add(self._inputs, [report.table], self.names.table)
-        fresh |= self._add(self._outputs, [report.table], self.names.other)
+        fresh |= self._add(self._outputs, [report.table], self.names.describe_other)
         self._tell_running(fresh=fresh)
 
     @staticmethod

@@ -63,13 +63,13 @@ class BatchReport:
 class StepReport:
     """One step of a captured table.
 
-    `what` happened for which snapshot, in how many seconds; `operation` is the one in the snapshot's summary. Of an
-    initial snapshot this is part `part` of `parts`, of one on demand chunk `part` of `parts`. `operations` counts the
-    changes by operation, where that is known; `committed_ms` is when the snapshot was committed.
+    `kind` is what happened for which snapshot, in how many seconds; `operation` is the one in the snapshot's summary.
+    Of an initial snapshot this is part `part` of `parts`, of one on demand chunk `part` of `parts`. `operations` counts
+    the changes by operation, where that is known; `committed_ms` is when the snapshot was committed.
     """
 
     table: str
-    what: StepKind
+    kind: StepKind
     snapshot_id: int
     seconds: float
     operation: str = ""

@@ -28,13 +28,13 @@ class SourceStatusLine(StatusLine):
         events = sum(report.operations.values())
         counted = f", {events:,} events" if events else ""
         if self.show_text(
-            f"{report.table}: {report.what}{part}, snapshot {report.snapshot_id}{counted}, {report.seconds:.2f} s"
+            f"{report.table}: {report.kind}{part}, snapshot {report.snapshot_id}{counted}, {report.seconds:.2f} s"
         ):
             return
         operation = {"operation": report.operation} if report.operation else {}
         events_by_operation = {"events": dict(report.operations)} if events else {}
         structlog.get_logger().info(
-            report.what,
+            report.kind,
             table=report.table,
             snapshot_id=report.snapshot_id,
             seconds=round(report.seconds, 3),

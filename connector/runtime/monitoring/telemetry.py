@@ -112,7 +112,7 @@ class TelemetryListener:
     def on_step(self, report: StepReport) -> None:
         """Count a step, or a snapshot of the table that was skipped."""
         self._steps += 1
-        if report.what == "snapshot skipped":
+        if report.kind == "snapshot skipped":
             self._skipped.add(1, self._about)
             return
         if report.committed_ms is not None:

@@ -34,10 +34,10 @@ def _prefer_delete_events(parts: Sequence[ChangeBatch], codes: Ints, order: Chan
 def select_rows_to_keep(
     folded: FoldedChanges, keys: Sequence[str], also: Ints | None = None, *, numbered: bool = False
 ) -> list[ChangeBatch]:
-    """Return what a later fold still needs (`Decision.kept`), the rows of tombstones, and those in `also`."""
+    """Return what a later fold still needs (`Decision.rows_to_keep`), the rows of tombstones, and those in `also`."""
     order = ChangeOrder.concat([part.order for part in folded.parts])
     decision = folded.decision or Decision(compute_key_codes(folded.parts, keys), order)
-    kept = decision.kept(numbered=numbered)
+    kept = decision.rows_to_keep(numbered=numbered)
     which = np.zeros(len(decision.codes), np.bool_)
     which[_prefer_delete_events(folded.parts, decision.codes, order, kept)] = which[folded.winners] = True
     which[folded.images[folded.images >= 0]] = True

@@ -45,7 +45,7 @@ class SparkJob:
         """Run one batch, see `model.job.Job.run`."""
         with raise_task_errors(), ExitStack() as kept:
             result = _run_with_lookups(self.spark, plan, writers, lookups or Lookups(), kept)
-            result.kept = kept.pop_all()
+            result.resources = kept.pop_all()
             return result
 
 

@@ -156,7 +156,7 @@ class BatchProcessor:
 
     def _attempt(self, batch: MicroBatch, position: KafkaOffsets) -> tuple[BatchReport, dict[str, StoredCommit]]:
         plan, names, result = self._run(batch)
-        with result.kept:
+        with result.resources:
             try:
                 self._check_topics(batch, position)
             except ConnectorError:
@@ -235,7 +235,7 @@ class BatchProcessor:
             if result.ready and not fresh:
                 return plan, names, result
             cuts |= {names[index]: cut for index, cut in fresh.items()}
-            result.kept.close()
+            result.resources.close()
             self._committer.truncate(plan, names, fresh)
             self._committer.discard(names, result)
             for index in result.tables_lacking_values:

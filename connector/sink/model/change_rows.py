@@ -93,7 +93,7 @@ class KeyDecision(Protocol):
     def codes(self) -> Ints:
         """Which key each change is of."""
 
-    def kept(self, *, numbered: bool = False) -> Ints:
+    def rows_to_keep(self, *, numbered: bool = False) -> Ints:
         """Return the changes that a later fold with more changes needs."""
 
 

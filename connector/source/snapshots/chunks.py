@@ -34,14 +34,14 @@ class ChunkProgress:
 
 @attrs.frozen
 class Chunk:
-    """What to read next: `live` files as they are now, or rows of newer files by the keys of files that are `gone`.
+    """What to read next: `live` files as they are now, or rows of newer files by the keys of `removed_files`.
 
     `number` is its number; `left` as in the progress, when it is published.
     """
 
     number: int
     live: tuple[str, ...]
-    gone: tuple[str, ...]
+    removed_files: tuple[str, ...]
     left: int | None
 
 

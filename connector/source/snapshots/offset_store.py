@@ -19,7 +19,7 @@ class TableOffsetStore:
         """Start with the rows as they were read."""
         self._rows, self._name, self._errors = rows, name, errors
         self._texts = rows.by_table
-        self._own = rows.own
+        self._own = rows.connector_row
         self._queue = SnapshotQueue.parse(self._own)
 
     @property
@@ -79,7 +79,7 @@ class TableOffsetStore:
         stored = self._rows.by_table
         found = {f"table {table}": (stored.get(table), self._texts.get(table), text) for table, text in texts.items()}
         if own is not None:
-            found["snapshots on demand"] = (self._rows.own, self._own, own)
+            found["snapshots on demand"] = (self._rows.connector_row, self._own, own)
         for what, (there, before, text) in found.items():
             if there not in (before, text):
                 raise FatalError(

@@ -69,22 +69,22 @@ class SourceMetrics:
         now, events = self._clock(), sum(report.operations.values())
         with self._lock:
             table = self._tables.setdefault(report.table, TableProgress())
-            step = report.what.replace(" ", "_")
+            step = report.kind.replace(" ", "_")
             table.steps[step] += 1
             table.seconds[step] = table.seconds.get(step, 0.0) + report.seconds
             table.operations.update(report.operations)
             table.failed = False
-            if report.what == "part read":
+            if report.kind == "part read":
                 table.parts, table.done = max(report.parts, report.part), report.part
                 table.reading_seconds += report.seconds
                 table.rows_read += events
             if report.committed_ms is not None:
                 table.published_ms = report.committed_ms
-            if report.what != "snapshot skipped":
-                self._at["snapshot" if report.what == "part read" else "streaming"] = now
+            if report.kind != "snapshot skipped":
+                self._at["snapshot" if report.kind == "part read" else "streaming"] = now
                 if report.committed_ms is not None:
                     self._behind_ms = max(0.0, now * 1000 - report.committed_ms)
-            behind_ms = None if report.what == "snapshot skipped" or report.committed_ms is None else self._behind_ms
+            behind_ms = None if report.kind == "snapshot skipped" or report.committed_ms is None else self._behind_ms
             self._window.add(seconds=report.seconds, records=events, behind_ms=behind_ms)
 
     def on_snapshot(self, report: SnapshotReport) -> None:

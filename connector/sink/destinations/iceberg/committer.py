@@ -262,7 +262,7 @@ class IcebergCommitter:
             guarded=table.known_keys.is_complete,
             replaces=target.upsert,
             properties={SCHEMA_DRIFT_COUNT: str(len(drift))} if drift else {},
-            found=hits,
+            rows_to_replace=hits,
             replace_rows=WRITE_MODES[table.write_mode].apply,
         )
 

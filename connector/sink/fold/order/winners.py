@@ -8,7 +8,7 @@ The rules are those of docs/how-it-works and docs/decisions/0024:
    partition and offset.
 A tombstone stands where the change of its key before it in its partition stands.
 
-Folding is associative: what `Decision.kept` gives of parts, folded again, gives the winners of the whole.
+Folding is associative: what `Decision.rows_to_keep` gives of parts, folded again, gives the winners of the whole.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Decision:
             return self._last
         return np.sort(choose_across_partitions(self._find.best, self.codes, self.order))
 
-    def kept(self, *, numbered: bool = False) -> Ints:
+    def rows_to_keep(self, *, numbered: bool = False) -> Ints:
         """Return what a later fold with more changes needs of these: winners of partitions, and their proofs.
 
         `numbered` keeps the changes with the greatest dedup values too, where those are versions.

@@ -35,11 +35,11 @@ FILE_LABEL = "truncated"
 class TruncatedRows:
     """Which rows a truncate takes: those whose column (a number) is not above a value, `until`; None for any.
 
-    `own` has text columns and the values that rows of its source have; empty for rows of any.
+    `source_columns` has text columns and the values that rows of its source have; empty for rows of any.
     """
 
     until: tuple[str, int] | None = None
-    own: tuple[tuple[str, str], ...] = ()
+    source_columns: tuple[tuple[str, str], ...] = ()
 
 
 def write_marked_rows(
@@ -86,6 +86,6 @@ def _select(held: TableRows, which: TruncatedRows) -> DataFrame:
     if which.until is not None:
         column = F.col(names[which.until[0]])
         rows = rows.where(column.isNull() | (column <= which.until[1]))
-    for name, value in which.own:
+    for name, value in which.source_columns:
         rows = rows.where(F.col(names[name]) == F.lit(value))
     return rows
