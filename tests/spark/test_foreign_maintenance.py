@@ -290,7 +290,7 @@ def test_deletes_whose_files_are_gone_stop(yard: Yard) -> None:
     _, deletes = table.files()
     table.replace(deletes)
     Path(str(deletes[0].location()).removeprefix("file:")).unlink()
-    with pytest.raises(GapError, match=r"default\.files_gone.*took away.*icebridge offsets reset"):
+    with pytest.raises(GapError, match=r"default\.files_gone.*removed.*icebridge offsets reset"):
         GUARD.check(table.table, None, wrote=True)
     table.batch()  # what `icebridge offsets reset` commits: a person has decided
     assert _guarded(table) == []

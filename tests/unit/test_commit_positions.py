@@ -94,5 +94,5 @@ def test_tables_alone_tell_their_cluster() -> None:
 def test_a_table_that_does_not_know_a_partition_stands_at_its_beginning() -> None:
     """What the offsets table says beyond it was lost."""
     table, noted = KafkaOffsets("c1", {"t": "id-t"}, {THERE: 5}), KafkaOffsets("c1", {"t": "id-t"}, {HERE: 5})
-    with pytest.raises(GapError, match=r"table d.t stands at 0 of t-0 by its newest snapshot, and at 5 "):
+    with pytest.raises(GapError, match=r"table d.t is at 0 of t-0 by its newest snapshot, and at 5 "):
         find_starting_offsets(noted, {"d.t": table}, {"d.t": noted}, SEEN, "earliest")

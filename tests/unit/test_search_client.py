@@ -119,9 +119,9 @@ def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
     [
         ("connection.url=localhost", "is not a list of URLs"),
         ("connection.url=https://u:p@a:9200", "has a user in it"),
-        ("connection.password=x", "stands alone"),
+        ("connection.password=x", "is given alone"),
         ("connection.ssl.key.location=k.pem", "connection.ssl.certificate.location is missing"),
-        ("aws.region=eu-west-1\naws.access.key.id=a", "has half a key"),
+        ("aws.region=eu-west-1\naws.access.key.id=a", "is given with half of a key"),
         ("aws.region=eu-west-1\naws.access.key.id=a\naws.secret.access.key=b\naws.profile=p", "is given too"),
         ("data.stream.enabled=true", "set key.ignore=true"),
         ("topic.format=${topic}-${timestamp}", "set key.ignore=true"),

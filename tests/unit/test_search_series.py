@@ -153,7 +153,7 @@ def test_fields_of_a_template_are_added_to() -> None:
         ({"a-1": "1"}, {"a-1": "1", "a-2": "2"}, None),
         ({"a-1": "1", "a-2": "2"}, {"a-3": "3"}, None),
         ({"a-1": "1", "a-2": "2"}, {"a-1": "1", "a-2": "3"}, "index a-2 was deleted and made again"),
-        ({"a-1": "1"}, {"a": "2"}, "a stood for a-1"),
+        ({"a-1": "1"}, {"a": "2"}, "a was an alias of a-1"),
     ],
 )
 def test_what_tells_that_documents_are_gone(before: dict[str, str], now: dict[str, str], text: str | None) -> None:

@@ -165,7 +165,11 @@ def test_near_miss_among_debezium_keys() -> None:
         ("topics.regex", "a(", "topics is given too"),
         ("consumer.override.auto.offset.reset", "none", "'none' is not known; write earliest or latest"),
         ("consumer.override.enable.auto.commit", "true", "is set by the sink itself; remove it"),
-        ("errors.deadletterqueue.topic.name", "t", "holds the dead letter topic, which would feed itself; take it out"),
+        (
+            "errors.deadletterqueue.topic.name",
+            "t",
+            "names the dead letter topic: dead letters would be read again; remove it",
+        ),
         (
             "errors.deadletterqueue.topic.replication.factor",
             "0",

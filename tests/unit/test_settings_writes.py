@@ -49,8 +49,8 @@ def test_single_tables_have_their_own_mode_and_branch() -> None:
     ("given", "says"),
     [
         ({MODE: "merge-on-read"}, "position-delete"),
-        ({MODE: "position-delete", UPSERT: "false"}, "says something else"),
-        ({MODE: "append", UPSERT: "true"}, "says something else"),
+        ({MODE: "position-delete", UPSERT: "false"}, "contradicts it"),
+        ({MODE: "append", UPSERT: "true"}, "contradicts it"),
         ({"iceberg.table.a.b.write-mode": "fast"}, "not known"),
         ({"spark.wap.id": "x"}, "default-commit-branch"),
         ({"spark.wap.branch": "x"}, "default-commit-branch"),

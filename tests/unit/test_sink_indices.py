@@ -41,7 +41,7 @@ def test_topics_that_come_to_one_index_are_refused(tmp_path: Path) -> None:
         found = _indices(tmp_path, "topics=t\n")
         found.name(one)
         assert found.name(one)
-        with pytest.raises(FatalError, match=rf"topics {one} and {other} both come to index .*existing\.resource"):
+        with pytest.raises(FatalError, match=rf"topics {one} and {other} both map to index .*existing\.resource"):
             found.name(other)
 
 

@@ -147,7 +147,7 @@ def test_a_position_that_does_not_fit_stops(changed: dict[str, Any], says: str) 
 def test_a_table_behind_the_offsets_table_stops() -> None:
     """A table that was rolled back contradicts the offsets table, and both are named."""
     back = KafkaOffsets("c1", {"t": "id1"}, {("t", 0): 1, ("t", 1): 5})
-    with pytest.raises(GapError, match=r"table d\.x stands at 1 of t-0 .* at 4 by the offsets table"):
+    with pytest.raises(GapError, match=r"table d\.x is at 1 of t-0 .* at 4 by the offsets table"):
         find_starting_offsets(STORED, {"d.x": back}, {"d.x": STORED}, _seen(), "earliest")
 
 

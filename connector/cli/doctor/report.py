@@ -111,7 +111,7 @@ def guard(subject: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Find
     except ConnectorError as error:
         yield Finding(subject, "failed", " ".join(str(error).split()), _TODO.get(subject, ""))
     except Exception as error:  # noqa: BLE001 - a check that breaks must not keep the others from being made
-        known = FatalError(f"{type(error).__name__} while it was tried")
+        known = FatalError(f"{type(error).__name__} during this check")
         yield Finding(subject, "failed", str(known), _TODO.get(subject, ""))
 
 

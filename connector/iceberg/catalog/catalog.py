@@ -143,7 +143,7 @@ class Catalog:
                     raise
             created = self.load(table)
             if created is None:
-                raise RetriableError(f"creating table {self.full_name(table)}: it is not there afterwards")
+                raise RetriableError(f"creating table {self.full_name(table)}: it does not exist afterwards")
             return created
 
         # One that was made without an answer is there by now, or is refused beside the next.

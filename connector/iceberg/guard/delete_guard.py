@@ -221,6 +221,6 @@ class _Damage:
 
     def _rewritten_since(self, change: ForeignRewrite) -> GapError:
         return GapError(
-            f"table {self.table.name}: after snapshot {change.snapshot_id}, of another engine, equality deletes do not "
-            f"apply any more to rows that they had to delete, and those rows were rewritten since; {REMEDY}"
+            f"table {self.table.name}: after snapshot {change.snapshot_id}, of another engine, equality deletes no "
+            f"longer apply to rows that they deleted, and those rows were rewritten since; {REMEDY}"
         )

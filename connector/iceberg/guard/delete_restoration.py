@@ -1,4 +1,4 @@
-"""Equality deletes that a rewrite took away -> the table with them, as they were. One commit, by metadata alone.
+"""Equality deletes that a rewrite removed -> the table with them, as they were. One commit, by metadata alone.
 
 A delete file comes back under its old sequence number, so that it deletes just the rows that it was written for; a
 data file that has outrun deletes gets the number of what it replaced. Rows are neither read nor written. The commit is
@@ -95,8 +95,8 @@ def check_files_exist(table: Table, files: Sequence[JavaFile], snapshot_id: int)
         gone = [str(file.location()) for file in files if not table.java.io().newInputFile(file.location()).exists()]
     if gone:
         raise GapError(
-            f"table {table.name}: snapshot {snapshot_id}, of another engine, took away {len(gone)} equality delete "
-            f"file(s) that still had rows to delete, and they are not in the store any more ({gone[0]}); {REMEDY}"
+            f"table {table.name}: snapshot {snapshot_id}, of another engine, removed {len(gone)} equality delete "
+            f"file(s) that are still needed, and they are no longer in the store ({gone[0]}); {REMEDY}"
         )
 
 

@@ -37,7 +37,7 @@ def explain_loss(name: str, before: IndexIds, now: IndexIds) -> str | None:
         return f"index {made} was deleted and made again, and is without the documents that it had; {LOST_INDEX_REMEDY}"
     if list(now) == [name] and name not in before:
         stood = ", ".join(sorted(before))
-        return f"{name} stood for {stood} and is an index of its own now, without their documents; {LOST_INDEX_REMEDY}"
+        return f"{name} was an alias of {stood}, and is an index now, without their documents; {LOST_INDEX_REMEDY}"
     return None
 
 

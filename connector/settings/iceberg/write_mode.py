@@ -107,7 +107,7 @@ def build(reader: ConfigReader, upsert: Option[bool]) -> WriteModeSettings:
     mode = reader.get(MODE) if by_mode or reader.get(upsert) else APPEND_MODE
     if by_mode and by_upsert and by_upsert.layer >= 0 and reader.get(upsert) != DECLARED_MODES[mode].replaces_rows:
         value = str(reader.get(upsert)).lower()
-        reader.add_fault(by_mode, f"{upsert.name}={value} says something else", "keep one of them")
+        reader.add_fault(by_mode, f"{upsert.name}={value} contradicts it", "keep one of them")
     for key in _WAP:
         if key in reader.entries:
             what = "is not supported: each batch is a separate commit on the configured branch"

@@ -132,5 +132,5 @@ def build(reader: ConfigReader) -> BatchSettings:
     entry = reader.entry(WAIT_INTERVAL) or reader.entry(MAX_WAIT)
     if settings.wait_interval_ms >= settings.max_wait_ms and entry:
         what = f"{WAIT_INTERVAL.name} is not below {MAX_WAIT.name}"
-        reader.add_fault(entry, what, "look more often than the longest wait")
+        reader.add_fault(entry, what, "set an interval that is shorter than the longest wait")
     return settings

@@ -138,10 +138,10 @@ def _check_selection(reader: ConfigReader) -> None:
 def _check_dead_letters(reader: ConfigReader, dead_letters: str) -> None:
     by_name, by_regex = reader.entry(TOPICS), reader.entry(TOPICS_REGEX)
     if by_name and dead_letters in reader.get(TOPICS):
-        reader.add_fault(by_name, "holds the dead letter topic, which would feed itself", "take it out")
+        reader.add_fault(by_name, "names the dead letter topic: dead letters would be read again", "remove it")
     pattern = reader.get(TOPICS_REGEX)
     if by_regex and pattern and matches(pattern, dead_letters):
-        what = f"matches the dead letter topic '{dead_letters}', which would feed itself"
+        what = f"matches the dead letter topic '{dead_letters}': dead letters would be read again"
         reader.add_fault(by_regex, what, "narrow the expression or set errors.deadletterqueue.topic.name")
 
 

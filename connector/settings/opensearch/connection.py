@@ -243,7 +243,7 @@ def build_connection(reader: ConfigReader) -> ConnectionSettings:
     username, password = reader.get(USERNAME), reader.get(PASSWORD)
     entry = reader.entry(USERNAME) or reader.entry(PASSWORD)
     if entry and (username is None) != (password is None):
-        reader.add_fault(entry, "stands alone", f"give {USERNAME.name} and {PASSWORD.name}")
+        reader.add_fault(entry, "is given alone", f"give both {USERNAME.name} and {PASSWORD.name}")
     key = reader.entry(KEY)
     if key and reader.get(CERTIFICATE) is None:
         reader.add_fault(key, f"{CERTIFICATE.name} is missing", "add the certificate that the key belongs to")
@@ -279,7 +279,9 @@ def _read_aws(reader: ConfigReader) -> AwsSettings | None:
         return None
     named = reader.entry(PROFILE) or reader.entry(ROLE)
     if (access is None) != (secret is None):
-        reader.add_fault(entry, "has half a key", f"give {ACCESS_KEY.name} and {SECRET_KEY.name}, or neither")
+        reader.add_fault(
+            entry, "is given with half of a key", f"give {ACCESS_KEY.name} and {SECRET_KEY.name}, or neither"
+        )
     if named and access is not None:
         reader.add_fault(named, f"{ACCESS_KEY.name} is given too", "keep one of them")
     if reader.entry(USERNAME):

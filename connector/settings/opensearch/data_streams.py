@@ -114,7 +114,7 @@ def build(reader: ConfigReader) -> DataStreamSettings:
             reader.add_fault(entry, "has no effect here", f"set {needs}, or take it out")
     entry = reader.entry(NAME_FORMAT)
     if entry and streams and dated:
-        reader.add_fault(entry, "names no data stream", f"keep {STREAMS.name} or {NAME_FORMAT.name}")
+        reader.add_fault(entry, "has no effect on data streams", f"keep {STREAMS.name} or {NAME_FORMAT.name}")
     pattern = (name, reader.get(TIMESTAMP_FORMAT)) if dated else None
     prefix, field = reader.get(STREAM_PREFIX), reader.get(STREAM_FIELD)
     return DataStreamSettings(streams, prefix, field, pattern, reader.get(TIMESTAMP_FIELDS))

@@ -45,32 +45,32 @@ _CHAPTERS = {
     _CONFIG: (
         "The configuration cannot be used",
         """\
-Exit code 3; every fault is told at once, each with its file, line and key. `icebridge validate FILE` tells them
+Exit code 3. All errors are reported at once, each with its file, line and key. `icebridge validate FILE` reports them
 without starting anything.""",
-        "change the key",
+        "change the value",
     ),
     _STOP: (
         "The run ends",
-        "Exit code 1. Nothing is lost or skipped: a start goes on where the last commit ended.",
-        "as the message says; then start again, or report it with the log",
+        "Exit code 1. Nothing is lost or skipped: the next start continues after the last commit.",
+        "follow the message and start again, or report it with the log",
     ),
     _RETRY: (
-        "Tried again",
+        "Retried",
         """\
-Something outside is away, or was faster. The same is tried again until `errors.retry.timeout` (2 minutes) is over;
+Another system is unavailable, or another writer came first. The call is retried for `errors.retry.timeout` (2 minutes);
 then the run ends with exit code 1 and this message. Nothing is lost.""",
-        "see that what is named answers (`icebridge doctor FILE`), then start again",
+        "make sure that the system named here answers (`icebridge doctor FILE`), then start again",
     ),
     _LETTER: (
         "One record cannot be used",
         """\
-The record becomes a dead letter with this reason where `errors.tolerance=all`; else the run ends and names its topic,
+With `errors.tolerance=all` the record becomes a dead letter with this reason; otherwise the run ends, and names topic,
 partition and offset. [Repair and replay them](../how-to/dead-letters.md).""",
         "`icebridge dlq show` prints the record; repair and replay it",
     ),
     _SIGNAL: (
         "A signal is not understood",
-        "It is left out with a warning and a notification; the source continues. [Signals](../how-to/signals.md).",
+        "It is ignored with a warning and a notification; the source continues. [Signals](../how-to/signals.md).",
         "send it again, corrected",
     ),
     _REST: (
@@ -105,8 +105,8 @@ _INTRO = """\
 # Errors
 
 Made from the code by `python -m connector.settings.reference.error_messages`; do not edit. Words in
-`<angle brackets>` are filled in: search this page for the others. What Kafka, Iceberg, Spark or OpenSearch say
-themselves stands behind our own words, as they say it; no message has a secret or the content of a row.
+`<angle brackets>` vary: search this page for the other words. Messages of Kafka, Iceberg, Spark and OpenSearch
+follow our own text unchanged. No message contains a secret or the content of a row.
 """
 
 

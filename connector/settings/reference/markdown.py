@@ -23,7 +23,8 @@ _INTRO = """\
 
 Made from the declarations in `connector/settings` by `python -m connector.settings.reference.markdown`; do not edit.
 
-Settings are Java properties files in UTF-8. Several may be given, a later one wins, `-X key=value` wins over all.
+Settings are Java properties files in UTF-8. You can give several: a later file overrides an earlier one, and
+`-X key=value` overrides all files.
 `${env:NAME}`, `${file:/path:key}` (a properties file) and `${dir:/path:file}` in a value are looked up, as in Kafka.
 A default in `<angle brackets>` depends on other keys. All faults of a configuration are reported at once.
 """

@@ -87,7 +87,7 @@ def _check_tables(tables: Mapping[str, KafkaOffsets], noted: Mapping[str, KafkaO
         if behind:
             topic, partition = behind[0]
             raise GapError(
-                f"table {name} stands at {position.offsets.get(behind[0], 0)} of {topic}-{partition} by its "
+                f"table {name} is at {position.offsets.get(behind[0], 0)} of {topic}-{partition} by its "
                 f"newest snapshot, and at {noted[name].offsets[behind[0]]} by the offsets table: the table was "
                 f"rolled back or replaced; {LOST_COMMIT_REMEDY}"
             )

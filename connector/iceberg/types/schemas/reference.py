@@ -27,43 +27,45 @@ _INTRO_TEXT = """\
 
 Made from the tables in `serde` by `python -m connector.iceberg.types.schemas.reference`; do not edit.
 
-A value arrives exactly or not at all: one that its column cannot hold becomes a dead letter that names field and type.
-A value that cannot be represented in `before` costs the event only where `before` is needed (deletes).
+A value is stored exactly or not at all: a value that does not fit its column makes its record a dead letter, which
+names field and type. For values of `before` this applies only where `before` is needed (deletes).
 """
 _SCHEMA_TEXT = """\
 ## With a schema (JSON with schema, Avro)
 
-The schema name decides together with the Connect type; a name that is not here counts as its Connect type,
-and one of Debezium's that a newer version brought is named in the log once (`types=`).
+The schema name and the Connect type decide together. If a name is not listed here, only its Connect type counts; names
+that a newer Debezium introduced are logged once (`types=`).
 
-What Iceberg has no type for is text with every digit, decided per column by its schema, never by a value: a column is
-text from its first event on, or never.
+Types that Iceberg does not have become text with all digits. The schema of a column decides this, never a value: a
+column is text from its first event on, or never.
 
-- Decimals whose declared precision or scale is beyond 38 digits (MySQL's `decimal(65,30)`) are text; others too with
-  `debezium.sink.iceberg.decimal-as-text`.
-- MySQL's and MariaDB's TIME is a span of time from -838:59:59 to 838:59:59, and text (`-00:00:01.000000`). The schema
-  of an envelope's `source` tells the connector, and in flattened events the header `__debezium.context.connectorName`
-  (Debezium 3.5 and newer); where neither is, name the columns in `temporal-as-text`.
-- SQL Server's `time`, `datetime2` and `datetimeoffset` have seven digits behind the point, and are text; so are
-  timestamps of more than six digits of Oracle and Db2. In new tables of `debezium.sink.iceberg.format-version=3` what
-  comes as `NanoTimestamp` (`datetime2`, Oracle's and Db2's) is `timestamp_ns`. They are told as MySQL's TIME is.
-- Other dates and times have Iceberg's types, and a value beyond them (infinity, 24:00:00, years before Christ) is a
-  dead letter, unless `debezium.sink.iceberg.temporal-as-text` names the column, or the schema name of its type: then
-  they are ISO 8601 text.
-- A column that the table has as text takes dates and times as that text, without any option; one that it has as `time`,
-  `timestamp`, `date` or decimal takes the values that fit.
+- Decimals with a declared precision or scale of more than 38 digits (MySQL's `decimal(65,30)`) are text; with
+  `debezium.sink.iceberg.decimal-as-text` others are too.
+- MySQL's and MariaDB's TIME, a time span from -838:59:59 to 838:59:59, is text (`-00:00:01.000000`). The connector is
+  known from the schema of an envelope's `source`, or from the header `__debezium.context.connectorName` of flattened
+  events (Debezium 3.5 and newer). If there is neither, name the columns in `temporal-as-text`.
+- SQL Server's `time`, `datetime2` and `datetimeoffset` have seven decimal places, and are text; so are
+  timestamps of more than six decimal places of Oracle and Db2. In new tables with
+  `debezium.sink.iceberg.format-version=3`, a `NanoTimestamp` (`datetime2`, Oracle's and Db2's) is `timestamp_ns`. The
+  connector is known as for MySQL's TIME.
+- Other dates and times have Iceberg's types, and a value that these do not have (infinity, 24:00:00, years before
+  Christ) is a dead letter. Columns that `debezium.sink.iceberg.temporal-as-text` names, directly or by the schema
+  name of their type, are ISO 8601 text instead.
+- An existing text column stores dates and times as ISO 8601 text without any option; an existing `time`, `timestamp`,
+  `date` or decimal column stores the values that fit.
 """
 _NESTED_TEXT = """\
-Arrays, maps and structs are Iceberg's `list`, `map` and `struct` of the types above, among them vectors
+Arrays, maps and structs are Iceberg's `list`, `map` and `struct` of the types above, including vectors
 (`io.debezium.data.FloatVector`, `DoubleVector`, `SparseDoubleVector`) and geometries (`io.debezium.data.geometry.*`:
-wkb and srid, of a point x and y too). Maps may have keys that are no text. A column is required when the schema says so
-and `preserve-required-property` is on.
+wkb and srid; for a point also x and y). Keys of maps may have any type. A column is required if the schema says so and
+`preserve-required-property` is on.
 """
 _AVRO_TEXT = """\
 ## Avro
 
-Frames are Confluent's: a zero byte, four bytes of schema id, the datum. `connect.name`, `connect.parameters` and
-`connect.type` of the writer schema decide; where they are missing, Avro's own types and logical types count as these:
+Messages have Confluent's format: a zero byte, four bytes of schema id, and the datum. `connect.name`,
+`connect.parameters` and `connect.type` of the writer schema decide. Without them, Avro's types and logical types are
+read as:
 """
 _AVRO_NESTED_TEXT = """\
 `enum` is its symbol (string), `fixed` is bytes. A union with null is optional; a union of several other types is a
@@ -72,29 +74,29 @@ struct with one column per type. A record that contains itself cannot be a colum
 _SCHEMALESS_TEXT = """\
 ## Without a schema (JSON payloads)
 
-Types come from the table if there is one, else from the values. A later value of a wider type widens the column; a
-value of another kind than its column is a dead letter, but that a text column takes numbers and booleans as their text.
-Numbers that stand for times, and base64, stay what JSON says: nothing tells them apart.
+Types come from the table if it exists, otherwise from the values. A later value of a wider type widens the column. A
+value of another type is a dead letter, except that a text column stores numbers and booleans as text. Times sent as
+numbers stay numbers, and base64 stays text, because nothing identifies them.
 
-No number passes through a type that has no room for it. What the table's column is decides how it is read: 1e3 and
-1.0 are whole numbers, 0.5 in a column of longs is a dead letter and changes no neighbour, a decimal or text column
-takes every digit, a text with a point is a number for a decimal column. In a floating column a fraction is the
-nearest number, a whole number itself or a dead letter. In a column that no table has yet, whole numbers that no
-double holds and fractions exclude each other, as other kinds do: what most events have becomes the type, the others
-become dead letters. `before` and `after` are rows of one table: their columns have one type.
+Numbers are never converted through a type that cannot hold them. The type of the table's column decides how a number
+is read: 1e3 and 1.0 are whole numbers; 0.5 is a dead letter in a column of longs, without effect on other rows; a
+decimal or text column stores all digits; text with a decimal point is a number for a decimal column. In a floating
+point column a fraction is rounded to the nearest number, while a whole number is stored exactly or is a dead letter.
+If a new column has both fractions and whole numbers that no double can hold, or other values of different types, most
+events decide its type, and the others are dead letters. The columns of `before` and `after` have the same types.
 """
 
 
 _SOURCE_TEXT = """\
 ## On the way out of a table
 
-What the source makes of each type by Debezium's modes, and what is lost when the sink brings it, with its schema,
-into a table of the same types. A type without a mode has one form only. That nothing else is lost is held by a test.
+How the source publishes each type in Debezium's modes, and what is lost if the sink writes it, with its schema, to a
+table of the same types. A type without a mode has a single form. A test checks that nothing else is lost.
 """
 _SOURCE_SCHEMALESS_TEXT = """\
-Without a schema these come back: whole numbers, reals, booleans, texts, uuids, timestamps with zone, decimals with
-`decimal.handling.mode=string`, and lists and structs of them. The others become dead letters of the sink where the
-table's type is not JSON's.
+Without a schema the sink restores whole numbers, floating point numbers, booleans, text, uuids, timestamps with zone,
+decimals with `decimal.handling.mode=string`, and lists and structs of these. Others become dead letters if the type
+of the table's column is not JSON's.
 """
 
 

@@ -116,7 +116,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         own, other = self._owners.setdefault(name, (owner, topic))
         if own != owner:
             raise FatalError(
-                f"topics {other} and {topic} both come to index {name}: name an index for one of them by "
+                f"topics {other} and {topic} both map to index {name}: name an index for one of them by "
                 "topic.to.existing.resource.mapping (or this one, if they are to share it), or leave one out"
             )
         return name
@@ -127,7 +127,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             return
         own, _ = self._owners.setdefault(self._place(name), (name, name))
         if own != name:
-            raise DataFault(f"{name} comes to index {self._place(name)}, which has the documents of {own}")
+            raise DataFault(f"{name} maps to index {self._place(name)}, which has the documents of {own}")
 
     def _owner(self, name: str) -> str:
         """Return what an index's name is made of; empty where it is named as it is."""
