@@ -135,7 +135,7 @@ def test_a_port_that_is_taken() -> None:
     with HttpServer(_app, Address("127.0.0.1", 0)) as server:
         taken = Address("127.0.0.1", server.port)
         assert open_server(_app, taken, is_given=False) is None
-        with pytest.raises(ConfigError, match="cannot be had"):
+        with pytest.raises(ConfigError, match="cannot be opened"):
             open_server(_app, taken, is_given=True)
 
 
