@@ -41,6 +41,8 @@ class Log:
     leader: int = 1
     epoch: int = -1
     replica: int = -1
+    insists: bool = False
+    """Whether the leader names the replica to those who asked for none too."""
 
     def add(self, data: bytes) -> None:
         """Append a batch as its bytes are."""
@@ -78,6 +80,8 @@ class Brokers:
     def __init__(self, offered: Mapping[int, tuple[int, int]], nodes: int = 1) -> None:
         self.offered = dict(offered)
         self.logs: dict[At, Log] = {}
+        self.own_logs: dict[int, dict[At, Log]] = {}
+        """What a node knows that the others have lost, and that does not hear of them."""
         self.advertised: dict[int, tuple[str, int]] = {}
         self.silent: set[int] = set()
         self.asked: list[Asked] = []
@@ -198,21 +202,21 @@ class Brokers:
         answer = struct.pack(">h", 0 if good else 58) + _text("" if good else "wrong") + struct.pack(">i", 0)
         return answer + (struct.pack(">q", self.lifetime_ms) if version >= 1 else b"")
 
-    def _metadata(self, _: int, version: int, asked: _Fields) -> bytes:
-        count = asked.number("i")
-        topics = [asked.text() for _ in range(count)] if count >= 0 else sorted({topic for topic, _ in self.logs})
+    def _metadata(self, node: int, version: int, asked: _Fields) -> bytes:
+        count, known = asked.number("i"), self.own_logs.get(node, self.logs)
+        topics = [asked.text() for _ in range(count)] if count >= 0 else sorted({topic for topic, _ in known})
         if version >= 4:
             assert asked.number("b") == 0 or count < 0  # no topic is created
         asked.finish()
         answer = struct.pack(">i", 0) if version >= 3 else b""
         answer += struct.pack(">i", len(self.advertised))
-        for node, (host, port) in self.advertised.items():
-            answer += struct.pack(">i", node) + _text(host) + struct.pack(">i", port) + _text("rack")
+        for one, (host, port) in self.advertised.items():
+            answer += struct.pack(">i", one) + _text(host) + struct.pack(">i", port) + _text("rack")
         answer += _text("cluster") if version >= 2 else b""
         answer += struct.pack(">ii", 1, len(topics))
         code = self._fault(3)
         for topic in topics:
-            logs = {at: log for at, log in self.logs.items() if at[0] == topic}
+            logs = {at: log for at, log in known.items() if at[0] == topic}
             answer += (
                 struct.pack(">h", code or (0 if logs else 3)) + _text(topic) + b"\0" + struct.pack(">i", len(logs))
             )
@@ -282,10 +286,10 @@ class Brokers:
     def _fetch_one(self, node: int, version: int, rack: str, at: At, asked: tuple[int, int, int]) -> tuple[bool, bytes]:
         """What is given of a topic-partition, and whether it is worth an answer at once."""
         epoch, offset, most = asked
-        log = self.logs[at]
+        log = self.own_logs.get(node, self.logs)[at]
         code = self._fault(1) or self._refused(node, log, offset, epoch)
         data, preferred = b"", -1
-        if not code and rack and log.replica != -1 and node == log.leader:
+        if not code and (rack or log.insists) and log.replica != -1 and node == log.leader:
             preferred = log.replica
         elif not code:
             for _, last, _, batch in log.batches:

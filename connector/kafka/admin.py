@@ -19,6 +19,7 @@ from connector.settings import KafkaSettings
 from connector.settings.kafka.kafka import Scope
 
 ADMIN_TIMEOUT_S = 15.0
+NO_CLIENT = "the Kafka client cannot be made"
 
 
 @attrs.frozen
@@ -212,7 +213,7 @@ class KafkaAdmin:
         return min(self._timeout_s, remaining_s)
 
     def _open(self) -> AdminClient:
-        with map_kafka_errors("the Kafka client cannot be made"):
+        with map_kafka_errors(NO_CLIENT):
             config = client_config(self._settings, "admin")
             return AdminClient({**config, "socket.connection.setup.timeout.ms": 10000})
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from connector.kafka.admin import ADMIN_TIMEOUT_S, client_config, map_kafka_errors
+from connector.kafka.admin import ADMIN_TIMEOUT_S, NO_CLIENT, client_config, map_kafka_errors
 from connector.runtime.lifecycle import start_call
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
@@ -26,9 +26,9 @@ class ConsumerGroup:
     def __init__(self, settings: KafkaSettings) -> None:
         """Connect lazily."""
         self._name = settings.group_id
-        self._consumer = Consumer(
-            {**client_config(settings, "consumer"), "group.id": settings.group_id, "enable.auto.commit": False}
-        )
+        own = {"group.id": settings.group_id, "enable.auto.commit": False}
+        with map_kafka_errors(NO_CLIENT):
+            self._consumer = Consumer({**client_config(settings, "consumer"), **own})
         self._asked: Future[Any] | None = None
 
     def commit_offsets(self, offsets: Mapping[TopicPartitionKey, int]) -> str | None:

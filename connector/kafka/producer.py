@@ -8,12 +8,15 @@ from functools import partial
 from confluent_kafka import KafkaError, Message, Producer
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import KafkaAdmin, client_config, is_transient_error, map_kafka_errors
+from connector.kafka.admin import NO_CLIENT, KafkaAdmin, client_config, is_transient_error, map_kafka_errors
 from connector.settings import KafkaSettings
 
 FLUSH_S = 60.0
 _FLUSH_MARGIN_S = 5.0
 """How much longer than the producer tries to deliver a message its outcome is waited for."""
+
+SAFE = {"acks": "all", "enable.idempotence": True}
+"""What no producer goes without, whatever `producer.override.` says: what is acknowledged is there, once."""
 
 KeyValue = tuple[bytes, bytes | None]
 
@@ -67,7 +70,8 @@ class MessageProducer:
             given = client_config(self._settings, "producer")
             if "delivery.timeout.ms" in given:
                 del own["message.timeout.ms"]
-            self._producer = Producer({**own, **given, "enable.idempotence": True})
+            with map_kafka_errors(NO_CLIENT):
+                self._producer = Producer({**own, **given, **SAFE})
         return self._producer
 
     def _forget(self, producer: Producer) -> None:

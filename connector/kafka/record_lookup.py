@@ -14,7 +14,7 @@ import attrs
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import client_config, map_kafka_errors
+from connector.kafka.admin import NO_CLIENT, client_config, map_kafka_errors
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.connection import UnsupportedBroker
 from connector.kafka.consumer.readers import NATIVE, choose_reader
@@ -119,7 +119,7 @@ class RecordReader:
             # A fetch that finds nothing tells the end of a topic-partition; the broker waits so long for more.
             "fetch.wait.max.ms": _EMPTY_FETCH_MS,
         }
-        with map_kafka_errors("the Kafka client cannot be made"):
+        with map_kafka_errors(NO_CLIENT):
             return Consumer({"isolation.level": "read_committed", **client_config(self._settings, "consumer"), **own})
 
     def _read_natively(

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from connector.demo.servers.opensearch_node import OpenSearchNode
+from connector.settings.kafka.reading import ReaderKind
 from tests.conftest import MakeWorkspace
 from tests.model.events import COLUMNS, Database
 from tests.model.life import Life
@@ -28,17 +29,21 @@ KEYS, EVENTS = 300, 2_000
 """Events for each kill."""
 
 
-@pytest.mark.parametrize("count", [1, KILLS])
+NATIVE: ReaderKind = "native"
+
+
+@pytest.mark.parametrize(("count", "kind"), [(1, NATIVE), (KILLS, NATIVE), (KILLS, "librdkafka")])
 def test_killed_again_and_again_every_document_is_the_sources(
     topics: Topics,
     make_workspace: MakeWorkspace,
     search: Search,
     tmp_path_factory: pytest.TempPathFactory,
     count: int,
+    kind: ReaderKind,
 ) -> None:
     """Sink and node killed in turn at random moments, the index ends with exactly the source's rows."""
     rng = random.Random(seeded())
-    name = f"struck{count}"
+    name = f"struck{count}{kind}"
     db = Database(f"{name}.public.t", 3)
     Life(KEYS).live(rng, db, EVENTS * count)
     topics.replay(db.log)
@@ -49,6 +54,7 @@ def test_killed_again_and_again_every_document_is_the_sources(
             "debezium.sink.type": "opensearch",
             "connection.url": node.url,
             "topics": db.topic,
+            "consumer.reader": kind,
             "debezium.sink.batch.max-events": "150",
             "debezium.sink.batch.interval-ms": "50",
             "batch.size": "40",

@@ -9,17 +9,23 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from click.testing import CliRunner
 
 from connector.cli.main import main
-from connector.errors import ConfigError, RetriableError
+from connector.errors import ConfigError, FatalError, RetriableError
+from connector.kafka.admin import KafkaAdmin
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient
 from connector.kafka.consumer import assign_ranges, fetcher
 from connector.kafka.consumer.librdkafka_reader import _consumer_for
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.reader_check import check_reader
+from connector.kafka.consumer.readers import with_reader
+from connector.kafka.consumer_group import ConsumerGroup
+from connector.kafka.dlq.producer import DeadLetterProducer
+from connector.kafka.producer import MessageProducer
 from connector.settings import KafkaSettings, load
 from connector.settings.kafka.reading import ReaderKind
 from tests.brokers import KAFKA_2_1, KAFKA_4, Brokers, Log
@@ -95,9 +101,10 @@ def check_setup_timeout(cluster: Brokers, patch: pytest.MonkeyPatch) -> None:
 
 
 def check_idle(cluster: Brokers, _: pytest.MonkeyPatch) -> None:
-    clients = opened(overridden(cluster, connections_max_idle_ms="0"))
     host = cluster.advertised[1]
-    assert clients.connection(host) is not clients.connection(host)
+    for text, is_kept in (("0", False), ("-1", True), (str(2**63 - 1), True)):
+        clients = opened(overridden(cluster, connections_max_idle_ms=text))
+        assert (clients.connection(host) is clients.connection(host)) == is_kept
 
 
 def check_backoff(cluster: Brokers, patch: pytest.MonkeyPatch) -> None:
@@ -158,6 +165,95 @@ def test_every_documented_key_is_tested() -> None:
     assert re.findall(r"`([\w.]+)`", line) == list(HEEDED)
 
 
+INT, LONG = str(2**31 - 1), str(2**63 - 1)
+EXTREMES = {
+    "connections.max.idle.ms": ["-1", "0", LONG],
+    "fetch.max.wait.ms": ["0", INT],
+    "max.partition.fetch.bytes": ["0", INT],
+    "metadata.max.age.ms": ["0", LONG],
+    "receive.buffer.bytes": ["-1", "0", INT],
+    "reconnect.backoff.max.ms": ["0", LONG],
+    "reconnect.backoff.ms": ["0", LONG],
+    "request.timeout.ms": ["1000", INT],
+    "retry.backoff.max.ms": ["0", LONG],
+    "retry.backoff.ms": ["0", "+5", LONG],
+    "send.buffer.bytes": ["-1", "0", INT],
+    "socket.connection.setup.timeout.ms": ["500", LONG],
+}
+"""What Java takes of each, at both ends."""
+
+UNREAD = {
+    "fetch.max.bytes": "1000",
+    "fetch.min.bytes": "1000000",
+    "group.instance.id": "me",
+    "heartbeat.interval.ms": "100000000",
+    "max.poll.interval.ms": "1",
+    "session.timeout.ms": "1",
+}
+"""What concerns members of a group, or how much is waited for: librdkafka would refuse some of these."""
+
+
+@pytest.mark.parametrize(("key", "text"), [(key, text) for key in EXTREMES for text in EXTREMES[key]])
+@pytest.mark.parametrize("kind", BOTH)
+def test_whatever_java_takes_is_read_with(kind: ReaderKind, key: str, text: str) -> None:
+    """The greatest and the least, zero and -1: they mean what they mean to Java, or the nearest that can be."""
+    with Brokers(KAFKA_2_1) as cluster:
+        log = cluster.logs["t", 0] = Log(epoch=0)
+        log.add(batch([Record(0, b"k", b"v")], 0, 0))
+        cluster.faults = {1: [6]}
+        kafka = with_reader(overridden(cluster, **{key.replace(".", "_"): text}), kind)
+        (chunk,) = assign_ranges(kafka, {("t", 0): 0}, {("t", 0): 1}, 1).all_records()
+        assert chunk.value.to_pylist() == [b"v"]
+        KafkaAdmin(attrs.evolve(kafka, admin=kafka.consumer))
+        MessageProducer(attrs.evolve(kafka, producer=kafka.consumer), None, 1)._open_producer()  # type: ignore[arg-type]
+
+
+def test_what_readers_have_no_use_for_stands_in_nobodys_way() -> None:
+    """The clients that librdkafka makes for us join no group, and read whole ranges."""
+    with Brokers(KAFKA_2_1) as cluster:
+        kafka = overridden(cluster, **{key.replace(".", "_"): text for key, text in UNREAD.items()})
+        ConsumerGroup(kafka).close()
+    assert not kafka.client("consumer").keys() & UNREAD.keys()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"acks": "1"},
+        {"acks": "0", "enable.idempotence": "false"},
+        {"retries": "0"},
+        {"max.in.flight.requests.per.connection": "10"},
+        {"linger.ms": LONG, "delivery.timeout.ms": INT},
+        {"batch.size": "0", "max.request.size": "0", "request.timeout.ms": INT},
+    ],
+)
+def test_producers_can_be_made_of_what_java_takes(given: Mapping[str, str]) -> None:
+    """What is acknowledged is there, once, whatever is asked for: such settings are other connectors', mostly."""
+    java = {f"producer.override.{key}": text for key, text in given.items()}
+    kafka = load([], BASE | {"bootstrap.servers": "127.0.0.1:1"} | java, {}).kafka
+    MessageProducer(kafka, None, 1)._open_producer()  # type: ignore[arg-type]
+    DeadLetterProducer("t", kafka)
+
+
+def test_a_client_that_cannot_be_made_says_why() -> None:
+    """In our own words, whichever client it is."""
+    kafka = load([], BASE | {"bootstrap.servers": "127.0.0.1:1"}, {}).kafka
+    kafka = attrs.evolve(kafka, producer={"compression.type": "best"}, consumer={"check.crcs": "perhaps"})
+    for make in (
+        lambda: MessageProducer(kafka, None, 1)._open_producer(),  # type: ignore[arg-type]
+        lambda: DeadLetterProducer("t", kafka),
+        lambda: ConsumerGroup(kafka),
+    ):
+        with pytest.raises(FatalError, match="the Kafka client cannot be made: "):
+            make()
+
+
+def test_a_broker_waits_for_records_no_longer_than_we_wait_for_the_broker(cluster: Brokers) -> None:
+    """A request that is cut off while the broker waits would be asked for ever."""
+    ask(overridden(cluster, request_timeout_ms="800", fetch_max_wait_ms="60000"))
+    assert int.from_bytes(fetched(cluster)[4:8], "big") == 400
+
+
 def test_librdkafka_takes_all_of_them() -> None:
     """The second reader is made of the same settings, by its own names."""
     # A double of Kafka 2.1: of later versions it offers forms that librdkafka asks for and it does not speak.
@@ -182,7 +278,24 @@ def test_other_keys_are_named_in_a_note(cluster: Brokers) -> None:
 
 @pytest.mark.parametrize(
     ("key", "text"),
-    [("request.timeout.ms", "30s"), ("max.partition.fetch.bytes", "1m"), ("isolation.level", "committed")],
+    [
+        ("request.timeout.ms", "30s"),
+        ("request.timeout.ms", "0"),
+        ("request.timeout.ms", str(2**31)),
+        ("socket.connection.setup.timeout.ms", "0"),
+        ("socket.connection.setup.timeout.ms", "-1"),
+        ("connections.max.idle.ms", "1e3"),
+        ("connections.max.idle.ms", str(2**63)),
+        ("retry.backoff.ms", "-1"),
+        ("retry.backoff.max.ms", "-1"),
+        ("fetch.max.wait.ms", "-1"),
+        ("max.partition.fetch.bytes", "1m"),
+        ("max.partition.fetch.bytes", "-1"),
+        ("max.partition.fetch.bytes", str(2**31)),
+        ("receive.buffer.bytes", "-2"),
+        ("send.buffer.bytes", str(2**40)),
+        ("isolation.level", "committed"),
+    ],
 )
 def test_values_that_no_client_takes_are_faults(cluster: Brokers, key: str, text: str) -> None:
     """A time, size or level that cannot be read is named with its line, before anything starts."""
@@ -208,7 +321,7 @@ def test_a_wrong_password_ends_a_start_at_once(cluster: Brokers, kind: ReaderKin
     given = {"bootstrap.servers": cluster.servers, "consumer.reader": kind, **login}
     code, output = validate(tmp_path, given)
     assert code == 1
-    assert "the broker refused the login by PLAIN: wrong" in output
+    assert f"broker {cluster.servers} refused the login by PLAIN: wrong" in output
     assert "secret" not in output
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -127,7 +128,7 @@ def test_a_token_is_kept_until_it_is_nearly_over(endpoint: TokenEndpoint, monkey
     assert len(endpoint.asked) == 2
 
 
-@pytest.mark.parametrize(("status", "kind"), [(401, FatalError), (503, RetriableError)])
+@pytest.mark.parametrize(("status", "kind"), [(401, FatalError), (503, RetriableError), (429, RetriableError)])
 def test_a_provider_that_refuses_is_named(endpoint: TokenEndpoint, status: int, kind: type[Exception]) -> None:
     """Endpoint, client and status are told, never the secret; one that is away is tried again."""
     endpoint.status = status
@@ -139,9 +140,21 @@ def test_a_provider_that_refuses_is_named(endpoint: TokenEndpoint, status: int, 
 
 
 def test_what_is_no_provider_is_told() -> None:
-    """An endpoint that nobody listens at is away."""
+    """An endpoint that nobody listens at is away, and so is one that hangs up in the middle, or speaks no HTTP."""
     with pytest.raises(RetriableError, match=r"the token endpoint http://127\.0\.0\.1:1/ is away"):
         oauth.fetch_token(oauth.ClientCredentials("http://127.0.0.1:1/", "me", "my secret"))
+    for said in (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", b"who is there\r\n"):
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+
+            def answer(listening: socket.socket = listening, said: bytes = said) -> None:
+                with listening.accept()[0] as one:
+                    one.recv(4096)
+                    one.sendall(said)
+
+            threading.Thread(target=answer, daemon=True).start()
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+            with pytest.raises(RetriableError, match="is away"):
+                oauth.fetch_token(oauth.ClientCredentials(url, "me", "my secret"))
 
 
 MSK = "b-1.demo.abc.c2.kafka.eu-west-1.amazonaws.com:9098"

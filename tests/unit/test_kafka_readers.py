@@ -14,7 +14,7 @@ import pytest
 from connector.errors import FatalError, GapError, RetriableError
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.connection import UnsupportedBroker
-from connector.kafka.consumer import assign_ranges, fetcher, librdkafka_reader
+from connector.kafka.consumer import assign_ranges, fetcher, librdkafka_reader, log_bounds
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.reader_check import check_reader
@@ -100,6 +100,16 @@ def test_what_retention_took_is_a_gap(cluster: Brokers, kind: ReaderKind) -> Non
     """A range that begins in front of the log is an error that says where the log begins."""
     with pytest.raises(GapError, match=r"records are gone .* t-0 offset 2; it begins at 5 now"):
         read(settings(cluster, kind), 2, 9)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_log_that_ends_too_early_is_a_gap(
+    cluster: Brokers, kind: ReaderKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that was made again with less, or lost its end: told as such when its leader stays at it."""
+    monkeypatch.setattr(log_bounds, "CONFIRM_S", 0.3)
+    with pytest.raises(GapError, match=r"t-0 offset 40; its leader's log ends at 29 now"):
+        read(settings(cluster, kind, retry_backoff_ms="1", retry_backoff_max_ms="50"), 40, 45)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import json
 import socket
 import ssl
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -428,6 +429,68 @@ def test_https(tmp_path: Path, password: str | None, login: str | None) -> None:
             plain.request("GET", "/connectors")
             plain.getresponse()
         plain.close()
+
+
+def _place(server: TestServer) -> tuple[str, int]:
+    place = urlsplit(server.rest.url)
+    return place.hostname or "", place.port or 0
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half a greeting"])
+def test_a_client_that_never_agrees_on_tls_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """As one that never sends its request."""
+    monkeypatch.setattr(http_protocol, "HEAD_TIMEOUT_S", 0.2)
+    address = Address("127.0.0.1", 0, str(_certificate(tmp_path)))
+    with serving(address=address) as server, socket.create_connection(_place(server), 20) as slow:
+        slow.sendall(sent)
+        assert _is_closed(slow)
+
+
+def test_handshakes_that_never_end_take_nobodys_place(tmp_path: Path) -> None:
+    """They count as connections: no more handles are held than there are of these, and others are answered at once."""
+    path = _certificate(tmp_path)
+    with serving(address=Address("127.0.0.1", 0, str(path))) as server:
+        waiting = [socket.create_connection(_place(server), 20) for _ in range(http_server.CONNECTIONS + 20)]
+        try:
+            for one in waiting[:20]:
+                assert _is_closed(one)
+            context = ssl.create_default_context(cafile=str(path))
+            client = http.client.HTTPSConnection(*_place(server), timeout=20, context=context)
+            for _ in range(2):
+                client.request("GET", "/connectors")
+                answer = client.getresponse()
+                assert (answer.status, json.loads(answer.read())) == (200, [])
+            client.close()
+        finally:
+            for one in waiting:
+                one.close()
+
+
+def test_a_request_that_comes_with_the_end_of_the_handshake_is_read(tmp_path: Path) -> None:
+    """Whoever waits for nothing sends it in the same packet."""
+    path = _certificate(tmp_path)
+    with serving(address=Address("127.0.0.1", 0, str(path))) as server:
+        context = ssl.create_default_context(cafile=str(path))
+        coming, going = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(coming, going, server_hostname="127.0.0.1")
+        with socket.create_connection(_place(server), 20) as client:
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    client.sendall(going.read())
+                    coming.write(client.recv(65536))
+            tls.write(b"GET /connectors HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+            client.sendall(going.read())
+            said = b""
+            while b"[]" not in said:
+                coming.write(client.recv(65536))
+                with suppress(ssl.SSLWantReadError):
+                    said += tls.read(65536)
+            assert said.startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("given", ["none", "certificate alone", "no password", "another password"])

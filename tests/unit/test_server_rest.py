@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import socket
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 from connector.errors import FatalError
 from connector.server.rest import requests
+from connector.server.rest.connect_api import ConnectApi
 from connector.server.rest.plugins import SINK_CLASS, find_class, load_config
 from connector.server.rest.security import AccessRules
 from connector.settings import load
@@ -279,6 +281,29 @@ def test_origins_that_are_allowed() -> None:
         answer = server.rest.call("GET", "/connectors", headers=origin)
         assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "http://good.example")
         preflight = {**origin, "Access-Control-Request-Method": "PUT"}
+        assert server.rest.call("OPTIONS", "/connectors/s/pause", headers=preflight).status == 200
+
+
+def test_origins_that_are_allowed_are_told_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser shows its page no answer without a word for its origin: not that a login is missing, or what failed."""
+    with serving(AccessRules(("http://good.example",), "me:pass")) as server:
+        origin = {"Origin": "http://good.example"}
+        login = {"Authorization": f"Basic {base64.b64encode(b'me:pass').decode()}"}
+
+        def call(path: str, headers: dict[str, str]) -> tuple[int, str | None]:
+            answer = server.rest.call("GET", path, headers=origin | headers)
+            return answer.status, answer.headers.get("access-control-allow-origin")
+
+        assert call("/connectors", {}) == (401, "http://good.example")
+        assert call("/connectors/x", login) == (404, "http://good.example")
+        monkeypatch.setattr(ConnectApi, "root", lambda _: 1 / 0)
+        assert call("/", login) == (500, "http://good.example")
+        assert call("/connectors", {"Origin": "http://evil.example"}) == (403, None)
+        preflight = {
+            **origin,
+            "Access-Control-Request-Method": "PUT",
+            "Access-Control-Request-Headers": "authorization",
+        }
         assert server.rest.call("OPTIONS", "/connectors/s/pause", headers=preflight).status == 200
 
 

@@ -196,6 +196,6 @@ def test_a_store_in_memory() -> None:
 def test_who_may_come_in_from_elsewhere() -> None:
     """A server on all addresses is called by any name; its pages are those that are addressed alike."""
     rules = AccessRules(is_loopback=False)
-    assert rules.refusal("lake.example:8083", None, None) is None
-    assert rules.refusal("lake.example:8083", "http://lake.example:8083", None) is None
-    assert rules.refusal("lake.example:8083", "http://evil.example", None) is not None
+    assert rules.refusal("lake.example:8083", None) is None
+    assert rules.refusal("lake.example:8083", "http://lake.example:8083") is None
+    assert rules.refusal("lake.example:8083", "http://evil.example") is not None

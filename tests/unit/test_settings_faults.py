@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import pickle
 from pathlib import Path
 
@@ -331,3 +332,14 @@ def test_connect_keys_are_noted() -> None:
     """Keys of a Kafka Connect worker are named in one note."""
     notes = load([], GOOD | {"connector.class": "x", "tasks.max": "2"}, {}).notes
     assert notes == ("these keys configure a Kafka Connect worker and have no effect here: connector.class, tasks.max",)
+
+
+def test_a_key_that_is_longer_than_any_is_no_slip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may have been meant is not looked for: it would take longer than all the rest."""
+    compared: list[str] = []
+    monkeypatch.setattr(difflib, "get_close_matches", lambda word, *_, **__: compared.append(word) or [])
+    keys = {"topicz": "t", f"topics.{'e' * 30}." * 10: "t"}
+    with pytest.raises(ConfigError) as told:
+        load([], keys, {})
+    assert sum("is not a known key" in fault for fault in told.value.faults) == 2
+    assert max(map(len, compared)) < 100

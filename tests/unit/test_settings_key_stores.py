@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from connector.errors import ConfigError
 from connector.kafka.brokers.tls import build_ssl_context
 from connector.settings import load
+from connector.settings.kafka import stores as key_stores
 from tests.host import PROJECT
 
 STORES = PROJECT / "tests" / "fixtures" / "stores"
@@ -58,6 +60,31 @@ def test_a_changed_store_is_read_anew(tmp_path: Path) -> None:
     before = client(stores("JKS", tmp_path))["ssl.ca.pem"]
     shutil.copy(STORES / "trust.p12", tmp_path / "trust.jks")
     assert client(stores("JKS", tmp_path))["ssl.ca.pem"] != before
+
+
+def test_a_store_that_is_being_written_is_the_one_before(tmp_path: Path) -> None:
+    """A half of a file, or none, ends no sink that runs: what follows it is read."""
+    store, given = tmp_path / "trust.jks", stores("JKS", tmp_path)
+    shutil.copy(STORES / "trust.jks", store)
+    before = client(given)["ssl.ca.pem"]
+    store.write_bytes((STORES / "trust.p12").read_bytes()[:300])
+    assert client(given)["ssl.ca.pem"] == before
+    store.unlink()
+    assert client(given)["ssl.ca.pem"] == before
+    shutil.copy(STORES / "trust.p12", store)
+    assert client(given)["ssl.ca.pem"] != before
+
+
+def test_a_store_that_was_locked_in_an_unknown_way_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As one that is none is."""
+
+    def refuse(*_: object) -> None:
+        raise UnsupportedAlgorithm("RC5")
+
+    monkeypatch.setattr(key_stores, "load_pkcs12", refuse)
+    shutil.copy(STORES / "trust.p12", tmp_path / "trust.p12")
+    with pytest.raises(ConfigError, match=r"trust\.p12 cannot be read: RC5"):
+        client({**stores("PKCS12", tmp_path), "ssl.keystore.location": ""})
 
 
 @pytest.mark.parametrize(

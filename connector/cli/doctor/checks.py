@@ -58,13 +58,14 @@ def check_jars(settings: _Settings) -> Iterator[Finding]:
 
 def check_broker(settings: _Settings) -> Iterator[Finding]:
     """Ask the brokers who they are and what this user may do; raises RetriableError, FatalError."""
-    # librdkafka does not say that a server refuses connections, and tries until time is over.
+    # librdkafka says neither that a server refuses connections nor that it offers nothing known, and tries until time
+    # is over.
     require_listener(ClusterAddress.of(settings.kafka.client("admin")), _TIMEOUT_S)
+    reader = check_reader(settings.kafka) if isinstance(settings, SinkSettings) else None
     cluster = KafkaAdmin(settings.kafka, _TIMEOUT_S)
     seen = cluster.describe()
     yield Finding("broker", "ok", f"cluster {seen.id} with {_count(seen.brokers, 'broker')}")
-    if isinstance(settings, SinkSettings):
-        reader = check_reader(settings.kafka)
+    if isinstance(settings, SinkSettings) and reader is not None:
         yield Finding("broker", "ok", reader.line)
         yield from (Finding("broker", "warning", note) for note in reader.notes)
         yield from _check_sink_topics(settings, cluster)

@@ -23,6 +23,8 @@ _DEFAULTS = {
 }
 """As in Java, but idle connections are closed sooner than load balancers cut them (Azure's: 4 minutes)."""
 
+_MOST_MS = 2**31 - 1
+
 
 @attrs.frozen(slots=False)
 class ClusterAddress:
@@ -62,8 +64,8 @@ class ClusterAddress:
         return self.by_name["client.rack"]
 
     def seconds(self, name: str) -> float:
-        """Return a setting of milliseconds, in seconds."""
-        return int(self.by_name[name]) / 1000
+        """Return a setting of milliseconds, in seconds: no more than a socket can wait, which is 24 days."""
+        return min(int(self.by_name[name]), _MOST_MS) / 1000
 
 
 def format_host(host: HostPort) -> str:

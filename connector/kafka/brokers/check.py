@@ -1,13 +1,17 @@
 """Client settings -> what the brokers offer, or the one line that says why they cannot be read. On the driver.
 
-Every bootstrap server is asked at the same time, and none is waited for longer than the others answer.
+Every bootstrap server is asked at the same time, in a thread that keeps no process alive: none is waited for beyond
+the time there is, nor are name servers. The first refusal ends it.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, as_completed, wait
+from contextlib import suppress
+from functools import partial
 
 import attrs
 
@@ -16,9 +20,13 @@ from connector.kafka.brokers.address import ClusterAddress, HostPort, format_hos
 from connector.kafka.brokers.login import open_connection
 from connector.kafka.protocol.api_versions import OFFSET_FOR_LEADER_EPOCH, ApiVersions
 from connector.kafka.protocol.requests import MetadataRequest
+from connector.runtime.lifecycle import start_call
 
 WITHIN_S = 2.0
 """So long bootstrap servers are waited for; a cluster that is slower is asked again by who retries."""
+
+_RESOLVED_WITHIN_S = 1.0
+"""So long name servers are waited for, within that time: what they say is a note."""
 
 
 @attrs.frozen
@@ -52,19 +60,24 @@ def check_brokers(settings: Mapping[str, str], within_s: float = WITHIN_S) -> Br
         FatalError: one refuses our login, or offers no version that is known here; it is named.
     """
     setup = {"socket.connection.setup.timeout.ms": str(round(within_s * 1000)), "socket.timeout.ms": "5000"}
-    address = ClusterAddress.of({**settings, **setup})
-    pool = ThreadPoolExecutor(max(1, len(address.hosts)), "brokers")
-    try:
-        asked = {host: pool.submit(_ask, host, address) for host in address.hosts}
-        wait(asked.values(), within_s)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    address, deadline = ClusterAddress.of({**settings, **setup}), time.monotonic() + within_s
+    asked = {host: start_call(partial(_ask, host, address), "broker") for host in address.hosts}
+    _await_answers(asked.values(), within_s)
     good, reasons = _sort_answers(asked, f"security.protocol={address.security_protocol}")
     if not good:
         raise RetriableError(f"no bootstrap server answers: {'; '.join(reasons)}")
     host, answer = next(iter(good.items()))
-    notes = [*reasons, *_name_unresolved(host, answer.brokers), *_name_limits(answer.versions)]
+    left_s = min(max(deadline - time.monotonic(), 0.0), _RESOLVED_WITHIN_S)
+    notes = [*reasons, *_name_unresolved(host, answer.brokers, left_s), *_name_limits(answer.versions)]
     return BrokersReport(answer.versions, tuple(notes))
+
+
+def _await_answers(asked: Iterable[Future[_Answer]], within_s: float) -> None:
+    """Wait for all answers, no longer than there is time, nor than until one refuses us."""
+    with suppress(TimeoutError):
+        for one in as_completed(asked, within_s):
+            if isinstance(one.exception(), FatalError):
+                return
 
 
 def _ask(host: HostPort, address: ClusterAddress) -> _Answer:
@@ -96,19 +109,25 @@ def _sort_answers(
     return good, reasons
 
 
-def _name_unresolved(host: HostPort, brokers: Mapping[int, HostPort]) -> Sequence[str]:
-    """Name brokers that cannot be found by the names which the listener gives out."""
-    notes = []
-    for node, found in sorted(brokers.items()):
-        try:
-            socket.getaddrinfo(*found, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError, OverflowError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            notes.append(
-                f"broker {node} cannot be found: {format_host(host)} gives it out as {format_host(found)}, which does "
-                f"not resolve here ({reason}); set advertised.listeners of the listener at that port"
-            )
-    return notes
+def _name_unresolved(host: HostPort, brokers: Mapping[int, HostPort], within_s: float) -> Sequence[str]:
+    """Name brokers that cannot be found by the names which the listener gives out, as far as that is known in time."""
+    looked = {node: start_call(partial(_find_fault, brokers[node]), "resolve") for node in sorted(brokers)}
+    wait(looked.values(), within_s)
+    return [
+        f"broker {node} cannot be found: {format_host(host)} gives it out as {format_host(brokers[node])}, which does "
+        f"not resolve here ({fault}); set advertised.listeners of the listener at that port"
+        for node, found in looked.items()
+        if found.done() and (fault := found.result())
+    ]
+
+
+def _find_fault(host: HostPort) -> str:
+    """Return why a name does not resolve; empty where it does."""
+    try:
+        socket.getaddrinfo(*host, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError, OverflowError, ValueError) as error:
+        return str(error.strerror if isinstance(error, OSError) else error)
+    return ""
 
 
 def _name_limits(versions: ApiVersions) -> Sequence[str]:

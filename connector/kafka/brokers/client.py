@@ -47,6 +47,9 @@ class BrokerClient:
         self._brokers: dict[int, HostPort] = {}
         self._advertised_by: dict[HostPort, str] = {}
         self._failed: dict[HostPort, float] = {}
+        self._told_by: dict[TopicPartition, HostPort] = {}
+        self._told_last: HostPort | None = None
+        self._outdated: dict[HostPort, float] = {}
 
     def leader(self, at: TopicPartition) -> LeaderAddress:
         """Return the broker that leads a topic-partition.
@@ -58,6 +61,7 @@ class BrokerClient:
         if at not in self._leaders:
             self._refresh_leaders(at[0])
         if at not in self._leaders:
+            self._ask_later(self._told_last)
             raise RetriableError(f"{at[0]}-{at[1]} has no leader now")
         return self._leaders[at]
 
@@ -80,8 +84,9 @@ class BrokerClient:
             self._replicas[at] = host, time.monotonic() + _NEARER_REPLICA_S
 
     def forget(self, at: TopicPartition) -> None:
-        """Ask again who leads it, and read from the leader."""
-        self._leaders.pop(at, None)
+        """Ask again who leads it, another broker if there is one: who told it may be behind; read from the leader."""
+        if self._leaders.pop(at, None) is not None:
+            self._ask_later(self._told_by[at])
         if self._replicas.pop(at, None) is not None:
             self._leader_alone[at] = time.monotonic() + _LEADER_ALONE_S
 
@@ -120,7 +125,7 @@ class BrokerClient:
         reasons = []
         # Those that failed last come last: one that accepts and says nothing costs a time-out.
         hosts = dict.fromkeys([*self._open, *self.address.hosts, *self._brokers.values()])
-        for host in sorted(hosts, key=lambda one: self._failed.get(one, 0.0)):
+        for host in sorted(hosts, key=lambda one: (self._failed.get(one, 0.0), self._outdated.get(one, 0.0))):
             try:
                 found = self.connection(host).ask(MetadataRequest(topic))
             except OSError as error:
@@ -131,8 +136,15 @@ class BrokerClient:
             self._brokers = dict(found.brokers)
             told = f"; {format_host(host)} gives it out: advertised.listeners of the listener at that port says so"
             self._advertised_by |= dict.fromkeys(found.brokers.values(), told)
+            self._told_last = host
+            self._told_by |= dict.fromkeys(found.leaders, host)
             return found
         raise RetriableError(f"no broker answers: {'; '.join(reasons)}")
+
+    def _ask_later(self, host: HostPort | None) -> None:
+        """Ask another broker next: one that the others have lost knows of no later leader, and does not say so."""
+        if host is not None:
+            self._outdated[host] = time.monotonic()
 
     def _refresh_leaders(self, topic: str) -> None:
         found = self.refresh(topic)

@@ -6,6 +6,7 @@ import socket
 import ssl
 import struct
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TypeVar
@@ -26,7 +27,10 @@ _SIZE_FORMAT = struct.Struct(">i")
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
 """Seconds, and probes: middle boxes see that a connection lives, and a broker that is gone is noticed."""
 
-_REFUSALS = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "UNKNOWN_CA")
+_REFUSALS = (
+    *("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "CERTIFICATE_REVOKED"),
+    *("UNSUPPORTED_CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED"),
+)
 """What brokers say in TLS of a client's certificate, or of none."""
 
 UPGRADE_REMEDY = "Kafka 2.1 and later can be read, and services that offer as much"
@@ -55,6 +59,7 @@ class BrokerConnection:
         """
         self.host, self._address = host, address
         self._number = self._answered = 0
+        self._waiting = deque[object]()
         self._used_at = time.monotonic()
         self.expires_at = float("inf")
         self._socket = self._connect()
@@ -71,19 +76,31 @@ class BrokerConnection:
     @property
     def is_stale(self) -> bool:
         """Whether it was idle for so long that somebody may have cut it, or its login ends."""
-        now = time.monotonic()
-        return now - self._used_at > self._address.seconds("connections.max.idle.ms") or now > self.expires_at
+        now, idle_s = time.monotonic(), self._address.seconds("connections.max.idle.ms")
+        # As in Java a negative time is none.
+        return 0 <= idle_s < now - self._used_at or now > self.expires_at
 
     def send(self, request: Request[T]) -> None:
-        """Send a request; its response is the next that `receive` returns. UnsupportedBroker where no version fits."""
-        self._number += 1
+        """Send a request; `receive` returns its response when it has those of the requests before.
+
+        Raises:
+            OSError: the connection failed.
+            UnsupportedBroker: no version fits.
+        """
         version = self.find_version(request)
         body = request.encode(version)
+        self._number += 1
         self._used_at = time.monotonic()
-        self._socket.sendall(encode_request(request.api.key, version, self._number, self._address.client_id, body))
+        self._waiting.append(request)
+        data = encode_request(request.api.key, version, self._number, self._address.client_id, body)
+        with _name_host(self.host, self._hint):
+            self._socket.sendall(data)
 
     def receive(self, request: Request[T]) -> T:
         """Wait for the response to the oldest request, which this is. OSError when the connection fails."""
+        if not self._waiting or self._waiting.popleft() is not request:
+            # Nobody may take the answer to another's question for the one to theirs.
+            raise ConnectionError(f"{format_host(self.host)} was asked something else before")
         answer = ResponseReader(self.receive_blob(_MAX_RESPONSE_BYTES))
         self._answered += 1
         try:
@@ -107,7 +124,8 @@ class BrokerConnection:
 
     def send_blob(self, data: bytes) -> None:
         """Send bytes behind their length, and nothing else: logins of the oldest kind are no requests."""
-        self._socket.sendall(_SIZE_FORMAT.pack(len(data)) + data)
+        with _name_host(self.host, self._hint):
+            self._socket.sendall(_SIZE_FORMAT.pack(len(data)) + data)
 
     def receive_blob(self, most: int) -> memoryview:
         """Return the next bytes that come behind their length. OSError for more than `most`, or none in time."""
@@ -191,7 +209,7 @@ class BrokerConnection:
 
 @contextmanager
 def _name_host(host: HostPort, hint: str = "") -> Iterator[None]:
-    """Name the broker in errors of connecting, which do not by themselves.
+    """Name the broker in errors of its socket, which do not by themselves.
 
     Raises:
         OSError: in place of another.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextlib import suppress
+from functools import partial
 
 from connector.errors import RetriableError
 from connector.kafka.brokers.address import ClusterAddress, HostPort, format_host
+from connector.runtime.lifecycle import start_call
 
 
 def require_listener(address: ClusterAddress, within_s: float) -> None:
@@ -16,9 +18,9 @@ def require_listener(address: ClusterAddress, within_s: float) -> None:
     Raises:
         RetriableError: every one refuses, or has no address; each is named with its reason.
     """
-    pool, reasons = ThreadPoolExecutor(max(1, len(address.hosts)), "listeners"), list[str]()
-    asked = [pool.submit(_find_refusal, host, within_s) for host in address.hosts]
-    pool.shutdown(wait=False)
+    # In threads that keep no process alive: name servers may take longer than anybody waits.
+    asked = [start_call(partial(_find_refusal, host, within_s), "listener") for host in address.hosts]
+    reasons = list[str]()
     with suppress(TimeoutError):
         for one in as_completed(asked, within_s):
             reason = one.result()

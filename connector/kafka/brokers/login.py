@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 from connector.errors import FatalError
 from connector.kafka.brokers import sasl
-from connector.kafka.brokers.address import ClusterAddress, HostPort
+from connector.kafka.brokers.address import ClusterAddress, HostPort, format_host
 from connector.kafka.brokers.connection import BrokerConnection
 from connector.kafka.protocol.api_versions import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from connector.kafka.protocol.error_codes import name_error
 from connector.kafka.protocol.requests import SaslAuthenticateRequest, SaslHandshakeRequest
 
 _MAX_MESSAGE_BYTES = 1 << 20
@@ -37,13 +38,13 @@ def open_connection(host: HostPort, address: ClusterAddress) -> BrokerConnection
 
 
 def _log_in(connection: BrokerConnection, settings: Mapping[str, str]) -> None:
-    mechanism = settings["sasl.mechanisms"]
+    mechanism, broker = settings["sasl.mechanisms"], format_host(connection.host)
     if missing := connection.versions.name_missing([SASL_HANDSHAKE]):
-        raise FatalError(f"login by {mechanism}: {missing}")
+        raise FatalError(f"login at broker {broker} by {mechanism}: {missing}")
     handshake = SaslHandshakeRequest(mechanism)
     error, taken = connection.ask(handshake)
     if error:
-        raise FatalError(f"the broker does not take logins by {mechanism}; it takes {', '.join(taken) or 'none'}")
+        raise FatalError(f"broker {broker} does not take logins by {mechanism}; it takes {', '.join(taken) or 'none'}")
     # The oldest handshake is followed by bare messages, as Azure Event Hubs took them for long.
     framed = connection.find_version(handshake) >= 1 and connection.versions.find(SASL_AUTHENTICATE) is not None
     try:
@@ -54,7 +55,7 @@ def _log_in(connection: BrokerConnection, settings: Mapping[str, str]) -> None:
     except StopIteration:
         return
     except (sasl.LoginRefused, KeyError, ValueError, struct.error) as refused:
-        raise FatalError(f"login by {mechanism}: {refused}") from refused
+        raise FatalError(f"login at broker {broker} by {mechanism}: {refused}") from refused
 
 
 def _exchange(connection: BrokerConnection, mechanism: str, message: bytes, *, framed: bool) -> bytes:
@@ -63,7 +64,8 @@ def _exchange(connection: BrokerConnection, mechanism: str, message: bytes, *, f
         return bytes(connection.receive_blob(_MAX_MESSAGE_BYTES))
     answer = connection.ask(SaslAuthenticateRequest(message))
     if answer.error:
-        raise FatalError(f"the broker refused the login by {mechanism}: {answer.reason}")
+        broker, reason = format_host(connection.host), answer.reason or name_error(answer.error)
+        raise FatalError(f"broker {broker} refused the login by {mechanism}: {reason}")
     if answer.lifetime_ms > 0:
         connection.expires_at = time.monotonic() + answer.lifetime_ms / 1000 * _LIFETIME_SHARE
     return answer.message

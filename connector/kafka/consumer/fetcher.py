@@ -37,6 +37,8 @@ from connector.settings.kafka.reading import DEFAULT_MAX_UNPACKED_BYTES
 
 _RETRY_TIMEOUT_S = 30.0
 _MAX_THROTTLE_S = 30.0
+_NOTHING_THERE_S = 2.0
+"""So long a broker may have nothing where records are; then somebody is asked who leads."""
 
 _MAX_REFETCHES = 2
 """How often a batch that is not as it was written is fetched again, as the network or a replica may be to blame."""
@@ -169,6 +171,8 @@ class _RangeFetcher:
             # A quota: the broker answers nothing, and listens again after this time (KIP-219).
             time.sleep(min(answer.throttle_ms / 1000, _MAX_THROTTLE_S))
             return None
+        if one is not None and one.replica >= 0 and not request.rack:
+            one = attrs.evolve(one, replica=-1)  # Nobody asked for a nearer one.
         return self._judge(one, answer.error or (one.error if one else UNKNOWN_ERROR), connection.host)
 
     def _judge(self, one: FetchedPartition | None, code: int, host: HostPort) -> FetchedPartition | None:
@@ -193,8 +197,7 @@ class _RangeFetcher:
         self._clients.forget(self._at)
         if not is_leader:
             return f"{name_error(OFFSET_OUT_OF_RANGE)}, by a broker that does not lead"
-        lasts_s = 0.0 if self._failing_since is None else time.monotonic() - self._failing_since
-        return check_bounds(self._clients, self._at, self._next, lasts_s)
+        return check_bounds(self._clients, self._at, self._next, self._fails_for_s)
 
     def _ask(self) -> None:
         leader = self._clients.leader(self._at)
@@ -237,11 +240,14 @@ class _RangeFetcher:
         seconds = self._clients.address.seconds
         time.sleep(pause_s(self._failures, seconds("retry.backoff.ms"), seconds("retry.backoff.max.ms")))
 
+    @property
+    def _fails_for_s(self) -> float:
+        """The time since the first failure after the last progress."""
+        return 0.0 if self._failing_since is None else time.monotonic() - self._failing_since
+
     def _check_retry_timeout(self, reason: str) -> None:
-        """Count the time since the first failure after the last progress."""
-        now = time.monotonic()
-        self._failing_since = self._failing_since or now
-        if now - self._failing_since > _RETRY_TIMEOUT_S:
+        self._failing_since = self._failing_since or time.monotonic()
+        if self._fails_for_s > _RETRY_TIMEOUT_S:
             raise RetriableError(f"{self._place} stays unread at offset {self._next}: {reason}")
 
     def _advance(self, listed: RecordBatches, found: FetchedPartition) -> None:
@@ -250,6 +256,9 @@ class _RangeFetcher:
             raise UnreadableRecords("a fetch holds no whole record batch")
         if not len(listed):
             self._check_retry_timeout(f"the broker has nothing there; its log ends at {found.high_watermark}")
+            if self._fails_for_s > _NOTHING_THERE_S:
+                # A replica that lags, or a leader that was cut off and knows of no later one, may say so for ever.
+                self._clients.forget(self._at)
             return
         last, epoch = int(listed.last[-1]), int(listed.epoch[-1])
         if len(_record_bytes) >= _MAX_KNOWN:

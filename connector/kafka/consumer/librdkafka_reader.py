@@ -17,14 +17,14 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from connector.errors import FatalError, GapError, RetriableError
-from connector.kafka.admin import is_transient_error, map_kafka_errors
+from connector.kafka.admin import NO_CLIENT, is_transient_error, map_kafka_errors
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import broker_client_for
 from connector.kafka.brokers.sasl import knows_login
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.fetcher import FetchSettings
-from connector.kafka.consumer.log_bounds import check_truncation
+from connector.kafka.consumer.log_bounds import check_truncation, compare_bounds
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.raw_batches import find_unreadable
 from connector.kafka.consumer.records.header_bytes import encode_headers
@@ -35,7 +35,7 @@ from connector.kafka.protocol.requests import READ_COMMITTED
 
 RETRY_TIMEOUT_S = 30.0
 _POLL_S, _POLL_RECORDS = 0.2, 2_000
-_QUERY_S = 10.0
+_QUERY_S, _PAUSE_S = 10.0, 0.2
 LOOK_S = 4.0
 """After so long without a record the next batch is looked at: of some that it cannot read librdkafka says nothing."""
 
@@ -53,6 +53,7 @@ _UNREADABLE = frozenset(
 )
 """What librdkafka says of a record batch that it cannot read."""
 
+_MOST_FETCH_BYTES = 1_000_000_000
 _ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
 
@@ -226,24 +227,25 @@ class _RangeReader:
         """Raise what an error means; pass over one that may go away."""
         place = f"{self._place} offset {self._next}"
         if error.code() in _GAPS:
-            self._raise_gap(place, error)
-        if not is_transient_error(error):
+            self._judge_range(place, error)
+        elif not is_transient_error(error):
             raise FatalError(f"{place} cannot be read: {error.name()}: {error.str()}")
         self._meter.retries += 1
 
-    def _raise_gap(self, place: str, error: KafkaError) -> None:
+    def _judge_range(self, place: str, error: KafkaError) -> None:
+        """Raise what an offset out of range means; ask again, after a pause, where the log may have it after all."""
+        if error.code() == KafkaError._LOG_TRUNCATION:  # noqa: SLF001
+            raise GapError(f"{place}: the log was cut by an unclean leader election: {error.str()}")
+        at = (self._wanted.topic, self._wanted.partition)
         try:
-            at = TopicPartition(self._wanted.topic, self._wanted.partition)
-            oldest, _ = self._consumer.get_watermark_offsets(at, timeout=_QUERY_S)
+            oldest, end = self._consumer.get_watermark_offsets(TopicPartition(*at), timeout=_QUERY_S)
         except KafkaException as unknown:
             raise RetriableError(
                 f"{place} is out of range, and no broker says where the log begins and ends: {unknown}"
             ) from unknown
-        if error.code() == KafkaError._LOG_TRUNCATION:  # noqa: SLF001
-            raise GapError(f"{place}: the log was cut by an unclean leader election: {error.str()}")
-        if oldest > self._next:
-            raise GapError(f"records are gone from Kafka before they were read: {place}; it begins at {oldest} now")
-        raise RetriableError(f"{place} is out of range by the broker, though the log begins at {oldest}")
+        compare_bounds(at, self._next, (oldest, end), time.monotonic() - self._progress_at)
+        time.sleep(_PAUSE_S)
+        self._assign()
 
     def _to_records(self, messages: Sequence[Message]) -> ConsumerRecords:
         wanted = self._wanted
@@ -274,8 +276,8 @@ def _consumer_for(address: ClusterAddress, how: FetchSettings) -> Consumer:
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "isolation.level": _ISOLATION_LEVELS[how.isolation == READ_COMMITTED],
-        "fetch.message.max.bytes": how.partition_bytes,
+        "fetch.message.max.bytes": min(max(how.partition_bytes, 1), _MOST_FETCH_BYTES),
         "fetch.wait.max.ms": how.max_wait_ms,
     }
-    with map_kafka_errors("the Kafka client cannot be made"):
+    with map_kafka_errors(NO_CLIENT):
         return Consumer({"client.id": "icebridge", **build_librdkafka_config(dict(address.settings)), **own})

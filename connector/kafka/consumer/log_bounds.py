@@ -25,11 +25,16 @@ def check_bounds(clients: BrokerClient, at: TopicPartition, offset: int, lasts_s
     Raises:
         GapError: the leader's log begins behind it, or has ended in front of it for `CONFIRM_S`.
     """
-    place = f"{at[0]}-{at[1]} offset {offset}"
     try:
         oldest, end = _ask_bounds(clients, at)
     except (OSError, RetriableError) as failure:
         return f"the broker says that it is out of range, and nobody where the log begins: {failure}"
+    return compare_bounds(at, offset, (oldest, end), lasts_s)
+
+
+def compare_bounds(at: TopicPartition, offset: int, bounds: tuple[int, int], lasts_s: float) -> str:
+    """The same where the leader has told where its log begins and ends."""
+    place, (oldest, end) = f"{at[0]}-{at[1]} offset {offset}", bounds
     if oldest > offset:
         raise GapError(f"records are gone from Kafka before they were read: {place}; it begins at {oldest} now")
     if end < offset and lasts_s > CONFIRM_S:

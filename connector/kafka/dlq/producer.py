@@ -8,7 +8,8 @@ import attrs
 from confluent_kafka import KafkaError, Message, Producer
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import client_config, is_transient_error, map_kafka_errors
+from connector.kafka.admin import NO_CLIENT, client_config, is_transient_error, map_kafka_errors
+from connector.kafka.producer import SAFE
 from connector.settings import KafkaSettings
 
 FLUSH_S = 60.0
@@ -42,7 +43,8 @@ class DeadLetterProducer:
         own = {"partitioner": "murmur2_random", "linger.ms": 20, **client_config(kafka, "producer")}
         # The client's own limit must not be what refuses a letter: the broker knows its topic's.
         largest = {"message.max.bytes": _MAX_MESSAGE_BYTES}
-        self._producer = Producer({**largest, **own, "enable.idempotence": True})
+        with map_kafka_errors(NO_CLIENT):
+            self._producer = Producer({**largest, **own, **SAFE})
         self._failed: list[KafkaError] = []
         self._too_large: list[DeadLetterMessage] = []
         self.acknowledged: set[Hashable] = set()

@@ -6,6 +6,7 @@ Source: RFC 6749, "Client Credentials Grant"; as Java's OAuthBearerLoginCallback
 from __future__ import annotations
 
 import base64
+import http.client
 import time
 import urllib.error
 import urllib.parse
@@ -19,7 +20,7 @@ from connector.errors import FatalError, RetriableError
 _TIMEOUT_S = 10.0
 _LIFETIME_SHARE = 0.8
 _DEFAULT_LIFETIME_S = 300.0
-_SERVER_ERROR = 500
+_SERVER_ERROR, _BUSY = 500, frozenset({408, 425, 429})
 
 
 @attrs.frozen
@@ -71,9 +72,9 @@ def _ask(credentials: ClientCredentials, now: float) -> AccessToken:
             told = orjson.loads(answer.read())
         return AccessToken(str(told["access_token"]), now + float(told.get("expires_in", _DEFAULT_LIFETIME_S)))
     except urllib.error.HTTPError as error:
-        kind = RetriableError if error.code >= _SERVER_ERROR else FatalError
+        kind = RetriableError if error.code >= _SERVER_ERROR or error.code in _BUSY else FatalError
         raise kind(f"{place} refuses the client {credentials.client_id}: {error.code} {error.reason}") from None
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         raise RetriableError(f"{place} is away: {error}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise FatalError(f"{place} gives no access token; is it an OpenID Connect provider's?") from error

@@ -13,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from connector.runtime.monitoring.prometheus.exposition import CONTENT_TYPE, MetricsRegistry
 from connector.server import health
@@ -20,7 +21,7 @@ from connector.server.connectors.port import Check, Connector
 from connector.server.errors import RestError
 from connector.server.http.paths import PathMiddleware
 from connector.server.rest.connect_api import ConnectApi
-from connector.server.rest.security import AccessMiddleware, AccessRules
+from connector.server.rest.security import AccessRules, LoginMiddleware, OriginMiddleware
 from connector.server.rest.signals_api import SignalsApi
 from connector.server.worker import Worker
 
@@ -81,12 +82,10 @@ class HealthApi:
 
 def build_health_app(worker: Worker, metrics: MetricsRegistry) -> Starlette:
     """Return the application of the port that probes and Prometheus ask."""
-    return _build(HealthApi(worker, metrics).routes(), [])
+    return _build(HealthApi(worker, metrics).routes())
 
 
-def build_app(
-    api: ConnectApi, metrics: MetricsRegistry, rules: AccessRules, *, takes_signals: bool = True
-) -> Starlette:
+def build_app(api: ConnectApi, metrics: MetricsRegistry, rules: AccessRules, *, takes_signals: bool = True) -> ASGIApp:
     """Return the application of the listeners: Connect's REST interface, the page, health and metrics.
 
     Args:
@@ -95,11 +94,6 @@ def build_app(
         rules: who may come in.
         takes_signals: whether `POST /api/signals` is answered.
     """
-    middleware = [Middleware(AccessMiddleware, rules=rules)]
-    if rules.origins:
-        middleware.append(
-            Middleware(CORSMiddleware, allow_origins=list(rules.origins), allow_methods=_METHODS, allow_headers=["*"])
-        )
     page = files("connector.server").joinpath("page/index.html").read_text("utf-8")
 
     async def root(request: Request) -> Response:
@@ -118,12 +112,15 @@ def build_app(
         *SignalsApi(api.worker, takes_signals).routes(),
         *HealthApi(api.worker, metrics).routes(),
     ]
-    return _build(routes, middleware)
+    app: ASGIApp = LoginMiddleware(_build(routes), rules)
+    if rules.origins:
+        # Around all answers, those to who has no login and to what fails too: a browser shows its page no other.
+        app = CORSMiddleware(app, allow_origins=list(rules.origins), allow_methods=_METHODS, allow_headers=["*"])
+    return OriginMiddleware(app, rules)
 
 
-def _build(routes: list[Route], middleware: list[Middleware]) -> Starlette:
-    """Return an application of these routes; `middleware` hears of a request before its path is looked up."""
-    app = Starlette(routes=routes, middleware=[*middleware, Middleware(PathMiddleware)], exception_handlers=_handlers())
+def _build(routes: list[Route]) -> Starlette:
+    app = Starlette(routes=routes, middleware=[Middleware(PathMiddleware)], exception_handlers=_handlers())
     app.router.redirect_slashes = False
     return app
 

@@ -25,15 +25,15 @@ class BoundedProtocol(H11Protocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Begin without a connection."""
         super().__init__(*args, **kwargs)
-        self._since = 0.0
+        self.since = 0.0
         self._head: asyncio.TimerHandle | None = None
         self._answer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request; make room first."""
-        self._make_room()
+        self.make_room()
         super().connection_made(transport)
-        self._since = self.loop.time()
+        self.since = self.loop.time()
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -49,7 +49,7 @@ class BoundedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Go on with the next request of the connection, or with what nobody reads of this one."""
-        self._since = self.loop.time()
+        self.since = self.loop.time()
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY:
             self._watch_head()
@@ -78,27 +78,32 @@ class BoundedProtocol(H11Protocol):
         self.transport.close()
 
     @property
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no request has arrived, not its whole head, or more of a body than was asked for."""
         theirs = self.conn.their_state
         return theirs is h11.IDLE or (theirs is h11.SEND_BODY and self.conn.our_state is h11.DONE)
 
     def _watch_head(self) -> None:
-        if not self._is_idle or self.transport.is_closing():
+        if not self.is_idle or self.transport.is_closing():
             _cancel(self._head)
             self._head = None
         elif self._head is None:
             self._head = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.abort)
 
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
+        """Let the connection go that has waited longest for a request, if there are too many for one more."""
         limit = self.limit_concurrency
         if limit is None or len(self.connections) + 1 < limit:
             return
-        waiting = [one for one in self.connections if isinstance(one, BoundedProtocol) and one._is_idle]  # noqa: SLF001 - of this class
+        waiting: list[Any] = [one for one in self.connections if getattr(one, "is_idle", False)]
         if waiting:
-            oldest = min(waiting, key=lambda one: one._since)  # noqa: SLF001
+            oldest = min(waiting, key=lambda one: one.since)
             self.connections.discard(oldest)
-            oldest.transport.abort()
+            oldest.let_go()
+
+    def let_go(self) -> None:
+        """Cut the connection."""
+        self.transport.abort()
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

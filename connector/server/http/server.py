@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from typing import Self
+from functools import partial
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import attrs
@@ -15,6 +16,7 @@ from starlette.types import ASGIApp
 
 from connector.errors import ConfigError, FatalError
 from connector.runtime.lifecycle import start_thread
+from connector.server.http.handshakes import TlsHandshake
 from connector.server.http.protocol import BoundedProtocol
 
 CONNECTIONS = 256
@@ -55,7 +57,8 @@ class HttpServer:
             ConfigError: the certificate cannot be read.
         """
         self._address = address
-        _check_key(address)
+        context = _load_key(address)
+        protocol: Any = BoundedProtocol if context is None else partial(TlsHandshake, context)
         self._socket = _bind(address)
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
@@ -65,13 +68,12 @@ class HttpServer:
             access_log=False,
             server_header=False,
             lifespan="off",
-            http=BoundedProtocol,
+            loop="asyncio",
+            http=protocol,
             ws="none",
             limit_concurrency=CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=2,
-            ssl_certfile=address.key,
-            ssl_keyfile_password=address.key_password,
         )
         self._server = uvicorn.Server(config)
         self._thread: threading.Thread | None = None
@@ -101,10 +103,14 @@ class HttpServer:
         self._socket.close()
 
 
-def _check_key(address: Address) -> None:
-    """Raise ConfigError for a certificate that cannot be used; nobody is asked for a password, as OpenSSL would."""
+def _load_key(address: Address) -> ssl.SSLContext | None:
+    """Return how TLS is spoken, None where it is not; nobody is asked for a password, as OpenSSL would.
+
+    Raises:
+        ConfigError: the certificate cannot be used.
+    """
     if address.key is None:
-        return
+        return None
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(address.key, password=lambda: address.key_password or "")
@@ -113,6 +119,7 @@ def _check_key(address: Address) -> None:
             f"listeners.https.ssl.keystore.location: no certificate with its key ({type(error).__name__}); give a PEM "
             "file with both, and listeners.https.ssl.key.password where the key has one"
         ) from None
+    return context
 
 
 def _bind(address: Address) -> socket.socket:

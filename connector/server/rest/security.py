@@ -16,7 +16,7 @@ import attrs
 import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_UNAUTHORIZED = 401
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -28,16 +28,18 @@ class AccessRules:
     user_info: str | None = attrs.field(default=None, repr=False)
     is_loopback: bool = True
 
-    def refusal(self, host: str, origin: str | None, authorization: str | None) -> tuple[int, str] | None:
-        """Return status and reason for a request that may not come in, None for one that may. Pure."""
+    def refusal(self, host: str, origin: str | None) -> str | None:
+        """Return the reason why a request may not come in from where it does, None where it may. Pure."""
         name = _split(f"//{host}").hostname
         if self.is_loopback and name not in _LOOPBACK_NAMES:
-            return 403, "requests for another host are refused"
+            return "requests for another host are refused"
         if origin is not None and not self._is_allowed(host, origin):
-            return 403, "requests of pages of another origin are refused; see access.control.allow.origin"
-        if self.user_info is not None and not _is_login(authorization, self.user_info):
-            return _UNAUTHORIZED, "User cannot access the resource."
+            return "requests of pages of another origin are refused; see access.control.allow.origin"
         return None
+
+    def takes(self, authorization: str | None) -> bool:
+        """Tell whether a login is the right one, or none is asked for. Pure."""
+        return self.user_info is None or _is_login(authorization, self.user_info)
 
     def _is_allowed(self, host: str, origin: str) -> bool:
         return "*" in self.origins or origin in self.origins or _split(origin).netloc.lower() == host.lower()
@@ -60,8 +62,8 @@ def _is_login(authorization: str | None, user_info: str) -> bool:
     return scheme.lower() == "basic" and hmac.compare_digest(login, user_info.encode())
 
 
-class AccessMiddleware:
-    """Answers requests that may not come in with Connect's error JSON; the others continue."""
+class OriginMiddleware:
+    """Answers requests that may not come in from where they do; the others continue."""
 
     def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
         """Guard an application."""
@@ -69,19 +71,38 @@ class AccessMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+        if scope["type"] == "http":
+            headers = _read_headers(scope)
+            reason = self._rules.refusal(headers.get("host", ""), headers.get("origin"))
+            if reason is not None:
+                await _refuse(send, _FORBIDDEN, reason)
+                return
+        await self._app(scope, receive, send)
+
+
+class LoginMiddleware:
+    """Answers requests without the right login; the others continue."""
+
+    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
+        """Guard an application."""
+        self._app, self._rules = app, rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and not self._rules.takes(_read_headers(scope).get("authorization")):
+            challenge = (b"www-authenticate", b'Basic realm="icebridge"')
+            await _refuse(send, _UNAUTHORIZED, "User cannot access the resource.", challenge)
             return
-        headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
-        origin = headers.get("origin")
-        refused = self._rules.refusal(headers.get("host", ""), origin, headers.get("authorization"))
-        is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
-        if refused is None or (is_preflight and refused[0] == _UNAUTHORIZED):
-            await self._app(scope, receive, send)
-            return
-        status, message = refused
-        more = [(b"www-authenticate", b'Basic realm="icebridge"')] if status == _UNAUTHORIZED else []
-        body = orjson.dumps({"error_code": status, "message": message})
-        head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
-        await send({"type": "http.response.start", "status": status, "headers": head})
-        await send({"type": "http.response.body", "body": body})
+        await self._app(scope, receive, send)
+
+
+def _read_headers(scope: Scope) -> dict[str, str]:
+    return {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+
+
+async def _refuse(send: Send, status: int, message: str, *more: tuple[bytes, bytes]) -> None:
+    """Answer with Connect's error JSON."""
+    body = orjson.dumps({"error_code": status, "message": message})
+    head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})

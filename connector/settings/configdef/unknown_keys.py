@@ -19,8 +19,8 @@ from connector.settings.configdef.reader import ConfigReader
 _NEAR = 0.86
 _NEAR_PREFIX = 0.8
 _LIKELY = 0.6
-_COMPARED = 100
-"""So many keys are compared with all names, which takes milliseconds each: nobody reads that many suggestions."""
+_COMPARED, _LONGEST = 100, 250
+"""So many keys, of so many characters, are compared with all names: nobody reads more suggestions, or means more."""
 
 
 @attrs.frozen
@@ -130,6 +130,8 @@ def _without_prefix(key: str, names: Collection[str]) -> str | None:
 
 
 def _find_closest(key: str, names: Collection[str], cutoff: float) -> str | None:
+    if len(key) > _LONGEST:
+        return None
     by_plain = {normalize_key(name): name for name in names}
     closest = difflib.get_close_matches(normalize_key(key), by_plain, n=1, cutoff=cutoff)
     return by_plain[closest[0]] if closest else None

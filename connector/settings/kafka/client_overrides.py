@@ -7,13 +7,13 @@ source's records.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import attrs
 
 from connector.settings.configdef.reader import ConfigReader, PropertyProblem
 from connector.settings.kafka import security
+from connector.settings.kafka.client_numbers import find_wrong_numbers
 
 _SAME_NAMES = frozenset(
     {
@@ -32,19 +32,9 @@ _SAME_NAMES = frozenset(
     }
 )
 _SAME_NAMES_IN = {
-    "consumer": frozenset(
-        {
-            "check.crcs",
-            "fetch.max.bytes",
-            "fetch.min.bytes",
-            "group.instance.id",
-            "heartbeat.interval.ms",
-            "isolation.level",
-            "max.partition.fetch.bytes",
-            "max.poll.interval.ms",
-            "session.timeout.ms",
-        }
-    ),
+    # What concerns members of a group, and how much a fetch waits for, would only stand in the way of those who read
+    # ranges and commit from outside of the group.
+    "consumer": frozenset({"check.crcs", "isolation.level", "max.partition.fetch.bytes"}),
     "producer": frozenset(
         {
             "acks",
@@ -100,7 +90,6 @@ _READING = frozenset(
 """What tasks that read records heed, beside the settings of security."""
 
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _RESERVED = frozenset({"key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"})
 
 
@@ -130,12 +119,8 @@ def translate(java: Mapping[str, str], scope: str) -> Translation:
 
 
 def _find_invalid(java: Mapping[str, str]) -> list[PropertyProblem]:
-    """Name times and sizes that are no numbers, and an unknown isolation level: tasks would stumble over them."""
-    found = [
-        PropertyProblem(key, "is not a whole number", "write digits only")
-        for key, text in sorted(java.items())
-        if key.endswith((".ms", ".bytes")) and not _WHOLE_NUMBER.fullmatch(text)
-    ]
+    """Name numbers that are none, or no client takes, and an unknown isolation level: tasks would stumble over them."""
+    found = find_wrong_numbers(java)
     if java.get("isolation.level", ISOLATION_LEVELS[0]).lower() not in ISOLATION_LEVELS:
         todo = f"write {' or '.join(ISOLATION_LEVELS)}"
         found.append(PropertyProblem("isolation.level", "is not known", todo))

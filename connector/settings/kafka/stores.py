@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import attrs
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_der_private_key
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 from cryptography.x509 import load_der_x509_certificate
@@ -67,14 +68,21 @@ def read_stores(native: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
+_read_before: dict[tuple[str, str, str], StoreContents] = {}
+"""What each store held when it was last read: while another one is put in its place, it may be no store."""
+
+
 def _read_store(option: str, location: str, password: str, key_password: str) -> StoreContents:
+    asked = (location, password, key_password)
     try:
         changed_ns = Path(location).stat().st_mtime_ns
-        return _parse_file(location, changed_ns, password, key_password)
-    except OSError as error:
-        raise ConfigError(f"{option}: {location} cannot be read: {error.strerror}") from error
-    except (ValueError, struct.error, IndexError, UnicodeError) as error:
-        raise ConfigError(f"{option}: {location} cannot be read: {error or 'it is no store'}") from None
+        found = _read_before[asked] = _parse_file(location, changed_ns, password, key_password)
+    except (OSError, UnsupportedAlgorithm, ValueError, struct.error, IndexError) as error:
+        if asked in _read_before:
+            return _read_before[asked]
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"{option}: {location} cannot be read: {reason or 'it is no store'}") from None
+    return found
 
 
 @lru_cache(16)
