@@ -104,7 +104,8 @@ def plan_expiry(
             if behind > lag_ms:
                 held_by, lag_ms = reader.name, behind
     needed = set(writers)
-    limit = min([limit, *(one.timestamp_ms for one in ancestors if one.snapshot_id in needed)])
+    oldest = max((place for place, one in enumerate(ancestors) if one.snapshot_id in needed), default=-1)
+    limit = min(limit, _oldest_ms(ancestors[: oldest + 1])) if oldest >= 0 else limit
     going = sum(snapshot.timestamp_ms < limit for snapshot in ancestors[max(1, retain_last) :])
     return Expiry(limit, max(1, retain_last), going, held_by, lag_ms // 1000)
 
@@ -120,5 +121,5 @@ def newest_commits(ancestors: Sequence[SnapshotSummary], name_key: str) -> Itera
 
 
 def _oldest_ms(snapshots: Sequence[SnapshotSummary]) -> int:
-    """Clocks of several writers differ: what is needed may be dated before what it followed."""
+    """Clocks differ: what is needed may be dated after what came behind it, and with that one it would go, too."""
     return min(snapshot.timestamp_ms for snapshot in snapshots)

@@ -127,6 +127,7 @@ class Metadata:
 @attrs.define(eq=False)
 class CatalogServer:
     """All tables by full name, and all files by path; `broken` names files that went although somebody needs them.
+    `ever` has all snapshots that there were.
 
     `landed` is called with each snapshot of a table that is in, behind what was there.
     """
@@ -138,6 +139,7 @@ class CatalogServer:
     store: int = 0
     landed: Callable[[str, SnapshotVersion, Any], None] = lambda *_: None
     now_ms: int = 1_700_000_000_000
+    ever: dict[int, SnapshotVersion] = attrs.field(factory=dict)
     _read: dict[Any, Any] = attrs.field(factory=dict)
     _ids: Iterator[int] = attrs.field(factory=lambda: count(1))
 
@@ -162,6 +164,7 @@ class CatalogServer:
             snapshots.pop(gone, None)
         snapshots |= {one.id: one for one in fresh}
         self.tables[base.name] = attrs.evolve(new, version=now.version + 1, snapshots=snapshots, properties=properties)
+        self.ever |= {one.id: one for one in fresh}
         for one in fresh:
             self.landed(base.name, one, told)
 
@@ -249,9 +252,9 @@ class CatalogServer:
         before = base.files if base is not None else ()
         self.commit_foreign(name, "append", [*before, self.write(name, rows, 0)], added=True)
 
-    def write(self, name: str, rows: Rows, number: int) -> LiveFile:
+    def write(self, name: str, rows: Rows, number: int, folder: str | None = None) -> LiveFile:
         """Write rows to a file."""
-        path = f"{name}/data/other-{self.next_id()}"
+        path = f"{folder or f'{name}/data'}/other-{self.next_id()}"
         self.files[path] = rows
         return LiveFile(path, "data", Bounds.of_ids([row["id"] for row in rows]), number)
 

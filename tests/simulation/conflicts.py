@@ -86,13 +86,29 @@ def _look_at_files(
             raise JavaError("ValidationException", "Found new conflicting delete files")
 
 
-def _check_removed(base: Metadata, demands: Demands, removed: Iterable[LiveFile]) -> None:
+def find_rewrite_conflict(since: int | None, base: Metadata, removed: Iterable[LiveFile], *, by_key: bool) -> None:
+    """As `find_conflict`, of files that are written anew (`BaseRewriteFiles.validate`): nothing where none goes.
+
+    `by_key` tells that the new ones are too young for deletes by key that came since.
+
+    Raises:
+        JavaError: Iceberg's ValidationException.
+    """
+    data = [file for file in removed if file.is_data]
+    if not data:
+        return
+    if all(one.id != since for one in base.ancestors()):
+        raise JavaError("ValidationException", "Cannot determine history between starting snapshot and the last known")
+    _check_removed(base, Demands(since), data, by_key=by_key)
+
+
+def _check_removed(base: Metadata, demands: Demands, removed: Iterable[LiveFile], *, by_key: bool = True) -> None:
     """Deletes that apply to a file that goes would be lost with it."""
     start = base.snapshots[demands.since].number if demands.since is not None else 0
     newest = base.newest
     late = [one for one in (newest.files if newest is not None else ()) if one.content != "data" and one.number > start]
     paths = {file.path for file in removed}
-    if any(one.content == "equality-deletes" or one.referenced in paths for one in late if paths):
+    if any((by_key and one.content == "equality-deletes") or one.referenced in paths for one in late if paths):
         raise JavaError("ValidationException", "Cannot commit, found new delete for replaced data file")
 
 

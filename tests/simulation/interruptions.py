@@ -35,7 +35,9 @@ class Crash(BaseException):
 
 
 class JavaError(Py4JJavaError):
-    """What Py4J raises for a Java exception of this simple name."""
+    """What Py4J raises for a Java exception of this simple name; it is that exception, too."""
+
+    _target_id = ""
 
     def __init__(self, name: str, message: str = "") -> None:
         Exception.__init__(self, name)

@@ -6,14 +6,16 @@ ancestors, tries a few times more when the catalog says a conflict, and hands on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
 
 from connector.iceberg.catalog.file_description import FileDescription
 from tests.simulation.catalog_server import CatalogServer, LiveFile, Metadata, SnapshotVersion
-from tests.simulation.conflicts import Demands, find_conflict
+from tests.simulation.conflicts import Demands, find_conflict, find_rewrite_conflict
 from tests.simulation.interruptions import Interruptions, JavaError, catalog_away, commit_refused, commit_unanswered
 
 RETRIES = 4
@@ -102,18 +104,21 @@ class _Spec:
 
 @attrs.define(eq=False)
 class JavaTable:
-    """A table as one client has loaded it."""
+    """A table as one client has loaded it; one that `is_stale` is loaded again when it is next looked at."""
 
     server: CatalogServer
     calls: Interruptions
     now: Metadata
     owner: Callable[[], Any] = lambda: None
+    is_stale: bool = False
 
     def uuid(self) -> str:
         return self.now.uuid
 
     def location(self) -> str:
         return self.now.name
+
+    name = location
 
     def spec(self) -> _Spec:
         return _Spec()
@@ -128,11 +133,13 @@ class JavaTable:
         return self.snapshot("main")
 
     def snapshot(self, which: int | str) -> JavaSnapshot | None:
+        if self.is_stale:
+            self.refresh()
         found = self.now.newest if which == "main" else self.now.snapshots.get(which)  # type: ignore[call-overload]
         return None if found is None else JavaSnapshot(found)
 
     def refresh(self) -> None:
-        self.now = self.calls.call(f"refresh {self.now.name}", self._look, catalog_away)
+        self.now, self.is_stale = self.calls.call(f"refresh {self.now.name}", self._look, catalog_away), False
 
     def _look(self) -> Metadata:
         found = self.server.tables.get(self.now.name)
@@ -140,20 +147,8 @@ class JavaTable:
             raise JavaError("NoSuchTableException", self.now.name)
         return found
 
-    def operations(self) -> JavaTable:
-        return self
-
-    def current(self) -> JavaTable:
-        return self
-
-    def formatVersion(self) -> int:  # noqa: N802
-        return self.now.format_version
-
-    def metadataFileLocation(self) -> str:  # noqa: N802
-        return f"{self.now.name}/metadata/{self.now.version}"
-
-    def snapshots(self) -> JavaIterator:
-        return JavaIterator([JavaSnapshot(one) for one in self.now.snapshots.values()])
+    def operations(self) -> Any:
+        return JavaOperations(self)
 
     def io(self) -> JavaTable:
         return self
@@ -174,8 +169,62 @@ class JavaTable:
 
     newOverwrite = newRowDelta  # noqa: N815
 
+    def newRewrite(self) -> Update:  # noqa: N802
+        return Update(self, "replace")
+
     def newDelete(self) -> Update:  # noqa: N802
         return Update(self, "delete")
+
+
+@attrs.frozen
+class JavaMetadata:
+    """Java's TableMetadata."""
+
+    now: Metadata
+
+    def formatVersion(self) -> int:  # noqa: N802
+        return self.now.format_version
+
+    def metadataFileLocation(self) -> str:  # noqa: N802
+        return f"{self.now.name}/metadata/{self.now.version}"
+
+    def snapshots(self) -> JavaIterator:
+        return JavaIterator([JavaSnapshot(one) for one in self.now.snapshots.values()])
+
+    def snapshot(self, which: int) -> JavaSnapshot | None:
+        return JavaSnapshot(self.now.snapshots[which]) if which in self.now.snapshots else None
+
+    def ref(self, _: str) -> JavaSnapshot | None:
+        return None if self.now.newest is None else JavaSnapshot(self.now.newest)
+
+
+@attrs.frozen
+class JavaOperations:
+    """Java's TableOperations."""
+
+    table: JavaTable
+
+    def current(self) -> JavaMetadata:
+        if self.table.is_stale:
+            self.table.refresh()
+        return JavaMetadata(self.table.now)
+
+    def refresh(self) -> JavaMetadata:
+        self.table.refresh()
+        return self.current()
+
+    def commit(self, base: JavaMetadata, made: JavaMetadata) -> None:
+        told, table = self.table.owner(), self.table
+        table.calls.call(
+            f"commit {base.now.name}",
+            lambda: table.server.swap(base.now, made.now, told),
+            catalog_away,
+            commit_unanswered,
+        )
+        # The answer of a REST catalog has the new metadata; others are asked for it.
+        table.is_stale = table.server.kind == "jdbc"
+        if not table.is_stale:
+            table.now = table.server.tables[base.now.name]
 
 
 @attrs.define
@@ -203,12 +252,13 @@ class Update:
     table: JavaTable
     operation: str
     properties: dict[str, str] = attrs.field(factory=dict)
-    added: list[FileDescription] = attrs.field(factory=list)
+    added: list[FileDescription | LiveFile] = attrs.field(factory=list)
     removed: list[LiveFile] = attrs.field(factory=list)
     validators: list[Any] = attrs.field(factory=list)
     consumer: Any = None
     demands: Demands = attrs.field(factory=Demands)
     rows_filter: Callable[[dict[str, Any]], bool] | None = None
+    number: int | None = None
 
     def set(self, key: str, value: str) -> Update:
         self.properties[key] = value
@@ -249,8 +299,12 @@ class Update:
         self.demands.where = where
         return self
 
-    def addFile(self, file: FileDescription) -> Update:  # noqa: N802
+    def addFile(self, file: FileDescription | LiveFile) -> Update:  # noqa: N802
         self.added.append(file)
+        return self
+
+    def dataSequenceNumber(self, number: int) -> Update:  # noqa: N802
+        self.number = number
         return self
 
     def deleteFromRowFilter(self, gone: Callable[[dict[str, Any]], bool]) -> Update:  # noqa: N802
@@ -260,8 +314,8 @@ class Update:
 
     addRows = addDeletes = appendFile = addFile  # noqa: N815
 
-    def deleteFile(self, file: FileDescription) -> Update:  # noqa: N802
-        self.removed.append(LiveFile.of(file, 0))
+    def deleteFile(self, file: FileDescription | LiveFile) -> Update:  # noqa: N802
+        self.removed.append(_as_live(file, 0))
         return self
 
     def removeRows(self, file: LiveFile) -> Update:  # noqa: N802
@@ -292,12 +346,17 @@ class Update:
                     raise
                 continue
             self._clean(path for path in made if path != version.manifest)
-            self.table.refresh()
+            # What goes wrong behind a commit Iceberg only logs.
+            with suppress(JavaError):
+                self.table.refresh()
             return
 
     def _validate(self, base: Metadata) -> None:
         """In Iceberg's order: its own conflicts, whoever validates ancestors, then files that are to go."""
-        find_conflict(self.demands, base, [LiveFile.of(one, 0) for one in self.added], self.removed)
+        if self.operation == "replace":
+            find_rewrite_conflict(self.demands.since, base, self.removed, by_key=self.number is None)
+        else:
+            find_conflict(self.demands, base, [_as_live(one, 0) for one in self.added], self.removed)
         for validator in self.validators:
             if not validator.validate(JavaIterator([JavaSnapshot(one) for one in base.ancestors()])):
                 raise JavaError("ValidationException", str(validator.errorMessage()))
@@ -314,7 +373,9 @@ class Update:
         server.files[manifest] = b""
         gone = {file.place for file in self.removed}
         kept = [file for file in (newest.files if newest is not None else ()) if file.place not in gone]
-        new = [LiveFile.of(one, number) for one in self.added]
+        new = [_as_live(one, self.number or number) for one in self.added]
+        if self.operation == "replace":
+            kept = self._without_needless(kept, base)
         if self.rows_filter is not None:
             rows = [row for row in server.rows(base.name, base.head) if not self.rows_filter(row)]
             kept, new = [], [server.write(base.name, rows, number)] if rows else []
@@ -323,12 +384,24 @@ class Update:
             base.head,
             number,
             self._name(new),
-            dict(self.properties),
+            {**self.properties, **(count_changes(newest, (*kept, *new)) if self.operation == "replace" else {})},
             (*kept, *new),
             manifest,
             any(one.content == "data" for one in new),
             server.now_ms,
         )
+
+    def _without_needless(self, kept: list[LiveFile], base: Metadata) -> list[LiveFile]:
+        """Iceberg's own: vectors go with their data files, and deletes that are older than all data files; those that
+        are written anew are not counted (`MergingSnapshotProducer.apply`).
+        """
+        paths = {file.path for file in self.removed if file.is_data}
+        least = min((file.number for file in kept if file.is_data), default=base.last_number)
+        return [
+            file
+            for file in kept
+            if file.is_data or (file.number >= least and not (file.offset is not None and file.referenced in paths))
+        ]
 
     def _name(self, new: Iterable[LiveFile]) -> str:
         """A row delta has its operation by what it does."""
@@ -340,13 +413,7 @@ class Update:
     def _send(self, base: Metadata, version: SnapshotVersion) -> None:
         snapshots = {**base.snapshots, version.id: version}
         new = attrs.evolve(base, head=version.id, last_number=version.number, snapshots=snapshots)
-        told = self.table.owner()
-        self.table.calls.call(
-            f"commit {base.name}",
-            lambda: self.table.server.swap(base, new, told),
-            catalog_away,
-            commit_unanswered,
-        )
+        self.table.operations().commit(JavaMetadata(base), JavaMetadata(new))
 
     def _clean(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -356,4 +423,24 @@ class Update:
                 self.table.server.delete_file(path)
 
 
-__all__ = ["JavaIterator", "JavaSnapshot", "JavaTable", "Update", "commit_refused"]
+def _as_live(file: FileDescription | LiveFile, number: int) -> LiveFile:
+    return LiveFile.of(file, number) if isinstance(file, FileDescription) else attrs.evolve(file, number=number)
+
+
+def count_changes(before: SnapshotVersion | None, after: Iterable[LiveFile]) -> dict[str, str]:
+    """Iceberg's counts of what a snapshot added and took away, for its summary."""
+    old, new = set(before.files if before is not None else ()), set(after)
+    sides = (("added", new - old), ("removed", old - new))
+    counts = Counter(name for side, files in sides for file in files for name in _count_names(side, file))
+    return {name: str(count) for name, count in counts.items()}
+
+
+def _count_names(side: str, file: LiveFile) -> tuple[str, ...]:
+    if file.is_data:
+        return (f"{'deleted' if side == 'removed' else side}-data-files",)
+    if file.content == "equality-deletes":
+        return f"{side}-delete-files", f"{side}-equality-delete-files"
+    return f"{side}-delete-files", f"{side}-{'position-delete-files' if file.offset is None else 'dvs'}"
+
+
+__all__ = ["JavaIterator", "JavaMetadata", "JavaSnapshot", "JavaTable", "Update", "commit_refused", "count_changes"]

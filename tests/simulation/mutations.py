@@ -18,6 +18,9 @@ from connector.errors import CommitRefused
 from connector.iceberg.commit.commit_attempts import _CommitAttempts
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.keys.key_bounds import KeyBounds
+from connector.maintenance import expiry, spark_actions
+from connector.maintenance.conversion import conversion
+from connector.maintenance.lease_rules import UnfinishedRun
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
@@ -193,6 +196,41 @@ def indexes_forget_where_they_stood() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def conversions_lose_deletes() -> Iterator[None]:
+    """A conversion takes deletes by key out, and puts nothing in their place: rows that they hit live again."""
+    with patch("tests.simulation.maintenance._write_hits", lambda *_, **__: ([], frozenset())):
+        yield
+
+
+@contextmanager
+def conversions_land_on_anything() -> Iterator[None]:
+    """Nobody looks whether the rows that a conversion deletes were moved while it worked."""
+    with patch.object(conversion, "find_conflict", lambda *_: None):
+        yield
+
+
+@contextmanager
+def rewrites_take_later_deletes_along() -> Iterator[None]:
+    """Deletes that came while files were merged leave with files that are older: the merged rows live again."""
+    with patch.object(spark_actions, "may_land", lambda *_, **__: True):
+        yield
+
+
+@contextmanager
+def expiry_forgets_writers() -> Iterator[None]:
+    """The snapshot that tells where a sink stands expires before its offsets are stored: its batch comes once more."""
+    with patch.object(expiry, "newest_commits", lambda *_: ()):
+        yield
+
+
+@contextmanager
+def files_of_killed_runs_go_at_once() -> Iterator[None]:
+    """Files of a run that was killed are deleted although its commit may still land."""
+    with patch.object(UnfinishedRun, "can_commit", lambda *_: False):
+        yield
+
+
 MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     made.__name__: made
     for made in (
@@ -212,5 +250,10 @@ MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         vectors_forget,
         looked_up_rows_are_not_guarded,
         indexes_forget_where_they_stood,
+        conversions_lose_deletes,
+        conversions_land_on_anything,
+        rewrites_take_later_deletes_along,
+        expiry_forgets_writers,
+        files_of_killed_runs_go_at_once,
     )
 }

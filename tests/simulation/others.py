@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from random import Random
 
+from connector.errors import ConnectorError
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
-from tests.simulation.expectations import FOREIGN
+from tests.simulation.expectations import FOREIGN, Wrong
+from tests.simulation.interruptions import Crash
+from tests.simulation.maintenance import maintain
 from tests.simulation.other_writers import change_row
 from tests.simulation.process import NAME
-from tests.simulation.scene import Scene
+from tests.simulation.scene import Over, Scene
 from tests.simulation.source import KEYS
-from tests.simulation.steps import TableStep
+from tests.simulation.steps import Maintain, TableStep
 
 
 class Others(Scene):
@@ -26,9 +29,35 @@ class Others(Scene):
             if not self.calls.late:
                 self.search.forget_deletes()
         elif step.act == "jump of the clock":
-            self.server.now_ms += rng.choice([-3_600_000, 3_600_000, 86_400_000])
+            back = 0 if any(isinstance(one, Maintain) for one in self.story.steps) else -3_600_000
+            # Leases ask for clocks that differ by less than they last.
+            self.server.now_ms += rng.choice([back, 3_600_000, 86_400_000])
         elif name in self.server.tables:
             self._move_one_table(step, rng, name)
+
+    def _maintain(self, step: Maintain, *, calm: bool = False) -> None:
+        """Our own maintenance, which may be killed; `calm`: nothing is in its way, so that it has to be done."""
+        rng = Random(step.seed)
+        name = rng.choice(sorted(set(map(self._place, self.tables))))
+        if not self.running:
+            self.calls.begin(dict(step.during))
+        # Nothing that tells of a rollback may go before the sink has heard of it (docs/guarantees.md).
+        tasks = [task for task in step.tasks if task != "expire" or name not in self.put_back]
+        self.server.now_ms += 400_000 if calm else rng.choice([1000, 60_000, 400_000])
+        try:
+            for done in maintain(self.server, self.calls, self.settings, name, tasks, rng):
+                told = f"{dict(done.counts)}" if done.failure is None else done.failure[:300]
+                self.events.append(f"     {done.task}: {told}")
+                if calm and done.failure is not None:
+                    raise Wrong(f"maintenance fails for no reason: {done.task}: {done.failure}")
+        except Crash:
+            self.events.append("     killed")
+        except ConnectorError as error:
+            self.events.append(f"     postponed: {type(error).__name__}: {str(error)[:300]}")
+        except (Over, Wrong):
+            raise
+        except Exception as error:
+            raise Wrong(f"maintenance fell over: {type(error).__name__}: {error}") from error
 
     def _move_one_table(self, step: TableStep, rng: Random, name: str) -> None:
         match step.act:

@@ -161,7 +161,9 @@ class SimulatedCommitter(IcebergCommitter):
     ) -> tuple[RowsToReplace | None, list[FileDescription]]:
         return find_rows(table, plan, asked, table.java.server.store)
 
-    def _delete_rows(self, table: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
+    def _delete_rows(self, target: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
+        table, rule = target.table, self._expect_own(target)
+
         def gone(row: dict[str, Any]) -> bool:
             late = until is not None and row[until[0]] is not None and row[until[0]] > until[1]
             return not late and all(row[column] == value for column, value in own)
@@ -171,7 +173,10 @@ class SimulatedCommitter(IcebergCommitter):
             return
         made = f"truncate-{table.java.server.next_id()}"
         commit_exactly_once(
-            table, made, lambda: table.java.newDelete().set(CREATED_BY, self._connector).deleteFromRowFilter(gone)
+            table,
+            made,
+            lambda: table.java.newDelete().set(CREATED_BY, self._connector).deleteFromRowFilter(gone),
+            rule,
         )
 
     def _write_marked_rows(self, table: Any, plan: TablePlan, which: TruncatedRows, kept: ExitStack) -> JobResult:

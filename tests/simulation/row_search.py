@@ -82,10 +82,15 @@ def _describe(java: JavaTable, file: LiveFile, others: Sequence[LiveFile]) -> Fi
         size_bytes=1,
         records=len(java.server.read(file.path)) if file.path in java.server.files else 1,
         first_row_id=None,
-        deletes=frozenset(f"{one.path}#{one.offset}" for one in [*deletes, *by_key]),
+        deletes=frozenset(_name(one) for one in [*deletes, *by_key]),
         equality_ids=frozenset([1] if by_key else []),
         place=DataFileDeletes(0, (), places),
     )
+
+
+def _name(delete: LiveFile) -> str:
+    """As `scan_planning._format_delete_name`: vectors share files."""
+    return delete.path if delete.offset is None else f"{delete.path}#{delete.offset}"
 
 
 @attrs.frozen

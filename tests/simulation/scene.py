@@ -10,6 +10,7 @@ import attrs
 
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.state.offsets_table import _decode_commit
 from connector.runtime.topic_partitions import TopicPartition
 from tests.simulation.broker import Broker, Topic
 from tests.simulation.catalog_server import CatalogServer, SnapshotVersion
@@ -27,6 +28,10 @@ SHARED = "d.all"
 """The table that takes all topics, in worlds where they share one."""
 SPREAD = 100
 """Keys of the topics there are so far apart."""
+
+
+class Over(Exception):
+    """The sink stopped for a reason that only a person can take away: the story ends well."""
 
 
 @attrs.define(eq=False, slots=False)
@@ -62,6 +67,7 @@ class Scene:
             for name in self.names
         }
         self.saved: dict[TopicPartition, int] = {}
+        self.noted: dict[str, int] = {}
         self.states: dict[int, dict[str, Expectation]] = {}
         self.lost: set[str] = set()
         self.put_back: dict[str, int] = {}
@@ -131,6 +137,7 @@ class Scene:
         """Offsets were stored: everything before them has to be in its table."""
         for file in snapshot.files if snapshot.summary.get(CREATED_BY) == NAME else ():
             self.saved |= self._read_offsets(file.path)
+            self.noted |= self._read_notes(file.path)
         if snapshot.summary.get(CREATED_BY) != NAME:
             return
         # What a process that has not looked since says of a table that was put back its next look contradicts.
@@ -141,18 +148,26 @@ class Scene:
                 expected.advance(first, told, self._there(), "the offsets table")
 
     def _states_since(self, place: str, label: str) -> Iterator[Expectation]:
-        """What is expected of snapshots since the sink's newest: what is stored beyond it has no rows there."""
+        """What is expected of snapshots since the sink's newest that is stored: what is beyond it has no rows there."""
         table = self.server.tables.get(place)
         for one in table.ancestors() if table is not None else ():
             if label in self.states.get(one.id, {}):
                 yield self.states[one.id][label]
-            if KafkaOffsets.from_summary(one.summary, NAME) is not None:
+            if KafkaOffsets.from_summary(one.summary, NAME) is not None and one.number <= self.noted.get(
+                place, one.number
+            ):
                 return
 
     def _read_offsets(self, path: str) -> Mapping[TopicPartition, int]:
         rows = self.server.read(path)
         own = (KafkaOffsets.parse(row["offset_data"]).offsets for row in rows if row["id"] == NAME)
         return next(own, {})
+
+    def _read_notes(self, path: str) -> dict[str, int]:
+        """The sequence numbers of the sink's newest commits, by table, as they are stored."""
+        prefix = f"{NAME}/"
+        rows = [row for row in self.server.read(path) if row["id"].startswith(prefix)]
+        return {row["id"].removeprefix(prefix): _decode_commit(row["offset_data"]).sequence_number for row in rows}
 
     def _there(self) -> dict[TopicPartition, dict[int, Truth]]:
         topics = self.broker.topics

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from tests.simulation.history import History, Wrong
-from tests.simulation.steps import Batch, SourceStep, Step, Story, without
+from tests.simulation.steps import Batch, Maintain, SourceStep, Step, Story, without
 
 MAX_TRIES = 1500
 _DETAILS = re.compile(r"[\d\-]+|not there|n=|\s+")
@@ -80,9 +80,13 @@ def _simpler(story: Story) -> Iterator[Story]:
 def _simpler_steps(step: Step) -> Iterator[Step]:
     if isinstance(step, SourceStep) and step.act == "commits":
         yield attrs.evolve(step, act="commit")
-    if isinstance(step, Batch):
+    if isinstance(step, Batch | Maintain):
         for place in range(len(step.during)):
             yield attrs.evolve(step, during=step.during[:place] + step.during[place + 1 :])
+    if isinstance(step, Maintain) and len(step.tasks) > 1:
+        for task in step.tasks:
+            yield attrs.evolve(step, tasks=(task,))
+    if isinstance(step, Batch):
         if not step.whole:
             yield attrs.evolve(step, whole=True)
         if step.process:

@@ -39,6 +39,11 @@ _PLACES: dict[Clock, tuple[str, ...]] = {
 """The fields that make a row tell its place in its source's log."""
 
 
+_EXPIRY = tuple(
+    f"iceberg.maintenance.expire-snapshots.{name}=1" for name in ("max-snapshot-age-seconds", "retain-last")
+)
+"""Whatever its age and its number, a snapshot goes unless somebody needs it."""
+
 CLUSTER_URL = "http://simulated:9200"
 
 
@@ -79,6 +84,7 @@ class World:
             f"debezium.transforms.unwrap.add.fields={fields}",
             f"truncate.enabled={str(self.upsert and not (self.keep_deletes and self.documents)).lower()}",
             "errors.deadletterqueue.limit.ratio=1",
+            *_EXPIRY,
         )
 
     @property
@@ -156,7 +162,20 @@ class Batch:
         return told + "".join(f"\n        at call {number}: {what}" for number, what in self.during)
 
 
-Step = SourceStep | KafkaStep | TableStep | Kill | Batch
+@attrs.frozen
+class Maintain:
+    """Our own maintenance of a table, in a process of its own; `during` as of a batch."""
+
+    tasks: tuple[str, ...]
+    seed: int
+    during: tuple[tuple[int, Any], ...] = ()
+
+    def __str__(self) -> str:
+        told = f"maintenance: {', '.join(self.tasks)} ({self.seed})"
+        return told + "".join(f"\n        at call {number}: {what}" for number, what in self.during)
+
+
+Step = SourceStep | KafkaStep | TableStep | Kill | Batch | Maintain
 
 _SOURCE: dict[SourceAct, float] = {
     "commit": 10,
@@ -179,8 +198,11 @@ _TABLE: dict[TableAct, float] = {
     "jump of the clock": 0.3,
     "forget deletes": 0.6,
 }
-MOST_CALLS = 34
-"""Calls of a batch that begins with a start, roughly."""
+MOST_CALLS, MOST_MAINTENANCE_CALLS = 34, 30
+"""Calls of a batch that begins with a start, and of a run of maintenance, roughly."""
+_MAINTENANCE_WORKS = (10, 11, 12, 12, 13, 13, 14, 16, 18)
+"""Calls of a run of maintenance between its lease and its commit, roughly."""
+_TASKS = (("convert",), ("rewrite",), ("expire",), ("convert", "rewrite", "expire"))
 
 
 @attrs.frozen
@@ -236,12 +258,13 @@ def make_story(seed: int, most: int = 14) -> Story:
     rng, script = Random(seed), Script.of(seed // SCRIPT)
     world = _make_world(rng, script.world)
     calm = rng.random() < 0.3
-    steps, done = [script.step(0)], 1
+    steps: list[Step] = [script.step(0)]
+    done = 1
     for _ in range(rng.randint(3, most)):
         kind = rng.choices(["source", "batch", "table", "kafka", "kill"], [5, 5, 1.5, 0.6, 0.5])[0]
         steps.append(script.step(done) if kind == "source" else _make_step(rng, kind, calm=calm))
         done += kind == "source"
-    return Story(world, tuple(steps))
+    return Story(world, tuple(steps if world.documents else _with_maintenance(seed, steps, calm=calm)))
 
 
 def spread(seeds: range) -> list[int]:
@@ -297,6 +320,34 @@ def _interruption(rng: Random, process: int) -> Any:
     if kind < 0.95:
         return _source_step(rng)
     return Batch(1 - process, rng.randrange(1000), rng.random() < 0.5)
+
+
+def _with_maintenance(seed: int, steps: list[Step], *, calm: bool) -> list[Step]:
+    """Add our own maintenance to some stories; they are the same but for it."""
+    rng = Random(f"maintenance {seed}")
+    for _ in range(rng.choices([0, 1, 2, 3], [12, 4, 3, 1])[0]):
+        during = () if calm else _maintenance_interruptions(rng)
+        steps.insert(rng.randint(1, len(steps)), Maintain(rng.choice(_TASKS), rng.randrange(1000), during))
+    return steps
+
+
+def _maintenance_interruptions(rng: Random) -> tuple[tuple[int, Any], ...]:
+    """Faults anywhere, and what others do between the reading of a table and the commit. A rollback is not among it:
+    the expiry could take away all that tells of it (docs/guarantees.md).
+    """
+    others: list[TableAct] = ["rewrite files", "append rows", "change row", "expire", "land late commits"]
+    found: dict[int, Any] = {}
+    for _ in range(rng.choices([0, 1, 2, 4, 6], [2, 4, 3, 3, 1])[0]):
+        kind, at = rng.random(), rng.choice(_MAINTENANCE_WORKS)
+        if kind < 0.45:
+            found[at] = Batch(0 if rng.random() < 0.9 else 1, rng.randrange(1000), rng.random() < 0.5)
+        elif kind < 0.6:
+            found[at] = TableStep(rng.choice(others), rng.randrange(1000))
+        elif kind < 0.75:
+            found[at] = _source_step(rng)
+        else:
+            found[rng.randrange(MOST_MAINTENANCE_CALLS)] = rng.choice(FAULTS)
+    return tuple(sorted(found.items()))
 
 
 def _pick(rng: Random, weights: Any) -> Any:

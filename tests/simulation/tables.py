@@ -100,6 +100,11 @@ class MetadataView:
         return self
 
     @property
+    def refs(self) -> Mapping[str, Any]:
+        """Nothing but the only branch, which nobody looks up here."""
+        return {}
+
+    @property
     def snapshots(self) -> list[Any]:
         return [one.pyiceberg for one in self.now.snapshots.values()]
 

@@ -21,6 +21,7 @@ FREQUENT = (
     "small_transactions_lose_updates",
     "creates_are_doubled",
     "replayed_batches_are_not_filtered",
+    "conversions_lose_deletes",
 )
 """Found within a few histories."""
 

@@ -205,6 +205,21 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 1, whole=True),
         ),
     ),
+    # Iceberg logs that it cannot load the table behind a commit; whoever looked at it next got Java's exception.
+    "the catalog is away behind a commit": (
+        World(),
+        (SourceStep("commits", 5), Batch(0, 1, during=((31, "away"), (32, "away")))),
+    ),
+    # What the slower one knew of the table did not tell which rows came behind the truncate: it took them all.
+    "a truncate, and two sinks of one name": (
+        World(),
+        (
+            Batch(0, 1, whole=True),
+            SourceStep("truncate", 388),
+            SourceStep("commit", 10),
+            Batch(0, 1, whole=True, during=((16, Batch(1, 1, whole=True)),)),
+        ),
+    ),
 }
 
 

@@ -207,10 +207,11 @@ def test_expiry_stops_at_what_is_needed_of_another_branch() -> None:
 
 
 def test_expiry_knows_clocks_that_differ() -> None:
-    """A snapshot that follows a position, and is dated before it, stays."""
+    """A snapshot that follows a position or a sink's commit, and is dated before it, stays."""
     odd = [_snapshot(3, 5), _snapshot(2, 4), _snapshot(1, 9)]
     found = plan_expiry(odd, [ReaderPosition("a", 1)], (), now_ms=NOW_MS, age_ms=0, retain_last=1)
     assert found.older_than_ms == 4 * S
+    assert plan_expiry(odd, (), [1], now_ms=NOW_MS, age_ms=0, retain_last=1).older_than_ms == 4 * S
 
 
 def test_expiry_tells_how_late_a_source_is() -> None:

@@ -117,6 +117,7 @@ def commit_own_files(
     name: str,
     rows_to_replace: RowsToReplace | None,
     replace_rows: Callable[[Any, RowsToReplace], None],
+    rule: Callable[[Ancestors], bool] | None = None,
 ) -> None:
     """Commit files that replace rows with others of the same keys, exactly once; the connector's offsets stay.
 
@@ -127,6 +128,7 @@ def commit_own_files(
         name: the connector's, for the snapshot's summary.
         rows_to_replace: where rows were looked up: what was read.
         replace_rows: then adds their replacement to the RowDelta.
+        rule: whether the snapshots found let it in, as of `commit_exactly_once`.
 
     Raises:
         CommitRefused: another writer was faster; nothing was committed nor will be.
@@ -143,7 +145,7 @@ def commit_own_files(
         rows_to_replace=rows_to_replace,
         replace_rows=replace_rows,
     )
-    commit_exactly_once(table, uuid.uuid4().hex, lambda: _build_update(table, pending, {CREATED_BY: name}))
+    commit_exactly_once(table, uuid.uuid4().hex, lambda: _build_update(table, pending, {CREATED_BY: name}), rule)
 
 
 def check_sole_writer(table: Table, expected: LastCommit, name: str) -> None:

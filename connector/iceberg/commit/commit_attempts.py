@@ -89,6 +89,8 @@ class _CommitAttempts:
             with map_java_errors(f"committing to table {self._table.name}"):
                 update = self._make().set(COMMIT_ID, self._id)
                 update.validateWith(self._ancestry).deleteWith(self._leftovers).commit()
+                # Iceberg only logs it where it cannot load the table behind a commit: then this tries again.
+                _ = self._table.snapshot_id
         except ConnectorError as error:
             return self._judge(error)
         self._leftovers.delete(self._table)

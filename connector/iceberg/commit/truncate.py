@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit_attempts import commit_exactly_once
-from connector.iceberg.commit.commit_summary import CREATED_BY
-from connector.iceberg.commit.settlement import settle_commits
+from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
+from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, CREATED_BY
+from connector.iceberg.commit.settlement import SnapshotChange, settle_commits
 from connector.iceberg.java import JavaTable, activate_session, is_transient_java_error, java_exception_name, jvm
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
 
@@ -32,6 +32,7 @@ def truncate_table(
     own: Sequence[tuple[str, str]] = (),
     *,
     name: str,
+    rule: Callable[[Ancestors], bool] | None = None,
 ) -> None:
     """Delete every row, or those whose column (a number) is not above a value.
 
@@ -41,8 +42,11 @@ def truncate_table(
         until: the column that orders rows and the truncate's value of it, None when the table has none.
         own: text columns and their values, which the rows have; empty for rows of any.
         name: the connector's, for the snapshot's summary.
+        rule: whether the snapshots found let it in, as of `commit_exactly_once`; where rows go by Spark, it is asked
+            of what came before Spark looks, and nothing of this connector's may come behind that.
 
     Raises:
+        CommitRefused: the rule does not let it in.
         RetriableError: the catalog or store stayed away, or another writer was faster.
         CommitUnknown: nobody could tell until `errors.retry.timeout`.
         FatalError: a file holds rows that stay too, and Spark cannot read the table (a `time` column).
@@ -53,18 +57,28 @@ def truncate_table(
     expressions = jvm(spark).org.apache.iceberg.expressions.Expressions
     try:
         commit_exactly_once(
-            table, uuid.uuid4().hex, lambda: _start_delete(table, _row_filter(expressions, until, own), name)
+            table, uuid.uuid4().hex, lambda: _start_delete(table, _row_filter(expressions, until, own), name), rule
         )
     except CommitRefused as error:
         if java_exception_name(error) != "ValidationException" or (until is None and not own):
             raise
+        if rule is not None and not rule(_iter_ancestors(table)):
+            raise
         with _tag_session_commits(spark, name):
-            _delete_rows_with_spark(spark, table, until, own)
+            _delete_rows_with_spark(spark, table, until, own, name)
     table.refresh()
 
 
 def _start_delete(table: Table, rows: Any, name: str) -> Any:
     return table.java.newDelete().toBranch(table.branch).set(CREATED_BY, name).deleteFromRowFilter(rows)
+
+
+def _iter_ancestors(table: Table) -> Iterator[Any]:
+    """Yield Java's snapshots of the branch as the table was last read, newest first."""
+    at = table.java.snapshot(table.branch)
+    while at is not None:
+        yield at
+        at = None if at.parentId() is None else table.java.snapshot(at.parentId())
 
 
 def _row_filter(expressions: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> Any:
@@ -89,12 +103,15 @@ def _tag_session_commits(spark: SparkSession, name: str) -> Iterator[None]:
 
 
 def _delete_rows_with_spark(
-    spark: SparkSession, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]
+    spark: SparkSession, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]], name: str
 ) -> None:
+    def accepts(_: SnapshotChange, later: Sequence[SnapshotChange]) -> bool:
+        return not any(one.summary.get(CONNECTOR_NAME) == name for one in later)
+
     terms = [] if until is None else [f"({_quote(until[0])} IS NULL OR {_quote(until[0])} <= {int(until[1])})"]
     terms += [f"{_quote(column)} = {_text_literal(value)}" for column, value in own]
     try:
-        with settle_commits(table, f"emptying table {table.name} by rows") as java:
+        with settle_commits(table, f"emptying table {table.name} by rows", accepts) as java:
             _run_spark_delete(spark, java, table.branch, " AND ".join(terms))
     except ConnectorError:
         raise

@@ -22,16 +22,19 @@ from connector.iceberg.commit.commit import (
     PendingCommit,
     RowsToReplace,
     check_own_commits,
+    check_sole_writer,
     commit_files,
     commit_own_files,
+    expect_last_commit,
 )
+from connector.iceberg.commit.commit_attempts import Ancestors
 from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.snapshot_expiry import expire_snapshots
 from connector.iceberg.commit.truncate import truncate_table
 from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.sink.destinations.iceberg.lookups.truncated_rows import TruncatedRows, write_marked_rows
-from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
+from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables, TargetTable
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.destinations.iceberg.write_modes.row_lookup import collect_keys
 from connector.sink.destinations.table_position import build_table_position
@@ -152,17 +155,25 @@ class IcebergCommitter:
                 last, marks = table.find_last_truncate(cut.source).place, table.find_watermarks(cut.source)
                 limit = cut.deletes_until(last, marks) if ordered else None
                 until = None if limit is None else (column, limit)
-                if table.keep_deletes:
-                    self._mark_rows(names[table.index], table, TruncatedRows(until, rows.values))
-                else:
-                    self._delete_rows(target.table, until, rows.values)
+                try:
+                    if table.keep_deletes:
+                        self._mark_rows(names[table.index], table, TruncatedRows(until, rows.values))
+                    else:
+                        self._delete_rows(target, until, rows.values)
+                except CommitRefused:
+                    # A second sink's rows may be later than the truncate, which this process cannot know.
+                    check_sole_writer(target.table, target.stored, self._connector)
+                    raise
                 check_own_commits(target.table, target.base, target.stored, self._connector)
                 self._targets.refresh(names[table.index], alone=True)
                 self._log.info(_tell_truncate(table, rows), table=target.table.name)
 
-    def _delete_rows(self, table: Table, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
+    def _delete_rows(self, target: TargetTable, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
         """Delete the rows of a truncate (`commit.truncate`)."""
-        truncate_table(self._spark, table, until, own, name=self._connector)
+        truncate_table(self._spark, target.table, until, own, name=self._connector, rule=self._expect_own(target))
+
+    def _expect_own(self, target: TargetTable) -> Callable[[Ancestors], bool]:
+        return expect_last_commit(self._connector, target.stored, target.base)
 
     def _mark_rows(self, name: str, table: TablePlan, which: TruncatedRows) -> None:
         """Mark the rows of a truncate deleted, in a commit of its own: done again, there is nothing left to mark."""
@@ -184,7 +195,8 @@ class IcebergCommitter:
                 files = [*files, *replacing]
                 if files:
                     replace = WRITE_MODES[table.write_mode].apply
-                    commit_own_files(target.table, files, base, self._connector, hits, replace)
+                    rule = self._expect_own(target)
+                    commit_own_files(target.table, files, base, self._connector, hits, replace, rule)
             except CommitRefused:
                 self._discard(name, files)
                 raise
