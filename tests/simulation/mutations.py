@@ -18,8 +18,7 @@ from connector.errors import CommitRefused
 from connector.iceberg.commit.commit_attempts import _CommitAttempts
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.keys.key_bounds import KeyBounds
-from connector.maintenance import expiry, spark_actions
-from connector.maintenance.conversion import conversion
+from connector.maintenance import expiry
 from connector.maintenance.lease_rules import UnfinishedRun
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
@@ -204,20 +203,6 @@ def conversions_lose_deletes() -> Iterator[None]:
 
 
 @contextmanager
-def conversions_land_on_anything() -> Iterator[None]:
-    """Nobody looks whether the rows that a conversion deletes were moved while it worked."""
-    with patch.object(conversion, "find_conflict", lambda *_: None):
-        yield
-
-
-@contextmanager
-def rewrites_take_later_deletes_along() -> Iterator[None]:
-    """Deletes that came while files were merged leave with files that are older: the merged rows live again."""
-    with patch.object(spark_actions, "may_land", lambda *_, **__: True):
-        yield
-
-
-@contextmanager
 def expiry_forgets_writers() -> Iterator[None]:
     """The snapshot that tells where a sink stands expires before its offsets are stored: its batch comes once more."""
     with patch.object(expiry, "newest_commits", lambda *_: ()):
@@ -251,9 +236,6 @@ MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         looked_up_rows_are_not_guarded,
         indexes_forget_where_they_stood,
         conversions_lose_deletes,
-        conversions_land_on_anything,
-        rewrites_take_later_deletes_along,
         expiry_forgets_writers,
-        files_of_killed_runs_go_at_once,
     )
 }

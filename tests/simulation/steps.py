@@ -200,9 +200,11 @@ _TABLE: dict[TableAct, float] = {
 }
 MOST_CALLS, MOST_MAINTENANCE_CALLS = 34, 30
 """Calls of a batch that begins with a start, and of a run of maintenance, roughly."""
-_MAINTENANCE_WORKS = (10, 11, 12, 12, 13, 13, 14, 16, 18)
-"""Calls of a run of maintenance between its lease and its commit, roughly."""
-_TASKS = (("convert",), ("rewrite",), ("expire",), ("convert", "rewrite", "expire"))
+_MAINTENANCE_WORKS, _CONVERSION_TAKES = (10, 11, 12, 12, 13, 13, 14, 16, 18), (0, 2, 9, 11)
+"""Calls of a run of maintenance between its lease and its commit, roughly; and how many more a conversion takes that
+comes before.
+"""
+_TASKS = (("convert",), ("rewrite",), ("expire",), ("convert", "rewrite"), ("convert", "rewrite", "expire"))
 
 
 @attrs.frozen
@@ -326,19 +328,20 @@ def _with_maintenance(seed: int, steps: list[Step], *, calm: bool) -> list[Step]
     """Add our own maintenance to some stories; they are the same but for it."""
     rng = Random(f"maintenance {seed}")
     for _ in range(rng.choices([0, 1, 2, 3], [12, 4, 3, 1])[0]):
-        during = () if calm else _maintenance_interruptions(rng)
-        steps.insert(rng.randint(1, len(steps)), Maintain(rng.choice(_TASKS), rng.randrange(1000), during))
+        tasks = rng.choice(_TASKS)
+        during = () if calm else _maintenance_interruptions(rng, _CONVERSION_TAKES if len(tasks) > 1 else (0,))
+        steps.insert(rng.randint(1, len(steps)), Maintain(tasks, rng.randrange(1000), during))
     return steps
 
 
-def _maintenance_interruptions(rng: Random) -> tuple[tuple[int, Any], ...]:
+def _maintenance_interruptions(rng: Random, later: tuple[int, ...]) -> tuple[tuple[int, Any], ...]:
     """Faults anywhere, and what others do between the reading of a table and the commit. A rollback is not among it:
     the expiry could take away all that tells of it (docs/guarantees.md).
     """
     others: list[TableAct] = ["rewrite files", "append rows", "change row", "expire", "land late commits"]
     found: dict[int, Any] = {}
     for _ in range(rng.choices([0, 1, 2, 4, 6], [2, 4, 3, 3, 1])[0]):
-        kind, at = rng.random(), rng.choice(_MAINTENANCE_WORKS)
+        kind, at = rng.random(), rng.choice(_MAINTENANCE_WORKS) + rng.choice(later)
         if kind < 0.45:
             found[at] = Batch(0 if rng.random() < 0.9 else 1, rng.randrange(1000), rng.random() < 0.5)
         elif kind < 0.6:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutations import MUTATIONS
+from tests.simulation.mutations import MUTATIONS, files_of_killed_runs_go_at_once
 from tests.simulation.process import quiet
 from tests.simulation.shrinking import Failure, tell
-from tests.simulation.steps import make_story, spread
+from tests.simulation.steps import Batch, Maintain, SourceStep, Story, TableStep, World, make_story, spread
 from tests.tiers import tiered
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(600)]
@@ -43,3 +43,14 @@ def test_a_known_fault_is_found(tmp_path: Path, mutation: str) -> None:
     """Within ten thousand histories one is wrong."""
     with MUTATIONS[mutation]():
         assert _find(str(tmp_path)) is not None
+
+
+def test_files_stay_that_a_late_commit_may_name(tmp_path: Path) -> None:
+    """A run of maintenance is killed, and its commit lands behind the next run: deleting its files at once is found."""
+    killed = Maintain(("rewrite",), 3, ((14, "late"), (15, "crash")))
+    steps = SourceStep("commits", 5), Batch(0, 1, whole=True), killed, Maintain(("convert",), 1)
+    story = Story(World(), (*steps, TableStep("land late commits", 0)))
+    assert tell(story, str(tmp_path)) is None
+    with files_of_killed_runs_go_at_once():
+        found = tell(story, str(tmp_path))
+    assert found is not None and "is gone" in found.reason
