@@ -34,7 +34,8 @@ from connector.iceberg.commit.snapshot_expiry import expire_snapshots
 from connector.iceberg.commit.truncate import truncate_table
 from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.sink.destinations.iceberg.lookups.truncated_rows import TruncatedRows, write_marked_rows
-from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables, TargetTable
+from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
+from connector.sink.destinations.iceberg.tables.target_table import TargetTable
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.destinations.iceberg.write_modes.row_lookup import collect_keys
 from connector.sink.destinations.table_position import build_table_position
