@@ -15,7 +15,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import PendingCommit, commit_files
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit
-from connector.iceberg.java import iterate, jvm, start_callback_server
+from connector.iceberg.java import accept_callbacks, iterate, jvm
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
@@ -151,13 +151,13 @@ def rewrite_held(
 ) -> None:
     """Rewrite all files of a Java table by Iceberg's action; something happens right before its commit."""
     java, session = jvm(spark), spark._jsparkSession
-    start_callback_server(spark)
     java.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
     held = java.org.apache.iceberg.BaseTable(_HeldOperations(table.operations(), meanwhile), str(table.name()))
     action = java.org.apache.iceberg.spark.actions.SparkActions.get(session).rewriteDataFiles(held)
     for key, value in {"rewrite-all": "true", **(options or {})}.items():
         action = action.option(key, value)
-    action.execute()
+    with accept_callbacks(spark):
+        action.execute()
 
 
 class _HeldOperations:

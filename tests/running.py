@@ -244,6 +244,7 @@ def workspace(
         JAVA_OPTIONS: SHORT_LIVED,
         "listeners": "",
         "quarkus.http.port": "-1",
+        "iceberg.maintenance.enabled": "false",
         **extra,
     }
     return Workspace(home, home.name, properties, host)

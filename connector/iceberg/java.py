@@ -165,12 +165,24 @@ def load_class(driver: Driver, name: str) -> Any:
     return jvm(driver).java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
 
 
-def start_callback_server(driver: Driver) -> None:
-    """Have Java call back: validators and callbacks of commits are Python's; Java's own exceptions come through."""
+@contextmanager
+def accept_callbacks(driver: Driver) -> Iterator[None]:
+    """Have Java call back: validators and callbacks of commits are Python's; Java's own exceptions come through.
+
+    Py4J keeps a thread's connection once more for each call whose callback calls Java itself. Then the connection, and
+    a thread of Java's, outlive the Python thread: one for each batch. So it is left as it was.
+    """
     gateway = gateway_of(driver)
     with _CALLBACK_LOCK:
         gateway.callback_server_parameters.propagate_java_exceptions = True
         ensure_callback_server_started(gateway)
+    try:
+        yield
+    finally:
+        client = gateway._gateway_client  # noqa: SLF001 - Py4J has no other door to it
+        own, connections = client.get_thread_connection(), client.deque
+        for _ in range(connections.count(own) - 1):
+            connections.remove(own)
 
 
 def activate_session(spark: SparkSession) -> None:

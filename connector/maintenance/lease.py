@@ -33,7 +33,8 @@ def owner_name() -> str:
 class MaintenanceRun:
     """A run under a table's lease.
 
-    `name` is part of the paths of its files; `left` are unfinished runs before it. `failed` is set by whoever does it.
+    `name` is part of the paths of its files; `left` are unfinished runs before it. Whoever does it says whether it has
+    `failed`, and whether it `is_alone`: the connector commits nothing to the table meanwhile.
     """
 
     name: str
@@ -41,6 +42,7 @@ class MaintenanceRun:
     _now_ms: Callable[[], int]
     until_ms: int
     failed: bool = False
+    is_alone: bool = False
 
     def is_held(self) -> bool:
         """Tell whether the lease lasts: without it nothing may be committed, as another may remove the run's files."""

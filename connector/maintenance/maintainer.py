@@ -27,7 +27,7 @@ from connector.maintenance.expiry import (
 from connector.maintenance.expiry_rules import IN_FLIGHT_MS, Expiry
 from connector.maintenance.lease import LeaseTable, MaintenanceRun
 from connector.maintenance.lease_rules import LOST_RACES
-from connector.maintenance.rewrite_rules import commits_by_groups
+from connector.maintenance.rewrite_rules import TURN_BYTES, commits_by_groups
 from connector.maintenance.spark_actions import (
     WritePermit,
     delete_orphan_files,
@@ -51,12 +51,13 @@ _TELLING = ("delete_files", "removed", "added", "failed")
 
 @attrs.frozen
 class TaskOutcome:
-    """What became of a task: what was counted, or why it was not done."""
+    """What became of a task: what was counted, or why it was not done; `is_lost`: others were faster each time."""
 
     task: str
     counts: Mapping[str, int] = attrs.field(factory=dict)
     failure: str | None = None
     seconds: float = 0.0
+    is_lost: bool = False
 
 
 @attrs.define(eq=False)
@@ -121,8 +122,12 @@ class Maintainer:
         readers = read_reader_positions(self.catalog, tables, table)
         return find_expiry(table, policy, readers, in_flight=in_flight, in_flight_ms=self.in_flight_ms)
 
-    def run(self, table: Table, tasks: Sequence[str], in_flight: Collection[int] = ()) -> list[TaskOutcome]:
+    def run(
+        self, table: Table, tasks: Sequence[str], in_flight: Collection[int] = (), *, alone: bool = False
+    ) -> list[TaskOutcome]:
         """Do tasks of a table under its lease, in their order; a task that fails does not keep the next from its turn.
+
+        `alone` says that the connector commits nothing meanwhile, so that little is done at once.
 
         Returns:
             What became of each; nothing where another process has the lease.
@@ -137,6 +142,7 @@ class Maintainer:
             if run is None:
                 structlog.get_logger().info("another process maintains this table", table=table.name)
                 return []
+            run.is_alone = alone
             done = [self._run_task(table, task, in_flight, run) for task in wanted]
             run.failed = any(one.failure is not None for one in done)
             self._clean_up(table, run)
@@ -179,7 +185,7 @@ class Maintainer:
             structlog.get_logger().warning("maintenance failed", table=table.name, task=task, reason=str(error))
             seconds, is_lost = time.monotonic() - started, isinstance(error, CommitRefused)
             self._tell(MaintenanceReport(table.name, task, "lost" if is_lost else "failed", seconds))
-            return TaskOutcome(task, failure=str(error), seconds=seconds)
+            return TaskOutcome(task, failure=str(error), seconds=seconds, is_lost=is_lost)
         self._note_done(table, task, counts)
         done = TaskOutcome(task, counts, seconds=time.monotonic() - started)
         structlog.get_logger().info(
@@ -245,10 +251,13 @@ class Maintainer:
 
     def _rewrite(self, table: Table, policy: RewritePolicy, run: MaintenanceRun) -> Mapping[str, int]:
         """Merge files; a table of which all could not be merged at once is from then on merged group by group."""
+        if run.is_alone:
+            policy = attrs.evolve(policy, max_bytes=min(policy.max_bytes, TURN_BYTES))
         state, permit = self.read_state(table), WritePermit(_folder(table, run.name), run.is_held)
-        by_groups = commits_by_groups(policy, state, has_failed=table.name in self._grouped)
+        has_failed = table.name in self._grouped and not run.is_alone
+        by_groups = commits_by_groups(policy, state, has_failed=has_failed)
         try:
-            return rewrite_data_files(self.spark, table, policy, state, self.name, permit, by_groups=by_groups)
+            done = rewrite_data_files(self.spark, table, policy, state, self.name, permit, by_groups=by_groups)
         except (RetriableError, FatalError) as error:
             fails_again = isinstance(error, FatalError) or _is_lost_race(error)
             if by_groups or not policy.partial_progress or not fails_again:
@@ -256,6 +265,9 @@ class Maintainer:
             self._grouped.add(table.name)
             structlog.get_logger().warning("files are merged group by group", table=table.name, reason=str(error))
             raise CommitRefused(str(error)) from error.__cause__
+        if has_failed and not any(done[name] for name in ("removed", "failed")):
+            raise CommitRefused("no group of files could be committed")  # Iceberg says nothing of it
+        return done
 
     def _expire(self, table: Table, in_flight: Collection[int]) -> Mapping[str, int]:
         found = self.find_expiry(table, in_flight)

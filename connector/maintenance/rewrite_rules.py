@@ -15,7 +15,9 @@ SINGLE_COMMIT_BYTES = 1024**3
 """So much is merged in one commit, unless that has failed before: while Iceberg collects groups of files for a commit
 of part of them, one of its threads takes a whole core."""
 
-_REMOVED = ("removed-equality-delete-files", "removed-equality-deletes")
+
+TURN_BYTES = 128 * 1024**2
+"""So much is merged at once while batches wait."""
 
 
 def commits_by_groups(policy: RewritePolicy, state: TableState, *, has_failed: bool) -> bool:
@@ -23,18 +25,19 @@ def commits_by_groups(policy: RewritePolicy, state: TableState, *, has_failed: b
     return policy.partial_progress and (has_failed or min(policy.max_bytes, state.size_bytes) > SINGLE_COMMIT_BYTES)
 
 
-def rewrite_options(policy: RewritePolicy, state: TableState, *, keeps_number: bool, by_groups: bool) -> dict[str, str]:
+def rewrite_options(policy: RewritePolicy, state: TableState, *, by_groups: bool) -> dict[str, str]:
     """Return Iceberg's options of `rewrite_data_files`.
+
+    New files keep the sequence number that the table has now, so that equality deletes which come meanwhile apply to
+    them: without it any of these would refuse the commit, and a sink brings some every second.
 
     Args:
         policy: the table's.
         state: the table before it.
         by_groups: groups of files are committed as they are ready, and one that fails keeps no other back.
-        keeps_number: new files keep the sequence number that the table has now, so that deletes which come meanwhile
-            apply to them. Without it any such delete refuses the commit.
     """
     options = {
-        "use-starting-sequence-number": str(keeps_number).lower(),
+        "use-starting-sequence-number": "true",
         "partial-progress.enabled": str(by_groups).lower(),
         "min-input-files": str(policy.min_input_files),
         "delete-ratio-threshold": str(policy.delete_ratio),
@@ -58,16 +61,13 @@ def count_files(max_bytes: int, state: TableState) -> int:
     return min(max(2, max_bytes // mean_bytes), 2**31 - 1)
 
 
-def may_land(made: SnapshotChange, later: Iterable[SnapshotChange], *, clean: bool) -> bool:
+def may_land(made: SnapshotChange, later: Iterable[SnapshotChange]) -> bool:
     """Tell whether a rewrite may be committed upon what came since it began.
 
-    Not where it takes deletes along that came since, of a table that was `clean` of equality deletes. Iceberg takes
-    out deletes that are older than every data file, and does not count the rewritten ones, which are as old as the
-    rewrite's start: their rows would live again. Nor upon a conversion, a rewrite of another engine, or deletes that
-    the guard gave back: the files that were read do not have what these deleted.
+    Not where it takes deletes along that came since: their rows would live again. Nor upon a conversion, a rewrite of
+    another engine, or deletes that the guard gave back: the files that were read do not have what these deleted.
     """
-    takes_deletes = any(made.summary.get(name, "0") != "0" for name in _REMOVED)
-    return not (clean and takes_deletes) and not any(_changes_deletes(one) for one in later)
+    return not made.revives_rows and not any(_changes_deletes(one) for one in later)
 
 
 def _changes_deletes(change: SnapshotChange) -> bool:

@@ -55,16 +55,15 @@ def rewrite_data_files(
     """
     doing = f"rewriting files of {table.name}"
     activate_session(spark)
-    # Deletes that are there already may go with the files that they apply to; then the numbers are new ones.
-    clean, permit = not state.equality_deletes, permit or WritePermit()
+    permit = permit or WritePermit()
 
     def accepts(made: SnapshotChange, later: Sequence[SnapshotChange]) -> bool:
-        return permit.holds() and may_land(made, later, clean=clean)
+        return permit.holds() and may_land(made, later)
 
     with map_java_errors(doing), settle_commits(table, doing, accepts, permit.folder) as java:
         action = _actions(spark).rewriteDataFiles(java).snapshotProperty(CREATED_BY, name)
         action = action.snapshotProperty(MAINTENANCE_TASK, REWRITE).toBranch(table.branch)
-        for key, value in rewrite_options(policy, state, keeps_number=clean, by_groups=by_groups).items():
+        for key, value in rewrite_options(policy, state, by_groups=by_groups).items():
             action = action.option(key, value)
         done = action.execute()
     if int(done.rewrittenDataFilesCount()) and table.format_version < VECTORS_VERSION:

@@ -34,6 +34,7 @@ def _event(topic: str, partition: int, key: int, n: Any, ts_ns: int, op: str = "
     return Record(topic, partition, 0, orjson.dumps({"id": key}), orjson.dumps(row))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("keep", tiered([False, True], [False]))
 def test_a_letter_changes_no_key_that_changed_in_another_partition_since(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, keep: bool

@@ -258,6 +258,7 @@ def test_an_index_made_anew_between_two_batches_stops_the_sink(
     assert search.documents("remade.t") == {}
 
 
+@pytest.mark.thorough
 def test_a_truncate_of_one_of_several_sources(
     topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession
 ) -> None:

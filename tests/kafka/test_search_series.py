@@ -64,6 +64,7 @@ def _split(log: Sequence[Record], parts: int) -> Iterable[list[Record]]:
         yield list(log[start : start + size])
 
 
+@pytest.mark.thorough
 def test_behind_an_alias_that_is_rolled_over_documents_stay_one_each(
     topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession
 ) -> None:

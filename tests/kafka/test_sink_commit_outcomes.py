@@ -210,6 +210,7 @@ def test_every_commit_of_a_batch_meets_the_same_fate(pond: Pond, fate: Fate) -> 
     pond.check()
 
 
+@pytest.mark.thorough
 def test_after_all_fates_every_file_is_there_once(pond: Pond) -> None:
     """What any snapshot of any table holds can be read, and a sink that starts goes on from there."""
     pond.check_files()

@@ -104,7 +104,9 @@ def test_a_crash_between_two_tables(
 def test_a_table_does_not_grow_with_its_commits(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables that the sink makes keep few metadata files and no old snapshots; what the settings say of it wins."""
+    """Tables that the sink makes keep few metadata files and no old snapshots, commits no connections; what the
+    settings say of it wins.
+    """
     # Else up to which snapshot sources have read is looked up once a minute, and all commits of here are younger.
     monkeypatch.setattr("connector.sink.destinations.iceberg.tables.iceberg_tables._NEEDED_INTERVAL_S", 0.0)
     kept = {"history.expire.max-snapshot-age-ms": "1", "history.expire.min-snapshots-to-keep": "4"}
@@ -113,9 +115,13 @@ def test_a_table_does_not_grow_with_its_commits(
     inside, topic = Inside(spark, space), "grown"
     topics.replay(_event(topic, "c", None, n, n) for n in range(16))
     sink = inside.sink()
+    connections = spark.sparkContext._gateway._gateway_client.deque
     for n in range(16):
         sink.batches.process(MicroBatch(n, {(topic, 0): n}, {(topic, 0): n + 1}))
+        if n == 3:
+            few = len(connections)
     sink.close()
+    assert len(connections) <= few + 2
     assert sorted(r["n"] for r in inside.lake.rows(topic)) == list(range(16))
     assert len(inside.lake.summaries(topic)) <= 5
     files = list((space.warehouse / "default" / topic / "metadata").glob("*.metadata.json"))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 import structlog
 from pyspark.sql import SparkSession
 
+from connector.maintenance.lease import MaintenanceRun
+from connector.maintenance.tasks import REWRITE
+from connector.sink.destinations.iceberg.destination import IcebergDestination
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside, run_until
 from tests.maintained import rewrite_held
@@ -57,6 +61,79 @@ def test_a_sink_waits_until_its_table_is_maintained(
     with structlog.testing.capture_logs() as lines:
         run_until(inside.sink(), goes_on)
     assert sorted(_rows(inside, "backlogged")) == [0, 1, 2, 3]
+
+
+def test_with_nothing_configured_a_sink_maintains_the_tables_that_it_has_created(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """At the end of a run the equality deletes of its own table are converted; a table of others keeps its deletes."""
+    settings = {
+        "topics": "made,found",
+        "iceberg.maintenance.enabled": "auto",
+        "iceberg.maintenance.convert-equality-deletes.schedule.eq-delete-file-count": "1",
+        "debezium.sink.iceberg.upsert-keep-deletes": "false",
+    }
+    inside = Inside(spark, plain_workspace("by_itself", settings))
+    found = f"{inside.space.name}.`default`.found"
+    assert inside.lake
+    spark.sql(f"CREATE NAMESPACE {inside.space.name}.`default`")
+    spark.sql(f"CREATE TABLE {found} (id BIGINT NOT NULL, n BIGINT) TBLPROPERTIES ('format-version'='2')")
+    inside.lake.java("found").updateSchema().setIdentifierFields(["id"]).commit()
+    for turn in range(2):
+        topics.replay([_event(topic, key, turn) for topic in ("made", "found") for key in range(3)], create=not turn)
+        sink = inside.sink()
+        sink.stream.run(once=True)
+        sink.destination.finish()
+        sink.close()
+    deletes = {table: _equality_deletes(inside, table) for table in ("made", "found")}
+    assert deletes["made"] == 0 < deletes["found"]
+    assert _rows(inside, "made") == _rows(inside, "found") == dict.fromkeys(range(3), 1)
+
+
+def test_small_files_are_merged_though_batches_are_faster(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of batches that come right before each commit of the merged file the first wins, the next waits, none is lost."""
+    settings = {"topics": "merging", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
+    inside = Inside(spark, plain_workspace("merging", {**settings, "iceberg.maintenance.enabled": "true"}))
+    batches, holds = list[threading.Thread](), MaintenanceRun.is_held
+    topics.create({"merging": 1})
+    sink = inside.sink()
+
+    def batch(*events: Record) -> threading.Thread:
+        topics.replay(events, create=False)
+        beside = threading.Thread(target=sink.stream.run, kwargs={"once": True})
+        beside.start()
+        return beside
+
+    def is_held(run: MaintenanceRun) -> bool:
+        if len(batches) < 2:
+            turn = len(batches)
+            batches.append(batch(_event("merging", turn, 10 + turn, "u"), _event("merging", 5, 10 + turn, "d")))
+            batches[-1].join(1 if turn else 60)
+            assert batches[-1].is_alive() == bool(turn)
+        return holds(run)
+
+    for n in range(5):
+        batch(*(_event("merging", key, n) for key in range(6))).join()
+    monkeypatch.setattr(MaintenanceRun, "is_held", is_held)
+    destination = sink.destination
+    assert isinstance(destination, IcebergDestination)
+    assert destination.maintenance is not None
+    maintainer = destination.maintenance.maintainer
+    table = maintainer.load("default.merging")
+    assert table is not None
+    table.turn = destination.tables.turn(table.name)
+    (outcome,) = maintainer.run(table, (REWRITE,))
+    for beside in batches:
+        beside.join(60)
+    sink.close()
+    assert (outcome.failure, outcome.counts["removed"], len(batches)) == (None, 5, 2)
+    assert _rows(inside, "merging") == {0: 10, 1: 11, 2: 4, 3: 4, 4: 4}
+
+
+def _equality_deletes(inside: Inside, table: str) -> int:
+    return int(inside.lake.java(table).currentSnapshot().summary()["total-equality-deletes"])
 
 
 def _rows(inside: Inside, table: str) -> dict[int, int]:

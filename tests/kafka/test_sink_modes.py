@@ -223,6 +223,7 @@ OTHERS = {"compacts": 2, "deletes": 2, "inserts": 2, "adds": 1, "expires": 2}
 """What another writer does, and how often a commit is tried then: a row of another range of keys is none of ours."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("versions", tiered([[2, 3], [3]], [[3]], lambda case: "-".join(map(str, case))))
 def test_what_another_writer_does_between_finding_and_commit_is_not_lost(
     spark: SparkSession,

@@ -214,6 +214,7 @@ def test_another_cluster_stops_the_sink(story: Story, monkeypatch: pytest.Monkey
     assert _found(sink, "moved") == ALL
 
 
+@pytest.mark.thorough
 def test_a_source_whose_clock_went_back(story: Story, topics: Topics) -> None:
     """Events of a restored source are late, and counted, until `reset --to stored` forgets how far the old one was."""
     sink = story("clock")

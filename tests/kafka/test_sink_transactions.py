@@ -223,6 +223,7 @@ def test_several_are_overdue_and_the_sink_starts_again(make_steps: Callable[...,
     assert steps.step(121.1) == source.after["6"]
 
 
+@pytest.mark.thorough
 def test_a_run_with_an_end_lets_through_what_is_old(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:
@@ -241,6 +242,7 @@ def test_a_run_with_an_end_lets_through_what_is_old(
     assert _found(inside, "ended_public_t") == source.after["3"]
 
 
+@pytest.mark.thorough
 def test_quiet_topics_are_let_through_too(topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession) -> None:
     """When nothing more comes, what was waited for long enough is brought in all the same."""
     source, now = Source(Database("quiet.public.t", 1), "quiet.transaction"), [0.0]

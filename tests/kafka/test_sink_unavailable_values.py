@@ -116,6 +116,7 @@ WAYS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", tiered(WAYS, ["soft by position"]))
 def test_values_survive_batches(way: str, topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> None:
     """With a time column beside lists, whatever batch an old key's delete comes in, every value that was sent stays."""

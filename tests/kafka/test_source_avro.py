@@ -107,6 +107,7 @@ def published(make_spring: MakeSpring) -> Spring:
     return source
 
 
+@pytest.mark.thorough
 def test_the_sink_makes_an_equal_table_of_avro(
     published: Spring, registry: SharedRegistry, make_workspace: MakeWorkspace
 ) -> None:

@@ -88,6 +88,7 @@ def test_changes_of_every_kind_are_published_in_order(make_spring: MakeSpring) -
     ]
 
 
+@pytest.mark.thorough
 def test_a_crash_before_the_position_moved_replays_the_same_bytes(make_spring: MakeSpring) -> None:
     """When the position is that of before a snapshot or part, the same records are published again, byte for byte."""
     source = make_spring("replay", {"provide.transaction.metadata": "true"})

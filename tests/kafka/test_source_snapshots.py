@@ -108,6 +108,7 @@ def expected(source: Spring, table: str) -> dict[str, Any]:
     return {json.dumps({"id": row["id"]}): row for row in source.rows(table)}
 
 
+@pytest.mark.thorough
 def test_changed_rewritten_and_crashed_meanwhile_the_replica_equals_the_source(
     spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

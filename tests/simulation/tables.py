@@ -74,8 +74,8 @@ class SimulatedTable(Table):
     def list_snapshots(self) -> dict[int, SnapshotEntry]:
         return {one.id: SnapshotEntry(one.parent, one.summary) for one in self.java.now.snapshots.values()}
 
-    def accept_callbacks(self) -> None:
-        pass
+    def accept_callbacks(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def expression(self, where: str) -> Any:
         return orjson.loads(where)

@@ -115,6 +115,7 @@ def _find(spark: SparkSession, table: Table, plan: TablePlan, keys: list[TaskOut
         release_reads(spark, table)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("version", tiered([2, 3], [3]))
 def test_every_look_up_finds_the_same_rows(spark: SparkSession, opened: Catalog, version: int) -> None:
     """Whatever others did to a table, and whatever its key is, an index finds the live rows that a join finds."""

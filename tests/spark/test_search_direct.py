@@ -423,6 +423,7 @@ def test_two_tables_whose_names_differ_by_capitals(direct: Direct) -> None:
     assert direct.search.documents("lake.db.twin") == {"1": {"id": 1, "v": "db.Twin"}}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", tiered(["incremental", "blocking"], ["incremental"]))
 def test_a_signal_reads_a_table_into_its_index_again(direct: Direct, kind: str) -> None:
     """Documents that were lost come back, changed and deleted rows stay as they are, also where no key was read yet."""

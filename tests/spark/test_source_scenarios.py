@@ -187,6 +187,7 @@ def test_odd_column_names(session: SparkSession) -> None:
     assert sorted(row.op for row in frame.collect()) == ["c", "d"]
 
 
+@pytest.mark.thorough
 def test_rows_from_before_an_upgrade(session: SparkSession) -> None:
     """A table upgraded to v3 has old rows without row ids: they are followed, and those that stay are silent."""
     subject = _filled(session, V2_COW, "(1,'a','x'), (2,'a','y')")

@@ -14,7 +14,6 @@ from connector.iceberg.commit.snapshot_expiry import (
     MAX_AGE_PROPERTY,
     METADATA_CLEANUP_PROPERTIES,
     METADATA_CLEANUP_PROPERTY,
-    MIN_SNAPSHOTS_PROPERTY,
     SnapshotRetention,
     find_growth,
 )
@@ -74,10 +73,10 @@ def test_tables_that_nothing_maintains_are_named_once() -> None:
     ("properties", "policy", "named"),
     [
         ({}, MaintenancePolicy(), "metadata files, snapshots"),
-        ({}, MaintenancePolicy(enabled=True), None),
-        ({METADATA_CLEANUP_PROPERTY: "false"}, MaintenancePolicy(enabled=True), "metadata files"),
-        ({}, MaintenancePolicy(enabled=True, expire=ExpiryPolicy(enabled=False)), "metadata files, snapshots"),
-        ({"gc.enabled": "false"}, MaintenancePolicy(enabled=True), "metadata files, snapshots"),
+        ({}, MaintenancePolicy(enabled="true"), None),
+        ({METADATA_CLEANUP_PROPERTY: "false"}, MaintenancePolicy(enabled="true"), "metadata files"),
+        ({}, MaintenancePolicy(enabled="true", expire=ExpiryPolicy(enabled=False)), "metadata files, snapshots"),
+        ({"gc.enabled": "false"}, MaintenancePolicy(enabled="true"), "metadata files, snapshots"),
     ],
 )
 def test_tables_that_the_sink_maintains_are_not_named(
@@ -92,7 +91,7 @@ def test_tables_that_the_sink_maintains_are_not_named(
 
 def test_old_snapshots_go_in_portions() -> None:
     """None goes that is young, or among the newest; and not each commit expires one."""
-    keeping = SnapshotRetention.of({**CREATED_TABLE_PROPERTIES, MIN_SNAPSHOTS_PROPERTY: "100"})
+    keeping = SnapshotRetention.of({**CREATED_TABLE_PROPERTIES, MAX_AGE_PROPERTY: str(HOUR_MS)})
     assert keeping == SnapshotRetention(HOUR_MS, 100)
     assert not keeping.is_due(100, 0, 9 * HOUR_MS)
     assert not keeping.is_due(4000, 0, HOUR_MS + 1)

@@ -289,18 +289,18 @@ def test_when_a_killed_run_can_commit_no_more() -> None:
 
 
 def test_rewrites_stay_within_their_bytes() -> None:
-    """A budget of bytes is so many files of the mean size; numbers are kept only where nothing is to be lost."""
+    """A budget of bytes is so many files of the mean size; new files keep the number of those that they replace."""
     state = TableState(data_files=8, delete_files=2, size_bytes=1000)
     assert count_files(500, state) == 5
     assert count_files(1, state) == 2
     policy = RewritePolicy(max_bytes=500, target_bytes=9, delete_files=3, max_commits=4)
-    options = rewrite_options(policy, state, keeps_number=True, by_groups=True)
+    options = rewrite_options(policy, state, by_groups=True)
     assert options["max-files-to-rewrite"] == "5"
     assert options["use-starting-sequence-number"] == "true"
     assert (options["target-file-size-bytes"], options["delete-file-threshold"]) == ("9", "3")
     assert (options["partial-progress.enabled"], options["partial-progress.max-commits"]) == ("true", "4")
-    plain = rewrite_options(RewritePolicy(), state, keeps_number=False, by_groups=False)
-    assert (plain["use-starting-sequence-number"], plain["partial-progress.enabled"]) == ("false", "false")
+    plain = rewrite_options(RewritePolicy(), state, by_groups=False)
+    assert (plain["use-starting-sequence-number"], plain["partial-progress.enabled"]) == ("true", "false")
     assert not {"target-file-size-bytes", "partial-progress.max-commits"} & plain.keys()
 
 
@@ -316,11 +316,10 @@ def test_when_groups_of_files_are_committed_apart() -> None:
 
 
 def test_rewrites_that_take_deletes_along_are_refused() -> None:
-    """A rewrite of a table without equality deletes has none to remove: those it would remove came meanwhile."""
-    taking = SnapshotChange("replace", {"removed-equality-delete-files": "1"})
-    assert may_land(SnapshotChange("replace", {"added-data-files": "1"}), [], clean=True)
-    assert not may_land(taking, [], clean=True)
-    assert may_land(taking, [], clean=False)
+    """A rewrite may take deletes away that its files do not need, and none that are newer than what it replaces."""
+    summary = {"removed-equality-delete-files": "1"}
+    assert may_land(SnapshotChange("replace", summary), [])
+    assert not may_land(SnapshotChange("replace", summary, revives_rows=True), [])
 
 
 @pytest.mark.parametrize(
@@ -337,7 +336,7 @@ def test_rewrites_that_take_deletes_along_are_refused() -> None:
 def test_what_a_rewrite_may_land_upon(operation: str, summary: dict[str, str], may: bool) -> None:
     """Not upon what changed by which deletes the rows go that it read: they would live again."""
     later = [SnapshotChange("append", {}), SnapshotChange(operation, summary)]
-    assert may_land(SnapshotChange("replace", {}), later, clean=False) == may
+    assert may_land(SnapshotChange("replace", {}), later) == may
 
 
 def test_what_the_command_line_reads() -> None:

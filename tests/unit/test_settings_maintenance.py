@@ -40,7 +40,20 @@ def test_a_table_has_its_own_policy_over_the_one_of_all(tmp_path: Path) -> None:
     assert settings.of("orders", "db.orders").rewrite.max_bytes == 9
     assert settings.of("orders", "db.orders").rewrite.min_input_files == 3
     assert settings.of("others", "db.others").rewrite.max_bytes == 7
-    assert not settings.of("others", "db.others").enabled
+    assert settings.of("orders", "db.orders").covers(is_own=False)
+    assert not settings.of("others", "db.others").covers(is_own=False)
+
+
+@pytest.mark.parametrize(
+    ("told", "own", "others"), [("auto", True, False), ("true", True, True), ("False", False, False)]
+)
+def test_tables_of_its_own_are_maintained_unless_it_is_told_otherwise(
+    tmp_path: Path, told: str, own: bool, others: bool
+) -> None:
+    """With nothing configured (auto) the sink maintains the tables that it has created, and no others."""
+    settings = _load(tmp_path, {} if told == "auto" else {"iceberg.maintenance.enabled": told}).table.maintenance
+    assert (settings.policy.covers(is_own=True), settings.policy.covers(is_own=False)) == (own, others)
+    assert settings.in_sink == own
 
 
 def test_flinks_names_are_taken(tmp_path: Path) -> None:
@@ -54,7 +67,7 @@ def test_flinks_names_are_taken(tmp_path: Path) -> None:
         },
     ).table.maintenance.policy
     assert (settings.rewrite.files, settings.rewrite.max_commits, settings.expire.retain_last) == (11, 4, 5)
-    assert not settings.enabled
+    assert settings.enabled == "auto"
 
 
 @pytest.mark.parametrize(

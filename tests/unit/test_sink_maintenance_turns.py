@@ -11,10 +11,11 @@ import pytest
 
 from connector.errors import RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.snapshot_expiry import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.maintenance.lease_rules import Lease
 from connector.maintenance.maintainer import TaskOutcome
 from connector.maintenance.table_state import TableState
-from connector.settings.iceberg.maintenance.policies import MaintenancePolicy
+from connector.settings.iceberg.maintenance.policies import ExpiryPolicy, MaintenancePolicy
 from connector.sink.destinations.iceberg.maintenance import SinkMaintenance
 from connector.sink.runner import _SinkRun
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.unit
 class Tables:
     """Two tables; as a sink's, which has written up to snapshot `base` of each."""
 
-    base = 5
+    base, own = 5, False
 
     def __iter__(self) -> Any:
         """Their names."""
@@ -32,14 +33,15 @@ class Tables:
 
     def __getitem__(self, name: str) -> Any:
         """One, at its snapshot."""
-        return SimpleNamespace(base=self.base)
+        properties = {EXPIRE_SNAPSHOTS_PROPERTY: "true"} if self.own else {}
+        return SimpleNamespace(base=self.base, layout=SimpleNamespace(properties=properties))
 
     def label(self, name: str) -> str:
         """Its full name."""
         return f"db.{name}"
 
     def turn(self, label: str) -> Any:
-        """Its lock."""
+        """Its lock, which only the test looks at."""
         return threading.RLock()
 
 
@@ -48,10 +50,11 @@ class Maintainer:
 
     def __init__(self, enabled: set[str], due: dict[str, dict[str, str]], handed: tuple[str, ...] = ()) -> None:
         """Begin with tables whose maintenance is on, and what is due."""
-        self.enabled, self.due, self.done = enabled, due, list[Any]()
+        self.enabled, self.due, self.done, self.otherwise = enabled, due, list[Any](), "false"
         self.lease = Lease(handed=handed)
         self.accepted: list[str] = []
-        self.rate_limit_s = 1000
+        self.rate_limit_s, self.lost = 0, set[str]()
+        self.expire = ExpiryPolicy()
         self.looked: list[str] = []
         self.leases = SimpleNamespace(
             read=lambda _: self.lease, accept=lambda label, task: self.accepted.append(f"{label}/{task}")
@@ -59,7 +62,8 @@ class Maintainer:
 
     def policy_of(self, label: str) -> MaintenancePolicy:
         """On where told."""
-        return MaintenancePolicy(enabled=label in self.enabled, rate_limit_s=self.rate_limit_s)
+        enabled = "true" if label in self.enabled else self.otherwise
+        return MaintenancePolicy(enabled, self.rate_limit_s, expire=self.expire)
 
     def load(self, label: str) -> Any:
         """Give a table, unless the catalog is away."""
@@ -74,12 +78,31 @@ class Maintainer:
 
     def find_due(self, table: Any, state: TableState) -> dict[str, str]:
         """Tell what was told."""
-        return self.due.get(table.name, {})
+        return dict(self.due.get(table.name, {}))
 
-    def run(self, table: Any, tasks: tuple[str, ...], in_flight: tuple[int, ...]) -> list[TaskOutcome]:
-        """Note it."""
-        self.done.append((table.name, tasks, in_flight))
-        return [TaskOutcome(task) for task in tasks]
+    def run(
+        self, table: Any, tasks: list[str], in_flight: tuple[int, ...], *, alone: bool = False
+    ) -> list[TaskOutcome]:
+        """Note it, and whether another thread could commit to the table meanwhile."""
+        assert _is_free(table.turn) != alone
+        self.done.append((table.name, tuple(tasks), in_flight))
+        lost = set() if alone else self.lost
+        return [TaskOutcome(task, failure="late" if task in lost else None, is_lost=task in lost) for task in tasks]
+
+
+def _is_free(lock: Any) -> bool:
+    """Whether another thread could take it."""
+    found: list[bool] = []
+
+    def look() -> None:
+        found.append(lock.acquire(blocking=False))
+        if found[0]:
+            lock.release()
+
+    other = threading.Thread(target=look)
+    other.start()
+    other.join()
+    return found[0]
 
 
 def _begin(maintainer: Any, times: int = 1) -> None:
@@ -97,16 +120,42 @@ def test_only_tables_that_are_due_and_enabled() -> None:
 
 
 def test_not_more_often_than_the_rate() -> None:
-    """A table that was looked at is left alone for as long as the rate says."""
-    maintainer = Maintainer({"db.a", "db.b"}, {"db.a": {"convert": "why"}})
-    _begin(maintainer, times=3)
-    assert len(maintainer.done) == 1
+    """A sink that has just started, and a table that was looked at, are left alone for as long as the rate says."""
+    maintainer: Any = Maintainer({"db.a", "db.b"}, {"db.a": {"convert": "why"}})
+    maintainer.rate_limit_s = 1000
+    maintenance = SinkMaintenance(maintainer, Tables())  # type: ignore[arg-type]
+    for opened_s, wanted in ((0, 0), (2000, 1), (0, 1)):
+        maintenance._opened_s -= opened_s
+        maintenance.begin()
+        maintenance.wait()
+        assert len(maintainer.done) == wanted
+
+
+@pytest.mark.parametrize(("own", "wanted"), [(True, ["db.a", "db.b"]), (False, [])])
+def test_by_itself_it_maintains_its_own_tables(own: bool, wanted: list[str]) -> None:
+    """With nothing configured those tables are looked at that the sink has created."""
+    maintainer: Any = Maintainer(set(), {})
+    maintainer.otherwise, tables = "auto", Tables()
+    tables.own = own
+    maintenance = SinkMaintenance(maintainer, tables)  # type: ignore[arg-type]
+    maintenance.finish()
+    assert maintainer.looked == wanted
+
+
+@pytest.mark.parametrize(("age_s", "wanted"), [(0, []), (60, [("db.a", ("expire",), (5,))])])
+def test_expiry_that_commits_do_is_not_done_twice(age_s: int, wanted: list[Any]) -> None:
+    """Of a table whose commits expire snapshots it does not expire others, unless its options say which."""
+    maintainer: Any = Maintainer({"db.a"}, {"db.a": {"expire": "why"}})
+    maintainer.expire, tables = ExpiryPolicy(age_s=age_s), Tables()
+    tables.own = True
+    maintenance = SinkMaintenance(maintainer, tables)  # type: ignore[arg-type]
+    maintenance.finish()
+    assert maintainer.done == wanted
 
 
 def test_a_quiet_table_is_not_even_looked_at() -> None:
     """Without a rate a table is looked at after each commit of the sink, and once where the sink writes nothing."""
     maintainer: Any = Maintainer({"db.a"}, {})
-    maintainer.rate_limit_s = 0
     tables: Any = Tables()
     maintenance = SinkMaintenance(maintainer, tables)
 
@@ -126,6 +175,7 @@ def test_a_quiet_table_is_not_even_looked_at() -> None:
 def test_a_run_that_ends_by_itself_is_maintained(once: bool, stopped: bool, wanted: int) -> None:
     """A run up to given offsets does what is due before its session ends; one that is told to stop leaves at once."""
     maintainer: Any = Maintainer({"db.a"}, {"db.a": {"convert": "why"}})
+    maintainer.rate_limit_s = 1000
     maintenance = SinkMaintenance(maintainer, Tables())  # type: ignore[arg-type]
     stream = SimpleNamespace(position=KafkaOffsets(), is_stopping=stopped, run=lambda once: None)
     sink: Any = SimpleNamespace(stream=stream, destination=maintenance, close=lambda: None)
@@ -134,8 +184,29 @@ def test_a_run_that_ends_by_itself_is_maintained(once: bool, stopped: bool, want
 
 
 def test_what_was_handed_over_is_done() -> None:
-    """A task that another maintainer lost is done without being due, and noted."""
-    maintainer = Maintainer({"db.a"}, {"db.a": {"expire": "why"}}, handed=("convert",))
-    _begin(maintainer)
-    assert maintainer.done == [("db.a", ("expire", "convert"), (5,))]
+    """A task that lost against batches each time is done without being due while these wait, also later, and noted."""
+    maintainer: Any = Maintainer({"db.a"}, {"db.a": {"expire": "why"}}, handed=("convert",))
+    tables: Any = Tables()
+    maintenance = SinkMaintenance(maintainer, tables)
+    maintenance.finish()
+    assert maintainer.done == [("db.a", ("expire",), (5,)), ("db.a", ("convert",), (5,))]
     assert maintainer.accepted == ["db.a/convert"]
+    maintainer.lease, maintainer.due, tables.base = Lease(), {"db.a": {"convert": "why"}}, 6
+    maintenance.finish()
+    assert maintainer.done[2:] == [("db.a", ("convert",), (6,))]
+
+
+def test_what_batches_overtake_is_done_while_they_wait() -> None:
+    """A task that loses against batches is done again at once while these wait, and so each time from then on."""
+    maintainer: Any = Maintainer({"db.a"}, {"db.a": {"convert": "why", "rewrite": "why"}})
+    maintainer.lost, tables = {"rewrite"}, Tables()
+    maintenance = SinkMaintenance(maintainer, tables)  # type: ignore[arg-type]
+    maintenance.finish()
+    tables.base = 6
+    maintenance.finish()
+    assert [tasks for _, tasks, _ in maintainer.done] == [
+        ("convert", "rewrite"),
+        ("rewrite",),
+        ("convert",),
+        ("rewrite",),
+    ]

@@ -28,10 +28,10 @@ from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, Tabl
 from connector.iceberg.java import (
     Driver,
     JavaTable,
+    accept_callbacks,
     iterate,
     jvm,
     map_java_errors,
-    start_callback_server,
     to_dict,
     vended_credentials,
 )
@@ -281,9 +281,9 @@ class Table:
             for snapshot in orjson.loads(text).get("snapshots", ())
         }
 
-    def accept_callbacks(self) -> None:
-        """Let validators and callbacks of commits, which are Python's, be called by Java."""
-        start_callback_server(self.driver)
+    def accept_callbacks(self) -> AbstractContextManager[None]:
+        """Let validators and callbacks of commits, which are Python's, be called by Java meanwhile."""
+        return accept_callbacks(self.driver)
 
     def ancestors(self) -> Iterator[Snapshot]:
         """Return the newest snapshot of the branch and those before it that have not expired, newest first."""

@@ -48,8 +48,7 @@ def commit_exactly_once(
         GapError: it landed, and the table was rolled back since.
         FatalError: the commit is impossible.
     """
-    table.accept_callbacks()
-    with table.turn:
+    with table.turn, table.accept_callbacks():
         _CommitAttempts(table, commit_id, update, rule).settle()
 
 

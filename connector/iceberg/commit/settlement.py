@@ -9,6 +9,7 @@ deleted.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,24 +18,38 @@ from typing import Any
 import attrs
 from py4j.protocol import Py4JJavaError
 
-from connector.errors import CommitUnknown, ConnectorError, RetriableError
+from connector.errors import CommitRefused, CommitUnknown, ConnectorError, RetriableError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
 from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS
-from connector.iceberg.java import JavaTable, gateway_of, iterate, java_exception_name, jvm, map_java_errors, to_dict
+from connector.iceberg.java import (
+    JavaTable,
+    gateway_of,
+    iterate,
+    java_exception_name,
+    jvm,
+    map_java_errors,
+    to_dict,
+)
 from connector.runtime.retry import call_with_retries
 
 JavaMetadata = Any
 """Java's `TableMetadata`."""
+_REMOVED_DELETES = "removed-equality-delete-files"
 _LOCATION_PROVIDER = "write.location-provider.impl"
 
 
 @attrs.frozen
 class SnapshotChange:
-    """What a snapshot says of itself."""
+    """What a snapshot says of itself.
+
+    Of one that is to be committed, `revives_rows` says that it takes equality deletes away which are newer than data
+    files that it adds: rows in these would no longer be deleted.
+    """
 
     operation: str
     summary: Mapping[str, str]
+    revives_rows: bool = False
 
 
 Acceptance = Callable[[SnapshotChange, Sequence[SnapshotChange]], bool]
@@ -58,16 +73,18 @@ def settle_commits(
         RetriableError: it was refused each time; it is not in, and what was written for it is gone.
         FatalError: the catalog says that the commit is impossible.
     """
-    table.accept_callbacks()
     seen = table.snapshot_id
     table.refresh()
     operations = _SettlingOperations(table, doing, accepts, seen, data_path)
     try:
-        yield jvm(table.driver).org.apache.iceberg.BaseTable(operations, str(table.java.name()))
+        with table.accept_callbacks():
+            yield jvm(table.driver).org.apache.iceberg.BaseTable(operations, str(table.java.name()))
     except Exception as error:
         if operations.failure is not None:
             raise operations.failure from error
         raise
+    finally:
+        operations.leave_turn()
     table.refresh()
     if (failure := operations.unknown or operations.failure) is not None:
         # Iceberg goes on where it commits in parts.
@@ -103,6 +120,7 @@ class _SettlingOperations:
     ) -> None:
         self._table, self._doing, self._own = table, doing, table.java.operations()
         self._accepts, self._seen, self._data_path = accepts, seen, data_path
+        self._thread, self._has_turn = threading.get_ident(), False
         self.failure: ConnectorError | None = None
         self.unknown: ConnectorError | None = None
 
@@ -117,22 +135,45 @@ class _SettlingOperations:
             raise self._report_unknown(error) from error
         if refusal is not None:
             # Iceberg may try again; where it gives up, its own error seldom says so.
-            self.failure = RetriableError(f"{self._doing}: {refusal.java_exception.getMessage()}")
+            self.failure = CommitRefused(f"{self._doing}: {refusal.java_exception.getMessage()}")
+            self._keep_turn()
             raise refusal
+
+    def _keep_turn(self) -> None:
+        """Let others of this process wait: each try makes the commit anew, which takes longer than their next one."""
+        # Iceberg commits parts in a thread of its own, which could not leave it.
+        if not self._has_turn and threading.get_ident() == self._thread:
+            self._table.turn.__enter__()
+            self._has_turn = True
+
+    def leave_turn(self) -> None:
+        """Let others go on."""
+        if self._has_turn:
+            self._has_turn = False
+            self._table.turn.__exit__(None, None, None)
 
     def _check(self, one: _CommitAttempt) -> None:
         """Refuse, as Iceberg's own validation does, what is not to be committed: Iceberg then cleans up."""
         if self._accepts is None:
             return
         later = list(self._iter_later(one.base))
-        for snapshot in iterate(one.made.snapshots()):
-            if one.base.snapshot(snapshot.snapshotId()) is None and not self._accepts(_describe(snapshot), later):
+        for snapshot in self._iter_made(one):
+            made = attrs.evolve(_describe(snapshot), revives_rows=self._revives_rows(snapshot))
+            if not self._accepts(made, later):
                 told = f"{self._doing}: others changed meanwhile which deletes apply to the files"
-                self.failure = RetriableError(told)
+                self.failure = CommitRefused(told)
                 java = jvm(self._table.driver)
                 raise Py4JJavaError(
                     told, java.org.apache.iceberg.exceptions.ValidationException(told, self._no_values())
                 )
+
+    def _iter_made(self, one: _CommitAttempt) -> Iterator[Any]:
+        """Yield the snapshots that a commit adds to the branch; a table may have thousands, and others are faster."""
+        at = _newest_snapshot_id(one.made, self._table.branch)
+        while at is not None and one.base.snapshot(at) is None:
+            snapshot = one.made.snapshot(at)
+            yield snapshot
+            at = None if snapshot.parentId() is None else int(snapshot.parentId())
 
     def _iter_later(self, base: JavaMetadata) -> Iterator[SnapshotChange]:
         """Yield what came since the table was last read before, newest first."""
@@ -143,6 +184,21 @@ class _SettlingOperations:
                 return
             yield _describe(snapshot)
             at = None if snapshot.parentId() is None else int(snapshot.parentId())
+
+    def _revives_rows(self, snapshot: Any) -> bool:
+        """Tell whether it takes deletes away that its files still need, which have the number of what they replace.
+
+        Iceberg drops deletes that are older than each file which stays, and does not count those that are added.
+        Reads the manifests that it made, where it takes equality deletes away at all.
+        """
+        if to_dict(snapshot.summary()).get(_REMOVED_DELETES, "0") == "0":
+            return False
+        changes = jvm(self._table.driver).org.apache.iceberg.SnapshotChanges.builderFor(self._table.java)
+        found = changes.snapshot(snapshot).build()
+        added = [file.dataSequenceNumber() for file in iterate(found.addedDataFiles())]
+        gone = [file.dataSequenceNumber() for file in iterate(found.removedDeleteFiles()) if _is_by_equality(file)]
+        oldest = min((int(number) for number in added if number is not None), default=None)
+        return oldest is not None and any(number is None or int(number) > oldest for number in gone)
 
     def _no_values(self) -> Any:
         """Give Java's empty array of format arguments."""
@@ -241,6 +297,10 @@ class _SettlingOperations:
 
 def _describe(snapshot: Any) -> SnapshotChange:
     return SnapshotChange(str(snapshot.operation()), to_dict(snapshot.summary()))
+
+
+def _is_by_equality(file: Any) -> bool:
+    return str(file.content()) == "EQUALITY_DELETES"
 
 
 def _snapshot_ids(metadata: JavaMetadata) -> set[int]:

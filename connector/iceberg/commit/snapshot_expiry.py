@@ -29,8 +29,8 @@ METADATA_CLEANUP_PROPERTIES = {
 CREATED_TABLE_PROPERTIES = {
     **METADATA_CLEANUP_PROPERTIES,
     EXPIRE_SNAPSHOTS_PROPERTY: "true",
-    MAX_AGE_PROPERTY: str(3600 * 1000),
-    MIN_SNAPSHOTS_PROPERTY: "500",
+    MAX_AGE_PROPERTY: str(600 * 1000),
+    MIN_SNAPSHOTS_PROPERTY: "100",
 }
 """What tables that the sink makes have, unless the settings say something else."""
 
@@ -67,10 +67,15 @@ class SnapshotRetention:
         return count > self.least * EXPIRY_SLACK and now_ms - oldest_ms > self.age_ms * EXPIRY_SLACK
 
 
+def is_kept_small(properties: Mapping[str, str]) -> bool:
+    """Tell by a table's properties whether it is the sink's to keep small: it has created it, and nobody objected."""
+    return SnapshotRetention.of(properties) is not None
+
+
 def find_growth(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Name what of a table grows with every commit, by its properties, unless other maintenance takes it away."""
     metadata = properties.get(METADATA_CLEANUP_PROPERTY) == "true"
-    snapshots = SnapshotRetention.of(properties) is not None
+    snapshots = is_kept_small(properties)
     return (*(() if metadata else (METADATA_FILES,)), *(() if snapshots else (SNAPSHOTS,)))
 
 

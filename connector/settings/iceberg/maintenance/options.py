@@ -16,10 +16,10 @@ _DAY_S = 24 * 3600
 
 ENABLED = Option(
     name=f"{PREFIX}enabled",
-    kind=BOOLEAN,
-    default=False,
+    kind=one_of("auto", "true", "false", any_case=True),
+    default="auto",
     importance="high",
-    doc="Let the sink maintain its tables, in the background.",
+    doc="Let the sink maintain tables in the background: all (true), none (false), or those that it created (auto).",
 )
 RATE_LIMIT = Option(
     name=f"{PREFIX}rate-limit-seconds",

@@ -83,15 +83,19 @@ class OrphanPolicy:
 
 @attrs.frozen
 class MaintenancePolicy:
-    """What is done to one table."""
+    """What is done to one table; `enabled` says whether the sink does it: "true", "false", or "auto"."""
 
-    enabled: bool = options.ENABLED.default
+    enabled: str = options.ENABLED.default
     rate_limit_s: int = options.RATE_LIMIT.default
     convert: ConvertPolicy = ConvertPolicy()
     rewrite: RewritePolicy = RewritePolicy()
     manifests: ManifestPolicy = ManifestPolicy()
     expire: ExpiryPolicy = ExpiryPolicy()
     orphans: OrphanPolicy = OrphanPolicy()
+
+    def covers(self, *, is_own: bool) -> bool:
+        """Tell whether the sink maintains a table; `is_own` says that it has created it."""
+        return is_own if self.enabled == "auto" else self.enabled == "true"
 
 
 @attrs.frozen
@@ -107,8 +111,8 @@ class MaintenanceSettings:
 
     @property
     def in_sink(self) -> bool:
-        """Whether the sink maintains any table."""
-        return any(policy.enabled for policy in (self.policy, *self.policies.values()))
+        """Whether the sink may maintain any table."""
+        return any(policy.enabled != "false" for policy in (self.policy, *self.policies.values()))
 
 
 def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:

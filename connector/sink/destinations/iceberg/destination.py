@@ -8,7 +8,12 @@ import attrs
 import structlog
 
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.commit.snapshot_expiry import METADATA_CLEANUP_PROPERTY, METADATA_FILES, find_growth
+from connector.iceberg.commit.snapshot_expiry import (
+    METADATA_CLEANUP_PROPERTY,
+    METADATA_FILES,
+    find_growth,
+    is_kept_small,
+)
 from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer
@@ -105,7 +110,8 @@ def _find_growth(target: TargetTable, maintenance: MaintenanceSettings) -> tuple
     """Name what of a table grows though the sink may maintain it: nothing where it expires snapshots."""
     properties, name = target.layout.properties, target.table.name
     policy, grows = maintenance.of(name.rpartition(".")[2], name), find_growth(properties)
-    if policy.enabled and policy.expire.enabled and properties.get("gc.enabled") != "false":
+    expires = policy.covers(is_own=is_kept_small(properties)) and policy.expire.enabled
+    if expires and properties.get("gc.enabled") != "false":
         return tuple(what for what in grows if what == METADATA_FILES and METADATA_CLEANUP_PROPERTY in properties)
     return grows
 

@@ -1,23 +1,27 @@
 """The tables of a sink -> maintained beside its batches: one table at a time, in a thread of its own. On the driver.
 
 Spark jobs of maintenance run beside those of batches; commits of one table take turns (`Table.turn`), so that neither
-waits for more than the other's commit.
+waits for more than the other's commit. A task that batches overtake each time is done while they wait, in small
+portions.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import attrs
 import structlog
 from py4j.protocol import Py4JError
 
 from connector.errors import ConnectorError
-from connector.maintenance.maintainer import Maintainer
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.snapshot_expiry import is_kept_small
+from connector.maintenance.maintainer import Maintainer, TaskOutcome
+from connector.maintenance.tasks import EXPIRE
 from connector.maintenance.triggers import idle_interval_s
-from connector.settings.iceberg.maintenance.policies import MaintenancePolicy
+from connector.settings.iceberg.maintenance.policies import ExpiryPolicy, MaintenancePolicy
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 
 _REST_S = 1.0
@@ -38,25 +42,22 @@ class _Look:
 @attrs.define(eq=False)
 class SinkMaintenance:
     """Looks, after batches and while there are none, whether a table is due; `rate-limit-seconds` apart from the last
-    look at it. A table to which the sink has written nothing since is left alone for as long as no task is due by time.
+    look at it, or from the sink's start. A table to which the sink has written nothing since is left alone for as long
+    as no task is due by time.
     """
 
     maintainer: Maintainer
     tables: IcebergTables
     _looked: dict[str, _Look] = attrs.field(factory=dict)
+    _opened_s: float = attrs.field(factory=time.monotonic)
+    _overtaken: set[tuple[str, str]] = attrs.field(factory=set)
     _running: threading.Thread | None = None
     _beginning: threading.Lock = attrs.field(factory=threading.Lock)
     _rested_s: float = 0.0
 
     def begin(self) -> None:
         """Begin with what is due, if nothing is under way; returns at once."""
-        with self._beginning:
-            if self._running is not None and self._running.is_alive():
-                return
-            names = self._due_names(time.monotonic())
-            if names:
-                self._running = threading.Thread(target=self._maintain, args=(names,), daemon=True)
-                self._running.start()
+        self._begin(at_end=False)
 
     def rest(self) -> None:
         """Begin with what is due by time; may be called all the time."""
@@ -71,18 +72,29 @@ class SinkMaintenance:
             self._running.join()
 
     def finish(self) -> None:
-        """Do what is due, and wait for it."""
+        """Do what is due, also in tables whose last look was a short while ago, and wait for it."""
         self.wait()
-        self.begin()
+        self._begin(at_end=True)
         self.wait()
 
-    def _due_names(self, now_s: float) -> list[str]:
+    def _begin(self, *, at_end: bool) -> None:
+        with self._beginning:
+            if self._running is not None and self._running.is_alive():
+                return
+            names = self._due_names(time.monotonic(), at_end=at_end)
+            if names:
+                self._running = threading.Thread(target=self._maintain, args=(names,), daemon=True)
+                self._running.start()
+
+    def _due_names(self, now_s: float, *, at_end: bool) -> list[str]:
         found = []
         for name in list(self.tables):
-            table, base = self.tables.label(name), self.tables[name].base
-            policy, last = self.maintainer.policy_of(table), self._looked.get(table)
-            if policy.enabled and (last is None or now_s - last.at_s >= last.pause_s(policy, base)):
-                self._looked[table] = _Look(now_s, base)
+            label, target = self.tables.label(name), self.tables[name]
+            policy, last = self.maintainer.policy_of(label), self._looked.get(label, _Look(self._opened_s, None))
+            if not policy.covers(is_own=is_kept_small(target.layout.properties)):
+                continue
+            if now_s - last.at_s >= last.pause_s(policy, target.base) or (at_end and target.base != last.base):
+                self._looked[label] = _Look(now_s, target.base)
                 found.append(name)
         return found
 
@@ -104,13 +116,25 @@ class SinkMaintenance:
             return
         table.turn = self.tables.turn(label)
         due = self.maintainer.find_due(table, self.maintainer.read_state(table))
+        expires_itself = is_kept_small(self.tables[name].layout.properties)
+        if expires_itself and self.maintainer.policy_of(label).expire == ExpiryPolicy():
+            due.pop(EXPIRE, None)  # the sink's own commits do it
         handed = self.maintainer.leases.read(label).handed
-        tasks = (*due, *(task for task in handed if task not in due))
-        if not tasks:
+        self._overtaken |= {(label, task) for task in handed}
+        if not due and not handed:
             return
         structlog.get_logger().info("maintenance is due", table=label, tasks=due, handed=list(handed))
+        tasks = (*due, *(task for task in handed if task not in due))
+        beside = self._run(name, table, [task for task in tasks if (label, task) not in self._overtaken])
+        self._overtaken |= {(label, outcome.task) for outcome in beside if outcome.is_lost}
+        overtaken = [task for task in tasks if (label, task) in self._overtaken]
+        if overtaken:
+            with table.turn:
+                alone = self._run(name, table, overtaken, alone=True)
+            for outcome in alone:
+                if outcome.failure is None:
+                    self.maintainer.leases.accept(label, outcome.task)
+
+    def _run(self, name: str, table: Table, tasks: Sequence[str], *, alone: bool = False) -> list[TaskOutcome]:
         base = self.tables[name].base
-        outcomes = self.maintainer.run(table, tasks, () if base is None else (base,))
-        for outcome in outcomes:
-            if outcome.task in handed and outcome.failure is None:
-                self.maintainer.leases.accept(label, outcome.task)
+        return self.maintainer.run(table, tasks, () if base is None else (base,), alone=alone) if tasks else []

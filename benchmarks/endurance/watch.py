@@ -1,0 +1,171 @@
+"""catalog and process -> samples: what a table has become, how old what is visible was, what the process holds."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from benchmarks.endurance.load import SteadyLoad
+from benchmarks.endurance.samples import Sample
+from benchmarks.measure import kind_of, tree_cpu_seconds, tree_of
+from benchmarks.tables import metadata_location, open_table
+from connector.iceberg.commit.commit_summary import OFFSETS
+
+_POLL_S = 0.1
+_METRICS = ("icebridge_commit_seconds_total", "icebridge_commits_total")
+
+
+class TableWatch(threading.Thread):
+    """Notes how old each event was when the catalog first pointed to a snapshot with it (seconds)."""
+
+    def __init__(self, warehouse: Path, table: str, load: SteadyLoad) -> None:
+        """Describe what to watch; nothing runs yet."""
+        super().__init__(name="table-watch", daemon=True)
+        self._warehouse, self._table, self._load = warehouse, table, load
+        self._done, self._lock = threading.Event(), threading.Lock()
+        self._delays: list[float] = []
+        self._seen: set[int] = set()
+        self._visible = [0] * len(load.produced)
+        self.metadata: Mapping[str, Any] = {}
+        self.metadata_bytes = 0
+
+    @property
+    def visible(self) -> int:
+        """Events in the table so far."""
+        return sum(self._visible)
+
+    def run(self) -> None:
+        """Ask until told to finish; metadata is read only when it changed."""
+        last = None
+        while not self._done.wait(_POLL_S):
+            location, now = metadata_location(self._warehouse, self._table), time.time()
+            if location is None or location == last:
+                continue
+            try:
+                body = local_path(location).read_bytes()
+            except OSError:  # it is gone already: there is a newer one
+                continue
+            last, self.metadata, self.metadata_bytes = location, json.loads(body), len(body)
+            self._note(now)
+
+    def finish(self) -> None:
+        """Stop asking."""
+        self._done.set()
+        self.join()
+
+    def take_delays(self) -> list[float]:
+        """The delays of all events that became visible since the last call."""
+        with self._lock:
+            delays, self._delays = self._delays, []
+        return delays
+
+    def _note(self, now_s: float) -> None:
+        for snapshot in self.metadata.get("snapshots", []):
+            told = snapshot["summary"].get(OFFSETS)
+            if told is None or snapshot["snapshot-id"] in self._seen:
+                continue
+            self._seen.add(snapshot["snapshot-id"])
+            (offsets,) = json.loads(told).values()
+            with self._lock:
+                for partition, offset in offsets.items():
+                    produced = self._load.produced[int(partition)]
+                    before = self._visible[int(partition)]
+                    self._delays += [now_s - at_s for at_s in produced[before:offset]]
+                    self._visible[int(partition)] = max(before, offset)
+
+
+class Sampler:
+    """Takes samples of one sink."""
+
+    def __init__(self, warehouse: Path, table: str, watch: TableWatch, pid: int, port: int) -> None:
+        """Begin; `port` serves the sink's metrics."""
+        self._warehouse, self._table, self._watch = warehouse, table, watch
+        self._process, self._port = psutil.Process(pid), port
+        self._begun_s = self._last_s = time.monotonic()
+        self._cpu_s = tree_cpu_seconds(pid)
+        self._commits = self._commit_s = 0.0
+
+    def take(self) -> Sample:
+        """Look at everything once."""
+        now_s, cpu_s = time.monotonic(), tree_cpu_seconds(self._process.pid)
+        commit_s, commits = read_metrics(self._port)
+        delays = self._watch.take_delays() or [float("nan")]
+        p50, p95 = np.percentile(delays, [50, 95]).tolist()
+        totals, folder = self._summary(), local_path(str(self._watch.metadata["location"]))
+        made = commits - self._commits
+        sample = Sample(
+            at_s=round(now_s - self._begun_s, 1),
+            snapshots=len(self._watch.metadata["snapshots"]),
+            metadata_bytes=self._watch.metadata_bytes,
+            metadata_files=sum(1 for _ in (folder / "metadata").iterdir()),
+            data_files=int(totals.get("total-data-files", 0)),
+            delete_files=int(totals.get("total-delete-files", 0)),
+            equality_deletes=int(totals.get("total-equality-deletes", 0)),
+            position_deletes=int(totals.get("total-position-deletes", 0)),
+            stored_bytes=_size_bytes(folder),
+            planning_s=self._plan(),
+            commits=int(made),
+            commit_s=(commit_s - self._commit_s) / made if made else 0.0,
+            fresh_p50_s=p50,
+            fresh_p95_s=p95,
+            cpu_share=(cpu_s - self._cpu_s) / (now_s - self._last_s),
+            **self._held(),
+        )
+        self._last_s, self._cpu_s, self._commits, self._commit_s = now_s, cpu_s, commits, commit_s
+        return sample
+
+    def _summary(self) -> Mapping[str, str]:
+        metadata = self._watch.metadata
+        current = metadata["current-snapshot-id"]
+        return next(one["summary"] for one in metadata["snapshots"] if one["snapshot-id"] == current)
+
+    def _plan(self) -> float:
+        """CPU seconds to load the table and to list its live files, by a reader that knows neither it nor us."""
+        begun_s = time.thread_time()
+        table = open_table(self._warehouse, self._table)
+        snapshot = table.current_snapshot()
+        for manifest in snapshot.manifests(table.io) if snapshot else ():
+            manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        return time.thread_time() - begun_s
+
+    def _held(self) -> dict[str, int]:
+        held = {"jvm_bytes": 0, "python_bytes": 0, "handles": 0, "threads": 0}
+        for process in tree_of(self._process):
+            try:
+                kind = "jvm_bytes" if kind_of(process.name()) == "jvm" else "python_bytes"
+                held[kind] += process.memory_info().rss
+                held["handles"] += process.num_fds()
+                held["threads"] += process.num_threads()
+            except psutil.Error:
+                continue
+        return held
+
+
+def read_metrics(port: int) -> Sequence[float]:
+    """Seconds of commits, and commits, so far."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return [sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name}{{")) for name in _METRICS]
+
+
+def local_path(location: str) -> Path:
+    """The path of a file URI."""
+    return Path(location.removeprefix("file://").removeprefix("file:"))
+
+
+def _size_bytes(folder: Path) -> int:
+    total = 0
+    for file in folder.rglob("*"):
+        try:
+            total += file.stat().st_size
+        except OSError:  # deleted meanwhile
+            continue
+    return total
