@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve
 
-from serde.arrays import Mask, children, column_at, valid_mask
-from serde.events.document_patches import PATCH_COLUMN, format_patch
+from serde.arrays import Mask, children, valid_mask
+from serde.events.document_patches import PATCH_COLUMN, format_row_patches
 from serde.events.event_kind import is_envelope
 from serde.messages import MessageBlock
 
-_VALUE, _SET = "value", "set"
-_CELL = frozenset({_VALUE, _SET})
+CELL_VALUE, CELL_SET = "value", "set"
+_CELL = frozenset({CELL_VALUE, CELL_SET})
 _IMAGES = ("before", "after")
-_UPDATE, _CASSANDRA = "u", "cassandra"
+_UPDATE = "u"
 _CELL_TEXT = re.compile(
     rb'\{\s*"[^"]*"\s*:\s*(?:null\s*,.*)?\{\s*"value"\s*:.*"set"\s*:\s*(?:true|false)\s*\}', re.DOTALL
 )
@@ -35,7 +35,7 @@ def is_of_cells(message: bytes | None) -> bool:
 
 def cell_types(columns: pa.StructType) -> pa.StructType:
     """The types of cells that have values of these types."""
-    return pa.struct([(field.name, pa.struct([(_VALUE, field.type), (_SET, pa.bool_())])) for field in columns])
+    return pa.struct([(field.name, pa.struct([(CELL_VALUE, field.type), (CELL_SET, pa.bool_())])) for field in columns])
 
 
 def holds_cells(kind: pa.StructType) -> bool:
@@ -46,61 +46,58 @@ def holds_cells(kind: pa.StructType) -> bool:
 def _is_cell(kind: pa.DataType) -> bool:
     # Of columns that are null in all events without schema nothing but `set` is left.
     return (
-        pa.types.is_struct(kind) and {_SET} <= set(kind.names) <= _CELL and pa.types.is_boolean(kind.field(_SET).type)
+        pa.types.is_struct(kind)
+        and {CELL_SET} <= set(kind.names) <= _CELL
+        and pa.types.is_boolean(kind.field(CELL_SET).type)
     )
 
 
-def unpack_envelopes(block: MessageBlock, *, patches: bool) -> MessageBlock:
-    """The block with plain columns; with `patches` updates that leave some out say so. Other blocks as they are."""
+def unpack_envelopes(block: MessageBlock, *, patches: bool, known: frozenset[str] = frozenset()) -> MessageBlock:
+    """The block with plain columns; with `patches` updates that leave some out say so. Other blocks as they are.
+
+    known: columns that rows may have, as without schema those that no event of the block gives are not there.
+    """
     kind = block.fields.type
     images = [field.name for field in kind if field.name in _IMAGES and pa.types.is_struct(field.type)]
     images = [name for name in images if kind.field(name).type.num_fields]
     if not (images and is_envelope(kind) and all(holds_cells(kind.field(name).type) for name in images)):
         return block
-    told = column_at(block.fields, "source.connector")
-    if told is not None and pc.any(pc.equal(told, _CASSANDRA)).as_py():
-        # Where no event of a block without schema has a time of deletion, its cells look the same.
-        return block
     columns = dict(zip(kind.names, children(block.fields), strict=True))
     op = np.asarray(pc.equal(columns["op"], _UPDATE).fill_null(False))
     for name in images:
-        columns[name] = unpack_cells(columns[name], op if patches and name == "after" else None)
+        partial = op if patches and name == "after" else None
+        columns[name] = unpack_cells(columns[name], partial, more=lacks_columns(block, columns[name], known))
     optional = {path: flag for path, flag in block.optional.items() if not _is_within_cell(path)}
     return evolve(block, fields=pa.StructArray.from_arrays(list(columns.values()), list(columns)), optional=optional)
 
 
 def _is_within_cell(path: str) -> bool:
     image, _, rest = path.partition(".")
-    return image in _IMAGES and rest.endswith((f".{_VALUE}", f".{_SET}"))
+    return image in _IMAGES and rest.endswith((f".{CELL_VALUE}", f".{CELL_SET}"))
 
 
-def unpack_cells(rows: pa.StructArray, partial: Mask | None = None) -> pa.StructArray:
-    """Rows with the values of their cells; `partial` marks those that may leave columns out, which get a patch."""
+def lacks_columns(block: MessageBlock, rows: pa.StructArray, known: frozenset[str]) -> bool:
+    """Tell whether rows of a block have columns that none of its events gives."""
+    return not block.schema_id and not known <= set(rows.type.names)
+
+
+def unpack_cells(rows: pa.StructArray, partial: Mask | None = None, *, more: bool = False) -> pa.StructArray:
+    """Rows with the values of their cells; `partial` marks those that may leave columns out, which get a patch.
+
+    more: whether there are columns that none of the rows gives.
+    """
     names, cells = rows.type.names, children(rows)
     values = [_read_values(cell) for cell in cells]
     made = dict(zip(names, values, strict=True))
     if partial is not None and (partial & valid_mask(rows)).any():
-        given = np.column_stack([np.asarray(pc.struct_field(cell, _SET).fill_null(False)) for cell in cells])
-        patches = _find_patches(names, given, values, partial & valid_mask(rows))
+        given = np.column_stack([np.asarray(pc.struct_field(cell, CELL_SET).fill_null(False)) for cell in cells])
+        patches = format_row_patches(names, given, values, partial & valid_mask(rows), more=more)
         made |= {} if patches is None else {PATCH_COLUMN: patches}
     gone = rows.is_null() if rows.null_count else None
     return pa.StructArray.from_arrays(list(made.values()), list(made), mask=gone)
 
 
 def _read_values(cell: pa.StructArray) -> pa.Array:
-    if _VALUE not in cell.type.names:
+    if CELL_VALUE not in cell.type.names:
         return pa.nulls(len(cell))
-    return pc.if_else(pc.struct_field(cell, _SET).fill_null(False), pc.struct_field(cell, _VALUE), None)
-
-
-def _find_patches(names: list[str], given: Mask, values: list[pa.Array], partial: Mask) -> pa.StringArray | None:
-    """Of each row that leaves columns out the patch that makes null what it set to null."""
-    partial = partial & ~given.all(axis=1)
-    if not partial.any():
-        return None
-    nulls = given & ~np.column_stack([valid_mask(value) for value in values])
-    forms, which = np.unique(nulls[partial], axis=0, return_inverse=True)
-    texts = [format_patch({}, [name for name, null in zip(names, form, strict=True) if null], ()) for form in forms]
-    places = np.full(len(partial), -1)
-    places[partial] = which.reshape(-1)
-    return pa.array(texts, pa.string()).take(pa.array(places, mask=places < 0))
+    return pc.if_else(pc.struct_field(cell, CELL_SET).fill_null(False), pc.struct_field(cell, CELL_VALUE), None)

@@ -14,14 +14,16 @@ import pyarrow.compute as pc
 from attrs import evolve, field, frozen
 
 from serde.arrays import Bytes, Ints, Mask, children, choose_values, column_at, valid_mask, view_bytes
+from serde.events.cassandra_rows import ORIGIN_PATHS
 from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.event_kind import is_envelope, is_other_event
+from serde.events.modified_columns import CAPTURE_TYPE
 from serde.events.source_positions import POSITION_FIELDS, TRANSACTION_FIELDS, FindColumn, LogPositions, read_positions
 from serde.faults import RecordError
 from serde.messages import MessageBlock, Rows
 
 KNOWN_OPS = b"crudtm"
-_DELETE, _MESSAGE, _CREATE, _INSERT = ord("d"), ord("m"), ord("c"), ord("i")
+_DELETE, _MESSAGE, _CREATE, _INSERT, _TRUNCATE = ord("d"), ord("m"), ord("c"), ord("i"), ord("t")
 DELETED_COLUMN = "__deleted"
 Ops = Bytes
 _POSITION = frozenset(
@@ -57,7 +59,14 @@ class UnwrapSettings:
         paths = [term.partition(":")[0] for term in self.add_fields]
         origin = {f"source.{name}" for name in ORIGIN_FIELDS}
         documents = {"updateDescription", "source.collection"}
-        return _POSITION | origin | documents | set(paths) | {f"source.{path}" for path in paths if "." not in path}
+        own = {*paths, *(f"source.{path}" for path in paths if "." not in path)}
+        return _POSITION | origin | documents | {CAPTURE_TYPE, *ORIGIN_PATHS} | own
+
+    @property
+    def added_names(self) -> tuple[str, ...]:
+        """The columns that add.fields makes, a name for each."""
+        terms = (term.partition(":") for term in self.add_fields)
+        return tuple(self.prefix + (name or path.replace(".", "_")) for path, _, name in terms)
 
 
 @frozen(eq=False)
@@ -156,12 +165,14 @@ def _image_column(block: MessageBlock, name: str) -> pa.StructArray | None:
 
 def _find_faults(block: MessageBlock, op: Ops, after: pa.StructArray | None) -> list[tuple[int, str]]:
     there = valid_mask(after) if after is not None else np.zeros(len(op), np.bool_)
-    bare = np.isin(op, np.frombuffer(b"cru", np.uint8)) & ~there
-    if not bare.any() and op.all():
+    bare, ranges = np.isin(op, np.frombuffer(b"cru", np.uint8)) & ~there, (op == _TRUNCATE) & there
+    if not (bare.any() or ranges.any()) and op.all():
         return []
     text = valid_mask(block.fields.field("op"))
     faults = [(at, "envelope without op" if not text[at] else "unknown op") for at in np.flatnonzero(op == 0).tolist()]
-    return sorted([*faults, *((at, "envelope without after image") for at in np.flatnonzero(bare).tolist())])
+    faults += [(at, "envelope without after image") for at in np.flatnonzero(bare).tolist()]
+    # Cassandra's range of deleted rows, by its EnvelopeTransformation: it must not empty the table.
+    return sorted([*faults, *((at, "a truncate of some rows only") for at in np.flatnonzero(ranges).tolist())])
 
 
 def _choose_images(after: pa.StructArray | None, before: pa.StructArray | None, op: Ops) -> pa.StructArray:
@@ -254,11 +265,11 @@ def _image_documents(block: MessageBlock, row: pa.StructArray) -> frozenset[str]
 def _added_columns(fields: pa.StructArray, unwrap: UnwrapSettings) -> dict[str, pa.Array]:
     """Columns of add.fields by their new names; what the events do not have is left out."""
     out: dict[str, pa.Array] = {}
-    for term in unwrap.add_fields:
-        path, _, name = term.partition(":")
+    for term, name in zip(unwrap.add_fields, unwrap.added_names, strict=True):
+        path = term.partition(":")[0]
         column = column_at(fields, path) if "." in path else _envelope_or_source(fields, path)
         if column is not None:
-            out[unwrap.prefix + (name or path.replace(".", "_"))] = column
+            out[name] = column
     return out
 
 

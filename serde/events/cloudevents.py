@@ -17,8 +17,8 @@ from serde.messages import MessageBlock
 
 CLOUD_EVENT_FIELDS = frozenset({"specversion", "iodebeziumop", "data"})
 _PREFIX = "iodebezium"
-_IMAGES = ("before", "after")
-_SAME = ("version", "connector", "name", "snapshot", "db", "schema", "table", "file", "gtid")
+_DATA = ("before", "after", "updateDescription")
+_SAME = ("version", "connector", "name", "snapshot", "db", "schema", "table", "collection", "file", "gtid", "shard")
 _TEXTS = {name: name for name in _SAME} | {
     "commitlsn": "commit_lsn",
     "changelsn": "change_lsn",
@@ -45,7 +45,7 @@ def unwrap_cloud_events(block: MessageBlock) -> MessageBlock:
     if "payload" in inside and pa.types.is_struct(inside["payload"].type):
         data, path = inside["payload"], "data.payload."
         inside = _child_columns(data)
-    made = {name: inside[name] for name in _IMAGES if name in inside}
+    made = {name: inside[name] for name in _DATA if name in inside}
     made["op"] = columns["iodebeziumop"]
     made["source"] = _build_source(columns, len(block.rows))
     order = columns.get("iodebeziumtxtotalorder")

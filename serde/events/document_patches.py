@@ -15,12 +15,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Mask
+from serde.arrays import Mask, valid_mask
 
 PATCH_MARK = '{"__debezium_patch":['
 PATCH_COLUMN = "__debezium_patch"
 """The member of a document of which only changes are known that has their text (`format_partial_document`)."""
 _MEMBER = PATCH_COLUMN
+_NULLS = "nulls"
+"""The columns, by their whole names, that a row gives as null."""
 _MAX_GAP = 1_000_000
 """No array is filled up by more than so many nulls."""
 
@@ -28,6 +30,45 @@ _MAX_GAP = 1_000_000
 def format_patch(updated: dict[str, Any], removed: Sequence[str], truncated: Sequence[dict[str, Any]]) -> str:
     """The text of a patch: paths and their new values, paths that are gone, and arrays with their new sizes."""
     return orjson.dumps({_MEMBER: [{"cut": list(truncated), "set": updated, "unset": list(removed)}]}).decode()
+
+
+def format_row_patches(
+    names: Sequence[str], given: Mask, values: Sequence[pa.Array], partial: Mask, *, more: bool = False
+) -> pa.Array | None:
+    """The patch of each row that does not give all of its columns: it makes null what was given as null, and leaves
+    what was not given as it is. None where no row has one.
+
+    Args:
+        names: of the columns.
+        given: which of them each row gives, a column each.
+        values: the columns.
+        partial: the rows that may leave some out.
+        more: whether there are columns that none of the rows gives.
+    """
+    partial = partial if more else partial & ~given.all(axis=1)
+    if not partial.any():
+        return None
+    nulls = given & ~np.column_stack([valid_mask(value) for value in values])
+    forms, which = np.unique(nulls[partial], axis=0, return_inverse=True)
+    texts = [_format_nulls([name for name, null in zip(names, form, strict=True) if null]) for form in forms]
+    places = np.full(len(partial), -1)
+    places[partial] = which.reshape(-1)
+    return pa.array(texts, pa.string()).take(pa.array(places, mask=places < 0))
+
+
+def _format_nulls(names: Sequence[str]) -> str:
+    return orjson.dumps({_MEMBER: [{"cut": [], "set": {}, "unset": [], _NULLS: list(names)}]}).decode()
+
+
+def find_null_columns(patch: str) -> frozenset[str] | None:
+    """The columns that a patch of a row makes null; None where it is one of a document.
+
+    What such a patch sets stands in its row, so that it takes the rows of those before it too.
+    """
+    steps = orjson.loads(patch)[_MEMBER]
+    if any(_NULLS not in step for step in steps):
+        return None
+    return frozenset(name for step in steps for name in step[_NULLS])
 
 
 def find_patches(column: pa.Array) -> Mask | None:
@@ -96,7 +137,8 @@ def find_members(patch: str) -> frozenset[str]:
     """The members of a document that a patch changes."""
     steps = orjson.loads(patch)[_MEMBER]
     paths = (path for step in steps for path in (*step["set"], *step["unset"], *(str(c["field"]) for c in step["cut"])))
-    return frozenset(path.partition(".")[0] for path in paths)
+    nulls = (name for step in steps for name in step.get(_NULLS, ()))
+    return frozenset([*(path.partition(".")[0] for path in paths), *nulls])
 
 
 def rename_members(patch: str, names: Mapping[str, str]) -> str:
@@ -111,6 +153,7 @@ def rename_members(patch: str, names: Mapping[str, str]) -> str:
             "cut": [{**each, "field": rename(str(each["field"]))} for each in step["cut"]],
             "set": {rename(path): value for path, value in step["set"].items()},
             "unset": [rename(path) for path in step["unset"]],
+            **({_NULLS: [names.get(name, name) for name in step[_NULLS]]} if _NULLS in step else {}),
         }
         for step in orjson.loads(patch)[_MEMBER]
     ]
@@ -126,6 +169,8 @@ def change_document(document: dict[str, Any], patch: str) -> None:
             _set(document, path.split("."), value)
         for path in step["unset"]:
             _unset(document, path.split("."))
+        for name in step.get(_NULLS, ()):
+            document.pop(name, None)
 
 
 def apply_patches(base: pa.Array, patches: pa.Array) -> pa.Array:

@@ -98,7 +98,7 @@ def _expect_columns(seen: ObservedTypes, columns: pa.StructType) -> None:
     if around is None:
         seen.expect(columns, fix=True)
         return
-    for image in () if _holds_documents(around) else _IMAGES & around.fields.keys():
+    for image in () if _holds_documents(seen, around) else _IMAGES & around.fields.keys():
         around.fields[image].expect(columns, fix=True)
     around_images = (
         _ENVELOPE_FIELDS | _CLOUD_ATTRIBUTES if seen.fields.keys() >= CLOUD_EVENT_FIELDS else _ENVELOPE_FIELDS
@@ -120,11 +120,12 @@ def _find_envelope(seen: ObservedTypes) -> ObservedTypes | None:
     return data.fields["payload"] if "payload" in data.fields and not data.fields.keys() & _IMAGES else data
 
 
-def _holds_documents(around: ObservedTypes) -> bool:
+def _holds_documents(seen: ObservedTypes, around: ObservedTypes) -> bool:
     """True for MongoDB's envelopes, whose images are texts: their source has a collection in place of a table."""
     source = around.fields.get("source")
+    told = "iodebeziumcollection" in seen.fields if source is None else "collection" in source.fields
     images = [around.fields[name] for name in _IMAGES if name in around.fields]
-    return source is not None and "collection" in source.fields and not any(one.kinds["object"] for one in images)
+    return told and not any(one.kinds["object"] for one in images)
 
 
 def _expect_envelope(seen: ObservedTypes) -> None:
@@ -141,7 +142,7 @@ def _expect_envelope(seen: ObservedTypes) -> None:
             if name in SOURCE_DATES and date.kinds:
                 date.expect(pa.int64(), fix=True)
     images = [around.fields[name] for name in ("after", "before") if name in around.fields]
-    images = [] if _holds_documents(around) else images
+    images = [] if _holds_documents(seen, around) else images
     for image in images:
         image.expect_nested(pa.struct([]))
     if len(images) > 1 and images[0] is not images[1] and all(image.kinds for image in images):

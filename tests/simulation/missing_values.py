@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 from unittest.mock import patch
+from uuid import UUID
 
 import attrs
 import numpy as np
@@ -318,7 +319,8 @@ def _by_key(rows: Sequence[HeldRow], keys: Sequence[str]) -> dict[Key, list[Held
 
 
 def _key(row: Row, keys: Sequence[str]) -> Key:
-    return tuple(row[name] for name in keys)
+    # Spark has uuids as text.
+    return tuple(str(row[name]) if isinstance(row[name], UUID) else row[name] for name in keys)
 
 
 def _keys(rows: pa.RecordBatch, keys: Sequence[str]) -> list[Key]:

@@ -114,6 +114,35 @@ def test_a_null_that_was_set_is_one(schemas: bool) -> None:
     assert final(events, KEY_FORMS["cells"])["employee_name"] == "Alice"
 
 
+@pytest.mark.parametrize("schemas", [False, True], ids=["bare", "schemas"])
+def test_updates_of_one_batch_each_leave_what_they_do_not_set(schemas: bool) -> None:
+    """What an update sets stays for the next one that leaves it out, whatever was null between."""
+    form = with_schema if schemas else dict
+    rows = [
+        row(1001, "Bob", LEFT_OUT),
+        row(1001, LEFT_OUT, None),
+        row(1001, LEFT_OUT, "Sales"),
+        row(1001, "Eve", LEFT_OUT),
+    ]
+    events = [form(event("u", number, each)) for number, each in enumerate(rows, 1)]
+    told = [("Bob", "Packaging"), ("Bob", None), ("Bob", "Sales"), ("Eve", "Sales")]
+    for count, (name, dept) in enumerate(told, 1):
+        made = final([form(INSERT), *events[:count]], KEY_FORMS["cells"])
+        assert (made["employee_name"], made["employee_dept"]) == (name, dept)
+    # Without the row before them they are one change.
+    folded = fill_in_batch(fold(parts(events, table(), KEY_FORMS["cells"]), KEYS), KEYS)
+    (winner,) = folded.images.tolist()
+    (part,) = folded.parts
+    assert part.patches is not None and part.patches[winner].as_py() is not None
+    assert part.rows.slice(winner, 1).to_pylist()[0]["employee_dept"] == "Sales"
+
+
+def test_an_update_alone_leaves_what_no_event_of_its_batch_gives() -> None:
+    """Without schema a column that is null in all events is in none: the table knows it."""
+    (part,) = parts([UPDATE, UPDATE], table(), KEY_FORMS["plain"])
+    assert part.patches is not None and part.patches.null_count == 0
+
+
 def test_updates_without_their_row_wait_for_the_tables() -> None:
     """Of an update alone nothing is made up: what it leaves out is looked up."""
     (made,) = parts([UPDATE, INSERT], table(), KEY_FORMS["cells"])
@@ -139,8 +168,10 @@ def test_tables_of_every_event_have_what_each_says() -> None:
 )
 def test_other_structs_stay_as_they_are(value: dict[str, Any], connector: str) -> None:
     """Cassandra's cells, and a struct column of a row, are no such cells."""
-    told = {"before": None, "after": {"id": value}, "source": {**SOURCE, "connector": connector}, "op": "c"}
-    (need,) = decode(sink_plans.run(told), sink_plans.plan()).needs
+    source = {**SOURCE, "connector": connector}
+    source |= {"cluster": "c", "keyspace": "k"} if connector == "cassandra" else {}
+    told = {"before": None, "after": {"id": value}, "source": source, "op": "c"}
+    (need,) = decode(sink_plans.run(told), sink_plans.plan(upserts=False)).needs
     assert pa.types.is_struct(need.row.field("id").type)
     plain = {"before": None, "after": {"id": 1, "c": {"value": 1, "set": True}}, "source": SOURCE, "op": "c"}
     (need,) = decode(sink_plans.run(orjson.dumps(plain)), sink_plans.plan()).needs

@@ -94,6 +94,30 @@ def test_documents_become_columns(written: Any) -> None:
     assert gone == {100: False, 101: False, 102: True, 103: True}
 
 
+def cloud_event(event: dict[str, Any]) -> dict[str, Any]:
+    """The event as CloudEventsConverter writes it: attributes are texts, images stay texts in `data`."""
+    source = {f"iodebezium{name.replace('_', '')}": str(value) for name, value in event["source"].items()}
+    images = {name: event.get(name) for name in ("before", "after", "updateDescription")}
+    about = {"id": "name:fulfillment;ts:1", "source": "/debezium/mongodb/fulfillment", "specversion": "1.0"}
+    about |= {"type": "io.debezium.connector.mongodb.DataChangeEvent", "datacontenttype": "application/json"}
+    return {**about, **source, "iodebeziumop": event["op"], "data": images}
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_documents_in_cloud_events_become_columns(count: int) -> None:
+    """Whatever is around the images; also where a delete has none, and the collection is the table."""
+    events = [*map(cloud_event, (CREATE, FULL_UPDATE, DELETE))] * count
+    plan = sink_plans.plan(columns_table(), events=EventSettings("auto", "auto", ("table",), "__"))
+    outcome = decode(sink_plans.run(*events, keys=[KEY] * len(events)), plan)
+    assert sink_plans.dead(outcome) == {}
+    assert {need.row.field("__table").type for need in outcome.needs} == {pa.string()}
+    outcome = decode(sink_plans.run(*events, keys=[KEY] * len(events)), sink_plans.plan(columns_table()))
+    assert sink_plans.dead(outcome) == {} and not outcome.needs
+    found = sink_plans.rows(outcome)
+    assert found[0] == {**ROW, "__deleted": "false"} and found[1]["first_name"] == "Anne Marie"
+    assert all(place[1] == 1558965508000 for part in outcome.parts for place in part.order.place.tolist())
+
+
 @pytest.mark.parametrize("written", [with_schema, dict], ids=["schema", "bare"])
 def test_a_new_table_is_keyed_by_id(written: Any) -> None:
     """The key is `_id`, the collection is the table, and the types are those of the documents."""

@@ -65,7 +65,7 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     messages, documents = run.value, frozenset[str]()
     if variants := VariantColumns.of(plan, table):
         messages, documents = encode_documents(messages, variants)
-    expected = None if known is None else expect_cells(known, messages)
+    expected = None if known is None or table is None else expect_cells(known, messages, upsert=table.upsert)
     values = reading.value.decode(messages, "VALUE_CONVERTER", expected, find_text_columns(run, table, plan))
     values = mark_documents(values, documents)
     if expected is not None and not plan.evolve:

@@ -21,6 +21,7 @@ from connector.sink.convert.converters import Converters, unwrap_settings
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.events.documents import expand_documents, name_document_keys
 from connector.sink.convert.events.event_fields import DEFAULT_OP_FIELD, read_operations
+from connector.sink.convert.events.partial_updates import expand_partial_updates
 from connector.sink.convert.events.truncate_events import drop_truncated, read_truncates, refuse_truncates
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.routing import route_changes
@@ -31,8 +32,8 @@ from connector.sink.model.plan import BatchPlan, FieldRoutes, SchemaChange, Tabl
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import Truncate
 from serde.arrays import children
-from serde.events.cells import unpack_envelopes
-from serde.events.changes import Changes, extract_changes, split_images
+from serde.events.changes import DELETED_COLUMN, Changes, extract_changes, split_images
+from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.documents import ID_COLUMN, holds_documents
 from serde.events.event_kind import is_envelope
 from serde.events.unavailable_value import PLACEHOLDER, use_known_placeholder
@@ -130,14 +131,25 @@ def _split_blocks(
 ) -> Iterator[tuple[MessageBlock, bool]]:
     """Return blocks whose images are rows of one shape, and whether they are of documents."""
     patches = work.plan.upserts if table is None else table.takes_patches
-    for whole in values.blocks:
+    upsert = work.plan.upserts if table is None else table.upsert
+    known = frozenset[str]() if table is None else _find_row_columns(table, work.plan)
+    for block in values.blocks:
+        whole = unwrap_cloud_events(block) if is_cloud_event(block.fields.type) else block
         if not holds_documents(whole.fields.type):
-            yield from ((part, False) for part in split_images(unpack_envelopes(whole, patches=patches)))
+            plain, wrong = expand_partial_updates(block, known, upsert=upsert, patches=patches)
+            work.faults.extend(wrong)
+            yield from ((part, False) for part in split_images(plain))
             continue
         expected = None if table is None else find_expected_types(table, work.plan)
         blocks, wrong = expand_documents(whole, work.plan.events.documents_as, expected, patches=patches)
         work.faults.extend(wrong)
         yield from ((part, True) for part in blocks)
+
+
+def _find_row_columns(table: TablePlan, plan: BatchPlan) -> frozenset[str]:
+    """Return the columns of a table that are of the source's rows: not those that tell of the events."""
+    added = unwrap_settings(plan, keep_before=True).added_names
+    return frozenset(table.layout.columns.names) - {DELETED_COLUMN, *added}
 
 
 def _needs_operations(plan: BatchPlan, table: TablePlan | None) -> bool:

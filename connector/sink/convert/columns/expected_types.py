@@ -9,6 +9,7 @@ from connector.iceberg.types.values.conversion import schemaless_type
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.connect.text_columns import find_text_types
+from serde.events.cassandra_rows import cassandra_types, is_of_cassandra
 from serde.events.cells import cell_types, is_of_cells
 
 
@@ -22,13 +23,17 @@ def find_expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
     return pa.struct([field.with_type(pa.null()) if field.name in variants else field for field in known])
 
 
-def expect_cells(known: pa.StructType, messages: pa.Array) -> pa.StructType:
+def expect_cells(known: pa.StructType, messages: pa.Array, *, upsert: bool = False) -> pa.StructType:
     """Return the types that values, or keys, are read by where their columns are cells (`events.cells`).
 
-    All of a topic's are, or none is, so that its first event says it.
+    All of a topic's are, or none is, so that its first event says it. `upsert`: values are for a table of one row per
+    key, where Cassandra's cells are plain columns (`events.cassandra_rows`).
     """
-    first = np.flatnonzero(np.asarray(messages.is_valid()))[:1].tolist()
-    return cell_types(known) if first and is_of_cells(messages[first[0]].as_py()) else known
+    places = np.flatnonzero(np.asarray(messages.is_valid()))[:1].tolist()
+    first = messages[places[0]].as_py() if places else None
+    if upsert and is_of_cassandra(first):
+        return cassandra_types(known)
+    return cell_types(known) if is_of_cells(first) else known
 
 
 def find_text_columns(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan) -> frozenset[str]:

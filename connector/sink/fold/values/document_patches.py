@@ -20,7 +20,7 @@ from connector.iceberg.types.values.conversion import convert, schemaless_type
 from connector.iceberg.types.values.variants import to_json_text
 from connector.sink.model.change_rows import ChangeBatch, concat_patches
 from serde.arrays import Ints, Mask, choose_values, place_others, valid_mask
-from serde.events.document_patches import change_document, find_members, join_patches
+from serde.events.document_patches import change_document, find_members, find_null_columns, join_patches
 from serde.formats import make_deserializer
 
 _VALUE = "value"
@@ -41,6 +41,8 @@ def apply_in_batch(
     if told is None or told.null_count == len(told):
         return list(parts)
     rows = pa.concat_batches([part.rows for part in parts])
+    if (nulls := _find_row_patches(told)) is not None:
+        return _split(parts, *_fill_rows(rows, told, nulls, giving, sequence, starts))
     last = np.maximum.accumulate(np.where(giving[sequence], np.arange(len(sequence)), -1))
     before = np.concatenate([[-1], last[:-1]])
     texts = told.to_pylist()
@@ -56,6 +58,53 @@ def apply_in_batch(
         texts[own] = None if told[root].as_py() is None else join_patches([told[root].as_py(), *patches])
     made = _replace_rows(rows, chains, variants)
     return _split(parts, made, pa.array(texts, pa.string()))
+
+
+def _find_row_patches(told: pa.StringArray) -> Mapping[str, frozenset[str]] | None:
+    """Return the columns that each patch makes null; None where one of them is of a document."""
+    found = {text: find_null_columns(text) for text in pc.unique(told.drop_null()).to_pylist()}
+    known = {text: nulls for text, nulls in found.items() if nulls is not None}
+    return known if len(known) == len(found) else None
+
+
+def _fill_rows(
+    rows: pa.RecordBatch,
+    told: pa.StringArray,
+    nulls: Mapping[str, frozenset[str]],
+    giving: Mask,
+    sequence: Ints,
+    starts: Ints,
+) -> tuple[pa.RecordBatch, pa.StringArray]:
+    """Return rows with what the last row of their life before them gave of each column, and the patches that stay.
+
+    Patches that stay are of lives without a whole row: they say of all their rows what they made null.
+    """
+    patched, given = np.asarray(told.is_valid())[sequence] & giving[sequence], giving[sequence]
+    order, place = np.flatnonzero(patched), np.arange(len(sequence))
+    coded = told.dictionary_encode()
+    codes = np.asarray(coded.indices.fill_null(-1), np.int64)[sequence]
+    forms = [nulls[text] for text in coded.dictionary.to_pylist()]
+    columns = []
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        unset = np.array([*(field.name in form for form in forms), False], np.bool_)[codes]
+        gives = given & (~patched | valid_mask(column)[sequence] | unset)
+        last = np.maximum.accumulate(np.where(gives, place, -1))
+        taken = np.arange(len(rows))
+        taken[sequence[order]] = sequence[np.where(last >= starts, last, place)[order]]
+        columns.append(column.take(pa.array(taken)))
+    whole = np.maximum.accumulate(np.where(given & ~patched, place, -1))
+    texts = told.to_pylist()
+    open_forms: dict[int, list[str]] = {}
+    for at in order.tolist():
+        own, start = int(sequence[at]), int(starts[at])
+        if whole[at] >= start:
+            texts[own] = None
+            continue
+        seen = open_forms.setdefault(start, [])
+        if texts[own] not in seen:
+            seen.append(texts[own])
+        texts[own] = join_patches(seen)
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema), pa.array(texts, pa.string())
 
 
 def _replace_rows(
