@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
@@ -210,3 +211,19 @@ def test_what_batches_overtake_is_done_while_they_wait() -> None:
         ("convert",),
         ("rewrite",),
     ]
+
+
+def test_many_tables_are_looked_at_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks that take long are followed by a pause that is longer, but for the last ones of a run."""
+    monkeypatch.setattr("connector.sink.destinations.iceberg.maintenance._LOOKING_S", 0.01)
+    maintainer: Any = Maintainer({"db.a"}, {})
+    maintainer.load = lambda label: (maintainer.looked.append(label), time.sleep(0.05))[1]
+    tables: Any = Tables()
+    maintenance = SinkMaintenance(maintainer, tables)
+    for base, wanted in ((5, 1), (6, 1)):
+        tables.base = base
+        maintenance.begin()
+        maintenance.wait()
+        assert len(maintainer.looked) == wanted
+    maintenance.finish()
+    assert len(maintainer.looked) == 2

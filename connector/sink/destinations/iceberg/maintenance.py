@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import structlog
@@ -26,6 +26,8 @@ from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTab
 
 _REST_S = 1.0
 """Tables are gone through so often while there are no batches."""
+_LOOKING_S, _LOOKING_SHARE = 1.0, 0.05
+"""Where looking at all tables takes longer, so much of the time is spent on it: thousands are looked at less often."""
 
 
 @attrs.frozen
@@ -37,6 +39,20 @@ class _Look:
 
     def pause_s(self, policy: MaintenancePolicy, base: int | None) -> int:
         return policy.rate_limit_s if base != self.base else idle_interval_s(policy)
+
+
+@attrs.frozen(eq=False)
+class _DueTasks:
+    """A table, and what is to be done to it; `handed` are tasks that other maintainers have lost."""
+
+    name: str
+    table: Table
+    due: Mapping[str, str]
+    handed: tuple[str, ...]
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return (*self.due, *(task for task in self.handed if task not in self.due))
 
 
 @attrs.define(eq=False)
@@ -54,6 +70,7 @@ class SinkMaintenance:
     _running: threading.Thread | None = None
     _beginning: threading.Lock = attrs.field(factory=threading.Lock)
     _rested_s: float = 0.0
+    _next_look_s: float = 0.0
 
     def begin(self) -> None:
         """Begin with what is due, if nothing is under way; returns at once."""
@@ -87,6 +104,8 @@ class SinkMaintenance:
                 self._running.start()
 
     def _due_names(self, now_s: float, *, at_end: bool) -> list[str]:
+        if now_s < self._next_look_s and not at_end:
+            return []
         found = []
         for name in list(self.tables):
             label, target = self.tables.label(name), self.tables[name]
@@ -99,42 +118,49 @@ class SinkMaintenance:
         return found
 
     def _maintain(self, names: Iterable[str]) -> None:
+        looking_s = 0.0
         for name in names:
-            label = self.tables.label(name)
+            label, begun_s = self.tables.label(name), time.monotonic()
             try:
-                self._maintain_table(name, label)
+                found = self._look(name, label)
+                looking_s += time.monotonic() - begun_s
+                if found is not None and found.tasks:
+                    self._maintain_table(found)
             except ConnectorError as error:
                 structlog.get_logger().warning("maintenance is postponed", table=label, reason=str(error))
             except (Py4JError, OSError) as error:
                 # Spark was stopped meanwhile.
                 structlog.get_logger().debug("maintenance ended with the sink", table=label, reason=str(error))
                 return
+        if looking_s > _LOOKING_S:
+            self._next_look_s = time.monotonic() + looking_s / _LOOKING_SHARE
 
-    def _maintain_table(self, name: str, label: str) -> None:
+    def _look(self, name: str, label: str) -> _DueTasks | None:
+        """Return what is due of a table, None if there is none any more."""
         table = self.maintainer.load(label)
         if table is None:
-            return
+            return None
         table.turn = self.tables.turn(label)
         due = self.maintainer.find_due(table, self.maintainer.read_state(table))
         expires_itself = is_kept_small(self.tables[name].layout.properties)
         if expires_itself and self.maintainer.policy_of(label).expire == ExpiryPolicy():
             due.pop(EXPIRE, None)  # the sink's own commits do it
-        handed = self.maintainer.leases.read(label).handed
-        self._overtaken |= {(label, task) for task in handed}
-        if not due and not handed:
-            return
-        structlog.get_logger().info("maintenance is due", table=label, tasks=due, handed=list(handed))
-        tasks = (*due, *(task for task in handed if task not in due))
-        beside = self._run(name, table, [task for task in tasks if (label, task) not in self._overtaken])
+        return _DueTasks(name, table, due, self.maintainer.leases.read(label).handed)
+
+    def _maintain_table(self, found: _DueTasks) -> None:
+        table, label = found.table, found.table.name
+        structlog.get_logger().info("maintenance is due", table=label, tasks=found.due, handed=list(found.handed))
+        self._overtaken |= {(label, task) for task in found.handed}
+        beside = self._run(found, [task for task in found.tasks if (label, task) not in self._overtaken])
         self._overtaken |= {(label, outcome.task) for outcome in beside if outcome.is_lost}
-        overtaken = [task for task in tasks if (label, task) in self._overtaken]
+        overtaken = [task for task in found.tasks if (label, task) in self._overtaken]
         if overtaken:
             with table.turn:
-                alone = self._run(name, table, overtaken, alone=True)
+                alone = self._run(found, overtaken, alone=True)
             for outcome in alone:
                 if outcome.failure is None:
                     self.maintainer.leases.accept(label, outcome.task)
 
-    def _run(self, name: str, table: Table, tasks: Sequence[str], *, alone: bool = False) -> list[TaskOutcome]:
-        base = self.tables[name].base
-        return self.maintainer.run(table, tasks, () if base is None else (base,), alone=alone) if tasks else []
+    def _run(self, found: _DueTasks, tasks: Sequence[str], *, alone: bool = False) -> list[TaskOutcome]:
+        base = self.tables[found.name].base
+        return self.maintainer.run(found.table, tasks, () if base is None else (base,), alone=alone) if tasks else []
