@@ -120,7 +120,7 @@ def test_a_sink_and_a_source(guarded: Guarded, tmp_path: Path) -> None:
     assert len(records) == 50
 
 
-FOR_SINKS = ("topics", "debezium.sink.type", "errors.")
+FOR_SINKS = ("topics", "debezium.sink.type", "errors.", "iceberg.")
 
 
 def say(space: Workspace, command: str, *arguments: str) -> str:

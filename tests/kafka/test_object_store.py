@@ -42,7 +42,9 @@ def _on(store: Store, warehouse: str, prefix: str) -> dict[str, str]:
 
 def _reader(space: Workspace, store: Store, warehouse: str) -> Sink:
     """Start a source that publishes the table's changes."""
-    own = {key: value for key, value in space.properties.items() if not key.startswith(("debezium.", "topics"))}
+    own = {
+        key: value for key, value in space.properties.items() if not key.startswith(("debezium.", "topics", "iceberg."))
+    }
     catalog = {f"iceberg.catalog.{key}": value for key, value in space.catalog.items()}
     plain = {f"{what}.converter.schemas.enable": "false" for what in ("key", "value")}
     properties = {

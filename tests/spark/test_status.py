@@ -95,7 +95,8 @@ def test_a_sink_that_writes_to_a_branch(spark: SparkSession, host: Host, space: 
 def test_a_sources_status_needs_no_spark(spark: SparkSession, host: Host, space: Workspace, is_process: bool) -> None:
     """How far it is in each table that the catalog has, and what lies before it; nor do offsets that are set."""
     extra = {"connector.class": "IcebergSource", "topic.prefix": "p", "table.include.list": "db\\.[a-z].*"}
-    given = {key: value for key, value in space.properties.items() if key not in {"topics", "debezium.sink.type"}}
+    sinks = {"topics", "debezium.sink.type", "iceberg.maintenance.enabled"}
+    given = {key: value for key, value in space.properties.items() if key not in sinks}
     space = Workspace(space.home, space.name, given)
     lake = Lake(spark, space.name, space.catalog)
     spark.sql(f"CREATE NAMESPACE {space.name}.db")
