@@ -28,7 +28,7 @@ from benchmarks.generate import Events
 from benchmarks.measure import Memory, TreeSampler
 from benchmarks.messages import envelopes
 from benchmarks.plan import CONVERTED, FIRST_EVENTS, LATENCY, Case, Sizes
-from benchmarks.tables import metadata_location, open_table
+from benchmarks.tables import MetadataWatch, local_path, open_table
 from benchmarks.topics import create, producer, send
 
 CASE = Case("latency-ours", "ours", LATENCY, 1_000_000)
@@ -53,31 +53,18 @@ class Latency:
     fault: str | None = None
 
 
-class CatalogWatch(threading.Thread):
+class CatalogWatch(MetadataWatch):
     """Notes when each snapshot of a table is first seen in the catalog (epoch seconds by snapshot id)."""
 
     def __init__(self, warehouse: Path, table: str) -> None:
         """Describe what to watch; nothing runs yet."""
-        super().__init__(name="catalog-watch", daemon=True)
-        self._warehouse, self._table = warehouse, table
-        self._done = threading.Event()
+        super().__init__(warehouse, table, _POLL_S)
         self.seen: dict[int, float] = {}
 
-    def run(self) -> None:
-        """Ask until told to finish; metadata is read only when it changed."""
-        last = None
-        while not self._done.wait(_POLL_S):
-            location = metadata_location(self._warehouse, self._table)
-            now = time.time()
-            if location is not None and location != last:
-                for snapshot in snapshots_of(location):
-                    self.seen.setdefault(snapshot, now)
-                last = location
-
-    def finish(self) -> None:
-        """Stop asking."""
-        self._done.set()
-        self.join()
+    def note(self, metadata: bytes, at_s: float) -> None:
+        """Keep when each snapshot came."""
+        for snapshot in json.loads(metadata).get("snapshots", []):
+            self.seen.setdefault(int(snapshot["snapshot-id"]), at_s)
 
     def wait_for_first(self, limit_s: float) -> float:
         """The time of the first snapshot; TimeoutError when there is none in time."""
@@ -179,7 +166,7 @@ def delays_ms(warehouse: Path, name: str, seen: dict[int, float], since_ms: int)
 
 def produced_ms(path: str) -> NDArray[np.int64]:
     """The `updated_at` values of a data file."""
-    column = pq.read_table(path.removeprefix("file://").removeprefix("file:"), columns=["updated_at"])["updated_at"]
+    column = pq.read_table(local_path(path), columns=["updated_at"])["updated_at"]
     values: NDArray[np.int64] = column.to_numpy()
     return values
 
@@ -190,15 +177,6 @@ def percentiles(delays: NDArray[np.int64]) -> list[float]:
         raise ValueError("no row of the steady stream became visible")
     found: list[float] = np.percentile(delays, [50, 95, 99, 100]).tolist()
     return found
-
-
-def snapshots_of(location: str) -> list[int]:
-    """The snapshot ids in a metadata file; none when it is gone already."""
-    try:
-        body = json.loads(Path(location.removeprefix("file://").removeprefix("file:")).read_bytes())
-    except OSError:
-        return []
-    return [int(snapshot["snapshot-id"]) for snapshot in body.get("snapshots", [])]
 
 
 def drain(process: subprocess.Popen[str], log: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,23 @@ def column_at(array: pa.StructArray, path: str) -> pa.Array | None:
     if index < 0 or not pa.types.is_struct(array.type.field(index).type):
         return None
     return column_at(child_at(array, index), rest)
+
+
+def with_columns(array: pa.StructArray, columns: Mapping[str, pa.Array]) -> pa.StructArray:
+    """Return the structs with these columns instead of those of the same names, new ones last; null where they were."""
+    found = dict(zip(array.type.names, children(array), strict=True))
+    return _build_structs(array, {**found, **columns})
+
+
+def without_columns(array: pa.StructArray, names: Container[str]) -> pa.StructArray:
+    """Return the structs without the columns of these names; null where they were."""
+    pairs = zip(array.type.names, children(array), strict=True)
+    return _build_structs(array, {name: column for name, column in pairs if name not in names})
+
+
+def _build_structs(like: pa.StructArray, columns: Mapping[str, pa.Array]) -> pa.StructArray:
+    gone = like.is_null() if like.null_count else None
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns), mask=gone)
 
 
 def choose_values(one: pa.Array, other: pa.Array, which: Mask) -> pa.Array:

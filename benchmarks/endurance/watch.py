@@ -16,21 +16,20 @@ import psutil
 from benchmarks.endurance.load import SteadyLoad
 from benchmarks.endurance.samples import Sample
 from benchmarks.measure import kind_of, tree_cpu_seconds, tree_of
-from benchmarks.tables import metadata_location, open_table
+from benchmarks.tables import MetadataWatch, local_path, open_table
 from connector.iceberg.commit.commit_summary import OFFSETS
 
 _POLL_S = 0.1
 _METRICS = ("icebridge_commit_seconds_total", "icebridge_commits_total")
 
 
-class TableWatch(threading.Thread):
+class TableWatch(MetadataWatch):
     """Notes how old each event was when the catalog first pointed to a snapshot with it (seconds)."""
 
     def __init__(self, warehouse: Path, table: str, load: SteadyLoad) -> None:
         """Describe what to watch; nothing runs yet."""
-        super().__init__(name="table-watch", daemon=True)
-        self._warehouse, self._table, self._load = warehouse, table, load
-        self._done, self._lock = threading.Event(), threading.Lock()
+        super().__init__(warehouse, table, _POLL_S)
+        self._load, self._lock = load, threading.Lock()
         self._delays: list[float] = []
         self._seen: set[int] = set()
         self._visible = [0] * len(load.produced)
@@ -42,32 +41,9 @@ class TableWatch(threading.Thread):
         """Events in the table so far."""
         return sum(self._visible)
 
-    def run(self) -> None:
-        """Ask until told to finish; metadata is read only when it changed."""
-        last = None
-        while not self._done.wait(_POLL_S):
-            location, now = metadata_location(self._warehouse, self._table), time.time()
-            if location is None or location == last:
-                continue
-            try:
-                body = local_path(location).read_bytes()
-            except OSError:  # it is gone already: there is a newer one
-                continue
-            last, self.metadata, self.metadata_bytes = location, json.loads(body), len(body)
-            self._note(now)
-
-    def finish(self) -> None:
-        """Stop asking."""
-        self._done.set()
-        self.join()
-
-    def take_delays(self) -> list[float]:
-        """The delays of all events that became visible since the last call."""
-        with self._lock:
-            delays, self._delays = self._delays, []
-        return delays
-
-    def _note(self, now_s: float) -> None:
+    def note(self, metadata: bytes, at_s: float) -> None:
+        """Keep the metadata, and the delays of what it made visible."""
+        self.metadata, self.metadata_bytes = json.loads(metadata), len(metadata)
         for snapshot in self.metadata.get("snapshots", []):
             told = snapshot["summary"].get(OFFSETS)
             if told is None or snapshot["snapshot-id"] in self._seen:
@@ -76,10 +52,18 @@ class TableWatch(threading.Thread):
             (offsets,) = json.loads(told).values()
             with self._lock:
                 for partition, offset in offsets.items():
-                    produced = self._load.produced[int(partition)]
-                    before = self._visible[int(partition)]
-                    self._delays += [now_s - at_s for at_s in produced[before:offset]]
-                    self._visible[int(partition)] = max(before, offset)
+                    self._show(int(partition), offset, at_s)
+
+    def take_delays(self) -> list[float]:
+        """The delays of all events that became visible since the last call."""
+        with self._lock:
+            delays, self._delays = self._delays, []
+        return delays
+
+    def _show(self, partition: int, offset: int, at_s: float) -> None:
+        before = self._visible[partition]
+        self._delays += [at_s - produced_s for produced_s in self._load.produced[partition][before:offset]]
+        self._visible[partition] = max(before, offset)
 
 
 class Sampler:
@@ -154,11 +138,6 @@ def read_metrics(port: int) -> Sequence[float]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return [sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name}{{")) for name in _METRICS]
-
-
-def local_path(location: str) -> Path:
-    """The path of a file URI."""
-    return Path(location.removeprefix("file://").removeprefix("file:"))
 
 
 def _size_bytes(folder: Path) -> int:

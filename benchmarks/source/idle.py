@@ -20,6 +20,7 @@ from benchmarks.session import CATALOG, SPARK, catalog_properties, qualified, sq
 from benchmarks.source.plan import NAMESPACE, POLLS, PREFIX, SNAPSHOTS, table_name
 from benchmarks.source.rest import RestCatalog
 from benchmarks.source.tables import create, load
+from benchmarks.tables import local_path
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.settings.source.settings import load_source
 from connector.source.factory import build_tables
@@ -87,7 +88,7 @@ def aged(spark: SparkSession) -> Path:
     nulls = [f"CAST(NULL AS {sql_type(name)}) AS `{name}`" for name in VALUE_COLUMNS[1:]]
     spark.range(1).selectExpr("id", *nulls).writeTo(qualified(table_name(_SEED))).append()
     location = str(load(spark, table_name(_SEED)).java.operations().current().metadataFileLocation())
-    file = Path(location.removeprefix("file://").removeprefix("file:"))
+    file = local_path(location)
     document = json.loads(file.read_text()) | {"table-uuid": str(uuid.uuid4())}
     newest = document["snapshots"][0]
     first_id = 1_000_000_000_000_000_000

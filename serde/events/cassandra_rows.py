@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve
 
-from serde.arrays import Mask, children, column_at, valid_mask
+from serde.arrays import Mask, column_at, valid_mask, with_columns, without_columns
 from serde.events.cells import CELL_SET, CELL_VALUE, lacks_columns, unpack_cells
 from serde.events.event_kind import is_envelope
 from serde.faults import RecordError
@@ -75,18 +75,11 @@ def unpack_cassandra_rows(
     kept = (
         block if not faults else evolve(block, rows=block.rows[~ranges], fields=block.fields.filter(pa.array(~ranges)))
     )
-    columns = dict(zip(kept.fields.type.names, children(kept.fields), strict=True))
-    rows = _without_ranges(columns["after"])
-    columns["after"] = unpack_cells(rows, _find_partial(kept.fields), more=lacks_columns(block, rows, known))
-    fields = pa.StructArray.from_arrays(list(columns.values()), list(columns))
+    rows = without_columns(column_at(kept.fields, "after"), _RANGES)
+    after = unpack_cells(rows, _find_partial(kept.fields), more=lacks_columns(block, rows, known))
+    fields = with_columns(kept.fields, {"after": after})
     optional = {path: flag for path, flag in block.optional.items() if not _is_dropped(path)}
     return evolve(kept, fields=fields, optional=optional), faults
-
-
-def _without_ranges(after: pa.StructArray) -> pa.StructArray:
-    names = [name for name in after.type.names if name not in _RANGES]
-    gone = after.is_null() if after.null_count else None
-    return pa.StructArray.from_arrays([column_at(after, name) for name in names], names, mask=gone)
 
 
 def _find_partial(fields: pa.StructArray) -> Mask:

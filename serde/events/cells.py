@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve
 
-from serde.arrays import Mask, children, valid_mask
+from serde.arrays import Mask, children, column_at, valid_mask, with_columns
 from serde.events.document_patches import PATCH_COLUMN, format_row_patches
 from serde.events.event_kind import is_envelope
 from serde.messages import MessageBlock
@@ -62,13 +62,12 @@ def unpack_envelopes(block: MessageBlock, *, patches: bool, known: frozenset[str
     images = [name for name in images if kind.field(name).type.num_fields]
     if not (images and is_envelope(kind) and all(holds_cells(kind.field(name).type) for name in images)):
         return block
-    columns = dict(zip(kind.names, children(block.fields), strict=True))
-    op = np.asarray(pc.equal(columns["op"], _UPDATE).fill_null(False))
+    columns, op = {}, np.asarray(pc.equal(column_at(block.fields, "op"), _UPDATE).fill_null(False))
     for name in images:
-        partial = op if patches and name == "after" else None
-        columns[name] = unpack_cells(columns[name], partial, more=lacks_columns(block, columns[name], known))
+        rows, partial = column_at(block.fields, name), op if patches and name == "after" else None
+        columns[name] = unpack_cells(rows, partial, more=lacks_columns(block, rows, known))
     optional = {path: flag for path, flag in block.optional.items() if not _is_within_cell(path)}
-    return evolve(block, fields=pa.StructArray.from_arrays(list(columns.values()), list(columns)), optional=optional)
+    return evolve(block, fields=with_columns(block.fields, columns), optional=optional)
 
 
 def _is_within_cell(path: str) -> bool:
@@ -93,8 +92,7 @@ def unpack_cells(rows: pa.StructArray, partial: Mask | None = None, *, more: boo
         given = np.column_stack([np.asarray(pc.struct_field(cell, CELL_SET).fill_null(False)) for cell in cells])
         patches = format_row_patches(names, given, values, partial & valid_mask(rows), more=more)
         made |= {} if patches is None else {PATCH_COLUMN: patches}
-    gone = rows.is_null() if rows.null_count else None
-    return pa.StructArray.from_arrays(list(made.values()), list(made), mask=gone)
+    return with_columns(rows, made)
 
 
 def _read_values(cell: pa.StructArray) -> pa.Array:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve
 
-from serde.arrays import Mask, children, column_at, valid_mask
+from serde.arrays import Mask, child_at, children, column_at, valid_mask, with_columns
 from serde.events.cells import lacks_columns
 from serde.events.document_patches import PATCH_COLUMN, format_row_patches
 from serde.events.event_kind import is_envelope
@@ -32,17 +32,16 @@ def patch_modified_columns(block: MessageBlock, known: frozenset[str] = frozense
     partial = _find_partial(block.fields)
     if partial is None:
         return block
-    columns = dict(zip(block.fields.type.names, children(block.fields), strict=True))
-    after, before = columns["after"], columns.get("before")
+    after = child_at(block.fields, block.fields.type.get_field_index("after"))
+    before = column_at(block.fields, "before")
     names, values = after.type.names, children(after)
     pairs = zip(names, values, strict=True)
     given = np.column_stack([valid_mask(value) | _had_value(before, name) for name, value in pairs])
     patches = format_row_patches(names, given, values, partial, more=lacks_columns(block, after, known))
     if patches is None:
         return block
-    gone = after.is_null() if after.null_count else None
-    columns["after"] = pa.StructArray.from_arrays([*values, patches], [*names, PATCH_COLUMN], mask=gone)
-    return evolve(block, fields=pa.StructArray.from_arrays(list(columns.values()), list(columns)))
+    rows = with_columns(after, {PATCH_COLUMN: patches})
+    return evolve(block, fields=with_columns(block.fields, {"after": rows}))
 
 
 def _find_partial(fields: pa.StructArray) -> Mask | None:

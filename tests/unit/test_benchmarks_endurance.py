@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -73,11 +74,9 @@ def test_delays_are_of_what_a_snapshot_made_visible(tmp_path: Path) -> None:
     watch = TableWatch(tmp_path, "a.b", load)
     first = {"snapshot-id": 1, "summary": {OFFSETS: '{"t":{"0":2,"1":0}}'}}
     second = {"snapshot-id": 2, "summary": {OFFSETS: '{"t":{"0":3,"1":1}}'}}
-    watch.metadata = {"snapshots": [first, {"snapshot-id": 9, "summary": {}}]}
-    watch._note(20.0)
+    watch.note(json.dumps({"snapshots": [first, {"snapshot-id": 9, "summary": {}}]}).encode(), 20.0)
     assert (watch.take_delays(), watch.visible) == ([10.0, 9.0], 2)
-    watch.metadata = {"snapshots": [first, second]}
-    watch._note(22.0)
+    watch.note(json.dumps({"snapshots": [first, second]}).encode(), 22.0)
     assert (watch.take_delays(), watch.visible) == ([10.0, 11.5], 4)
 
 

@@ -74,6 +74,7 @@ def test_tables_that_nothing_maintains_are_named_once() -> None:
     [
         ({}, MaintenancePolicy(), "metadata files, snapshots"),
         ({}, MaintenancePolicy(enabled="true"), None),
+        ({EXPIRE_SNAPSHOTS_PROPERTY: "true"}, MaintenancePolicy(), "metadata files"),
         ({METADATA_CLEANUP_PROPERTY: "false"}, MaintenancePolicy(enabled="true"), "metadata files"),
         ({}, MaintenancePolicy(enabled="true", expire=ExpiryPolicy(enabled=False)), "metadata files, snapshots"),
         ({"gc.enabled": "false"}, MaintenancePolicy(enabled="true"), "metadata files, snapshots"),

@@ -22,15 +22,7 @@ from connector.errors import CommitRefused, CommitUnknown, ConnectorError, Retri
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
 from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS
-from connector.iceberg.java import (
-    JavaTable,
-    gateway_of,
-    iterate,
-    java_exception_name,
-    jvm,
-    map_java_errors,
-    to_dict,
-)
+from connector.iceberg.java import JavaTable, gateway_of, iterate, java_exception_name, jvm, map_java_errors, to_dict
 from connector.runtime.retry import call_with_retries
 
 JavaMetadata = Any

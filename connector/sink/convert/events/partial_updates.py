@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Mask, children, column_at, valid_mask
+from serde.arrays import Mask, column_at, valid_mask, with_columns, without_columns
 from serde.events.cassandra_rows import holds_cassandra_rows, unpack_cassandra_rows
 from serde.events.cells import unpack_envelopes
 from serde.events.document_patches import PATCH_COLUMN
@@ -46,22 +46,14 @@ def expand_partial_updates(
     op = block.fields.field("op")
     if patches:
         # An insert that leaves columns out may go into a row, so it begins none.
-        return _with_ops(block, pc.if_else(told.is_valid(), "u", op)), faults
+        fields = with_columns(block.fields, {"op": pc.if_else(told.is_valid(), "u", op)})
+        return attrs.evolve(block, fields=fields), faults
     partial = valid_mask(told) & np.asarray(pc.equal(op, "u").fill_null(False))
     faults += [RecordError(int(row), "TASK_PUT", PARTIAL_REASON) for row in block.rows[partial]]
     return _without_patches(block, ~partial), faults
 
 
-def _with_ops(block: MessageBlock, op: pa.StringArray) -> MessageBlock:
-    columns = dict(zip(block.fields.type.names, children(block.fields), strict=True)) | {"op": op}
-    return attrs.evolve(block, fields=pa.StructArray.from_arrays(list(columns.values()), list(columns)))
-
-
 def _without_patches(block: MessageBlock, keep: Mask) -> MessageBlock:
-    columns = dict(zip(block.fields.type.names, children(block.fields), strict=True))
-    after = columns[_AFTER]
-    names = [name for name in after.type.names if name != PATCH_COLUMN]
-    gone = after.is_null() if after.null_count else None
-    columns[_AFTER] = pa.StructArray.from_arrays([after.field(name) for name in names], names, mask=gone)
-    fields = pa.StructArray.from_arrays(list(columns.values()), list(columns)).filter(pa.array(keep))
+    after = without_columns(column_at(block.fields, _AFTER), {PATCH_COLUMN})
+    fields = with_columns(block.fields, {_AFTER: after}).filter(pa.array(keep))
     return attrs.evolve(block, rows=block.rows[keep], fields=fields)

@@ -8,12 +8,7 @@ import attrs
 import structlog
 
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.commit.snapshot_expiry import (
-    METADATA_CLEANUP_PROPERTY,
-    METADATA_FILES,
-    find_growth,
-    is_kept_small,
-)
+from connector.iceberg.commit.snapshot_expiry import METADATA_CLEANUP_PROPERTY, METADATA_FILES, find_growth
 from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer
@@ -26,7 +21,7 @@ from connector.sink.destinations.iceberg.lookups.table_lookups import (
     LateEventLookup,
     MissingValueLookup,
 )
-from connector.sink.destinations.iceberg.maintenance import SinkMaintenance
+from connector.sink.destinations.iceberg.maintenance import SinkMaintenance, expires_by_task
 from connector.sink.destinations.iceberg.replay import IcebergReplay
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.tables.target_table import TargetTable
@@ -110,8 +105,7 @@ def _find_growth(target: TargetTable, maintenance: MaintenanceSettings) -> tuple
     """Name what of a table grows though the sink may maintain it: nothing where it expires snapshots."""
     properties, name = target.layout.properties, target.table.name
     policy, grows = maintenance.of(name.rpartition(".")[2], name), find_growth(properties)
-    expires = policy.covers(is_own=is_kept_small(properties)) and policy.expire.enabled
-    if expires and properties.get("gc.enabled") != "false":
+    if expires_by_task(policy, properties) and properties.get("gc.enabled") != "false":
         return tuple(what for what in grows if what == METADATA_FILES and METADATA_CLEANUP_PROPERTY in properties)
     return grows
 

@@ -30,6 +30,12 @@ _LOOKING_S, _LOOKING_SHARE = 1.0, 0.05
 """Where looking at all tables takes longer, so much of the time is spent on it: thousands are looked at less often."""
 
 
+def expires_by_task(policy: MaintenancePolicy, properties: Mapping[str, str]) -> bool:
+    """Tell whether a sink's maintenance expires snapshots of a table: not where its commits do, and nothing is set."""
+    is_own = is_kept_small(properties)
+    return policy.covers(is_own=is_own) and policy.expire.enabled and not (is_own and policy.expire == ExpiryPolicy())
+
+
 @attrs.frozen
 class _Look:
     """When a table was looked at (seconds), and the sink's newest commit by then."""
@@ -142,9 +148,8 @@ class SinkMaintenance:
             return None
         table.turn = self.tables.turn(label)
         due = self.maintainer.find_due(table, self.maintainer.read_state(table))
-        expires_itself = is_kept_small(self.tables[name].layout.properties)
-        if expires_itself and self.maintainer.policy_of(label).expire == ExpiryPolicy():
-            due.pop(EXPIRE, None)  # the sink's own commits do it
+        if not expires_by_task(self.maintainer.policy_of(label), self.tables[name].layout.properties):
+            due.pop(EXPIRE, None)
         return _DueTasks(name, table, due, self.maintainer.leases.read(label).handed)
 
     def _maintain_table(self, found: _DueTasks) -> None:
