@@ -117,6 +117,9 @@ class Expectation:
         if complete and self.keeps and (gone := self._with_rows() - found.keys()):
             raise Wrong(f"rows of keys {sorted(gone)} are not there, and deletes and truncates keep them")
         known = {truth.key for truth in self.taken} | self.foreign.keys()
+        if self.partial:
+            # The create under the new key went, and the row of the old one is there.
+            known |= {truth.went_to for truth in self.taken if truth.went_to is not None}
         if strange := live.keys() - known:
             raise Wrong(f"keys {sorted(strange)} are there, and no record has them")
 

@@ -76,7 +76,8 @@ class Scene:
 
     def _make_source(self, name: str, partitions: int) -> Source:
         world, base = self.story.world, SPREAD * self.names.index(name) if self.is_shared else 0
-        return Source(name, partitions, world.clock, leaves_out=world.leaves_out, base=base)
+        told = {"leaves_out": world.leaves_out, "tells_keys": world.documents}
+        return Source(name, partitions, world.clock, **told, base=base)
 
     @property
     def is_shared(self) -> bool:

@@ -36,19 +36,31 @@ class Truth:
     transaction: int = 0
     tombstone: bool = False
     came_from: int | None = None
+    went_to: int | None = None
 
 
 class Source(Database):
     """One table; `truth` is beside `log`. Keys begin at `base`. With `leaves_out` updates may come without a value that
-    stays as it was.
+    stays as it was. With `tells_keys` both halves of a change of key tell the other's key, as Debezium's do.
     """
 
-    def __init__(self, topic: str, partitions: int, clock: Clock, *, leaves_out: bool = False, base: int = 0) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partitions: int,
+        clock: Clock,
+        *,
+        leaves_out: bool = False,
+        tells_keys: bool = False,
+        base: int = 0,
+    ) -> None:
         super().__init__(topic, partitions, clock=clock)
-        self.leaves_out, self.base = leaves_out, base
+        self.leaves_out, self.tells_keys, self.base = leaves_out, tells_keys, base
         self._whole: Row | None = None
         self._header: Header | None = None
         self._came_from: int | None = None
+        self._went_to: int | None = None
+        self._moved_at: int | None = None
         self.headers: list[Header | None] = []
         self.truth: list[Truth] = []
         self.serial = 0
@@ -92,7 +104,7 @@ class Source(Database):
     def _change(self, order: int, op: str, what: Any, new: int = 0) -> int:
         what = {**what, "id": what["id"] + self.base} if isinstance(what, dict) else what + self.base
         new += self.base
-        if self.leaves_out and op == "k":
+        if self.tells_keys and op == "k":
             return self._move(order, what, new)
         if op != "u" or not self.leaves_out or self.rng.random() < 0.5:
             return super()._change(order, op, what, new)
@@ -103,17 +115,20 @@ class Source(Database):
         return order + 1
 
     def _move(self, order: int, old: int, new: int) -> int:
-        """A change of key: two events at one place of the log, each of which tells the other's key in a header."""
-        moved = {**self.rows.pop(old), "id": new}
-        self._header = NEW_KEY_HEADER, _key(new)
+        """A change of key: two events of one place and date, each of which tells the other's key in a header."""
+        moved, self._moved_at = {**self.rows.pop(old), "id": new}, self._date("u")
+        self._header, self._went_to = (NEW_KEY_HEADER, _key(new)), new
         self._event("d", {"id": old}, None, order + 1)
-        self._lsn -= 8
+        self._lsn, self._went_to = self._lsn - 8, None
         self._header, self._whole, self._came_from = (OLD_KEY_HEADER, _key(old)), moved, old
-        image = {**moved, "name": PLACEHOLDER} if self.rng.random() < 0.5 else moved
+        image = {**moved, "name": PLACEHOLDER} if self.leaves_out and self.rng.random() < 0.5 else moved
         self._event("c", None, image, order + 2)
-        self._header = self._whole = self._came_from = None
+        self._header = self._whole = self._came_from = self._moved_at = None
         self.rows[new] = moved
         return order + 2
+
+    def _date(self, op: str) -> int:
+        return super()._date(op) if self._moved_at is None else self._moved_at
 
     def _event(self, op: str, before: Row | None, after: Row | None, order: int) -> None:
         self.serial += 1
@@ -121,7 +136,7 @@ class Source(Database):
         says: Says = "read" if op == "r" else "change"
         row = None if op == "d" else dict(self._whole or image)
         place = self.serial, says, image["id"], row, self._transaction
-        self._says = Truth(*place, came_from=self._came_from)
+        self._says = Truth(*place, came_from=self._came_from, went_to=self._went_to)
         super()._event(op, before, after, order)
 
     def _envelope(self, op: str, before: Row | None, after: Row | None, order: int) -> Row:

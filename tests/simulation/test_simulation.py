@@ -161,6 +161,34 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
         LEFT_OUT,
         (SourceStep("commits", 143), Batch(0, 0, whole=True), SourceStep("commit", 273), SourceStep("commit", 502)),
     ),
+    # The delete of the old key, the last of its partition, got a greater version with each repetition; the document
+    # that it put under the new key was above that of the create, in another partition.
+    "a change of key that comes again and again": (
+        attrs.evolve(LEFT_OUT, partitions=3),
+        (
+            SourceStep("commits", 502),
+            Batch(0, 0, whole=True),
+            SourceStep("restart", 580),
+            SourceStep("restart", 797),
+            Batch(0, 658),
+        ),
+    ),
+    # Rows of a key were in the order of their dates, not in Kafka's, and what moved had the latest of them.
+    "a change of key, and dates that go to and fro": (
+        World(clock="mysql", documents=True),
+        (SourceStep("commits", 907), SourceStep("commits", 527)),
+    ),
+    "a change of key that another partition's create tells of": (
+        World(partitions=3, clock="seconds", documents=True),
+        (
+            SourceStep("commits", 895),
+            SourceStep("commits", 735),
+            SourceStep("commit", 113),
+            SourceStep("commit", 648),
+            SourceStep("restart", 153),
+            Batch(0, 872),
+        ),
+    ),
     # A delete that marks the document empties it, and it may come before the create looks.
     "a new key, and a delete that only marks the old one": (
         attrs.evolve(LEFT_OUT, keep_deletes=True),

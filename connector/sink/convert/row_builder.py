@@ -76,8 +76,8 @@ def build_rows(
     if table.numbered:
         # Of what is no date, or none that proves anything, the own number does not tell what the document has.
         suspect &= (part.order.date != NO_VALUE) | (plan.dedup_units_per_second is None)
-        versions = _build_versions(run, change, part.order, suspect, table, plan)
-        part = attrs.evolve(part, order=attrs.evolve(part.order, dedup=versions))
+        numbers, versions = _build_versions(run, change, part.order, suspect, table, plan)
+        part = attrs.evolve(part, order=attrs.evolve(part.order, dedup=versions), numbers=numbers)
     part = attrs.evolve(part, suspect=suspect | truncated)
     seen = _measure_progress(run, change, part.order, versions, keep, table)
     return BuiltRows(_filter_rows(part, keep & ~gone), faults, seen, metrics)
@@ -110,14 +110,16 @@ def _convert_rows(
 
 def _build_versions(
     run: ConsumerRecords, change: Changes, order: ChangeOrder, repeats: Mask, table: TablePlan, plan: BatchPlan
-) -> Ints:
-    """Return the versions of documents, as far as other changes of the batch do not matter."""
+) -> tuple[Ints, Ints]:
+    """Return the changes' own numbers, and the versions of documents as far as other changes of the batch do not
+    matter.
+    """
     is_ns = plan.dedup_column == SOURCE_TS_NS
     own = derive_versions(order.dedup, to_int64(change.total_order), nanoseconds=is_ns)
     declared = plan.dedup_units_per_second is None
     op = np.zeros(len(order), np.uint8) if declared else order.op
     before = find_last_versions(table.watermarks, run.at, change.origin, table.partitions.get(run.topic, 0))
-    return assign_versions(own, before, op, repeats)
+    return own, assign_versions(own, before, op, repeats)
 
 
 def mark_truncated(order: ChangeOrder, origin: pa.DictionaryArray, table: TablePlan, plan: BatchPlan) -> Mask:

@@ -7,7 +7,8 @@ repeat an older change. A change has the number of its own date (or of the colum
 - one that is not above every other change of its key in its partition and batch is put above these,
 - a read has no number of its own: it has the greatest that was given before it,
 - one that is proven to repeat an older change keeps its own number: the document's version decides.
-All of this follows from stored watermarks and the batch, so a batch that is sent again has the same versions.
+All of this follows from stored watermarks and the batch, so a batch that is sent again has the same versions. They tell
+which change of a key is later, and nothing of another key's: between keys own numbers count (docs/decisions/0084).
 """
 
 from __future__ import annotations

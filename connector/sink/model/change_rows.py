@@ -108,7 +108,9 @@ class ChangeBatch:
     `deleted` marks changes after which the key is gone; `image` those that carry a row (a tombstone does not);
     `suspect` those that may be older than what the table holds (`fold.watermarks`); `truncated` those of them that are
     known to be deletes from before a truncate. `patches` has, for changes that tell of a document only what became
-    other, the text that says so (`events.document_patches`): the rows of these have no more than that.
+    other, the text that says so (`events.document_patches`): the rows of these have no more than that. `numbers` are
+    what the versions of documents were made of (`fold.document_versions`): map tasks know them, and hand them on only
+    where two keys meet.
     """
 
     rows: pa.RecordBatch
@@ -118,6 +120,7 @@ class ChangeBatch:
     suspect: Mask = attrs.field(default=attrs.Factory(lambda self: _mark_none(self.deleted), takes_self=True))
     truncated: Mask = attrs.field(default=attrs.Factory(lambda self: _mark_none(self.deleted), takes_self=True))
     patches: pa.StringArray | None = attrs.field(default=None, kw_only=True)
+    numbers: Ints | None = attrs.field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return self.rows.num_rows
@@ -131,8 +134,9 @@ class ChangeBatch:
         """Return the same columns at `indices`."""
         places = pa.array(indices)
         patches = None if self.patches is None else self.patches.take(places)
+        numbers = None if self.numbers is None else self.numbers[indices]
         masks = (getattr(self, name)[indices] for name in MASKS)
-        return ChangeBatch(self.rows.take(places), self.order.take(indices), *masks, patches=patches)
+        return ChangeBatch(self.rows.take(places), self.order.take(indices), *masks, patches=patches, numbers=numbers)
 
     def slice(self, start: int, length: int) -> ChangeBatch:
         """Return a range of the same columns, without a copy."""

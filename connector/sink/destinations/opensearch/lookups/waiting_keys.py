@@ -100,11 +100,21 @@ class _WaitingDocuments:
         asked = [move.old for move in some if not move.takes(came[move.old])]
         held = self._writer.requests.find_by_id(self._table, asked, self._table.layout.columns.names)
         for move in some:
-            document = self._writer.mover.move_document(move, came[move.old], held.get(move.old), self._table)
+            number, known = self._find_number(move), held.get(move.old)
+            document = self._writer.mover.move_document(move, number, came[move.old], known, self._table)
             # Most are never asked for: a task has no room for all of them.
             if document is not None and (to_leave.get(move.new) or move.new in self._open):
                 self._moved[move.new] = document
         self._writer.requests.settle()
+
+    def _find_number(self, move: DocumentMove) -> int:
+        """Return what the document of a move goes below: the create that it is for, which has at least the delete's own
+        number. Where the batch has it for a row that waits for the document, it was put above others as much as that.
+        """
+        origin, row = self._keys.before.get(move.new), self._open.get(move.new)
+        if origin is None or row is None or origin.id != move.old:
+            return move.number
+        return min(move.number + origin.version - origin.number, int(row.order.dedup[0]))
 
     def _find_open_rows(self) -> dict[str, ChangeBatch]:
         """Return the rows that leave values out, by the ids of their documents."""

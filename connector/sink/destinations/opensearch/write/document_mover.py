@@ -68,12 +68,18 @@ class DocumentMover:
         ]
 
     def move_document(
-        self, move: DocumentMove, moved: MovedDocument | None, document: StoredDocument | None, table: TablePlan
+        self,
+        move: DocumentMove,
+        number: int,
+        moved: MovedDocument | None,
+        document: StoredDocument | None,
+        table: TablePlan,
     ) -> MovedDocument | None:
-        """Put a document under its new key, a version below that of the delete which says so, and return it.
+        """Put a document under its new key, below the create that says so, and return it.
 
         Args:
             move: the change of key.
+            number: the version goes below this.
             moved: what came to its old key in the batch.
             document: what is there under the old key.
             table: the table's plan.
@@ -90,11 +96,11 @@ class DocumentMover:
             fill_texts(texts, names if move.row is None else move.lacking, held)
         set_key(texts, move.place, table)
         # What lacks something must not go over what an earlier try of the batch put there whole.
-        version = max(move.version - 1 - (not whole), 0) if versioned else 0
+        version = max(number - 1 - (not whole), 0) if versioned else 0
         self.requests.move_texts(texts, move.place, version, table)
         missing = () if held is not None and whole else move.lacking
         fields = {name: text[0].as_py() for name, text in texts.items() if name not in missing}
-        return MovedDocument(move.old, move.version, {name: orjson.loads(text) for name, text in fields.items()}, whole)
+        return MovedDocument(move.old, {name: orjson.loads(text) for name, text in fields.items()}, whole)
 
 
 def _marks(table: TablePlan) -> list[str]:

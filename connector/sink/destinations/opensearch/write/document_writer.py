@@ -80,7 +80,7 @@ class OpenSearchTaskWriter:
         """Mark creates that a change of key made, and tell the reducers of both keys of each other."""
         if run.old_key is not None:
             part = mark_key_changes(part, run.offset, run.old_key)
-        return part, announce_key_changes(part, run, table)
+        return attrs.evolve(part, numbers=None), announce_key_changes(part, run, table)
 
     def upsert(self, table: TablePlan, folded: FoldedChanges, elsewhere: Sequence[bytes] = ()) -> Iterator[TaskOutput]:
         """Put the winners' rows into the index, and take out, or mark, the documents of deleted keys.

@@ -2,7 +2,7 @@
 
 Debezium writes a change of key as a delete of the old key and a create of the new one, each of which names the other in
 a header. The create leaves out what the update did not send (PostgreSQL's TOASTed values); only the old document has
-it, and the delete is about to take that away. So before the delete the document is put under the new key, a version
+it, and the delete is about to take that away. So before the delete the document is put under the new key, in a version
 below the create's; the create, whichever of the two comes first, finds the values under one key or the other.
 
 Where the create has all values, and is in the same batch, nothing has to move: then its key's bucket tells so.
@@ -37,7 +37,7 @@ from serde.events.changes import DELETED_COLUMN
 from serde.events.source_positions import NO_VALUE
 
 MOVED_BELOW = 2
-"""A document is put under its new key a version below that of the delete, which is right before the create."""
+"""A document is put under its new key with a number one less than the delete's, which is right before the create's."""
 
 RecordPlace = tuple[int, int]
 """The rank of a record's topic-partition, and its offset."""
@@ -51,10 +51,13 @@ _Change = tuple[str, str, int, tuple[int, ...]]
 
 @attrs.frozen
 class RowOrigin:
-    """The document id that a row had before its key changed, and the version of the create that says so."""
+    """The document id that a row had before its key changed, the version of the create that says so, and its own number
+    (`fold.document_versions`).
+    """
 
     id: str
     version: int
+    number: int
 
     def has_moved(self, document: StoredDocument | None, *, versioned: bool) -> bool:
         """Tell whether a document under the present key is certainly of the row: it came with its change of key."""
@@ -82,18 +85,19 @@ class KeyChanges:
     """Where rows of a bucket came from, by document id, and by the place of the create that says so; and under which
     key (a row of a batch) they went on, by the place of the delete that says so: a key may be given again after it, and
     deleted without going anywhere. Rows that came to their new key with all values went on without their document.
+    The rows under which rows went on have the own numbers of the deletes.
     """
 
     before: Mapping[str, RowOrigin] = attrs.field(factory=dict)
-    origins: Mapping[RecordPlace, str] = attrs.field(factory=dict)
+    origins: Mapping[RecordPlace, RowOrigin] = attrs.field(factory=dict)
     after: Mapping[RecordPlace, tuple[ChangeBatch, int]] = attrs.field(factory=dict)
 
     def find_new_key(self, delete: ChangeBatch, row: int) -> tuple[ChangeBatch, int] | None:
         """Return where the row of a key went that a delete takes away; None where it is gone."""
         return self.after.get(_place(delete, row))
 
-    def find_old_key(self, create: ChangeBatch, row: int) -> str | None:
-        """Return the document id that the row of a create had before; None where it is new."""
+    def find_origin(self, create: ChangeBatch, row: int) -> RowOrigin | None:
+        """Return where the row of a create came from; None where it is new."""
         return self.origins.get(_place(create, row))
 
 
@@ -161,8 +165,13 @@ def _mark_lacking(rows: ChangeBatch) -> Mask:
 
 
 def _announce(told: bytes, rows: ChangeBatch, others: ChangeBatch, table: TablePlan) -> Iterator[TaskOutput]:
-    """Tell the bucket of each row's key; both halves are cut alike: rows are found again by their place in Kafka."""
+    """Tell the bucket of each row's key; both halves are cut alike: rows are found again by their place in Kafka.
+
+    What is sent of the other key has the change's own number, where its key has the version.
+    """
     keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
+    if others.numbers is not None:
+        others = attrs.evolve(others, order=attrs.evolve(others.order, dedup=others.numbers))
     for bucket, piece in split_by_bucket(rows, keys, table.buckets):
         same = others.take(np.flatnonzero(np.isin(others.order.offset, piece.order.offset)))
         payload = orjson.dumps(len(pack(piece))) + b"\n" + told + pack(piece) + pack(same)
@@ -172,7 +181,7 @@ def _announce(told: bytes, rows: ChangeBatch, others: ChangeBatch, table: TableP
 def read_key_changes(payloads: Iterable[bytes], table: TablePlan, columns: pa.Schema) -> KeyChanges:
     """Read what was told of the keys of a bucket."""
     before: dict[str, RowOrigin] = {}
-    origins: dict[RecordPlace, str] = {}
+    origins: dict[RecordPlace, RowOrigin] = {}
     after: dict[RecordPlace, tuple[ChangeBatch, int]] = {}
     deletes, whole, awaited = dict[RecordPlace, _Change](), Counter[_Change](), set[str]()
     for payload in payloads:
@@ -189,9 +198,9 @@ def read_key_changes(payloads: Iterable[bytes], table: TablePlan, columns: pa.Sc
             if told == _CAME_WHOLE:
                 whole[change] += 1
             elif told == _CAME_FROM:
-                origin = RowOrigin(there, int(own.order.dedup[row]))
+                origin = RowOrigin(there, int(own.order.dedup[row]), int(other.order.dedup[row]))
                 before[here] = max(origin, before.get(here, origin), key=lambda one: one.version)
-                origins[_place(own, row)] = there
+                origins[_place(own, row)] = origin
             else:
                 after[_place(own, row)] = (other, row)
                 deletes[_place(own, row)] = change

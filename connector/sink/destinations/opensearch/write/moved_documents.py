@@ -3,6 +3,9 @@
 A key has several lives: its row goes on under another key, and another row may come to it, by a change of key too. Each
 delete of the batch that names a new key ends such a life, and moves what it had: the last row that the batch knows of
 it, and for what that row leaves out, the document. Of which life the document under a key is its version tells.
+
+Versions are those of a key in its topic-partition, and tell nothing of another key's: there changes may have been put
+above others (`fold.document_versions`). Between keys the changes' own numbers count (docs/decisions/0084).
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from connector.sink.destinations.opensearch.write.key_changes import (
     read_codes,
     to_document_ids,
 )
+from connector.sink.fold.order.key_runs import mark_run_starts
+from connector.sink.fold.order.repeated_changes import mark_repeated
+from connector.sink.fold.order.winners import sort_changes
 from connector.sink.fold.values.unavailable_values import find_unavailable_columns
 from connector.sink.model.change_rows import (
     OP_CREATE,
@@ -42,11 +48,12 @@ class DocumentMove:
     """A document that goes on under another key.
 
     `came_from` is the key from which it came to `old` in the batch, if it did. `code` is that of the key which it
-    leaves, `version` that of the delete that says so, `since` the least that a document of this life may have: that of
-    the delete which ended the life before, `NO_VALUE` where that was not in the batch. `row` is the last row of the
-    life that the batch knows, if any; `lacking` are its columns that no event of the batch tells. `document_counts`:
-    the document may have them, as the life did not begin in the batch with all its values. `place` is a row that has
-    the new key, `log_place` where the change stands in its source's log.
+    leaves, `version` that of the delete that says so, `number` its own, `since` the least version that a document of
+    this life may have: that of the delete which ended the life before, `NO_VALUE` where that was not in the batch.
+    `row` is the last row of the life that the batch knows, if any; `lacking` are its columns that no event of the batch
+    tells. `document_counts`: the document may have them, as the life did not begin in the batch with all its values.
+    `place` is a row that has the new key, and the place of the delete; `log_place` is where the change stands in its
+    source's log.
     """
 
     code: int
@@ -54,6 +61,7 @@ class DocumentMove:
     new: str
     came_from: str | None
     version: int
+    number: int
     since: int
     log_place: tuple[int, ...]
     suspect: bool
@@ -82,23 +90,32 @@ class DocumentMove:
 
 @attrs.frozen(eq=False)
 class MovedDocument:
-    """A document that came to a key in the batch: the key before, the version of the delete that says so, and what is
-    known of it.
-    """
+    """A document that came to a key in the batch: the key before, and what is known of it."""
 
     old: str
-    version: int
     fields: Mapping[str, Any]
     whole: bool
 
 
 def sort_moves(moves: Iterable[DocumentMove]) -> list[DocumentMove]:
-    """Return moves in the order of the source: by place, where all are of one log that tells them, else by version."""
-    found = list(moves)
+    """Return moves in the order of the source: by place, where all are of one log that tells them; else in Kafka's, and
+    among topic-partitions by the greatest number up to there.
+    """
+    found = sorted(moves, key=_kafka_place)
     placed = all(move.log_place[FIRST_NUMBER] != NO_VALUE for move in found)
     if placed and len({move.log_place[SOURCE_COLUMN] for move in found}) == 1:
-        return sorted(found, key=lambda move: (move.log_place, move.version))
-    return sorted(found, key=lambda move: move.version)
+        return sorted(found, key=lambda move: (move.log_place, move.number))
+    most: dict[int, int] = {}
+    reached = []
+    for move in found:
+        partition, _ = _kafka_place(move)
+        most[partition] = max(move.number, most.get(partition, move.number))
+        reached.append(most[partition])
+    return [found[at] for at in np.argsort(np.array(reached, np.int64), kind="stable")]
+
+
+def _kafka_place(move: DocumentMove) -> tuple[int, int]:
+    return int(move.place.order.partition[0]), int(move.place.order.offset[0])
 
 
 def split_moves(moves: Iterable[DocumentMove], most: int) -> Iterator[list[DocumentMove]]:
@@ -115,7 +132,7 @@ def split_moves(moves: Iterable[DocumentMove], most: int) -> Iterator[list[Docum
 
 
 def find_moves(folded: FoldedChanges, keys: KeyChanges, table: TablePlan, *, versioned: bool) -> Iterator[DocumentMove]:
-    """Return the moves of a bucket; those of a key in their order.
+    """Return the moves of a bucket; those of a key in their order, without what is proven to repeat an older change.
 
     Cost: a look at all places; of keys that moves leave a sort of their changes, and Python per change.
     """
@@ -129,10 +146,11 @@ def find_moves(folded: FoldedChanges, keys: KeyChanges, table: TablePlan, *, ver
     codes = read_codes(folded, table.layout.keys)
     at = np.flatnonzero(np.isin(codes, codes[moves]))
     part, own = ChangeBatch.concat(gather(folded.parts, at)), codes[at]
-    number = part.order.dedup if versioned else np.zeros(len(part), np.int64)
+    sequence = sort_changes(own, part.order)
+    told = part.order.take(sequence)
+    stands = ~mark_repeated(np.cumsum(mark_run_starts(own[sequence], told.partition)), told)
     # A tombstone repeats the delete before it.
-    told = np.flatnonzero(~part.order.bare) if versioned else np.arange(len(part))
-    sequence = told[np.lexsort((part.order.offset[told], part.order.partition[told], number[told], own[told]))]
+    sequence = sequence[stands & ~told.bare] if versioned else sequence
     ids = to_document_ids(part, table)
     for rows in np.split(sequence, np.flatnonzero(np.diff(own[sequence])) + 1):
         yield from _find_moves_of_key(int(own[rows[0]]), part, rows, keys, table, ids, versioned=versioned)
@@ -143,11 +161,11 @@ def _find_moves_of_key(
 ) -> Iterator[DocumentMove]:
     last, whole, since, came_from = -1, False, NO_VALUE, None
     for row in rows.tolist():
-        if part.order.op[row] == OP_KEY_CHANGE:
-            came_from = keys.find_old_key(part, row)
-        if since != NO_VALUE and part.order.op[row] == OP_KEY_CHANGE:
-            # Changes of one transaction may have one version.
-            since = min(since, int(part.order.dedup[row]) - MOVED_BELOW)
+        origin = keys.find_origin(part, row) if part.order.op[row] == OP_KEY_CHANGE else None
+        if origin is not None:
+            came_from = origin.id
+            # What came with the change has a number of that, and may be below the version of the delete before it.
+            since = since if since == NO_VALUE else min(since, origin.number - MOVED_BELOW)
         if part.image[row] and not part.deleted[row]:
             last, whole = row, whole or int(part.order.op[row]) in (OP_CREATE, _OP_READ)
         if not part.deleted[row]:
@@ -164,6 +182,7 @@ def _find_moves_of_key(
                 new=to_document_ids(own, table)[0],
                 came_from=came_from,
                 version=version,
+                number=int(own.order.dedup[0]),
                 since=since,
                 log_place=tuple(part.order.place[row].tolist()),
                 suspect=bool(part.suspect[row]),
