@@ -81,7 +81,7 @@ def fold(events: Iterable[Event]) -> dict[Key, Event]:
     for event in events:
         if event.key is not None and event.kind != "other":
             by_key[event.key][event.topic, event.partition].append(event)
-    return {key: _across([_within(e) for e in parts.values()]) for key, parts in by_key.items()}
+    return {key: _across([(_within(e), e) for e in parts.values()]) for key, parts in by_key.items()}
 
 
 SECOND_NS = 1_000_000_000
@@ -133,11 +133,13 @@ def _told(events: list[Event]) -> list[Event]:
     return out
 
 
-def _across(events: list[Event]) -> Event:
+def _across(winners: list[tuple[Event, list[Event]]]) -> Event:
     """Rule 2: the source's position if all have a comparable one, dates, op priority, topic, partition, offset.
 
     A read has no later date than the latest change.
     """
+    stands = [(_standing(event, others), event) for event, others in winners]
+    events = [stand for stand, _ in stands]
     placed = all(position(e) is not None for e in events) and len({e.log for e in events}) == 1
     dated = all(e.ts_ns is not None for e in events)
     latest = max((e.ts_ns or 0 for e in events if e.op != "r"), default=None)
@@ -148,7 +150,16 @@ def _across(events: list[Event]) -> Event:
         place = position(e) if placed else ()
         return (place or (), when, PRIORITY.get(e.op, 0), e.topic, e.partition, e.offset)
 
-    return max(events, key=order)
+    return max(stands, key=lambda both: order(both[0]))[1]
+
+
+def _standing(event: Event, others: list[Event]) -> Event:
+    """A read with what the change of its key and partition with the greatest place tells, where all are of one log."""
+    told = [e for e in sorted(others, key=lambda e: e.offset) if e.kind != "tombstone" and position(e) is not None]
+    if event.op != "r" or len({e.log for e in told}) != 1:
+        return event
+    top = max(told, key=lambda e: position(e) or ())
+    return evolve(event, source=top.source, log=top.log, ts_ns=top.ts_ns, op=top.op)
 
 
 Meaning = tuple[Kind, Row, str, int | None, str, tuple[int, ...] | None]

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from connector.errors import FatalError
 from tests.simulation.catalog_server import LiveFile, Metadata, SnapshotVersion
 from tests.simulation.interruptions import JavaError
-from tests.simulation.java_table import RETRIES, JavaMetadata, JavaTable, Update
+from tests.simulation.java_table import RETRIES, JavaIterator, JavaMetadata, JavaSnapshot, JavaTable, Update
 from tests.simulation.store import store_away
 
 
@@ -134,6 +134,55 @@ class Rewritten:
 
     def failedDataFilesCount(self) -> int:  # noqa: N802
         return 0
+
+
+@attrs.frozen
+class SnapshotChanges:
+    """Java's SnapshotChanges, and its builder: what a snapshot adds and takes away, which may not be in yet."""
+
+    table: JavaTable
+    of: SnapshotVersion | None = None
+
+    @staticmethod
+    def builderFor(table: JavaTable) -> SnapshotChanges:  # noqa: N802 - Java's names
+        return SnapshotChanges(table)
+
+    def snapshot(self, snapshot: JavaSnapshot) -> SnapshotChanges:
+        return attrs.evolve(self, of=snapshot.version)
+
+    def build(self) -> SnapshotChanges:
+        return self
+
+    def addedDataFiles(self) -> JavaIterator:  # noqa: N802
+        added = set(self._own.files) - set(self._before)
+        return JavaIterator([ChangedFile(file) for file in added if file.is_data])
+
+    def removedDeleteFiles(self) -> JavaIterator:  # noqa: N802
+        removed = set(self._before) - set(self._own.files)
+        return JavaIterator([ChangedFile(file) for file in removed if not file.is_data])
+
+    @property
+    def _own(self) -> SnapshotVersion:
+        assert self.of is not None
+        return self.of
+
+    @property
+    def _before(self) -> tuple[LiveFile, ...]:
+        parent = self._own.parent
+        return () if parent is None else self.table.server.ever[parent].files
+
+
+@attrs.frozen
+class ChangedFile:
+    """Java's ContentFile."""
+
+    file: LiveFile
+
+    def content(self) -> str:
+        return self.file.content.replace("-", "_").upper()
+
+    def dataSequenceNumber(self) -> int:  # noqa: N802
+        return self.file.number
 
 
 class RemoveDanglingDeletes(_Action):

@@ -32,7 +32,7 @@ from connector.maintenance.maintainer import Maintainer, TaskOutcome
 from connector.maintenance.table_state import SnapshotSummary
 from connector.settings import SinkSettings
 from tests.simulation.catalog_server import CatalogServer, LiveFile, SnapshotVersion
-from tests.simulation.iceberg_actions import Actions, SettledTable
+from tests.simulation.iceberg_actions import Actions, SettledTable, SnapshotChanges
 from tests.simulation.interruptions import Interruptions, JavaError
 from tests.simulation.java_table import JavaTable, count_changes
 from tests.simulation.row_search import plan_files
@@ -110,6 +110,7 @@ def _java(rng: Random) -> Any:
     iceberg = SimpleNamespace(
         BaseTable=lambda operations, _: SettledTable(operations, operations._table.java),
         exceptions=SimpleNamespace(**throwable),
+        SnapshotChanges=SnapshotChanges,
         spark=SimpleNamespace(actions=SimpleNamespace(SparkActions=SimpleNamespace(get=lambda _: Actions(rng)))),
     )
     lang = SimpleNamespace(Object=None, RuntimeException=lambda told: JavaError("RuntimeException", told))

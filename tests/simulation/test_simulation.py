@@ -189,6 +189,18 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 872),
         ),
     ),
+    # The read was the last of its partition, and told less than the delete in the partition that the key had left.
+    "a topic grows, and a row is read in its new partition": (
+        World(documents=True),
+        (
+            SourceStep("commits", 262),
+            SourceStep("commits", 284),
+            Batch(0, 343),
+            SourceStep("grow", 857),
+            SourceStep("commits", 286),
+            SourceStep("read", 892),
+        ),
+    ),
     # A delete that marks the document empties it, and it may come before the create looks.
     "a new key, and a delete that only marks the old one": (
         attrs.evolve(LEFT_OUT, keep_deletes=True),

@@ -12,7 +12,7 @@ import pytest
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.fold.document_versions import assign_versions, raise_winner_versions
-from connector.sink.fold.fold import fold
+from connector.sink.fold.fold import fold, select_rows_to_keep
 from connector.sink.fold.watermarks import advance_watermarks
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.event_age import units_per_second
@@ -112,6 +112,42 @@ def test_versions_never_fall_but_of_what_repeats(case: str, together: bool) -> N
             held, version = int(part.order.offset[winner]) - FIRST, own
     # A repetition that whole seconds do not prove is taken for the latest, until what followed it comes again.
     assert held == wanted or (connector == "mysql" and "repetition" in case and not together)
+
+
+RIVALS: dict[str, tuple[list[Told], list[Told], Told]] = {
+    "a create, then a read where the key went": (
+        [("c", 1.5, 60)],
+        [("u", 2.5, 70), ("r", 90.5, 50)],
+        ("r", 90.5, 50),
+    ),
+    "a delete, then a read where the key went": ([("d", 1.5, 60)], [("c", 2.5, 70), ("r", 90.5, 50)], ("r", 90.5, 50)),
+    "a read, then an update where the key went": ([("u", 1.5, 60), ("r", 90.5, 50)], [("u", 2.5, 70)], ("u", 2.5, 70)),
+    "a read behind a repetition": (
+        [("u", 1.5, 60), ("u", 3.5, 80), ("u", 1.5, 60), ("r", 90.5, 50)],
+        [("u", 2.5, 70)],
+        ("r", 90.5, 50),
+    ),
+}
+"""Changes of a key in the partition that it left, and in the one that it came to; the one that wins."""
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+@pytest.mark.parametrize("folded_before", [True, False])
+@pytest.mark.parametrize("case", RIVALS)
+def test_among_partitions_a_read_stands_where_the_change_before_it_does(
+    case: str, folded_before: bool, numbered: bool
+) -> None:
+    """A topic has grown: what a read says is no older than the changes of its key before it."""
+    *partitions, wanted = RIVALS[case]
+    parts = []
+    for number, events in enumerate(partitions):
+        part, _ = _parts("postgresql", events, numbered=numbered)
+        part = attrs.evolve(part, order=attrs.evolve(part.order, partition=np.full(len(part), number)))
+        parts += select_rows_to_keep(fold([part], ["id"]), ["id"], numbered=numbered) if folded_before else [part]
+    folded = fold(parts, ["id"])
+    (winner,) = folded.winners
+    order = ChangeBatch.concat(parts).order
+    assert partitions[order.partition[winner]][order.offset[winner] - FIRST] == wanted
 
 
 def test_versions_are_above_what_was_given_before() -> None:

@@ -2,7 +2,8 @@
 
 The source's own position decides where every candidate carries a comparable one, then the dates (a read counts no later
 than the latest change), then the operation (c > r > u > d), then topic, partition and offset. A tombstone stands where
-the change of its key before it in its partition stands.
+the change of its key before it in its partition stands, and so does a read, where such changes tell their place: the
+one of the greatest, as others repeat it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def choose_across_partitions(best: Ints, codes: Ints, order: ChangeOrder) -> Int
 def sort_by_rule(several: Ints, codes: Ints, order: ChangeOrder) -> Ints:
     """Sort changes of different partitions by key, and of one key by rule 2."""
     key = np.unique(codes[several], return_inverse=True)[1]
-    count, own = int(key.max()) + 1, _resolve_tombstones(several, codes, order)
+    count, own = int(key.max()) + 1, _resolve_reads(_resolve_tombstones(several, codes, order), several, codes, order)
     op, place = own.op, own.place
     comparable = ~_any_per_key(key, place[:, FIRST_NUMBER] == NO_VALUE, count)
     source = np.zeros(count, np.int64)
@@ -65,6 +66,31 @@ def _resolve_tombstones(several: Ints, codes: Ints, order: ChangeOrder) -> Chang
         place=np.where(bare[:, None], before.place, own.place),
         op=np.where(bare & (before.op == ord("d")), before.op, own.op),
     )
+
+
+def _resolve_reads(own: ChangeOrder, several: Ints, codes: Ints, order: ChangeOrder) -> ChangeOrder:
+    """Return the order of changes; a read has what the change of its key and partition with the greatest place tells.
+
+    That is so where all are of one log. That change is left whatever a fold leaves out (`Decision.rows_to_keep`).
+    """
+    reads = np.flatnonzero(own.op == _OP_READ)
+    group = codes * (int(order.partition.max()) + 1) + order.partition
+    wanted = group[several[reads]]
+    rows = np.flatnonzero((order.place[:, FIRST_NUMBER] != NO_VALUE) & np.isin(group, wanted))
+    if not len(rows):
+        return own
+    place = order.place[rows]
+    numbers = (place[:, column] for column in reversed(range(FIRST_NUMBER, place.shape[1])))
+    rows = rows[np.lexsort((-order.offset[rows], *numbers, group[rows]))]
+    starts = np.flatnonzero(mark_run_starts(group[rows]))
+    source = order.place[rows, SOURCE_COLUMN]
+    one_log = np.minimum.reduceat(source, starts) == np.maximum.reduceat(source, starts)
+    top = rows[np.append(starts[1:], len(rows)) - 1][one_log]
+    at = reads[np.isin(wanted, group[top])]
+    told = order.take(top[np.searchsorted(group[top], group[several[at]])])
+    dedup, where, op = own.dedup.copy(), own.place.copy(), own.op.copy()
+    dedup[at], where[at], op[at] = told.dedup, told.place, told.op
+    return attrs.evolve(own, dedup=dedup, place=where, op=op)
 
 
 def _any_per_key(key: Ints, mask: Mask, count: int) -> Mask:

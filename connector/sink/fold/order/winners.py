@@ -6,7 +6,7 @@ The rules are those of docs/how-it-works and docs/decisions/0024:
 2. across partitions (`fold.rival_partitions`) the source's own position where every candidate carries a comparable one,
    then the dates (a read counts no later than the latest change), then the operation (c > r > u > d), then topic,
    partition and offset.
-A tombstone stands where the change of its key before it in its partition stands.
+A tombstone stands where the change of its key before it in its partition stands; so does a read, among partitions.
 
 Folding is associative: what `Decision.rows_to_keep` gives of parts, folded again, gives the winners of the whole.
 """
