@@ -59,7 +59,10 @@ _TYPES_OF_CONNECTORS: Mapping[str, frozenset[str]] = {
 }
 """Connectors, as a header and `source.connector` name them, and their types that Iceberg has none for."""
 _SOURCE_NAME = re.compile(r"io\.debezium\.connector\.(\w+)\.Source")
+_DATA_NAME = re.compile(r"io\.debezium\.connector\.(\w+)\.Data")
+"""CloudEvents' data: images, whose source is not beside them."""
 _IMAGES = frozenset({"before", "after"})
+_DATA = frozenset({*_IMAGES, "patch", "updateDescription"})
 
 
 def find_text_types(connector: str | None, columns: frozenset[str]) -> frozenset[str]:
@@ -116,9 +119,11 @@ def with_text_columns(
     `WITH_NANOSECONDS`; numbers: whose decimals are text.
     """
     fields = {field.name: field for field in schema.node.fields}
-    envelope = is_envelope_node(schema.node)
-    if envelope and (source := _SOURCE_NAME.fullmatch(getattr(fields["source"].node, "name", None) or "")):
-        columns |= find_text_types(source[1], columns)
+    envelope = is_envelope_node(schema.node) or _holds_images(fields)
+    source_name = getattr(fields["source"].node, "name", None) if "source" in fields else None
+    named = _SOURCE_NAME.fullmatch(source_name or "") or _DATA_NAME.fullmatch(schema.name or "")
+    if envelope and named:
+        columns |= find_text_types(named[1], columns)
     if not columns and not numbers:
         return schema
     made = [
@@ -128,6 +133,12 @@ def with_text_columns(
         for field in schema.node.fields
     ]
     return evolve(schema, node=Struct(tuple(made), schema.node.name))
+
+
+def _holds_images(fields: Mapping[str, Field]) -> bool:
+    """True for the data of CloudEvents, which has nothing beside the images."""
+    images = [fields[name].node for name in _IMAGES if name in fields]
+    return bool(images) and _DATA.issuperset(fields) and all(isinstance(node, Struct) for node in images)
 
 
 def _image_as_text(field: Field, columns: frozenset[str], numbers: frozenset[str]) -> Field:

@@ -1,23 +1,28 @@
 """CloudEvents -> envelopes: Debezium's CloudEventsConverter wraps the images in `data` and the source in attributes.
 
-Source: Debezium's documentation, "Emitting change event records in CloudEvents format" (attributes iodebezium*).
+Source: Debezium's documentation, "Emitting change event records in CloudEvents format" (attributes iodebezium*, which
+`extension.attributes.enable=false` leaves out; `metadata.source=header`, whose data is the whole value).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve
 
-from serde.arrays import children
+from serde.arrays import children, valid_mask
 from serde.events.source_positions import POSITION_FIELDS
 from serde.messages import MessageBlock
 
-CLOUD_EVENT_FIELDS = frozenset({"specversion", "iodebeziumop", "data"})
+CLOUD_EVENT_FIELDS = frozenset({"specversion", "data"})
+"""What every one of them has; rows may have such columns too, so `holds_images` has to be true as well."""
+_OP = "iodebeziumop"
 _PREFIX = "iodebezium"
 _DATA = ("before", "after", "updateDescription")
+_FRAME = frozenset({"schema", "payload"})
 _SAME = ("version", "connector", "name", "snapshot", "db", "schema", "table", "collection", "file", "gtid", "shard")
 _TEXTS = {name: name for name in _SAME} | {
     "commitlsn": "commit_lsn",
@@ -31,10 +36,24 @@ _NUMBERS: Mapping[str, str] = {
 """Attributes are in small letters, without underscores."""
 
 
+def is_framed(inside: Collection[str]) -> bool:
+    """True when `data` has these members because its converter wrote a schema, or none, beside it."""
+    return "payload" in inside and _FRAME.issuperset(inside)
+
+
+def holds_images(attributes: Collection[str], inside: Collection[str]) -> bool:
+    """Tell a change event of Debezium among CloudEvents: by its operation, else by the images in its data."""
+    return _OP in attributes or not {"before", "after"}.isdisjoint(inside)
+
+
 def is_cloud_event(kind: pa.StructType) -> bool:
     """True for change events of Debezium in CloudEvents' structured form."""
     names = {child.name for child in kind}
-    return names >= CLOUD_EVENT_FIELDS and pa.types.is_struct(kind.field("data").type)
+    if not names >= CLOUD_EVENT_FIELDS or not pa.types.is_struct(data := kind.field("data").type):
+        return False
+    if is_framed(data.names) and pa.types.is_struct(data.field("payload").type):
+        data = data.field("payload").type
+    return holds_images(names, data.names)
 
 
 def unwrap_cloud_events(block: MessageBlock) -> MessageBlock:
@@ -42,18 +61,41 @@ def unwrap_cloud_events(block: MessageBlock) -> MessageBlock:
     columns = _child_columns(block.fields)
     data, path = columns["data"], "data."
     inside = _child_columns(data)
-    if "payload" in inside and pa.types.is_struct(inside["payload"].type):
+    if is_framed(inside) and pa.types.is_struct(inside["payload"].type):
         data, path = inside["payload"], "data.payload."
         inside = _child_columns(data)
     made = {name: inside[name] for name in _DATA if name in inside}
-    made["op"] = columns["iodebeziumop"]
+    images = {name: f"{path}{name}" for name in made}
+    if inside and not made:
+        # A row that was flattened before the converter had it.
+        made, images = {"before": data, "after": data}, dict.fromkeys(("before", "after"), path.removesuffix("."))
+    made["op"] = columns[_OP] if _OP in columns else _derive_ops(made, len(block.rows))
     made["source"] = _build_source(columns, len(block.rows))
     order = columns.get("iodebeziumtxtotalorder")
     if order is not None:
         made["transaction"] = _build_struct({"total_order": _to_int64(order)}, len(block.rows))
-    optional = {name.removeprefix(path): flag for name, flag in block.optional.items() if name.startswith(path)}
-    documents = frozenset(name.removeprefix(path) for name in block.documents if name.startswith(path))
+    optional = {f"{name}{rest}": block.optional[old] for name, old, rest in _select_paths(images, block.optional)}
+    documents = frozenset(f"{name}{rest}" for name, _, rest in _select_paths(images, block.documents))
     return evolve(block, fields=_build_struct(made, len(block.rows)), optional=optional, documents=documents)
+
+
+def _select_paths(images: Mapping[str, str], paths: Collection[str]) -> list[tuple[str, str, str]]:
+    """The image, the path, and what is left of it within the image, of each path that is in one."""
+    return [
+        (name, path, path.removeprefix(start))
+        for path in paths
+        for name, start in images.items()
+        if path == start or path.startswith(f"{start}.")
+    ]
+
+
+def _derive_ops(images: Mapping[str, pa.Array], count: int) -> pa.StringArray:
+    """What the images tell of an operation that no attribute does; null where there is none."""
+    before, after, update = (
+        valid_mask(images[name]) if name in images else np.zeros(count, np.bool_) for name in _DATA
+    )
+    ops = np.select([update | (before & after), after, before], ["u", "c", "d"], "")
+    return pa.array(ops, pa.string(), mask=ops == "")
 
 
 def _child_columns(array: pa.StructArray) -> dict[str, pa.Array]:

@@ -17,7 +17,7 @@ from attrs import define, field
 
 from serde.byte_windows import ByteWindows
 from serde.events.changes import SOURCE_DATES
-from serde.events.cloudevents import CLOUD_EVENT_FIELDS
+from serde.events.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
 from serde.faults import Unfit
 from serde.json.columns.column_reader import ReadResult
 from serde.json.columns.trailer_reader import TrailerReader
@@ -43,8 +43,8 @@ _ROUNDS = 12
 _GIVE_UP = 8
 _REMEMBERED = 16
 _IMAGES = frozenset({"before", "after"})
-_ENVELOPE_FIELDS = frozenset({*_IMAGES, *CLOUD_EVENT_FIELDS, "op", "source", "transaction", "ts_ms", "ts_us", "ts_ns"})
-_CLOUD_ATTRIBUTES = frozenset({"id", "type", "time", "subject", "datacontenttype", "dataschema"})
+_ENVELOPE_FIELDS = frozenset({*_IMAGES, "op", "source", "transaction", "ts_ms", "ts_us", "ts_ns"})
+_CLOUD_ATTRIBUTES = frozenset({*CLOUD_EVENT_FIELDS, "id", "type", "time", "subject", "datacontenttype", "dataschema"})
 _ORIGIN_TYPES = dict.fromkeys(("version", "connector", "name", "db", "schema", "table"), pa.string())
 _POSITION_TYPES = dict.fromkeys(("ts_ns", "ts_us", "ts_ms", "lsn"), pa.int64())
 _ENVELOPE_TYPES = {
@@ -98,11 +98,12 @@ def _expect_columns(seen: ObservedTypes, columns: pa.StructType) -> None:
     if around is None:
         seen.expect(columns, fix=True)
         return
-    for image in () if _holds_documents(seen, around) else _IMAGES & around.fields.keys():
+    images = _IMAGES & around.fields.keys()
+    for image in () if _holds_documents(seen, around) else images:
         around.fields[image].expect(columns, fix=True)
-    around_images = (
-        _ENVELOPE_FIELDS | _CLOUD_ATTRIBUTES if seen.fields.keys() >= CLOUD_EVENT_FIELDS else _ENVELOPE_FIELDS
-    )
+    if not images:
+        around.expect(columns, fix=True)
+    around_images = _ENVELOPE_FIELDS if "op" in seen.fields else _ENVELOPE_FIELDS | _CLOUD_ATTRIBUTES
     for column in columns:
         # Flattened events may stand between envelopes.
         if column.name in seen.fields and column.name not in around_images:
@@ -117,7 +118,8 @@ def _find_envelope(seen: ObservedTypes) -> ObservedTypes | None:
     if not seen.fields.keys() >= CLOUD_EVENT_FIELDS:
         return None
     data = seen.fields["data"]
-    return data.fields["payload"] if "payload" in data.fields and not data.fields.keys() & _IMAGES else data
+    data = data.fields["payload"] if is_framed(data.fields) else data
+    return data if holds_images(seen.fields, data.fields) else None
 
 
 def _holds_documents(seen: ObservedTypes, around: ObservedTypes) -> bool:

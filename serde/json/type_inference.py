@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from attrs import define, field
 
 from serde.arrays import children
-from serde.events.cloudevents import CLOUD_EVENT_FIELDS
+from serde.events.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
 from serde.json.scalars import holds_exactly
 
 _FLOAT_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -267,9 +267,11 @@ def _wrap_columns(array: pa.StructArray, columns: pa.StructType) -> pa.StructTyp
         return images
     if not names >= CLOUD_EVENT_FIELDS or not pa.types.is_struct(array.type.field("data").type):
         return columns
-    inside = array.type.field("data").type.names
-    if "payload" in inside and set(inside).isdisjoint(images.names):
-        images = pa.struct([("payload", images)])
+    data = array.type.field("data").type
+    framed = is_framed(data.names) and pa.types.is_struct(data.field("payload").type)
+    if not holds_images(names, data.field("payload").type.names if framed else data.names):
+        return columns
+    images = pa.struct([("payload", images)]) if framed else images
     return pa.struct([("data", images)])
 
 

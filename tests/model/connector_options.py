@@ -210,7 +210,9 @@ def _to_cloud_event(document: Document, schemas: bool) -> Document:
         event[f"iodebeziumtx{name.replace('_', '').lower()}"] = str(value)
     data = {image: payload[image] for image in ("before", "after")}
     fields = [field for field in document["schema"]["fields"] if field["field"] in data]
-    with_schema = {"schema": {"type": "struct", "fields": fields, "optional": False}, "payload": data}
+    schema = {"type": "struct", "fields": fields, "optional": False}
+    schema["name"] = f"io.debezium.connector.{source['connector']}.Data"
+    with_schema = {"schema": schema, "payload": data}
     return {**event, "data": with_schema if schemas else data}
 
 

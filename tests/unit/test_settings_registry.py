@@ -6,6 +6,8 @@ import pytest
 
 from connector.errors import ConfigError
 from connector.settings import SinkSettings, load
+from connector.settings.converters.apicurio import ApicurioSettings
+from connector.settings.converters.schema_registry import RegistrySettings
 
 GOOD = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 AVRO, STRING = "io.confluent.connect.avro.AvroConverter", "org.apache.kafka.connect.storage.StringConverter"
@@ -88,3 +90,28 @@ def test_faults(key: str, text: str, said: str) -> None:
         load([], GOOD | given, {})
     assert any(said in fault for fault in caught.value.faults), caught.value.faults
     assert "s3cret" not in str(caught.value)
+
+
+CLOUD = "io.debezium.converters.CloudEventsConverter"
+
+
+def test_cloud_events_name_their_serializers() -> None:
+    """Debezium's page, "Example configuration": JSON around Avro, the registry named within; or all of it Avro."""
+    url = {"value__converter__avro__schema__registry__url": "http://r"}
+    data = sink(value__converter=CLOUD, value__converter__data__serializer__type="avro", **url).events
+    assert data.value_format == "cloudevents-avro"
+    assert isinstance(data.value_registry, RegistrySettings)
+    whole = sink(value__converter="CloudEventsConverter", value__converter__serializer__type="avro", **url).events
+    assert (whole.value_format, whole.value_registry) == ("avro", data.value_registry)
+    plain = sink(value__converter=CLOUD, value__converter__json__schemas__enable="false").events
+    assert (plain.value_format, plain.value_registry) == ("auto", None)
+    assert sink(value__converter__serializer__type="avro").events.value_format == "auto"
+
+
+def test_cloud_events_have_either_registry() -> None:
+    """Its Avro converter is Apicurio's where that one's URL is given."""
+    given = {"value__converter__avro__apicurio__registry__url": "http://r/apis/registry/v2"}
+    events = sink(value__converter=CLOUD, value__converter__data__serializer__type="avro", **given).events
+    assert isinstance(events.value_registry, ApicurioSettings)
+    with pytest.raises(ConfigError, match="is missing, and the CloudEventsConverter with Avro data needs it"):
+        sink(value__converter=CLOUD, value__converter__data__serializer__type="avro")

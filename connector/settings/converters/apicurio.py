@@ -14,6 +14,7 @@ import attrs
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, TEXT, InvalidValue, ValueType, one_of
+from connector.settings.converters.schema_registry import name_within_cloud_events
 
 IdKind = Literal["globalId", "contentId"]
 _URL = re.compile(r"https?://[^/\s]+\S*")
@@ -49,6 +50,7 @@ class ApicurioOptions:
 def declare_options(side: str) -> ApicurioOptions:
     """Declare the options of a side."""
     prefix = f"{side}.converter.apicurio."
+    within = name_within_cloud_events(side)
     return ApicurioOptions(
         url=Option(
             name=f"{prefix}registry.url",
@@ -56,6 +58,7 @@ def declare_options(side: str) -> ApicurioOptions:
             default=None,
             importance="medium",
             doc=f"With Apicurio's AvroConverter: URL of the registry's own API for the {side}s.",
+            aliases=within("apicurio.registry.url"),
         ),
         use_id=Option(
             name=f"{prefix}registry.use-id",
@@ -63,6 +66,7 @@ def declare_options(side: str) -> ApicurioOptions:
             default="globalId",
             importance="low",
             doc=f"Which id the {side}s have; Apicurio 3 writes contentId unless told otherwise.",
+            aliases=within("apicurio.registry.use-id"),
         ),
         confluent=Option(
             name=f"{prefix}registry.as-confluent",
@@ -70,6 +74,7 @@ def declare_options(side: str) -> ApicurioOptions:
             default=False,
             importance="low",
             doc=f"Whether ids of {side}s have four bytes, as Confluent's, and not eight.",
+            aliases=within("apicurio.registry.as-confluent"),
         ),
         handler=Option(
             name=f"{prefix}registry.id-handler",
@@ -77,6 +82,7 @@ def declare_options(side: str) -> ApicurioOptions:
             default=None,
             importance="low",
             doc=f"Class that wrote the ids of {side}s: with Confluent or 4Byte in its name they have four bytes.",
+            aliases=within("apicurio.registry.id-handler"),
         ),
         headers=Option(
             name=f"{prefix}registry.headers.enabled",
@@ -84,6 +90,7 @@ def declare_options(side: str) -> ApicurioOptions:
             default=False,
             importance="low",
             doc=f"Whether the ids of {side}s are in the records' headers (apicurio.{side}.globalId).",
+            aliases=within("apicurio.registry.headers.enabled"),
         ),
         user=Option(
             name=f"{prefix}auth.username",
@@ -91,6 +98,7 @@ def declare_options(side: str) -> ApicurioOptions:
             default=None,
             importance="low",
             doc=f"User for the registry of the {side}s.",
+            aliases=within("apicurio.auth.username"),
         ),
         password=Option(
             name=f"{prefix}auth.password",
@@ -99,6 +107,7 @@ def declare_options(side: str) -> ApicurioOptions:
             importance="low",
             doc=f"Password for the registry of the {side}s.",
             secret=True,
+            aliases=within("apicurio.auth.password"),
         ),
     )
 

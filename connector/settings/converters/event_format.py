@@ -38,7 +38,7 @@ from connector.settings.converters.glue import GlueSettings
 from connector.settings.converters.schema_registry import RegistrySettings
 from serde.connect.text_columns import WITH_NANOSECONDS
 from serde.events.unavailable_value import PLACEHOLDER, parse_placeholder
-from serde.formats import FORMATS
+from serde.formats import CLOUD_EVENTS_CLASS, CLOUD_EVENTS_OF_AVRO, FORMATS
 from serde.wire_format import WireFormat
 
 _UNWRAP = re.compile(r"((?:debezium\.)?transforms)\.([^.]+)\.type")
@@ -74,6 +74,7 @@ def _converter_schemas_option(side: str) -> Option[bool]:
         default=True,
         importance="medium",
         doc=f"With the JsonConverter: whether every record {side} carries its schema; not given: found per message.",
+        aliases=(f"{side}.converter.json.schemas.enable",) if side == "value" else (),
         shown=f"<true with {side}.converter>",
     )
 
@@ -106,6 +107,21 @@ KEY_GLUE, VALUE_GLUE = glue.declare_options("key"), glue.declare_options("value"
 KEY_REGISTRY, VALUE_REGISTRY = schema_registry.declare_options("key"), schema_registry.declare_options("value")
 KEY_FORMAT, VALUE_FORMAT = _format_option("key"), _format_option("value")
 KEY_FORMAT_SCHEMAS, VALUE_FORMAT_SCHEMAS = _format_schemas_option("key"), _format_schemas_option("value")
+_SERIALIZERS = one_of("json", "avro")
+CLOUD_SERIALIZER = Option(
+    name="value.converter.serializer.type",
+    kind=_SERIALIZERS,
+    default="json",
+    importance="low",
+    doc="With the CloudEventsConverter: how the events are written; avro needs a registry.",
+)
+CLOUD_DATA_SERIALIZER = Option(
+    name="value.converter.data.serializer.type",
+    kind=_SERIALIZERS,
+    default="json",
+    importance="low",
+    doc="With the CloudEventsConverter: how their data is written; avro needs a registry.",
+)
 ADD_FIELDS = Option(
     name="debezium.transforms.unwrap.add.fields",
     kind=LIST,
@@ -182,6 +198,8 @@ OPTIONS: tuple[Option[object], ...] = (
     *VALUE_REGISTRY.all,
     *VALUE_APICURIO.all,
     *VALUE_GLUE.all,
+    CLOUD_SERIALIZER,
+    CLOUD_DATA_SERIALIZER,
     KEY_FORMAT,
     KEY_FORMAT_SCHEMAS,
     VALUE_FORMAT,
@@ -226,6 +244,7 @@ def build(reader: ConfigReader, *, nanoseconds: bool = False) -> EventSettings:
     """Read the events' part; faults go to the reader. `nanoseconds`: new tables have timestamps of these."""
     key = _read_format(reader, KEY_CONVERTER, KEY_SCHEMAS, KEY_FORMAT, KEY_FORMAT_SCHEMAS)
     value = _read_format(reader, VALUE_CONVERTER, VALUE_SCHEMAS, VALUE_FORMAT, VALUE_FORMAT_SCHEMAS)
+    value = _choose_cloud_format(reader, value)
     return EventSettings(
         key.name,
         value.name,
@@ -247,13 +266,29 @@ def _build_registry(
 ) -> AnyRegistry | None:
     """Read the registry that a side's converter means; the options of the others are read, and mean nothing."""
     confluent, own, aws = _REGISTRIES[side]
-    kind = registry_of(reader.get(converter) or "")
+    name = reader.get(converter) or ""
+    # The CloudEventsConverter has Avro by either registry's converter: Apicurio's, if its URL is there.
+    kind = "apicurio" if _is_cloud(name) and reader.entry(own.url) is not None else registry_of(name)
     found: tuple[AnyRegistry | None, ...] = (
         schema_registry.build(reader, confluent, wire_format=wire_format if kind == "confluent" else None),
         apicurio.build(reader, side, own, wanted=kind == "apicurio"),
         glue.build(reader, aws, wanted=kind == "glue"),
     )
     return next((one for one in found if one is not None), None)
+
+
+def _is_cloud(name: str) -> bool:
+    return short_names([name]) == short_names([CLOUD_EVENTS_CLASS])
+
+
+def _choose_cloud_format(reader: ConfigReader, wire_format: WireFormat) -> WireFormat:
+    """What the CloudEventsConverter's serializers make of its format: the events' own, and that of their data."""
+    around, data = reader.get(CLOUD_SERIALIZER), reader.get(CLOUD_DATA_SERIALIZER)
+    if not _is_cloud(reader.get(VALUE_CONVERTER) or ""):
+        return wire_format
+    if around == "avro":
+        return FORMATS["avro"]
+    return CLOUD_EVENTS_OF_AVRO if data == "avro" else wire_format
 
 
 def rename_unwrap(entries: Mapping[str, Entry]) -> dict[str, Entry]:

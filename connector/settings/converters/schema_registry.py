@@ -6,7 +6,7 @@ Names are those of Confluent's converters; key and value have settings of their 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -61,9 +61,15 @@ class RegistryOptions:
         return (self.url, self.source, self.user, *self.tls.values())
 
 
+def name_within_cloud_events(side: str) -> Callable[[str], tuple[str, ...]]:
+    """Return what names a setting of the Avro converter within Debezium's CloudEventsConverter, which is for values."""
+    return lambda name: (f"{side}.converter.avro.{name}",) if side == "value" else ()
+
+
 def declare_options(side: str) -> RegistryOptions:
     """Declare the options of a side."""
     prefix = f"{side}.converter."
+    within = name_within_cloud_events(side)
     tls = {
         name: Option(
             name=f"{prefix}schema.registry.ssl.{name}",
@@ -71,6 +77,7 @@ def declare_options(side: str) -> RegistryOptions:
             default=None,
             importance="low",
             doc=f"The registry of record {side}s: {doc}.",
+            aliases=within(f"schema.registry.ssl.{name}"),
             secret=name in _SECRET,
             empty=name == "endpoint.identification.algorithm",
         )
@@ -83,6 +90,7 @@ def declare_options(side: str) -> RegistryOptions:
             default=None,
             importance="high",
             doc=f"With converters that need a registry (Confluent's API): its URLs for the {side}s.",
+            aliases=within("schema.registry.url"),
         ),
         source=Option(
             name=f"{prefix}basic.auth.credentials.source",
@@ -90,6 +98,7 @@ def declare_options(side: str) -> RegistryOptions:
             default="URL",
             importance="medium",
             doc="Where the registry's user and password are given: in its URL, or in basic.auth.user.info (USER_INFO).",
+            aliases=within("basic.auth.credentials.source"),
         ),
         user=Option(
             name=f"{prefix}basic.auth.user.info",
@@ -97,7 +106,7 @@ def declare_options(side: str) -> RegistryOptions:
             default=None,
             importance="medium",
             doc="user:password for the registry, with USER_INFO.",
-            aliases=(f"{prefix}schema.registry.basic.auth.user.info",),
+            aliases=(f"{prefix}schema.registry.basic.auth.user.info", *within("basic.auth.user.info")),
             secret=True,
         ),
         tls=tls,
@@ -119,7 +128,7 @@ def build(reader: ConfigReader, side: RegistryOptions, *, wire_format: WireForma
         return None
     if url is None:
         if reader.entry(side.url) is None:
-            converter = short_names(wire_format.converter_classes)[0]
+            converter = next(iter(short_names(wire_format.converter_classes)), "CloudEventsConverter with Avro data")
             reader.add_missing(
                 side.url.name, f"is missing, and the {converter} needs it", "add the URL of the registry"
             )

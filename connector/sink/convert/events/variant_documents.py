@@ -16,7 +16,7 @@ import attrs
 import pyarrow as pa
 
 from connector.sink.model.plan import BatchPlan, TablePlan
-from serde.events.cloudevents import CLOUD_EVENT_FIELDS
+from serde.events.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
 from serde.faults import Unfit
 from serde.json.row_reader import parse_message
 from serde.messages import DecodedMessages
@@ -107,16 +107,23 @@ def _find_rows(document: object) -> Iterator[dict[str, Any]]:
         document = document["payload"] if document["schema"] is None else None
     if not isinstance(document, dict):
         return
-    around: object = document
-    if document.keys() >= CLOUD_EVENT_FIELDS:
-        around = document["data"]
-        if isinstance(around, dict) and "payload" in around and not around.keys() & set(_IMAGES):
-            around = around["payload"]
-    elif not document.keys() >= _ENVELOPE or not isinstance(document["source"], dict):
-        yield document
-        return
-    if isinstance(around, dict):
+    if not _is_cloud_event(document):
+        around = document if document.keys() >= _ENVELOPE and isinstance(document["source"], dict) else None
+    elif is_framed(around := document["data"]):
+        around = around["payload"] if around.get("schema") is None else {}
+    if isinstance(around, dict) and (around is document or not around.keys().isdisjoint(_IMAGES)):
         yield from (around[image] for image in _IMAGES if isinstance(around.get(image), dict))
+    else:
+        yield document if around is None else around
+
+
+def _is_cloud_event(document: Mapping[str, Any]) -> bool:
+    data = document.get("data")
+    if not document.keys() >= CLOUD_EVENT_FIELDS or not isinstance(data, dict):
+        return False
+    if is_framed(data) and isinstance(data["payload"], dict):
+        data = data["payload"]
+    return holds_images(document, data)
 
 
 def _dump(value: object) -> str:
