@@ -326,7 +326,7 @@ def test_layouts_are_met() -> None:
     texts = _messages(chance, "postgres", 300, 0.01)
     reader: Any = make_deserializer("json")
     assert not reader.decode(pa.array(texts, pa.binary()), "VALUE_CONVERTER").faults
-    families = [family for known in reader._trailers._known.values() for family in known.all]
+    families = [family for known in reader.events._trailers._known.values() for family in known.all]
     assert {family.names for family in families} == {("source", "transaction", "op", "ts_ms")}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from connector import redaction
+from connector.kafka.consumer.librdkafka_reader import _consumer_for
 from tests.connectors import Client, TestServer, run_one_sink, serving
 
 
@@ -15,6 +16,16 @@ def forget_secrets() -> Iterator[None]:
     """Masks of one test's secrets, which may be ordinary words, are none of the next one's."""
     yield
     redaction._known.forget_all()
+
+
+@pytest.fixture(autouse=True)
+def forget_consumers() -> Iterator[None]:
+    """A consumer of librdkafka that outlives its test asks for its broker on: a double that has come to the same port.
+
+    librdkafka aborts the process on answers that it does not expect.
+    """
+    yield
+    _consumer_for.cache_clear()
 
 
 @pytest.fixture
