@@ -16,7 +16,7 @@ from connector.errors import FatalError
 from connector.runtime.jvm.cache import cache_dir
 from tests.interop.binlog_server import BinlogServer, run_checked
 
-_SUITE = "http://deb.debian.org/debian sid main"
+_SUITE = "sid main"
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _PACKAGES = ("mysql-server-core", "mysql-client-core")
 _DOWNLOAD_S = 500.0
@@ -65,7 +65,7 @@ def unpack_packages() -> Path:
         apt = Path(name)
         for part in ("lists/partial", "cache/archives/partial", "root"):
             (apt / part).mkdir(parents=True)
-        (apt / "sources.list").write_text(f"deb [signed-by={_KEYRING}] {_SUITE}\n")
+        (apt / "sources.list").write_text(f"deb [signed-by={_KEYRING}] {_find_mirror()} {_SUITE}\n")
         (apt / "status").touch()
         (apt / "apt.conf").write_text(
             f'Dir::Etc::sourcelist "{apt}/sources.list";\nDir::Etc::sourceparts "-";\n'
@@ -80,3 +80,12 @@ def unpack_packages() -> Path:
             run_checked(("dpkg-deb", "-x", str(package), str(apt / "root")))
         (apt / "root").rename(folder)
     return folder
+
+
+def _find_mirror() -> str:
+    """Return where this machine has Debian's packages from. FatalError where apt knows no such place."""
+    run_checked(("apt-get", "-q", "update"), timeout_s=_DOWNLOAD_S)
+    known = run_checked(("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian"))
+    if not known:
+        raise FatalError("the interop tests take MySQL from Debian's packages: apt's sources name no Debian archive")
+    return known.split()[0]

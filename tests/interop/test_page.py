@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -16,11 +15,9 @@ from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.server.connectors.port import Check
 from connector.server.recent import RecentActivity
 from tests.connectors import InMemoryConnector, TestServer, serving
+from tests.interop.debian import find_program
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium (apt-get install chromium)"),
-]
+pytestmark = pytest.mark.interop
 
 
 class ShownConnector(InMemoryConnector):
@@ -69,7 +66,9 @@ def server() -> Any:
 
 
 def _browse(url: str, *arguments: str) -> str:
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", *arguments, url]
+    browser = find_program("chromium", "chromium")
+    quiet = ["--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run"]
+    command = [browser, "--headless", "--no-sandbox", *quiet, "--virtual-time-budget=4000", *arguments, url]
     return subprocess.run(command, capture_output=True, check=True, timeout=120, text=True).stdout
 
 
