@@ -9,27 +9,58 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define, evolve, field
+from attrs import define, evolve, frozen
 
 from serde.arrays import Ints, Mask, children
 from serde.byte_windows import ByteWindows, byte_windows, window_array
 from serde.connect.values.binary_values import base64_to_binary
-from serde.events.cloudevents import CLOUD_EVENT_FIELDS
+from serde.events.cloudevents import (
+    CLOUD_EVENT_FIELDS,
+    CLOUD_EVENT_SOURCE,
+    CLOUD_OPERATION,
+    REQUIRED_ATTRIBUTES,
+    is_cloud_document,
+    is_framed,
+    is_sent_by_debezium,
+)
 from serde.faults import RecordError, Stage
 from serde.messages import DecodedMessages, MessageBlock
 from serde.wire_format import Deserializer
 
-_MARK = '"specversion"'
+_MARK = b'"specversion"'
+_SENT = rf'"source"\s*:\s*"{CLOUD_EVENT_SOURCE}'
+_OWN = f'"{CLOUD_OPERATION}"|{_SENT}'
+_HEAD = r'^\s*\{\s*"id"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*' + _SENT
+_ENCODED = '"datacontenttype"\\s*:\\s*"application/avro"'
 _DATA = r'"data"\s*:\s*\{\s*"schema"\s*:\s*\{'
-_LOOK = re.compile(_DATA.encode())
+_LOOK = re.compile(_OWN.encode())
 _SAMPLE = 16
-_AVRO = CLOUD_EVENT_FIELDS | {"id", "source", "type", "datacontenttype", "dataschema"}
+_AVRO = REQUIRED_ATTRIBUTES | {"datacontenttype", "dataschema"}
 _UNREADABLE = "CloudEvent whose data is Avro: set value.converter.data.serializer.type and the URL of its registry"
+
+
+@frozen(eq=False)
+class _Kinds:
+    """Messages by what their texts show: rows of CloudEvents with data of each kind, and of others; `places` tells
+    where `data` begins that has its schema beside it, -1 elsewhere.
+    """
+
+    places: Ints
+    framed: Ints
+    encoded: Ints
+    plain: Ints
+    others: Ints
+
+    @property
+    def apart(self) -> tuple[Ints, ...]:
+        """Those that are read as they are, by themselves each: neither tells the types of the others."""
+        return tuple(rows for rows in (self.encoded, self.plain, self.others) if len(rows))
 
 
 @define(eq=False)
@@ -44,7 +75,6 @@ class CloudEventsDeserializer:
     attributes: Deserializer | None = None
     framed: Deserializer | None = None
     encoded: Deserializer | None = None
-    _split: bool = field(default=False, init=False)
 
     def decode(
         self,
@@ -56,12 +86,7 @@ class CloudEventsDeserializer:
         """See `wire_format.Deserializer.decode`."""
         if stage == "KEY_CONVERTER":
             return self.events.decode(data, stage, expected, text_columns)
-        texts, nulls = byte_windows(data)
-        cuts = self._find_data(texts, nulls)
-        if cuts is None:
-            found = self.events.decode(data, stage, expected, text_columns)
-        else:
-            found = self._decode_apart(texts, nulls, cuts, stage, expected, text_columns)
+        found = self._decode_all(data, stage, expected, text_columns)
         blocks: list[MessageBlock] = []
         faults = list(found.faults)
         for block in found.blocks:
@@ -73,58 +98,65 @@ class CloudEventsDeserializer:
                 blocks.append(block)
         return DecodedMessages(tuple(blocks), found.tombstones, _sort(faults))
 
-    def _find_data(self, texts: ByteWindows, nulls: Mask) -> Ints | None:
-        """Where data begins that has its schema beside it, -1 in other messages; None: there is no such data.
-
-        A few messages are looked at until one of them is such an event, from then on all.
-        """
-        if self.framed is None or not (self._split or _shows_framed_data(texts)):
-            return None
-        self._split = True
-        whole = window_array(texts.data, texts.starts, texts.ends)
-        places: Ints = pc.find_substring_regex(whole, _DATA).to_numpy(zero_copy_only=False).astype(np.int64)
-        told = places >= 0
-        told[told] = texts.pick(told).contains(_MARK.encode())
-        places[~told | nulls] = -1
-        return places if (places >= 0).any() else None
-
-    def _decode_apart(
+    def _decode_all(
         self,
-        texts: ByteWindows,
-        nulls: Mask,
-        places: Ints,
+        data: pa.Array | pa.ChunkedArray,
         stage: Stage,
         expected: pa.StructType | None,
         text_columns: frozenset[str],
     ) -> DecodedMessages:
-        own, rest = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
-        made = [_place_rows(self._decode_framed(texts.pick(own), places[own], stage, text_columns), own)]
-        if len(rest):
-            others = window_array(texts.data, texts.starts[rest], texts.ends[rest])
-            others = pc.if_else(pa.array(~nulls[rest]), others, pa.scalar(None, others.type))
-            made.append(_place_rows(self.events.decode(others, stage, expected, text_columns), rest))
+        """Read all messages as what they are.
+
+        Most topics have no CloudEvents, so texts are looked at only where a few of them, or what was read, show some.
+        """
+        if self.framed is None:
+            return self.events.decode(data, stage, expected, text_columns)
+        texts, nulls = byte_windows(data)
+        found = None
+        if not _shows_cloud_events(texts):
+            found = self.events.decode(data, stage, expected, text_columns)
+            if not _may_hold_cloud_events(found, texts):
+                return found
+        kinds = _sort_kinds(texts, nulls)
+        if not len(kinds.framed) and len(kinds.apart) <= 1:
+            return found or self.events.decode(data, stage, expected, text_columns)
+        made = []
+        if len(kinds.framed):
+            own = kinds.framed
+            read, odd = self._decode_framed(texts.pick(own), kinds.places[own], stage, text_columns)
+            made.append(_place_rows(read, own))
+            kinds = evolve(kinds, others=np.sort(np.concatenate([kinds.others, own[odd]])))
+        for rows in kinds.apart:
+            some = window_array(texts.data, texts.starts[rows], texts.ends[rows])
+            some = pc.if_else(pa.array(~nulls[rows]), some, pa.scalar(None, some.type))
+            made.append(_place_rows(self.events.decode(some, stage, expected, text_columns), rows))
         return _merge(made)
 
     def _decode_framed(
         self, texts: ByteWindows, places: Ints, stage: Stage, text_columns: frozenset[str], *, ordered: bool = False
-    ) -> DecodedMessages:
+    ) -> tuple[DecodedMessages, Ints]:
+        """Read CloudEvents whose data is behind all else; and say which of them are none, or nothing that is JSON."""
         if self.attributes is None or self.framed is None:
             raise TypeError("no JSON")
         heads, inner = _cut_data(texts, places)
         around = self.attributes.decode(heads, stage)
         found = _join(around, self.framed.decode(inner, stage, None, text_columns), stage)
-        odd = [] if ordered else [fault.row for fault in found.faults if not _is_json(inner[fault.row].as_py())]
+        if ordered:
+            return found, np.zeros(0, np.int64)
+        told = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in around.blocks if _tells_cloud_event(one))])
+        faulty = np.array([fault.row for fault in found.faults], np.int64)
+        odd = np.union1d(faulty, np.setdiff1d(np.arange(len(texts)), told)).tolist()
         if not odd:
-            return found
+            return found, np.zeros(0, np.int64)
         # Others than Debezium's converter may write what is around data behind it too, or end with a newline.
-        again = {row: text for row in odd if (text := _put_data_last(texts.text(row))) is not None}
-        moved, nulls = byte_windows(pa.array(list(again.values()), pa.binary()))
-        cuts = self._find_data(moved, nulls)
-        if cuts is None or (cuts < 0).any():
-            return found
-        read = self._decode_framed(moved, cuts, stage, text_columns, ordered=True)
-        kept = evolve(found, faults=tuple(fault for fault in found.faults if fault.row not in again))
-        return _merge([kept, _place_rows(read, np.array(list(again), np.int64))])
+        moved = {row: _put_data_last(texts.text(row)) for row in odd}
+        again = {row: text for row, text in moved.items() if text is not None}
+        kept = _drop_rows(found, odd)
+        if again:
+            lines, nulls = byte_windows(pa.array(list(again.values()), pa.binary()))
+            read, _ = self._decode_framed(lines, _sort_kinds(lines, nulls).places, stage, text_columns, ordered=True)
+            kept = _merge([kept, _place_rows(read, np.array(list(again), np.int64))])
+        return kept, np.array([row for row in odd if row not in again], np.int64)
 
     def _decode_encoded(self, block: MessageBlock, stage: Stage, text_columns: frozenset[str]) -> DecodedMessages:
         if self.encoded is None:
@@ -140,9 +172,39 @@ class CloudEventsDeserializer:
         return _place_rows(_join(around, self.encoded.decode(data, stage, None, text_columns), stage), block.rows)
 
 
-def _shows_framed_data(texts: ByteWindows) -> bool:
+def _shows_cloud_events(texts: ByteWindows) -> bool:
     rows = np.unique(np.linspace(0, max(len(texts) - 1, 0), min(_SAMPLE, len(texts))).astype(np.int64))
-    return any(_MARK.encode() in text and _LOOK.search(text) for text in map(texts.text, rows.tolist()))
+    return any(map(_looks_like_cloud_event, map(texts.text, rows.tolist())))
+
+
+def _looks_like_cloud_event(text: bytes) -> bool:
+    return _MARK in text and _LOOK.search(text) is not None
+
+
+def _may_hold_cloud_events(found: DecodedMessages, texts: ByteWindows) -> bool:
+    """Tell whether messages that were read as they are have some among them, or what could not be read has."""
+    if any(CLOUD_EVENT_FIELDS.issubset(block.fields.type.names) for block in found.blocks):
+        return True
+    return any(_looks_like_cloud_event(texts.text(fault.row)) for fault in found.faults)
+
+
+def _sort_kinds(texts: ByteWindows, nulls: Mask) -> _Kinds:
+    whole = window_array(texts.data, texts.starts, texts.ends)
+    cloud = texts.contains(_MARK) & ~nulls
+    cloud[cloud] = np.asarray(pc.match_substring_regex(whole.filter(pa.array(cloud)), _OWN))
+    # As Debezium's converter writes them. Others may order attributes otherwise, and rows hold such texts somewhere.
+    sure = np.zeros(len(texts), np.bool_)
+    sure[cloud] = np.asarray(pc.match_substring_regex(whole.filter(pa.array(cloud)), _HEAD))
+    for row in np.flatnonzero(cloud & ~sure).tolist():
+        cloud[row] = _parse_cloud_event(texts.text(row)) is not None
+    own = whole.filter(pa.array(cloud))
+    places = np.full(len(texts), -1, np.int64)
+    places[cloud] = np.asarray(pc.find_substring_regex(own, _DATA), np.int64)
+    encoded = np.zeros(len(texts), np.bool_)
+    encoded[cloud] = np.asarray(pc.match_substring_regex(own, _ENCODED))
+    framed = places >= 0
+    masks = (framed, encoded & ~framed, cloud & ~encoded & ~framed, ~cloud)
+    return _Kinds(places, *map(np.flatnonzero, masks))
 
 
 def _cut_data(texts: ByteWindows, places: Ints) -> tuple[pa.Array, pa.Array]:
@@ -154,22 +216,30 @@ def _cut_data(texts: ByteWindows, places: Ints) -> tuple[pa.Array, pa.Array]:
     return heads, window_array(texts.data, starts, texts.ends - (texts.last() == ord("}")))
 
 
-def _is_json(text: bytes) -> bool:
+def _parse_cloud_event(text: bytes) -> dict[str, Any] | None:
+    """The event; None for a message that is none, or no JSON."""
     try:
-        orjson.loads(text)
+        event = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return False
-    return True
+        return None
+    return event if isinstance(event, dict) and is_cloud_document(event) else None
 
 
 def _put_data_last(text: bytes) -> bytes | None:
-    """The message with its data behind all else; None for one that is no JSON."""
-    try:
-        event = orjson.loads(text)
-        data = event.pop("data")
-        return orjson.dumps({**event, "data": data})
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+    """The event with its data behind all else; None for a message that is none with a schema beside its data."""
+    event = _parse_cloud_event(text)
+    data = None if event is None else event.pop("data")
+    if event is None or not isinstance(data, dict) or not is_framed(data):
         return None
+    try:
+        return orjson.dumps({**event, "data": data})
+    except orjson.JSONEncodeError:
+        return None
+
+
+def _tells_cloud_event(around: MessageBlock) -> bool:
+    """True for what is around the data of CloudEvents."""
+    return {*around.fields.type.names, "data"} >= CLOUD_EVENT_FIELDS and is_sent_by_debezium(around)
 
 
 def _holds_encoded(block: MessageBlock) -> bool:
@@ -177,15 +247,12 @@ def _holds_encoded(block: MessageBlock) -> bool:
     kind = block.fields.type
     if not _AVRO.issubset(kind.names):
         return False
-    data, source, content = (kind.field(name).type for name in ("data", "source", "datacontenttype"))
+    data, content = (kind.field(name).type for name in ("data", "datacontenttype"))
     if not (pa.types.is_string(data) or pa.types.is_binary(data)):
         return False
-    if not (pa.types.is_string(source) and pa.types.is_string(content)):
+    if not (pa.types.is_string(content) and is_sent_by_debezium(block)):
         return False
-    told = pc.and_(
-        pc.starts_with(block.fields.field("source"), "/debezium/"),
-        pc.equal(block.fields.field("datacontenttype"), "application/avro"),
-    )
+    told = pc.equal(block.fields.field("datacontenttype"), "application/avro")
     return pc.all(told.fill_null(False)).as_py() is True
 
 
@@ -211,6 +278,16 @@ def _attach_data(around: Iterable[MessageBlock], data: Sequence[MessageBlock]) -
 
 def _columns(block: MessageBlock) -> Iterator[tuple[str, pa.Array]]:
     return zip(block.fields.type.names, children(block.fields), strict=True)
+
+
+def _drop_rows(found: DecodedMessages, rows: Sequence[int]) -> DecodedMessages:
+    """What was found of other messages than these."""
+    blocks = []
+    for block in found.blocks:
+        keep = np.flatnonzero(~np.isin(block.rows, rows))
+        blocks.append(evolve(block, rows=block.rows[keep], fields=block.fields.take(pa.array(keep))))
+    faults = tuple(fault for fault in found.faults if fault.row not in rows)
+    return DecodedMessages(tuple(block for block in blocks if len(block.rows)), found.tombstones, faults)
 
 
 def _place_rows(found: DecodedMessages, rows: Ints) -> DecodedMessages:

@@ -97,7 +97,7 @@ class Changes:
 
 def extract_changes(block: MessageBlock, unwrap: UnwrapSettings) -> tuple[Changes | None, tuple[RecordError, ...], int]:
     """The changes of a block, the events that cannot be one, and how many events are of another kind."""
-    if is_cloud_event(block.fields.type):
+    if is_cloud_event(block):
         block = unwrap_cloud_events(block)
     elif is_other_event(block):
         return None, (), len(block.rows)

@@ -7,6 +7,7 @@ Source: Debezium's documentation, "Emitting change event records in CloudEvents 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,11 @@ from serde.events.source_positions import POSITION_FIELDS
 from serde.messages import MessageBlock
 
 CLOUD_EVENT_FIELDS = frozenset({"specversion", "data"})
-"""What every one of them has; rows may have such columns too, so `holds_images` has to be true as well."""
-_OP = "iodebeziumop"
+"""Rows may have such columns too: `holds_images` and `is_sent_by_debezium` tell which are events."""
+CLOUD_EVENT_SOURCE = "/debezium/"
+"""How the source of each begins: then come the connector and its topic prefix."""
+REQUIRED_ATTRIBUTES = CLOUD_EVENT_FIELDS | {"id", "source", "type"}
+CLOUD_OPERATION = "iodebeziumop"
 _PREFIX = "iodebezium"
 _DATA = ("before", "after", "updateDescription")
 _FRAME = frozenset({"schema", "payload"})
@@ -43,17 +47,37 @@ def is_framed(inside: Collection[str]) -> bool:
 
 def holds_images(attributes: Collection[str], inside: Collection[str]) -> bool:
     """Tell a change event of Debezium among CloudEvents: by its operation, else by the images in its data."""
-    return _OP in attributes or not {"before", "after"}.isdisjoint(inside)
+    if CLOUD_OPERATION in attributes:
+        return True
+    return REQUIRED_ATTRIBUTES.issubset(attributes) and not {"before", "after"}.isdisjoint(inside)
 
 
-def is_cloud_event(kind: pa.StructType) -> bool:
+def is_cloud_event(block: MessageBlock) -> bool:
     """True for change events of Debezium in CloudEvents' structured form."""
+    kind = block.fields.type
     names = {child.name for child in kind}
     if not names >= CLOUD_EVENT_FIELDS or not pa.types.is_struct(data := kind.field("data").type):
         return False
     if is_framed(data.names) and pa.types.is_struct(data.field("payload").type):
         data = data.field("payload").type
-    return holds_images(names, data.names)
+    return holds_images(names, data.names) and is_sent_by_debezium(block)
+
+
+def is_sent_by_debezium(block: MessageBlock) -> bool:
+    """True when each event has an attribute of Debezium's own, or a source that is one of its connectors."""
+    kind = block.fields.type
+    if CLOUD_OPERATION in kind.names:
+        return True
+    if "source" not in kind.names or not pa.types.is_string(kind.field("source").type):
+        return False
+    return pc.all(pc.starts_with(block.fields.field("source"), CLOUD_EVENT_SOURCE)).as_py() is True
+
+
+def is_cloud_document(event: Mapping[str, Any]) -> bool:
+    """True for a parsed message that has what a change event of Debezium has around its data."""
+    if not event.keys() >= CLOUD_EVENT_FIELDS:
+        return False
+    return CLOUD_OPERATION in event or str(event.get("source")).startswith(CLOUD_EVENT_SOURCE)
 
 
 def unwrap_cloud_events(block: MessageBlock) -> MessageBlock:
@@ -69,7 +93,7 @@ def unwrap_cloud_events(block: MessageBlock) -> MessageBlock:
     if inside and not made:
         # A row that was flattened before the converter had it.
         made, images = {"before": data, "after": data}, dict.fromkeys(("before", "after"), path.removesuffix("."))
-    made["op"] = columns[_OP] if _OP in columns else _derive_ops(made, len(block.rows))
+    made["op"] = columns[CLOUD_OPERATION] if CLOUD_OPERATION in columns else _derive_ops(made, len(block.rows))
     made["source"] = _build_source(columns, len(block.rows))
     order = columns.get("iodebeziumtxtotalorder")
     if order is not None:

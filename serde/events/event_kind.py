@@ -13,7 +13,6 @@ from attrs import evolve
 
 from serde.arrays import Mask, valid_mask
 from serde.byte_windows import ByteWindows
-from serde.events.cloudevents import CLOUD_EVENT_FIELDS
 from serde.messages import MessageBlock
 
 TRANSACTION_METADATA = "TransactionMetadataValue"
@@ -121,12 +120,8 @@ def _has_transaction_fields(block: MessageBlock) -> bool:
 
 
 def split_event_kinds(block: MessageBlock) -> list[MessageBlock]:
-    """Messages without schema: envelopes, CloudEvents, rows and what is between, each in a block of its own."""
-    return [
-        last
-        for part in _split_by_fields(block, sorted(_ENVELOPE))
-        for last in _split_by_fields(part, sorted(CLOUD_EVENT_FIELDS))
-    ]
+    """Messages without schema: envelopes, rows and what is between, each in a block of its own."""
+    return _split_by_fields(block, sorted(_ENVELOPE))
 
 
 def _split_by_fields(block: MessageBlock, marks: list[str]) -> list[MessageBlock]:

@@ -152,6 +152,93 @@ def test_columns_of_such_names_are_the_rows_own() -> None:
     assert made.row.to_pylist() == [row]
 
 
+SOURCE = {"name": "s", "db": "d", "table": "t", "connector": "postgresql", "ts_ns": 5}
+STORED = {"specversion": "1.0", "source": "/debezium/x", "schema": "s", "payload": "p", "type": "t"}
+# Members that a schema and its payload have, and those of a change; in documents they may be anywhere.
+NESTED = {"schema": {"type": "struct", "fields": []}, "payload": {"b": 1}}
+IMAGES_INSIDE = {"before": {"x": 1}, "after": {"x": 2}}
+ORDINARY = {
+    "an envelope of such columns": {"op": "c", "after": {"id": 1, "data": "x", **STORED}, "source": SOURCE},
+    "an envelope of such documents": {"op": "c", "after": {"id": 1, "data": NESTED, **STORED}, "source": SOURCE},
+    "a row of documents": {"id": "1", "source": "me", "type": "t", "specversion": "1.0", "data": NESTED, "z": 3},
+    "a row of images": {"id": "1", "source": "me", "type": "t", "specversion": "1.0", "data": IMAGES_INSIDE},
+    "a row with a source of its own": {"id": "1", "source": {"a": 1}, "type": "t", "specversion": "1", "data": NESTED},
+    "a row without source": {"id": 1, "specversion": "1.0", "data": IMAGES_INSIDE},
+    "a row of numbers": {"id": 1, "source": 5, "type": 7, "specversion": 1.0, "data": IMAGES_INSIDE, "op": "c"},
+}
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a CloudEvent"])
+@pytest.mark.parametrize("kind", ORDINARY)
+@pytest.mark.parametrize("converter", ["auto", "json"])
+def test_what_is_no_cloud_event_is_read_as_ever(converter: str, kind: str, beside: bool) -> None:
+    """Rows and envelopes with columns that are called as attributes, or as what data is made of, are what they are."""
+    ordinary = orjson.dumps(ORDINARY[kind])
+    event = orjson.dumps(_event(_framed(before=None, after=ROW)))
+    messages = [ordinary, event, ordinary] if beside else [ordinary, ordinary]
+    found = make_deserializer(converter).decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+    assert not found.faults
+    rows: dict[int, Any] = {}
+    for block in found.blocks:
+        made, faults, _ = extract_changes(block, UnwrapSettings(()))
+        assert made is not None and not faults
+        rows |= zip(made.rows.tolist(), made.row.to_pylist(), strict=True)
+    told = ORDINARY[kind].get("after") or ORDINARY[kind]
+    expected = orjson.loads(orjson.dumps(told).replace(b',"fields":[]', b""))
+    for row in (0, len(messages) - 1):
+        assert {name: value for name, value in rows[row].items() if name != "__deleted"} == expected
+
+
+@pytest.mark.parametrize("data", ["framed", "bare", "encoded"])
+@pytest.mark.parametrize("place", [0, 3, 60])
+def test_few_cloud_events_among_others_are_found(data: str, place: int) -> None:
+    """Wherever it stands between envelopes that were written before the converter was changed, in their first batch."""
+    whole = {"op": "c", "before": None, "after": {"pk": 5, "name": "Eve"}, "source": SOURCE}
+    reader = make_deserializer("cloudevents-avro", fetch=_fetch)
+    images = {"before": None, "after": {"pk": 1, "name": "Bob"}}
+    small = {**IMAGE, "fields": [COLUMNS[0], COLUMNS[1]]}
+    schema = {**DATA, "fields": [{**small, "field": "before"}, {**small, "field": "after"}]}
+    events = {
+        "framed": _event({"schema": schema, "payload": images}),
+        "bare": _event(images),
+        "encoded": _event(base64.b64encode(_avro_data()).decode(), **TOLD),
+    }
+    messages = [orjson.dumps(whole)] * 64
+    messages[place] = orjson.dumps(events[data])
+    for _ in range(2):
+        found = reader.decode(pa.array([*messages, None], pa.binary()), "VALUE_CONVERTER")
+        assert (found.faults, found.tombstones.tolist()) == ((), [64])
+        rows: dict[int, Any] = {}
+        for block in found.blocks:
+            made, faults, _ = extract_changes(block, UnwrapSettings(()))
+            assert made is not None and not faults
+            rows |= zip(made.rows.tolist(), _rows(made), strict=True)
+        assert rows.pop(place) == {"pk": 1, "name": "Bob"}
+        assert list(rows.values()) == [{"pk": 5, "name": "Eve"}] * 63
+
+
+def test_events_of_each_kind_stand_side_by_side() -> None:
+    """A converter's settings may change within a batch: dates are dates where a schema tells of them."""
+    framed, bare = _event(_framed(before=None, after=ROW)), _event({"before": None, "after": ROW})
+    messages = [orjson.dumps(bare)] * 50
+    messages[7] = orjson.dumps(framed)
+    found = make_deserializer("auto").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+    made = {}
+    for block in found.blocks:
+        change, _, _ = extract_changes(block, UNWRAP)
+        assert change is not None
+        made |= zip(change.rows.tolist(), _rows(change), strict=True)
+    assert made[7] == READ and made[8] == {**ROW, "since": "18274"} and len(made) == 50
+
+
+@pytest.mark.parametrize("text", [b'[{"specversion":1,"source":"/debezium/a","data":{"schema":{"a":1}}}]', b'{"x":'])
+def test_what_only_looks_like_one_ends_no_batch(text: bytes) -> None:
+    """A list, or half an event: a dead letter."""
+    half = orjson.dumps(_event(_framed(before=None, after=ROW)))[:-3]
+    found = make_deserializer("auto").decode(pa.array([text, half], pa.binary()), "VALUE_CONVERTER")
+    assert not found.blocks and [fault.row for fault in found.faults] == [0, 1]
+
+
 IMAGES = {
     "type": "record",
     "name": "Value",

@@ -134,7 +134,7 @@ def _split_blocks(
     upsert = work.plan.upserts if table is None else table.upsert
     known = frozenset[str]() if table is None else _find_row_columns(table, work.plan)
     for block in values.blocks:
-        whole = unwrap_cloud_events(block) if is_cloud_event(block.fields.type) else block
+        whole = unwrap_cloud_events(block) if is_cloud_event(block) else block
         if not holds_documents(whole.fields.type):
             plain, wrong = expand_partial_updates(block, known, upsert=upsert, patches=patches)
             work.faults.extend(wrong)

@@ -35,7 +35,7 @@ def find_rows_before(block: MessageBlock, keys: Sequence[str] = ()) -> MessageBl
         block: envelopes; of others there are none.
         keys: columns; updates that leave each of them as it is are left out, as far as that is cheap to see.
     """
-    if is_cloud_event(block.fields.type):
+    if is_cloud_event(block):
         block = unwrap_cloud_events(block)
     kind = block.fields.type
     if not is_envelope(kind) or not {"before", "after"} <= {field.name for field in kind}:

@@ -16,7 +16,7 @@ import attrs
 import pyarrow as pa
 
 from connector.sink.model.plan import BatchPlan, TablePlan
-from serde.events.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
+from serde.events.cloudevents import holds_images, is_cloud_document, is_framed
 from serde.faults import Unfit
 from serde.json.row_reader import parse_message
 from serde.messages import DecodedMessages
@@ -119,7 +119,7 @@ def _find_rows(document: object) -> Iterator[dict[str, Any]]:
 
 def _is_cloud_event(document: Mapping[str, Any]) -> bool:
     data = document.get("data")
-    if not document.keys() >= CLOUD_EVENT_FIELDS or not isinstance(data, dict):
+    if not isinstance(data, dict) or not is_cloud_document(document):
         return False
     if is_framed(data) and isinstance(data["payload"], dict):
         data = data["payload"]
