@@ -90,6 +90,94 @@ def test_the_type_comes_from_a_header_or_from_beside_the_payload() -> None:
     assert (row["payload"], row["type"], row["version"]) == (ORDER.decode(), "OrderShipped", 3)
 
 
+BESIDE = {
+    "an escaped text": (b'"{\\"id\\": 1}"', '{"id": 1}'),
+    "expanded": (b'{"id":1,"price":39.980,"none":null,"items":[{"a":1},"b"]}', None),
+    "an expanded list": (b"[1,2.50]", None),
+    "none": (b"null", ""),
+}
+
+
+@pytest.mark.parametrize("kind", BESIDE)
+def test_a_field_beside_the_payload_leaves_it_what_it_is(kind: str) -> None:
+    """`table.fields.additional.placement=type:envelope`, with and without `table.expand.json.payload`, no schemas."""
+    payload, read = BESIDE[kind]
+    value = b'{"payload":%s,"type":"OrderCreated"}' % payload
+    (row,) = sink_plans.rows(decode(run(value, id=b"x"), plan(table())))
+    assert (row["id"], row["type"]) == ("x", "OrderCreated")
+    assert row["payload"] == ((payload.decode() if read is None else read) or None)
+
+
+OWN = (
+    b'{"id":7,"type":"X","payload":"p"}',
+    b'{"eventType":"X","payload":{"a":1.50,"b":null}}',
+    b'{"schema":"v1","payload":[1],"n":2}',
+)
+
+
+@pytest.mark.parametrize("value", OWN)
+def test_a_payload_may_have_a_member_payload(value: bytes) -> None:
+    """What an application wrote so is its own JSON: the router writes the payload first, and then what is beside it."""
+    (need,) = decode(run(value), plan()).needs
+    assert need.row.names == list(TEXTS)
+    (row,) = sink_plans.rows(decode(run(value, id=b"x"), plan(table())))
+    assert (row["id"], row["type"], row["payload"]) == ("x", None, value.decode())
+
+
+def test_null_as_json_is_no_payload() -> None:
+    """JsonConverter without schemas writes an event without payload as `null`; StringConverter writes no value."""
+    for how, expected in (({}, None), ({"value": "json"}, None), ({"value": "string"}, "null")):
+        (row,) = sink_plans.rows(decode(run(b"null", id=b"x"), plan(table(), **how)))
+        assert (row["id"], row["payload"]) == ("x", expected)
+
+
+def test_neighbours_do_not_change_what_a_message_is() -> None:
+    """One that is no text, or of another form, is decoded apart from those beside it."""
+    texts: list[Any] = [b"007", b'"a"', _schema("b", type="string"), b"c d", b"1e5", b"\xff\xfe", None]
+    values = [ORDER, FORMS["text as JSON"], FORMS["text as JSON with schema"], b"plain", b"5", b"\xff", b"null"]
+    mixed = sink_plans.run(*values, keys=texts, topic=TOPIC)
+    rows = sink_plans.rows(outcome := decode(mixed, plan(table())))
+    assert [row["aggregateid"] for row in rows] == ["007", "a", "b", "c d", "1e5", None]
+    assert [row["payload"] for row in rows] == [*[ORDER.decode()] * 3, "plain", "5", None]
+    assert list(sink_plans.dead(outcome)) == [5]
+
+
+KEYS = {
+    "text": ("string", "agg-1", "agg-1"),
+    "number": ("long", 5, "5"),
+    "uuid": ({"type": "string", "connect.name": "io.debezium.data.Uuid"}, EVENT_ID, EVENT_ID),
+    "bytes": ("bytes", b"\xff\xfe", "//4="),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_are_read_by_their_schema(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`table.field.event.key` names a column of any type: its schema is the key's, by Avro and by JSON with schemas."""
+    schema, value, expected = KEYS[kind]
+    number = 20 + list(KEYS).index(kind)
+    told = {20 + at: (orjson.dumps(one[0]).decode(),) for at, one in enumerate(KEYS.values())}
+    schemas = {1: ('"string"',), **told}
+    monkeypatch.setattr("connector.sink.convert.converters._schema_fetcher", lambda *_: schemas.__getitem__)
+    made = plan(table(), value="avro", key="avro")
+    key = b"\0\0\0\0" + bytes([number]) + avro.written(schema if isinstance(schema, str) else "string", value)
+    (row,) = sink_plans.rows(decode(run(b"\0\0\0\0\x01" + avro.written("string", "{}"), key), made))
+    assert (row["aggregateid"], row["payload"]) == (expected, "{}")
+    types = {"number": {"type": "int64"}, "bytes": {"type": "bytes"}, "uuid": {"name": "io.debezium.data.Uuid"}}
+    written = base64.b64encode(value).decode() if isinstance(value, bytes) else value
+    (row,) = sink_plans.rows(
+        decode(run(ORDER, _schema(written, **{"type": "string", **types.get(kind, {})})), plan(table()))
+    )
+    assert row["aggregateid"] == expected
+
+
+@pytest.mark.parametrize("text", ["%s", '"%s"', '{"schema":{"type":"string","optional":false},"payload":"%s"}'])
+def test_headers_may_be_json(text: str) -> None:
+    """By default headers are texts; with `header.converter=JsonConverter` they are JSON, with schemas or without."""
+    headers = {"id": text % EVENT_ID, "eventType": text % "OrderCreated"}
+    (row,) = sink_plans.rows(decode(run(ORDER, **{k: v.encode() for k, v in headers.items()}), plan(table())))
+    assert (row["id"], row["type"]) == (EVENT_ID, "OrderCreated")
+
+
 def test_an_expanded_payload_with_schema_is_its_json() -> None:
     """With `table.expand.json.payload` and schemas the struct is stored as JSON again."""
     fields = [{"type": "int32", "optional": True, "field": "id"}, {"type": "string", "optional": True, "field": "s"}]

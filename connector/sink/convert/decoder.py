@@ -16,7 +16,8 @@ from connector.sink.convert.columns.type_mismatch import decode_mismatches
 from connector.sink.convert.converters import find_converters, transaction_converter
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.events import icebergevents
-from connector.sink.convert.events.outbox import Decode, build_outbox_rows, find_aggregate_type
+from connector.sink.convert.events.outbox import build_outbox_rows, find_aggregate_type
+from connector.sink.convert.events.outbox_values import Reading
 from connector.sink.convert.events.transaction_metadata import check_transaction_metadata
 from connector.sink.convert.events.variant_documents import VariantColumns, encode_documents, mark_documents
 from connector.sink.convert.failing_records import isolate_failures
@@ -26,6 +27,7 @@ from connector.sink.convert.row_builder import drop_committed
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.events.event_kind import TRANSACTION_METADATA_TYPE
 from serde.faults import RecordError
+from serde.formats import FORMATS
 from serde.plain import BYTES, STRING
 from serde.wire_format import Deserializer
 
@@ -95,8 +97,7 @@ def _decode_as_text(run: ConsumerRecords, table: TablePlan | None, plan: BatchPl
 
 def _decode_outbox(run: ConsumerRecords, aggregate: str, table: TablePlan | None, plan: BatchPlan) -> DecodedRecords:
     reading, events = find_converters(plan), plan.events
-    key = None if events.key_format in PLAIN_FORMATS else reading.key.decode
-    value = None if events.value_format in PLAIN_FORMATS else _decode_single(reading.value)
+    key, value = _read_singles(reading.key, events.key_format), _read_singles(reading.value, events.value_format)
     made = build_outbox_rows(run, aggregate, table, plan, key, value, raw=events.value_format == BYTES.name)
     parts = () if made.part is None or not len(made.part) else (made.part,)
     tables = () if table is None or not parts else (table.index,)
@@ -104,6 +105,9 @@ def _decode_outbox(run: ConsumerRecords, aggregate: str, table: TablePlan | None
     return DecodedRecords(parts, needs, tuple(keep_first_per_row(made.faults)), tables=tables)
 
 
-def _decode_single(converter: Deserializer) -> Decode:
-    """Read values as keys are read: a single value is a field of the name that is expected."""
-    return lambda data, _stage, expected: converter.decode(data, "KEY_CONVERTER", expected)
+def _read_singles(converter: Deserializer, name: str) -> Reading | None:
+    """Read messages of a format as keys are read: a single value is a field of the name that is expected."""
+    if name in PLAIN_FORMATS:
+        return None
+    every = FORMATS[name].needs_registry
+    return Reading(lambda data, _stage, expected: converter.decode(data, "KEY_CONVERTER", expected), every=every)

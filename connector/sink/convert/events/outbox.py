@@ -8,35 +8,28 @@ Source: Debezium's documentation, "Outbox Event Router".
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, is_storable
 from connector.iceberg.types.schemas.schema_evolution import evolve
 from connector.iceberg.types.values.conversion import convert
-from connector.iceberg.types.values.variants import to_json_text
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings.configdef.regexps import compile_java
+from connector.sink.convert.events.outbox_values import Reading, read_texts, read_values
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
-from serde.arrays import Mask, children
 from serde.events.source_positions import NO_VALUE, unknown_positions
-from serde.faults import RecordError, Stage
-from serde.messages import DecodedMessages, MessageBlock
+from serde.faults import RecordError
+from serde.formats import make_deserializer
 
 ID, AGGREGATE_TYPE, AGGREGATE_ID, TYPE, PAYLOAD = "id", "aggregatetype", "aggregateid", "type", "payload"
 ID_HEADERS, TYPE_HEADERS = ("id",), ("type", "eventType")
 HEADERS = (*ID_HEADERS, *TYPE_HEADERS)
-Decode = Callable[[pa.Array, Stage, pa.StructType], DecodedMessages]
-"""Reads keys or values, where a single value counts as a field of the given name."""
-
-_FRAMED = rb'^\s*(\{\s*"schema"|")'
-_MAYBE_ENVELOPE = rb'^\s*(\{\s*"schema"|"|\{.*"payload")'
+_HEADER_READING = Reading(make_deserializer("auto").decode)
+"""Connect writes headers as texts, and as JSON with that header.converter."""
 
 
 def find_aggregate_type(topic: str, pattern: str | None) -> str | None:
@@ -61,8 +54,8 @@ def build_outbox_rows(
     aggregate: str,
     table: TablePlan | None,
     plan: BatchPlan,
-    decode_key: Decode | None,
-    decode_value: Decode | None,
+    read_key: Reading | None,
+    read_value: Reading | None,
     *,
     raw: bool = False,
 ) -> OutboxRows:
@@ -73,12 +66,12 @@ def build_outbox_rows(
         aggregate: their aggregate type.
         table: their table, None where there is none yet.
         plan: the batch's.
-        decode_key, decode_value: how keys and values are read that are no plain text; None: all are.
+        read_key, read_value: how keys and values are read that are no plain text; None: all are.
         raw: whether values are bytes, which a payload of bytes takes as they are.
     """
     count = len(run.offset)
-    columns, faults = _read_payloads(run.value, decode_value, table, raw=raw)
-    keys, bad_keys = _read_texts(run.key, AGGREGATE_ID, "KEY_CONVERTER", decode_key)
+    columns, faults = _read_payloads(run.value, read_value, table, raw=raw)
+    keys, bad_keys = read_texts(run.key, AGGREGATE_ID, read_key)
     made = {
         ID: _header_text(run, ID_HEADERS),
         AGGREGATE_TYPE: pa.repeat(pa.scalar(aggregate), count),
@@ -137,53 +130,12 @@ def _build_part(
 
 
 def _header_text(run: ConsumerRecords, names: tuple[str, ...]) -> pa.Array:
-    found = [_to_text(run.headers[name])[0] for name in names if name in run.headers]
+    found = [read_texts(run.headers[name], name, _HEADER_READING)[0] for name in names if name in run.headers]
     return pc.coalesce(*found) if found else pa.nulls(len(run.offset), pa.string())
 
 
-def _to_text(data: pa.Array) -> tuple[pa.StringArray, Mask]:
-    """Bytes as text, and which are none."""
-    try:
-        return data.cast(pa.string()), np.zeros(len(data), np.bool_)
-    except pa.ArrowInvalid:
-        good = [value is None or _is_utf8(value) for value in data.to_pylist()]
-        kept = pc.if_else(pa.array(good), data, pa.scalar(None, data.type))
-        return kept.cast(pa.string()), ~np.array(good, np.bool_)
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _matches(data: pa.Array, pattern: bytes) -> npt.NDArray[np.bool_]:
-    found: Mask = np.asarray(pc.match_substring_regex(data, pattern.decode()).fill_null(False))
-    return found
-
-
-def _read_texts(
-    data: pa.Array, name: str, stage: Stage, decode: Decode | None
-) -> tuple[pa.StringArray, list[RecordError]]:
-    """Keys as text: those behind a schema or in quotes are decoded, others are texts as they are."""
-    text, bad = _to_text(data)
-    rows = np.flatnonzero(_matches(data, _FRAMED)) if decode is not None and not bad.any() else np.zeros(0, np.int64)
-    if decode is not None and bad.any():
-        rows = np.flatnonzero(np.asarray(data.is_valid()))
-    made, faults = _decode_rows(data, rows, name, stage, decode)
-    column = made.get(name)
-    if column is not None:
-        text = pc.coalesce(column.cast(pa.string()), text) if pa.types.is_string(text.type) else text
-    read = np.zeros(len(data), np.bool_)
-    read[rows] = True
-    wrong = np.flatnonzero(bad & ~read).tolist()
-    return text, [*faults, *(RecordError(row, stage, "no UTF-8 text") for row in wrong)]
-
-
 def _read_payloads(
-    data: pa.Array, decode: Decode | None, table: TablePlan | None, *, raw: bool
+    data: pa.Array, read: Reading | None, table: TablePlan | None, *, raw: bool
 ) -> tuple[dict[str, pa.Array], list[RecordError]]:
     """Payloads, and what stands beside them: of bytes where the table says so, of a new one where converter or schema
     do; texts are their UTF-8 then.
@@ -193,73 +145,5 @@ def _read_payloads(
     binary = raw if columns is None or not known else pa.types.is_binary(columns.field(PAYLOAD).type)
     if raw and binary:
         return {PAYLOAD: data.cast(pa.binary())}, []
-    made, faults = _read_values(data, decode, keep_bytes=binary or not known)
+    made, faults = read_values(data, PAYLOAD, read, keep_bytes=binary or not known)
     return {**made, PAYLOAD: made[PAYLOAD].cast(pa.binary()) if binary else made[PAYLOAD]}, faults
-
-
-def _read_values(
-    data: pa.Array, decode: Decode | None, *, keep_bytes: bool
-) -> tuple[dict[str, pa.Array], list[RecordError]]:
-    text, bad = _to_text(data)
-    if decode is None:
-        rows = np.zeros(0, np.int64)
-    elif bad.any() or _matches(data, rb"^\x00").any():
-        rows = np.flatnonzero(np.asarray(data.is_valid()))
-    else:
-        rows = np.flatnonzero(_matches(data, _MAYBE_ENVELOPE))
-    made, faults = _decode_rows(data, rows, PAYLOAD, "VALUE_CONVERTER", decode, text, keep_bytes=keep_bytes)
-    payload = made.pop(PAYLOAD, None)
-    read = np.zeros(len(data), np.bool_)
-    read[rows] = True
-    plain = pc.if_else(pa.array(~read), text, pa.scalar(None, pa.string()))
-    whole = plain if payload is None else pc.coalesce(plain.cast(payload.type), payload)
-    wrong = np.flatnonzero(bad & ~read).tolist()
-    told = [*faults, *(RecordError(row, "VALUE_CONVERTER", "no UTF-8 text") for row in wrong)]
-    return {**made, PAYLOAD: whole}, told
-
-
-def _decode_rows(
-    data: pa.Array,
-    rows: npt.NDArray[np.int64],
-    name: str,
-    stage: Stage,
-    decode: Decode | None,
-    raw: pa.Array | None = None,
-    *,
-    keep_bytes: bool = False,
-) -> tuple[dict[str, pa.Array], list[RecordError]]:
-    """Columns over all records of those that have to be decoded; their faults by record."""
-    if decode is None or not len(rows):
-        return {}, []
-    found = decode(data.take(pa.array(rows)), stage, pa.struct([(name, pa.string())]))
-    faults = [attrs.evolve(fault, row=int(rows[fault.row]), stage=stage) for fault in found.faults]
-    made: dict[str, pa.Array] = {}
-    for block in found.blocks:
-        places = np.full(len(data), -1, np.int64)
-        places[rows[block.rows]] = np.arange(len(block.rows))
-        taken = pa.array(places, mask=places < 0)
-        own = None if raw is None or block.schema_id else raw.take(pa.array(rows[block.rows]))
-        for field, column in _read_block(block, name, own, keep_bytes=keep_bytes).items():
-            aligned = column.take(taken)
-            before = made.get(field)
-            if before is not None and before.type != aligned.type:
-                common = (
-                    pa.binary() if pa.types.is_binary(before.type) or pa.types.is_binary(aligned.type) else pa.string()
-                )
-                before, aligned = before.cast(common), aligned.cast(common)
-            made[field] = aligned if before is None else pc.coalesce(before, aligned)
-    return made, faults
-
-
-def _read_block(block: MessageBlock, name: str, raw: pa.Array | None, *, keep_bytes: bool) -> dict[str, pa.Array]:
-    """The value itself, and what stands beside it; a struct that is no such envelope is one value, as JSON.
-
-    raw: the texts of messages without schema, which are their JSON already.
-    """
-    columns = dict(zip(block.fields.type.names, children(block.fields), strict=True))
-    others = {field: column for field, column in columns.items() if field != name}
-    if name in columns and not any(pa.types.is_nested(column.type) for column in others.values()):
-        value, is_bytes = columns[name], keep_bytes and pa.types.is_binary(columns[name].type)
-        plain = is_bytes or name != PAYLOAD
-        return {**others, name: value if plain else to_json_text(value, keep_nulls=bool(block.optional))}
-    return {name: to_json_text(block.fields, keep_nulls=bool(block.optional)) if raw is None else raw}

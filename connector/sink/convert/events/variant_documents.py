@@ -95,10 +95,10 @@ def _encode(message: bytes | None, columns: VariantColumns, fresh: set[str]) -> 
     for row in _find_rows(document):
         for name, value in row.items():
             if columns.takes(name, value):
-                row[name], changed = _dump(value), True
+                row[name], changed = dump_exactly(value), True
                 if name not in columns.known:
                     fresh.add(name)
-    return _dump(document).encode() if changed else message
+    return dump_exactly(document).encode() if changed else message
 
 
 def _find_rows(document: object) -> Iterator[dict[str, Any]]:
@@ -126,10 +126,10 @@ def _is_cloud_event(document: Mapping[str, Any]) -> bool:
     return holds_images(document, data)
 
 
-def _dump(value: object) -> str:
+def dump_exactly(value: object) -> str:
     """Return a value as JSON, numbers with the digits that they have."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_dump(name)}:{_dump(each)}" for name, each in value.items()) + "}"
+        return "{" + ",".join(f"{dump_exactly(name)}:{dump_exactly(each)}" for name, each in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_dump, value)) + "]"
+        return "[" + ",".join(map(dump_exactly, value)) + "]"
     return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
