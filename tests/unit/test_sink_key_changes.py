@@ -90,6 +90,42 @@ def test_the_header_is_read_as_a_key(keys: dict[str, pa.DataType], header: bytes
     assert found == ([(5, expected)] if expected is not None else [])
 
 
+PLACE = {"id": pa.int64(), "__dbz__sourceIdentifier": pa.string()}
+
+
+@pytest.mark.parametrize(
+    ("keys", "header", "expected"),
+    [
+        (PLACE, b'{"id":7}', {"id": 7, "__dbz__sourceIdentifier": "own"}),
+        (PLACE, b'{"schema":{"type":"struct","fields":[{"type":"int64","field":"id"}]},"payload":{"id":7}}', 7),
+        (PLACE, b'{"id":7,"__dbz__sourceIdentifier":"t1"}', {"id": 7, "__dbz__sourceIdentifier": "t1"}),
+        (PLACE, b'{"id":7,"__dbz__sourceIdentifier":null}', None),
+        (PLACE, b'{"id":7,"other":1}', None),
+        (PLACE, b'{"other":1}', None),
+        (PLACE, b'{"id":"no number"}', None),
+        (PLACE, b"\xff", None),
+        ({"id": pa.int64(), "shard_id": pa.string()}, b'{"ID":7}', {"id": 7, "shard_id": "own"}),
+    ],
+)
+def test_a_field_that_a_router_added_to_the_key_stays(
+    keys: dict[str, pa.DataType], header: bytes, expected: Any
+) -> None:
+    """`ToLogicalTopicRouter`, earlier `ByLogicalTableRouter`, adds to a key which table a row is of, not to headers."""
+    plan = table(**keys)
+    own = part(plan, "c", [5])
+    texts = [
+        pa.array(["own"]) if pa.types.is_string(field.type) else pa.nulls(1, field.type) for field in own.rows.schema
+    ]
+    own = attrs.evolve(own, rows=pa.RecordBatch.from_arrays(texts, schema=own.rows.schema))
+    old = pa.array([header, None, None, None], pa.binary())
+    found = build_old_key_rows(mark_key_changes(own, OFFSETS, old), OFFSETS, old, plan)
+    rows = [] if found is None else found.rows.select(list(plan.layout.keys)).to_pylist()
+    complete = [row for row in rows if None not in row.values()]
+    if isinstance(expected, int):
+        expected = {"id": expected, "__dbz__sourceIdentifier": "own"}
+    assert complete == ([] if expected is None else [expected])
+
+
 def test_a_record_with_broken_headers_is_dead_and_its_neighbours_live() -> None:
     """Nobody can tell whether such a record moves a key, so it is a dead letter where headers mean something."""
     fields = b"\0\0" + varint(1) + varint(-1) + varint(7) + b'{"a":2}' + varint(2**40)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
+import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from connector.iceberg.types.nested_columns import set_column
+from connector.iceberg.types.nested_columns import read_path, set_column
 from connector.iceberg.types.values.conversion import convert
-from connector.sink.convert.record_keys import align_record_keys, key_type
+from connector.sink.convert.columns.column_renames import follow_key_renames
+from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch
 from connector.sink.model.plan import TablePlan
-from serde.arrays import Ints, valid_mask
+from serde.arrays import Ints, Mask, valid_mask
 from serde.formats import make_deserializer
 
 _NO_OP = 0
@@ -46,7 +49,7 @@ def build_old_key_rows(part: ChangeBatch, offsets: Ints, old_keys: pa.Array, tab
         return None
     own = part.take(at)
     raw = old_keys.take(pa.array(np.searchsorted(offsets, own.order.offset)))
-    found = _decode_header_keys(raw, table)
+    found = _decode_header_keys(raw, own, table)
     if found is None:
         return None
     none = {field.name: pa.nulls(len(at), field.type) for field in own.rows.schema}
@@ -69,7 +72,7 @@ def pair_with_other_key(
     if not len(at):
         return None
     own = part.take(at)
-    found = _decode_header_keys(keys.take(pa.array(np.searchsorted(offsets, own.order.offset))), table)
+    found = _decode_header_keys(keys.take(pa.array(np.searchsorted(offsets, own.order.offset))), own, table)
     if found is None:
         return None
     readable = np.logical_and.reduce([valid_mask(column) for column in found.values()])
@@ -85,14 +88,42 @@ def _replace_keys(columns: dict[str, pa.Array], keys: dict[str, pa.Array], table
     return list(columns.values())
 
 
-def _decode_header_keys(raw: pa.Array, table: TablePlan) -> dict[str, pa.Array] | None:
-    """Decode old keys; null where one cannot be read."""
+def _decode_header_keys(raw: pa.Array, own: ChangeBatch, table: TablePlan) -> dict[str, pa.Array] | None:
+    """Decode the keys of headers, which are about rows of `own`; null where one cannot be read."""
     kind = key_type(table)
     found = align_record_keys(_HEADER_CONVERTER.decode(raw, "KEY_CONVERTER", kind), len(raw))
+    found = follow_key_renames(found, table.renames).match_case((*table.layout.keys, *table.layout.key_columns))
+    told = {field.name: found.of(field.name) for field in table.layout.key_fields}
+    if all(column is None for column in told.values()):
+        return None
+    added = _mark_added_fields(raw, found, table)
     result: dict[str, pa.Array] = {}
-    for field in table.layout.key_fields:
-        column = found.of(field.name)
-        if column is None:
-            return None
-        result[field.name] = convert(column, field.type)[0]
+    for field, path in zip(table.layout.key_fields, table.layout.key_paths, strict=True):
+        column = told[field.name]
+        made = pa.nulls(len(raw), field.type) if column is None else convert(column, field.type)[0]
+        if field.name in added:
+            kept = read_path(own.rows.column(path[0]), path[1:])
+            made = pc.if_else(pa.array(added[field.name] & ~valid_mask(made)), kept, made)
+        result[field.name] = made
     return result
+
+
+def _mark_added_fields(raw: pa.Array, found: RecordKeys, table: TablePlan) -> dict[str, Mask]:
+    """Mark, by key field, the headers that do not have it, as a transform added it to the record's key: all rows of one
+    physical table have the same value there (`ToLogicalTopicRouter` of Debezium, `key.enforce.uniqueness`).
+
+    A header with a field that the table's key has not may call one of its fields by another name: nothing is sure then.
+    """
+    paths = {path[0] for path in table.layout.key_paths}
+    foreign = [valid_mask(column) for name, column in found.columns.items() if name not in paths]
+    sure = found.usable & ~np.logical_or.reduce(foreign) if foreign else found.usable
+    marks: dict[str, Mask] = {}
+    for field in table.layout.key_fields:
+        names = (field.name, *(old for old, now in table.renames.items() if now == field.name))
+        absent = sure.copy()
+        for name in names:
+            word = orjson.dumps(name.rpartition(".")[2]).decode()
+            absent &= ~np.asarray(pc.match_substring(raw, word, ignore_case=True).fill_null(True))
+        if absent.any():
+            marks[field.name] = absent
+    return marks if len(marks) < len(table.layout.key_fields) else {}
