@@ -40,6 +40,7 @@ _POSITION = frozenset(
 ORIGIN_FIELDS = ("name", "db", "schema", "table")
 """What names a source: its server (`topic.prefix`), database, schema where it has such, and table."""
 _UNITS = (("ts_ns", 1), ("ts_us", 1_000), ("ts_ms", 1_000_000))
+_FINE_DATES = {f"source.{name}": factor for name, factor in _UNITS if name != "ts_ms"}
 SOURCE_DATES = tuple(name for name, _ in _UNITS)
 """When a row changed at its source, the most precise first."""
 
@@ -268,9 +269,20 @@ def _added_columns(fields: pa.StructArray, unwrap: UnwrapSettings) -> dict[str, 
     for term, name in zip(unwrap.add_fields, unwrap.added_names, strict=True):
         path = term.partition(":")[0]
         column = column_at(fields, path) if "." in path else _envelope_or_source(fields, path)
+        if path in _FINE_DATES and (column is None or column.null_count):
+            column = _derive_date(fields, column, _FINE_DATES[path])
         if column is not None:
             out[name] = column
     return out
+
+
+def _derive_date(fields: pa.StructArray, own: pa.Array | None, factor: int) -> pa.Array | None:
+    """A date of the source, from coarser ones where events have none so fine: as Debezium does it since 2.6."""
+    told = _read_ts_ns(fields, "source.")
+    if told.null_count == len(told) or (own is not None and own.type != told.type):
+        return own
+    made = told if factor == 1 else pc.divide(told, factor)
+    return made if own is None else pc.coalesce(own, made)
 
 
 def _envelope_or_source(fields: pa.StructArray, name: str) -> pa.Array | None:

@@ -265,6 +265,26 @@ def test_cloud_events_tell_their_transactions_number() -> None:
     assert made.origin.to_pylist() == [".d.t @0-1"]
 
 
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"ts_ms": 5}, (5_000_000, 5_000, 5)),
+        ({"ts_ms": 5, "ts_us": 5_001}, (5_001_000, 5_001, 5)),
+        ({"ts_ms": 5, "ts_us": 5_001, "ts_ns": 5_001_002}, (5_001_002, 5_001, 5)),
+        ({"ts_ms": 2**62}, (None, None, 2**62)),
+    ],
+)
+def test_rows_have_the_finest_date_there_is(told: dict[str, int], expected: tuple[int | None, ...]) -> None:
+    """Events from before Debezium 2.6 tell milliseconds only: rows without a date would go with any truncate."""
+    unwrap = UnwrapSettings(("source.ts_ns", "source.ts_us", "source.ts_ms"))
+    event = {"op": "c", "after": {"id": 1}, "source": {"name": "s", **told}}
+    (block,) = decode(dump(event)).blocks
+    made, _, _ = extract_changes(block, unwrap)
+    assert made is not None
+    (row,) = made.row.to_pylist()
+    assert tuple(row.get(f"__source_{unit}") for unit in ("ts_ns", "ts_us", "ts_ms")) == expected
+
+
 def test_cloud_events_with_schema() -> None:
     """With a schema block the images have its types, and what is required stays so."""
     image = {"type": "struct", "optional": True, "fields": [{"type": "int32", "optional": False, "field": "id"}]}
