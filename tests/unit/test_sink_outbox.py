@@ -135,10 +135,13 @@ def test_neighbours_do_not_change_what_a_message_is() -> None:
     """One that is no text, or of another form, is decoded apart from those beside it."""
     texts: list[Any] = [b"007", b'"a"', _schema("b", type="string"), b"c d", b"1e5", b"\xff\xfe", None]
     values = [ORDER, FORMS["text as JSON"], FORMS["text as JSON with schema"], b"plain", b"5", b"\xff", b"null"]
+    values += [b'{"payload":"p","type":"T"}', b'{"payload":"p","of":{"a":1}}']
+    texts += [b"k", b"k"]
     mixed = sink_plans.run(*values, keys=texts, topic=TOPIC)
     rows = sink_plans.rows(outcome := decode(mixed, plan(table())))
-    assert [row["aggregateid"] for row in rows] == ["007", "a", "b", "c d", "1e5", None]
-    assert [row["payload"] for row in rows] == [*[ORDER.decode()] * 3, "plain", "5", None]
+    assert [row["aggregateid"] for row in rows] == ["007", "a", "b", "c d", "1e5", None, "k", "k"]
+    assert [row["payload"] for row in rows] == [*[ORDER.decode()] * 3, "plain", "5", None, "p", values[-1].decode()]
+    assert [row["type"] for row in rows[-2:]] == ["T", None]
     assert list(sink_plans.dead(outcome)) == [5]
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from connector.iceberg.types.values.variants import to_json_text
 from connector.sink.convert.events.variant_documents import dump_exactly
-from serde.arrays import Ints, Mask, children
+from serde.arrays import Ints, Mask, children, valid_mask
 from serde.faults import RecordError, Stage, Unfit
 from serde.json.row_reader import parse_message
 from serde.messages import DecodedMessages, MessageBlock
@@ -146,12 +146,21 @@ def _read_block(block: MessageBlock, name: str, stage: Stage, raw: pa.Array | No
     """
     columns = dict(zip(block.fields.type.names, children(block.fields), strict=True))
     others = {field: column for field, column in columns.items() if field != name}
-    first = name in columns and (not block.schema_id or block.fields.type.names[0] == name)
-    if first and not any(pa.types.is_nested(column.type) for column in others.values()):
-        value, is_bytes = columns[name], keep_bytes and pa.types.is_binary(columns[name].type)
-        plain = is_bytes or stage == "KEY_CONVERTER"
-        return {**others, name: value if plain else to_json_text(value, keep_nulls=bool(block.optional))}
-    return {name: to_json_text(block.fields, keep_nulls=bool(block.optional)) if raw is None else raw}
+    if name not in columns or (block.schema_id and block.fields.type.names[0] != name):
+        return {name: to_json_text(block.fields, keep_nulls=bool(block.optional)) if raw is None else raw}
+    nested = [column for column in others.values() if pa.types.is_nested(column.type)]
+    if nested and raw is None:
+        return {name: to_json_text(block.fields, keep_nulls=bool(block.optional))}
+    value, is_bytes = columns[name], keep_bytes and pa.types.is_binary(columns[name].type)
+    plain = is_bytes or stage == "KEY_CONVERTER"
+    value = value if plain else to_json_text(value, keep_nulls=bool(block.optional))
+    if not nested:
+        return {**others, name: value}
+    # Without schema each message tells itself what it has.
+    whole = pa.array(np.logical_or.reduce([valid_mask(column) for column in nested]))
+    flat = {field: column for field, column in others.items() if not pa.types.is_nested(column.type)}
+    alone = {field: pc.if_else(whole, pa.scalar(None, column.type), column) for field, column in flat.items()}
+    return {**alone, name: pc.if_else(whole, raw, value)}
 
 
 def _merge(one: Columns, other: Columns) -> Columns:
