@@ -19,6 +19,7 @@ import orjson
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OBJECT_ID = re.compile(r"[0-9a-f]{24}")
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z")
 _UUID_TYPES, _UUID_BYTES = ("03", "04", 3, 4), 16
 Document = dict[str, Any]
 
@@ -37,12 +38,24 @@ def _read_date(value: object) -> str:
     if isinstance(value, Mapping):
         value = value.get("$numberLong")
     if isinstance(value, str) and not value.lstrip("-").isdigit():
-        return value
+        return _format_date(datetime.fromisoformat(value)) if _is_date(value) else value
     ms = int(str(value))
     try:
-        return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return _format_date(_EPOCH + timedelta(milliseconds=ms))
     except OverflowError:
         return str(ms)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return bool(_DATE.fullmatch(text) and datetime.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+def _format_date(date: datetime) -> str:
+    """Always with milliseconds, which MongoDB leaves out of whole seconds in relaxed v2, but not in other forms."""
+    return date.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _read_binary(value: object, kind: object = None) -> str:

@@ -240,6 +240,30 @@ def test_extended_json_becomes_plain(value: Any, plain: Any) -> None:
     assert read_plain(value) == plain
 
 
+# MongoDB's manual, "Extended JSON (v1)" and "(v2)": strict, canonical, relaxed.
+FORMS: dict[str, tuple[Any, Any, Any]] = {
+    "a date": ({"$date": 1783101585729}, {"$date": {"$numberLong": "1783101585729"}}, "2026-07-03T17:59:45.729Z"),
+    "a whole second": ({"$date": 1783101585000}, {"$date": {"$numberLong": "1783101585000"}}, "2026-07-03T17:59:45Z"),
+    "a whole minute": ({"$date": 0}, {"$date": {"$numberLong": "0"}}, "1970-01-01T00:00:00Z"),
+    "a long": ({"$numberLong": "5"}, {"$numberLong": "5"}, 5),
+    "an integer": (5, {"$numberInt": "5"}, 5),
+    "a double": (5.0, {"$numberDouble": "5.0"}, 5.0),
+    "no number": ({"$numberDouble": "NaN"}, {"$numberDouble": "NaN"}, {"$numberDouble": "NaN"}),
+    "a decimal": ({"$numberDecimal": "1.50"}, {"$numberDecimal": "1.50"}, {"$numberDecimal": "1.50"}),
+    "bytes": ({"$binary": "AQI=", "$type": "00"}, *[{"$binary": {"base64": "AQI=", "subType": "00"}}] * 2),
+    "a pattern": ({"$regex": "^a", "$options": "i"}, *[{"$regularExpression": {"pattern": "^a", "options": "i"}}] * 2),
+    "an id": tuple([{"$oid": "596e275826f08b2730779e1f"}] * 3),  # type: ignore[dict-item]
+}
+
+
+@pytest.mark.parametrize("kind", FORMS)
+def test_a_value_is_the_same_in_each_json_serialization_mode(kind: str) -> None:
+    """By default documents are strict, and what an update sets relaxed: no column may have one value in two ways."""
+    strict, canonical, relaxed = FORMS[kind]
+    relaxed = {"$date": relaxed} if "$date" in str(strict) else relaxed
+    assert read_plain(strict) == read_plain(canonical) == read_plain(relaxed)
+
+
 def test_what_is_no_document_is_a_dead_letter() -> None:
     """Text that is no JSON object costs its own event only."""
     run = sink_plans.run(*({**CREATE, "after": text} for text in ("{", "[1]", AFTER)), keys=[KEY] * 3)
