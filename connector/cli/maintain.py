@@ -180,7 +180,7 @@ def _do_table(maintainer: Maintainer, table: Table, asked: Round) -> TableReport
             report = attrs.evolve(report, done=maintainer.run(table, tuple(due)))
             table.refresh()
             report = attrs.evolve(report, state=maintainer.read_state(table))
-        return attrs.evolve(report, partitions=count_partitions(table))
+        return attrs.evolve(report, partitions=count_partitions(table, maintainer.policy_of(table.name).rewrite))
     except ConnectorError as error:
         return attrs.evolve(report, failure=_report_failure(table.name, error).failure)
 

@@ -7,14 +7,17 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
 from connector.iceberg.catalog.manifest_entries import read_manifest_entries
 from connector.iceberg.catalog.table import Table
+from connector.maintenance.size_tiers import small_file_bytes
+from connector.settings.iceberg.maintenance.policies import RewritePolicy
 
 EVERYWHERE = "(all partitions)"
 """Where global equality deletes stand."""
+_DEFAULTS = RewritePolicy()
 
 
 @attrs.define
 class PartitionFiles:
-    """The live files of one partition; `small_files` are data files below three quarters of the target size."""
+    """The live files of one partition; `small_files` are data files that a rewrite takes for small."""
 
     partition: str
     data_files: int = 0
@@ -46,12 +49,12 @@ class PartitionFiles:
             self.position_deletes += file.record_count
 
 
-def count_partitions(table: Table, target_bytes: int = 0) -> list[PartitionFiles]:
+def count_partitions(table: Table, policy: RewritePolicy = _DEFAULTS) -> list[PartitionFiles]:
     """Return what each partition of the branch's newest snapshot has.
 
     Args:
         table: as it was last read.
-        target_bytes: of data files; 0: the table's own.
+        policy: which data files are small.
 
     Cost: reads every manifest once.
 
@@ -63,7 +66,7 @@ def count_partitions(table: Table, target_bytes: int = 0) -> list[PartitionFiles
     snapshot = None if newest is None else metadata.snapshot_by_id(newest)
     if snapshot is None:
         return []
-    small_bytes = (target_bytes or table.layout().target_file_size_bytes) * 3 // 4
+    small_bytes = small_file_bytes(policy, table.layout().target_file_size_bytes)
     found: dict[tuple[int, str], PartitionFiles] = {}
     with table.reading("the manifests"):
         for manifest in snapshot.manifests(metadata.io):

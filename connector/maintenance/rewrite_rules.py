@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from connector.iceberg.commit.commit import REPLACE
 from connector.iceberg.commit.commit_summary import MANIFEST_REWRITE
 from connector.iceberg.commit.settlement import SnapshotChange
+from connector.maintenance.size_tiers import RewritePass
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
 from connector.settings.iceberg.maintenance.policies import RewritePolicy
@@ -25,8 +26,8 @@ def commits_by_groups(policy: RewritePolicy, state: TableState, *, has_failed: b
     return policy.partial_progress and (has_failed or min(policy.max_bytes, state.size_bytes) > SINGLE_COMMIT_BYTES)
 
 
-def rewrite_options(policy: RewritePolicy, state: TableState, *, by_groups: bool) -> dict[str, str]:
-    """Return Iceberg's options of `rewrite_data_files`.
+def rewrite_options(policy: RewritePolicy, state: TableState, one: RewritePass, *, by_groups: bool) -> dict[str, str]:
+    """Return Iceberg's options of one call of `rewrite_data_files`.
 
     New files keep the sequence number that the table has now, so that equality deletes which come meanwhile apply to
     them: without it any of these would refuse the commit, and a sink brings some every second.
@@ -34,31 +35,39 @@ def rewrite_options(policy: RewritePolicy, state: TableState, *, by_groups: bool
     Args:
         policy: the table's.
         state: the table before it.
+        one: which files are meant.
         by_groups: groups of files are committed as they are ready, and one that fails keeps no other back.
     """
     options = {
         "use-starting-sequence-number": "true",
         "partial-progress.enabled": str(by_groups).lower(),
-        "min-input-files": str(policy.min_input_files),
-        "delete-ratio-threshold": str(policy.delete_ratio),
-        "max-file-group-size-bytes": str(policy.max_bytes),
-        "max-files-to-rewrite": str(count_files(policy.max_bytes, state)),
+        "min-input-files": str(one.min_files),
+        "min-file-size-bytes": str(one.small_bytes),
+        "target-file-size-bytes": str(one.target_bytes),
+        "max-file-size-bytes": str(one.large_bytes),
+        # A group with one file that is full of deletes is rewritten as a whole.
+        "delete-ratio-threshold": str(policy.delete_ratio if one.by_deletes else 1.0),
+        "max-file-group-size-bytes": str(one.group_bytes),
+        "max-files-to-rewrite": str(count_files(policy.max_bytes, state, one)),
         "rewrite-job-order": "files-desc",
     }
     if by_groups:
         options["partial-progress.max-commits"] = str(policy.max_commits)
         options["partial-progress.max-failed-commits"] = str(policy.max_commits)
-    if policy.target_bytes:
-        options["target-file-size-bytes"] = str(policy.target_bytes)
-    if policy.delete_files:
+    if policy.delete_files and one.by_deletes:
         options["delete-file-threshold"] = str(policy.delete_files)
     return options
 
 
-def count_files(max_bytes: int, state: TableState) -> int:
-    """Return how many files of the table's mean size there are in so many bytes; two at least."""
-    mean_bytes = max(1, state.size_bytes // max(1, state.data_files + state.delete_files))
-    return min(max(2, max_bytes // mean_bytes), 2**31 - 1)
+def count_files(max_bytes: int, state: TableState, one: RewritePass) -> int:
+    """Return how many files of the table's mean size there are in so many bytes; as many as are merged at least.
+
+    Files that are merged because they are small are no larger than that, whatever the table's mean is.
+    """
+    mean_bytes = state.size_bytes // max(1, state.data_files + state.delete_files)
+    if not one.by_deletes:
+        mean_bytes = min(mean_bytes, one.small_bytes)
+    return min(max(2, one.min_files, max_bytes // max(1, mean_bytes)), 2**31 - 1)
 
 
 def may_land(made: SnapshotChange, later: Iterable[SnapshotChange]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +16,7 @@ from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import SnapshotChange, settle_commits
 from connector.iceberg.java import JavaTable, activate_session, iterate, jvm, load_class, map_java_errors, to_dict
 from connector.maintenance.rewrite_rules import may_land, rewrite_options
+from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
 from connector.settings.iceberg.maintenance.policies import OrphanPolicy, RewritePolicy
@@ -53,9 +54,23 @@ def rewrite_data_files(
         RetriableError: another writer was faster.
         FatalError: a file cannot be read.
     """
-    doing = f"rewriting files of {table.name}"
     activate_session(spark)
-    permit = permit or WritePermit()
+    done = {"removed": 0, "added": 0, "bytes": 0, "failed": 0}
+    for one in plan_passes(policy, state, table.layout().target_file_size_bytes):
+        options = rewrite_options(policy, state, one, by_groups=by_groups)
+        for figure, count in _rewrite_once(spark, table, options, name, permit or WritePermit()).items():
+            done[figure] += count
+        if done["bytes"] >= policy.max_bytes:
+            break
+    if done["removed"] and table.format_version < VECTORS_VERSION:
+        _remove_dangling_deletes(spark, table, name)
+    return done
+
+
+def _rewrite_once(
+    spark: SparkSession, table: Table, options: Mapping[str, str], name: str, permit: WritePermit
+) -> dict[str, int]:
+    doing = f"rewriting files of {table.name}"
 
     def accepts(made: SnapshotChange, later: Sequence[SnapshotChange]) -> bool:
         return permit.holds() and may_land(made, later)
@@ -63,11 +78,9 @@ def rewrite_data_files(
     with map_java_errors(doing), settle_commits(table, doing, accepts, permit.folder) as java:
         action = _actions(spark).rewriteDataFiles(java).snapshotProperty(CREATED_BY, name)
         action = action.snapshotProperty(MAINTENANCE_TASK, REWRITE).toBranch(table.branch)
-        for key, value in rewrite_options(policy, state, by_groups=by_groups).items():
+        for key, value in options.items():
             action = action.option(key, value)
         done = action.execute()
-    if int(done.rewrittenDataFilesCount()) and table.format_version < VECTORS_VERSION:
-        _remove_dangling_deletes(spark, table, name)
     return {
         "removed": int(done.rewrittenDataFilesCount()),
         "added": int(done.addedDataFilesCount()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from connector.maintenance.size_tiers import LEAST_FILES
 from connector.maintenance.table_state import Progress, TableState
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
 from connector.settings.iceberg.maintenance.policies import MaintenancePolicy
@@ -74,7 +75,7 @@ def _convert_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, d
 
 def _rewrite_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: int) -> str | None:
     rule, since = policy.rewrite, state.since(REWRITE)
-    if not rule.enabled or not since.commits or state.data_files < min(rule.min_input_files, rule.files):
+    if not rule.enabled or not since.commits or state.data_files < min(rule.min_input_files or LEAST_FILES, rule.files):
         return None
     if since.data_files >= rule.files:
         return f"{since.data_files} data files since the last rewrite"

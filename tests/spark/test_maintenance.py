@@ -82,6 +82,49 @@ def test_files_and_manifests_are_merged(spark: SparkSession, workshop: Workshop,
     assert values_by_spark(spark, written.case) == sorted(written.model.values())
 
 
+def test_small_files_are_merged_with_those_of_their_size(spark: SparkSession, workshop: Workshop) -> None:
+    """With nothing configured Iceberg merges tiny files, rewrites one of which much is deleted, and leaves a larger one
+    as it is, until there are more of its size.
+    """
+    name = f"{workshop.name}.`default`.tiers"
+    spark.sql(
+        f"CREATE TABLE {name} (id bigint, v string) USING iceberg TBLPROPERTIES ('format-version' = '3', "
+        "'write.delete.mode' = 'merge-on-read')"
+    )
+    rows = "SELECT /*+ COALESCE(1) */ id, concat(uuid(), uuid()) FROM range({}, {}, 1, 1)"
+
+    def append(first: int, count: int) -> None:
+        spark.sql(f"INSERT INTO {name} {rows.format(first, first + count)}")
+
+    def sizes() -> dict[str, int]:
+        found = spark.sql(f"SELECT file_path, file_size_in_bytes FROM {name}.data_files").collect()
+        return {str(row[0]): int(row[1]) for row in found}
+
+    def rewrite() -> dict[str, int]:
+        table = maintainer.load("default.tiers")
+        assert table is not None
+        return dict(_by_task(maintainer.run(table, [REWRITE]))[REWRITE].counts)
+
+    maintainer = workshop.maintainer()
+    maintainer.settings = attrs.evolve(workshop.settings, maintenance=MaintenanceSettings())
+    append(0, 60_000)
+    (large,) = sizes()
+    assert 2**21 < sizes()[large] < 2**22
+    append(100_000, 10)
+    spark.sql(f"DELETE FROM {name} WHERE id BETWEEN 100000 AND 100005")
+    for turn in range(6):
+        append(200_000 + 10 * turn, 10)
+    assert rewrite()["removed"] >= 7
+    assert set(sizes()) - {large} != set() and large in sizes() and len(sizes()) <= 3
+    assert int(spark.table(name).count()) == 60_064
+    for turn in range(5):
+        append(300_000 + 100_000 * turn, 60_000)
+    assert rewrite()["removed"] >= 6
+    assert large not in sizes()
+    assert max(sizes().values()) > 2**22
+    assert int(spark.table(name).count()) == 360_064
+
+
 def test_expiry_leaves_what_a_source_has_to_read(spark: SparkSession, workshop: Workshop) -> None:
     """Snapshots from a source's position on stay, as do tags; when the source has moved on, the others go. Old metadata
     files go from then on, by as many as the table says.

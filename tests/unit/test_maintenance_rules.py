@@ -19,6 +19,7 @@ from connector.iceberg.commit.settlement import SnapshotChange
 from connector.maintenance.expiry_rules import ReaderPosition, newest_commits, parse_reader_positions, plan_expiry
 from connector.maintenance.lease_rules import LEASE_MS, Lease, UnfinishedRun
 from connector.maintenance.rewrite_rules import commits_by_groups, count_files, may_land, rewrite_options
+from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.table_state import SnapshotSummary, TableState, summarize
 from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, MANIFESTS, ORPHANS, REWRITE
 from connector.maintenance.triggers import find_due_tasks, idle_interval_s
@@ -291,17 +292,18 @@ def test_when_a_killed_run_can_commit_no_more() -> None:
 def test_rewrites_stay_within_their_bytes() -> None:
     """A budget of bytes is so many files of the mean size; new files keep the number of those that they replace."""
     state = TableState(data_files=8, delete_files=2, size_bytes=1000)
-    assert count_files(500, state) == 5
-    assert count_files(1, state) == 2
-    policy = RewritePolicy(max_bytes=500, target_bytes=9, delete_files=3, max_commits=4)
-    options = rewrite_options(policy, state, by_groups=True)
+    policy = RewritePolicy(max_bytes=500, target_bytes=9, delete_files=3, max_commits=4, min_input_files=2)
+    (one,) = plan_passes(policy, state, 100)
+    assert count_files(500, state, one) == 5
+    assert count_files(1, state, one) == 2
+    options = rewrite_options(policy, state, one, by_groups=True)
     assert options["max-files-to-rewrite"] == "5"
     assert options["use-starting-sequence-number"] == "true"
     assert (options["target-file-size-bytes"], options["delete-file-threshold"]) == ("9", "3")
     assert (options["partial-progress.enabled"], options["partial-progress.max-commits"]) == ("true", "4")
-    plain = rewrite_options(RewritePolicy(), state, by_groups=False)
+    plain = rewrite_options(RewritePolicy(), state, one, by_groups=False)
     assert (plain["use-starting-sequence-number"], plain["partial-progress.enabled"]) == ("true", "false")
-    assert not {"target-file-size-bytes", "partial-progress.max-commits"} & plain.keys()
+    assert not {"delete-file-threshold", "partial-progress.max-commits"} & plain.keys()
 
 
 def test_when_groups_of_files_are_committed_apart() -> None:

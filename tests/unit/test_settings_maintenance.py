@@ -64,9 +64,11 @@ def test_flinks_names_are_taken(tmp_path: Path) -> None:
             "flink-maintenance.rewrite.schedule.data-file-count": "11",
             "flink-maintenance.rewrite.partial-progress-max-commits": "4",
             "flink-maintenance.expire-snapshots.retain-last": "5",
+            "flink-maintenance.rewrite.min-file-size-bytes": "6",
         },
     ).table.maintenance.policy
     assert (settings.rewrite.files, settings.rewrite.max_commits, settings.expire.retain_last) == (11, 4, 5)
+    assert (settings.rewrite.min_file_bytes, settings.rewrite.min_input_files) == (6, 0)
     assert settings.enabled == "auto"
 
 

@@ -124,10 +124,17 @@ REWRITE_TARGET = Option(
 )
 REWRITE_MIN_FILES = Option(
     name=f"{PREFIX}rewrite.min-input-files",
-    kind=_COUNT,
-    default=5,
+    kind=_NONE_OR_COUNT,
+    default=0,
     importance="low",
-    doc="Merge when a partition has this many small files.",
+    doc="Merge when a partition has this many small files, of whatever sizes; 0: 5 of about the same size.",
+)
+REWRITE_MIN_BYTES = Option(
+    name=f"{PREFIX}rewrite.min-file-size-bytes",
+    kind=_NONE_OR_COUNT,
+    default=0,
+    importance="low",
+    doc="Files below are small, and merged together; 0: below half the target size, with those of about the same size.",
 )
 REWRITE_DELETE_FILES = Option(
     name=f"{PREFIX}rewrite.delete-file-threshold",
@@ -251,6 +258,7 @@ OPTIONS: tuple[Option[object], ...] = (
     REWRITE_MAX_COMMITS,
     REWRITE_TARGET,
     REWRITE_MIN_FILES,
+    REWRITE_MIN_BYTES,
     REWRITE_DELETE_FILES,
     REWRITE_RATIO,
     MANIFESTS,

@@ -46,6 +46,7 @@ class RewritePolicy:
     max_commits: int = options.REWRITE_MAX_COMMITS.default
     target_bytes: int = options.REWRITE_TARGET.default
     min_input_files: int = options.REWRITE_MIN_FILES.default
+    min_file_bytes: int = options.REWRITE_MIN_BYTES.default
     delete_files: int = options.REWRITE_DELETE_FILES.default
     delete_ratio: float = options.REWRITE_RATIO.default
 
@@ -187,6 +188,7 @@ def _build_policy(read: _Getter) -> MaintenancePolicy:
             read(options.REWRITE_MAX_COMMITS),
             read(options.REWRITE_TARGET),
             read(options.REWRITE_MIN_FILES),
+            read(options.REWRITE_MIN_BYTES),
             read(options.REWRITE_DELETE_FILES),
             read(options.REWRITE_RATIO),
         ),
