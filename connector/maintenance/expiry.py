@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import structlog
 from pyspark.sql import SparkSession
 
+from connector.errors import ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
@@ -30,6 +31,7 @@ from connector.maintenance.expiry_rules import (
     plan_expiry,
 )
 from connector.maintenance.table_history import read_history, read_other_branches
+from connector.settings.iceberg.maintenance.options import EXPIRE_OFFSETS
 from connector.settings.iceberg.maintenance.policies import ExpiryPolicy
 
 _DEFAULT_AGE_MS, _DEFAULT_LAST = 5 * 24 * 3600 * 1000, 1
@@ -37,20 +39,25 @@ _DEFAULT_AGE_MS, _DEFAULT_LAST = 5 * 24 * 3600 * 1000, 1
 
 
 def read_reader_positions(catalog: Catalog, offset_tables: Iterable[str], table: Table) -> list[ReaderPosition]:
-    """Return where sources stand in a table.
+    """Return where sources stand in a table. The first of the offset tables is the connector's own.
 
     Raises:
         RetriableError: the catalog or the store is away: then nothing may expire.
+        ConfigError: there is no such offsets table: a source may have its position in one of another name.
     """
-    found = [read_all_rows(catalog, name) for name in dict.fromkeys(offset_tables)]
-    return [each for rows in found for each in parse_reader_positions(rows, table.name, table.uuid)]
+    own, *others = dict.fromkeys(offset_tables)
+    for name in others:
+        if catalog.load(name) is None:
+            raise ConfigError(f"{EXPIRE_OFFSETS.name}: there is no table {name}; nothing expires until there is")
+    found = [read_all_rows(catalog, name) for name in (own, *others)]
+    return [each for rows in found for each in parse_reader_positions(rows, table.uuid)]
 
 
 def find_needed_since_ms(catalog: Catalog, offset_tables: Iterable[str], table: Table) -> int:
     """Return the date (epoch milliseconds) of the oldest snapshot that a source has still to read; now without one.
 
     Raises:
-        RetriableError: the catalog or the store is away.
+        RetriableError, ConfigError: as `read_reader_positions`.
     """
     readers = read_reader_positions(catalog, offset_tables, table)
     now_ms = time.time_ns() // 1_000_000

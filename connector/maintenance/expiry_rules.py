@@ -40,30 +40,31 @@ class Expiry:
     lag_s: int = 0
 
 
-def parse_reader_positions(rows: Mapping[str, str], table: str, table_uuid: str) -> Iterator[ReaderPosition]:
+def parse_reader_positions(rows: Mapping[str, str], table_uuid: str) -> Iterator[ReaderPosition]:
     """Yield where sources stand in a table, from the rows of an offsets table.
 
-    A row's id is `<connector>/<table>`. Sources tell the snapshot at the top, and the one that they read in full. In a
-    source's own row, whose id is its name, are the snapshots that signals asked for, each with the one that it is of.
+    A row's id is `<connector>/<table>`, by a name that the table may no longer have, or not in this catalog. Sources
+    tell the snapshot at the top, and the one that they read in full. In a source's own row, whose id is its name, are
+    the snapshots that signals asked for, each with the one that it is of.
     """
     for key, text in rows.items():
         name, _, of = key.partition("/")
-        if of not in ("", table) or not text:
+        if not text:
             continue
         document = orjson.loads(text)
         if not isinstance(document, dict):
             continue
-        stored = [document] if of else _asked_snapshots(document, table)
+        stored = [document] if of else _asked_snapshots(document)
         for one in stored:
             if one.get("table-uuid") == table_uuid:
                 places = (one.get("snapshot-id"), (one.get("full-read") or {}).get("snapshot-id"))
                 yield from (ReaderPosition(name, int(place)) for place in places if place is not None)
 
 
-def _asked_snapshots(document: Mapping[str, Any], table: str) -> list[Mapping[str, Any]]:
-    """Return how far a source's snapshots on demand of a table are; those that have not begun need nothing yet."""
+def _asked_snapshots(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return how far a source's snapshots on demand are; those that have not begun need nothing yet."""
     asked = document.get("snapshots") or ()
-    return [one["progress"] for one in asked if one.get("table") == table and one.get("progress")]
+    return [one["progress"] for one in asked if one.get("progress")]
 
 
 def plan_expiry(

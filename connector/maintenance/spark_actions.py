@@ -11,6 +11,7 @@ import attrs
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from connector.errors import FatalError
 from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import SnapshotChange, settle_commits
@@ -19,8 +20,12 @@ from connector.maintenance.rewrite_rules import may_land, rewrite_options
 from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
+from connector.settings.iceberg.maintenance.options import ORPHANS
 from connector.settings.iceberg.maintenance.policies import OrphanPolicy, RewritePolicy
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
+
+METADATA_ENDINGS, METADATA_PATH_PROPERTY = (".metadata.json", ".metadata.json.gz"), "write.metadata.path"
+_MOST_PATHS = 100_000
 
 
 @attrs.frozen
@@ -124,20 +129,51 @@ def delete_orphan_files(spark: SparkSession, table: Table, policy: OrphanPolicy,
         execute: without it they are only counted.
 
     Raises:
-        FatalError: paths differ in scheme or authority, and the policy's mode is ERROR.
+        FatalError: paths differ in scheme or authority, and the policy's mode is ERROR; or another table is there too.
         RetriableError: the store is away.
     """
     doing = f"looking for orphans of {table.name}"
     activate_session(spark)
     table.refresh()
     with map_java_errors(doing):
-        location = str(table.java.location())
-        action = _orphan_action(spark, table.java, policy).location(location)
-        action = action.usePrefixListing(not _is_known_to_hadoop(spark, location))
+        if to_dict(table.java.properties()).get("gc.enabled") == "false":
+            return {"removed": 0}
+        _refuse_other_tables(spark, table, policy)
+        action = _below_location(spark, table, policy)
         if not execute:
-            action = action.deleteWith(_Nothing())
+            action = action.deleteWith(_Paths())
         done = action.execute()
         return {"removed": int(done.orphanFilesCount())}
+
+
+def _refuse_other_tables(spark: SparkSession, table: Table, policy: OrphanPolicy) -> None:
+    """Raise where a table lies below this one: no snapshot of this one has its files. Its metadata may be young."""
+    found = _Paths(METADATA_ENDINGS)
+    _below_location(spark, table, attrs.evolve(policy, min_age_s=0)).deleteWith(found).execute()
+    own = {_plain_path(path) for path in metadata_folders(str(table.java.location()), to_dict(table.java.properties()))}
+    others = sorted(path for path in found.paths if _plain_path(path).rpartition("/")[0] not in own)
+    if others:
+        raise FatalError(
+            f"orphans of {table.name} cannot be told from files of another table below its location, which has "
+            f"{others[0]}; set {ORPHANS.name}=false for this table"
+        )
+
+
+def _below_location(spark: SparkSession, table: Table, policy: OrphanPolicy) -> Any:
+    location = str(table.java.location())
+    action = _orphan_action(spark, table.java, policy).location(location)
+    return action.usePrefixListing(not _is_known_to_hadoop(spark, location))
+
+
+def metadata_folders(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Return where a table's metadata files are, and were before its properties said something else."""
+    default = f"{location.rstrip('/')}/metadata"
+    return (default, properties.get(METADATA_PATH_PROPERTY, default).rstrip("/"))
+
+
+def _plain_path(path: str) -> str:
+    """Return a path without scheme and authority, in which listings differ from what a table says."""
+    return urlsplit(path).path
 
 
 def delete_unfinished_files(spark: SparkSession, table: Table, policy: OrphanPolicy, folder: str) -> int:
@@ -203,11 +239,17 @@ def _count(files: Any) -> int:
     return sum(1 for _ in iterate(files))
 
 
-class _Nothing:
-    """Java's `Consumer` that does nothing."""
+@attrs.define(eq=False)
+class _Paths:
+    """Java's `Consumer` that leaves files where they are, and notes those that end so, if anything is to be noted."""
+
+    endings: tuple[str, ...] = ()
+    paths: list[str] = attrs.field(factory=list)
 
     def accept(self, path: Any) -> None:
-        """Leave the file where it is."""
+        """Note a file."""
+        if str(path).endswith(self.endings) and len(self.paths) < _MOST_PATHS:
+            self.paths.append(str(path))
 
     class Java:
         """Which Java interface this object stands for (Py4J's convention)."""

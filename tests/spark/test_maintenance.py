@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -177,6 +178,30 @@ def test_orphans_go_when_they_are_old(spark: SparkSession, workshop: Workshop) -
     assert done[ORPHANS].counts["removed"] >= 1
     assert not old.exists() and young.exists()
     check_rows(spark, workshop.lake, written)
+
+
+def test_orphans_of_a_table_with_another_one_below_it_stay(workshop: Workshop) -> None:
+    """Files of a table below another one's location are none of its own, and nothing is deleted, however old they are;
+    what is below goes on as it was. Nor is anything where deletion is switched off, which is no failure.
+    """
+    outer, inner = workshop.written(31).table, workshop.written(32).table
+    home, other = (Path(str(one.java.location()).removeprefix("file:")) for one in (outer, inner))
+    orphan, nested = home / "data" / "left-behind.parquet", home / "nested" / inner.name
+    orphan.write_bytes(b"left behind")
+    shutil.copytree(other, nested)
+    long_ago = time.time() - 4 * 24 * 3600
+    for file in [orphan, *nested.rglob("*.parquet")]:
+        os.utime(file, (long_ago, long_ago))
+    before = sorted(nested.rglob("*"))
+    (failed,) = workshop.maintainer().run(outer, [ORPHANS])
+    assert failed.failure is not None and "another table below its location" in failed.failure
+    assert orphan.exists() and sorted(nested.rglob("*")) == before
+    shutil.rmtree(nested)
+    outer.java.updateProperties().set("gc.enabled", "false").commit()
+    assert _by_task(workshop.maintainer().run(outer, [ORPHANS]))[ORPHANS].counts["removed"] == 0
+    outer.java.updateProperties().set("gc.enabled", "true").commit()
+    assert _by_task(workshop.maintainer().run(outer, [ORPHANS]))[ORPHANS].counts["removed"] >= 1
+    assert not orphan.exists()
 
 
 def test_a_branch_is_maintained_alone(spark: SparkSession, workshop: Workshop) -> None:

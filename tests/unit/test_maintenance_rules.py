@@ -16,6 +16,7 @@ from connector.cli.maintain import Round, TableReport, maintain_tables, parse_du
 from connector.errors import ConfigError
 from connector.iceberg.commit.commit_summary import CREATED_BY, MANIFEST_REWRITE
 from connector.iceberg.commit.settlement import SnapshotChange
+from connector.maintenance.expiry import read_reader_positions
 from connector.maintenance.expiry_rules import ReaderPosition, newest_commits, parse_reader_positions, plan_expiry
 from connector.maintenance.lease_rules import LEASE_MS, Lease, UnfinishedRun
 from connector.maintenance.rewrite_rules import commits_by_groups, count_files, may_land, rewrite_options
@@ -222,19 +223,22 @@ def test_expiry_tells_how_late_a_source_is() -> None:
 
 
 def test_positions_of_sources_in_offset_rows() -> None:
-    """Of an offsets table, rows of sources on this very table count: what they read, and what they read in full."""
+    """Of an offsets table, rows of sources on this very table count, by whatever name: what they read, and what they
+    read in full.
+    """
     source = {"table-uuid": "u", "snapshot-id": 5, "full-read": {"snapshot-id": 7, "part": 1, "part-bytes": 2}}
     rows = {
         "s/db.t": orjson.dumps(source).decode(),
         "fresh/db.t": orjson.dumps({"table-uuid": "u", "snapshot-id": None}).decode(),
         "old/db.t": orjson.dumps({**source, "table-uuid": "of another"}).decode(),
-        "s/db.others": orjson.dumps(source).decode(),
+        "s/db.others": orjson.dumps({**source, "table-uuid": "v"}).decode(),
+        "r/db.renamed": orjson.dumps({"table-uuid": "u", "snapshot-id": 3}).decode(),
         "sink/db.t": orjson.dumps({"offsets": {}, "table": {"uuid": "u", "snapshot-id": 9}}).decode(),
         "sink": "{}",
         "empty/db.t": "",
     }
-    found = {(one.name, one.snapshot_id) for one in parse_reader_positions(rows, "db.t", "u")}
-    assert found == {("s", 5), ("s", 7)}
+    found = {(one.name, one.snapshot_id) for one in parse_reader_positions(rows, "u")}
+    assert found == {("s", 5), ("s", 7), ("r", 3)}
 
 
 def test_a_snapshot_on_demand_holds_the_one_that_it_is_of() -> None:
@@ -243,11 +247,20 @@ def test_a_snapshot_on_demand_holds_the_one_that_it_is_of() -> None:
     asked = (
         QueuedSnapshot("1", "db.t", progress=progress),
         QueuedSnapshot("2", "db.t"),
-        QueuedSnapshot("3", "db.others", progress=progress),
+        QueuedSnapshot("3", "db.others", progress=ChunkProgress("v", 4, 1, 100)),
     )
     rows = {"s": SnapshotQueue(asked).json(), "t": SnapshotQueue().json()}
-    assert list(parse_reader_positions(rows, "db.t", "u")) == [ReaderPosition("s", 3)]
-    assert list(parse_reader_positions(rows, "db.t", "another")) == []
+    assert list(parse_reader_positions(rows, "u")) == [ReaderPosition("s", 3)]
+    assert list(parse_reader_positions(rows, "another")) == []
+
+
+def test_nothing_expires_by_an_offsets_table_that_does_not_exist() -> None:
+    """A name with a mistake in it would let go what a source has still to read; our own table may be yet to come."""
+    catalog, table = Mock(), Mock(uuid="u")
+    catalog.load.return_value = None
+    assert read_reader_positions(catalog, ["ns.own"], table) == []
+    with pytest.raises(ConfigError, match=r"no table ns\.mistyped"):
+        read_reader_positions(catalog, ["ns.own", "ns.mistyped"], table)
 
 
 def test_newest_commits_of_each_sink() -> None:

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from threading import RLock
 
 import attrs
+import structlog
 
-from connector.errors import DataFault, FatalError, GapError
+from connector.errors import ConnectorError, DataFault, FatalError, GapError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
@@ -108,14 +109,17 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
     def needed_since_ms(self, name: str) -> int:
         """Return the date of the oldest snapshot of a table that a source has still to read; now without one.
 
-        Looked up once in a while: it only moves on.
-
-        Raises:
-            RetriableError: the offsets cannot be read.
+        Looked up once in a while: it only moves on. Where the offsets cannot be read everything is needed.
         """
         seen_s, known_ms = self._needed.get(name, (-_NEEDED_INTERVAL_S, 0))
         if time.monotonic() - seen_s >= _NEEDED_INTERVAL_S:
-            known_ms = self._read_needed_since_ms(name)
+            try:
+                known_ms = self._read_needed_since_ms(name)
+            except ConnectorError as error:
+                structlog.get_logger().warning(
+                    "snapshot expiry is postponed", table=self.label(name), reason=str(error)
+                )
+                known_ms = 0
             self._needed[name] = time.monotonic(), known_ms
         return known_ms
 
