@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -17,7 +18,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from connector.cli.maintain import Round, TableReport, do_round
+from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.java import jvm
+from connector.maintenance.lease import LeaseTable, owner_name
+from connector.maintenance.lease_rules import LEASE_MS
+from connector.maintenance.maintainer import Maintainer
 from connector.maintenance.spark_actions import activate_session
 from connector.maintenance.tasks import MAINTENANCE_TASK
 from connector.settings.source.settings import load_source
@@ -99,7 +105,8 @@ class Neighbours:
 
     def act(self, meanwhile: Callable[[], object]) -> None:
         """Do something at random; `meanwhile` happens while files are rewritten."""
-        action = self.story.rng.choice((self._insert, self._delete, self._compact, self._compact_slowly))
+        ours = (self._maintain, self._maintain_and_die)
+        action = self.story.rng.choice((self._insert, self._delete, self._compact, self._compact_slowly, *ours))
         try:
             action(meanwhile)
             self.done[action.__name__] += 1
@@ -135,6 +142,37 @@ class Neighbours:
     def _compact_slowly(self, meanwhile: Callable[[], object]) -> None:
         options = {"use-starting-sequence-number": self.story.rng.choice(("true", "true", "false"))}
         rewrite_held(self.inside.spark, self.inside.lake.java(self.table), meanwhile, options)
+
+    def _maintain(self, meanwhile: Callable[[], object]) -> None:
+        """`icebridge maintain` beside the sink's own maintenance, and its batches."""
+        with ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(self._run_command)
+            meanwhile()
+            reports = beside.result()
+        for report in reports:
+            assert report.failure is None, report.failure
+            for one in report.done:
+                lost = one.is_lost or one.failure is None or "onflict" in one.failure or "deleted" in one.failure
+                assert lost, one.failure
+                self.done[f"maintain {one.task}{', refused' if one.failure else ''}"] += 1
+
+    def _maintain_and_die(self, meanwhile: Callable[[], object]) -> None:
+        """The same, which ends at its next commit as by SIGKILL, while the sink does nothing."""
+        meanwhile()
+        with pytest.MonkeyPatch.context() as patch:
+            cut_commits(patch, self.story.rng.choice((BEFORE, AFTER)))
+            self._run_command(LEASE_MS)
+
+    def _run_command(self, ago_ms: int = 0) -> list[TableReport]:
+        """One round of it, by a clock that is late: others get the lease of one that died at once."""
+        settings = self.inside.settings()
+        catalog = Catalog(self.inside.spark, settings.catalog, settings.errors)
+        leases = LeaseTable.open(catalog, settings.table.offsets_table, owner_name())
+        leases._now_ms = lambda: time.time_ns() // 1_000_000 - ago_ms
+        maintainer = Maintainer(
+            self.inside.spark, catalog, settings.table, settings.name, leases, in_flight_ms=120_000, keeps_indexes=False
+        )
+        return list(do_round(settings, catalog, maintainer, Round(execute=True), first=False))
 
 
 @define(eq=False)
@@ -202,7 +240,11 @@ MODES, ANY = ("equality-delete", "position-delete", "copy-on-write"), "any"
 def _draw_writing(mode: str, rng: Random) -> dict[str, str]:
     """How a sink writes from its start on."""
     how = rng.choice(MODES) if mode == ANY else mode
-    return {"debezium.sink.iceberg.write-mode": how, "iceberg.row-lookup": rng.choice(("key-index", "join"))}
+    return {
+        "debezium.sink.iceberg.write-mode": how,
+        "iceberg.row-lookup": rng.choice(("key-index", "join")),
+        "iceberg.maintenance.rewrite.min-input-files": rng.choice(("0", "2")),
+    }
 
 
 CASES = [(mode, version, by) for mode in (*MODES, ANY) for version in (2, 3) for by in ("", "p")]
@@ -215,8 +257,8 @@ CASES = [(mode, version, by) for mode in (*MODES, ANY) for version in (2, 3) for
 def test_rows_are_those_of_the_model(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, mode: str, version: int, by: str
 ) -> None:
-    """Batches, maintenance inside of the sink that is cut now and then, other engines' compaction, inserts and deletes:
-    no row is lost or comes back, and the topic of a source that reads along adds up to the table.
+    """Batches, maintenance inside of the sink and beside it that is cut now and then, other engines' compaction,
+    inserts and deletes: no row is lost or comes back, and the topic of a source that reads along adds up to the table.
     """
     name = f"tended_{mode.replace('-', '_')}_v{version}_{by or 'none'}"
     story = Story(name, Random(f"{name}{os.environ.get('ICEBRIDGE_SEED', '')}"), topics, {})
