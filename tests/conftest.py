@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home
 from connector.runtime.jvm.java_names import remember_java_names
+from connector.runtime.spark.job_pools import POOLS
 from connector.runtime.spark.session_builder import CHECKPOINTS, disable_checksum_files
 from tests.host import Host
 from tests.local_files import set_modes_without_processes
@@ -164,6 +165,7 @@ def spark(quick: dict[str, str]) -> Iterator[SparkSession]:
     settings = {
         **quick,
         **CHECKPOINTS,
+        **POOLS,
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
         "spark.python.daemon.module": "connector.worker_daemon",

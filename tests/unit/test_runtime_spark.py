@@ -5,10 +5,12 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from attrs import field, frozen
 
+from connector.runtime.spark.job_pools import MAINTENANCE
 from connector.runtime.spark.packages import packages_zip
 from connector.runtime.spark.session_builder import (
     EXTENSIONS,
@@ -52,6 +54,15 @@ def test_users_keys_win() -> None:
     assert conf["spark.ui.enabled"] == "true"
     assert conf["spark.sql.catalog.lake.uri"] == "other"
     assert _conf()["spark.driver.memory"] == "2g"
+
+
+def test_jobs_have_pools() -> None:
+    """Batches and maintenance share cores by a file of ours, which a user may replace."""
+    conf = _conf()
+    pools = ElementTree.fromstring(Path(conf["spark.scheduler.allocation.file"].removeprefix("file://")).read_text())
+    assert conf["spark.scheduler.mode"] == "FAIR"
+    assert {pool.attrib["name"] for pool in pools} == {"default", MAINTENANCE}
+    assert _conf(spark_scheduler_mode="FIFO")["spark.scheduler.mode"] == "FIFO"
 
 
 def test_lists_are_joined() -> None:

@@ -7,6 +7,7 @@ import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -57,6 +58,7 @@ class Maintainer:
         self.rate_limit_s, self.lost = 0, set[str]()
         self.expire = ExpiryPolicy()
         self.looked: list[str] = []
+        self.spark = Mock()
         self.leases = SimpleNamespace(
             read=lambda _: self.lease, accept=lambda label, task: self.accepted.append(f"{label}/{task}")
         )
@@ -114,9 +116,12 @@ def _begin(maintainer: Any, times: int = 1) -> None:
 
 
 def test_only_tables_that_are_due_and_enabled() -> None:
-    """A table is maintained where it is enabled and something is due, with the snapshot that the batch reads."""
+    """A table is maintained where it is enabled and something is due, with the snapshot that the batch reads; by jobs
+    whose tasks come after those of batches.
+    """
     maintainer = Maintainer({"db.a"}, {"db.a": {"convert": "why"}, "db.b": {"convert": "why"}})
     _begin(maintainer)
+    maintainer.spark.sparkContext.setLocalProperty.assert_called_once_with("spark.scheduler.pool", "maintenance")
     assert maintainer.done == [("db.a", ("convert",), (5,))]
 
 

@@ -21,6 +21,7 @@ from connector.runtime.jvm.java import find_java
 from connector.runtime.jvm.user_jars import missing_components
 from connector.runtime.spark.cluster_security import OPEN_NOTE, is_open, secure_cluster
 from connector.runtime.spark.driver_jvm import DriverJvm, fits_class_path, start_driver_jvm
+from connector.runtime.spark.job_pools import POOLS
 from connector.runtime.spark.packages import packages_root, packages_zip
 from connector.runtime.spark.python_workers import MEMORY_ENVIRONMENT
 from connector.runtime.spark.spark_home import find_spark_home
@@ -50,6 +51,7 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     **CHECKPOINTS,
+    **POOLS,
     # Batches into Python workers: large enough for columns, small enough for the processor's caches.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",

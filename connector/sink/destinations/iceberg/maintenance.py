@@ -1,8 +1,8 @@
 """The tables of a sink -> maintained beside its batches: one table at a time, in a thread of its own. On the driver.
 
-Spark jobs of maintenance run beside those of batches; commits of one table take turns (`Table.turn`), so that neither
-waits for more than the other's commit. A task that batches overtake each time is done while they wait, in small
-portions.
+Spark jobs of maintenance run beside those of batches, whose tasks go first; commits of one table take turns
+(`Table.turn`), so that neither waits for more than the other's commit. A task that batches overtake each time is done
+while they wait, in small portions.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import attrs
 import structlog
@@ -21,6 +22,7 @@ from connector.iceberg.commit.snapshot_expiry import is_kept_small
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
 from connector.maintenance.tasks import EXPIRE
 from connector.maintenance.triggers import idle_interval_s
+from connector.runtime.spark.job_pools import MAINTENANCE, enter_pool
 from connector.settings.iceberg.maintenance.policies import ExpiryPolicy, MaintenancePolicy
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 
@@ -125,6 +127,8 @@ class SinkMaintenance:
 
     def _maintain(self, names: Iterable[str]) -> None:
         looking_s = 0.0
+        with suppress(Py4JError, OSError):
+            enter_pool(self.maintainer.spark, MAINTENANCE)
         for name in names:
             label, begun_s = self.tables.label(name), time.monotonic()
             try:
