@@ -30,7 +30,7 @@ from connector.maintenance.expiry_rules import (
     parse_reader_positions,
     plan_expiry,
 )
-from connector.maintenance.table_history import read_history, read_other_branches
+from connector.maintenance.table_history import read_history, read_other_branches, read_own_ages_ms
 from connector.settings.iceberg.maintenance.options import EXPIRE_OFFSETS
 from connector.settings.iceberg.maintenance.policies import ExpiryPolicy
 
@@ -66,6 +66,7 @@ def find_needed_since_ms(catalog: Catalog, offset_tables: Iterable[str], table: 
         readers,
         (),
         others=read_other_branches(table),
+        own_ages_ms=read_own_ages_ms(table),
         now_ms=now_ms,
         age_ms=0,
         retain_last=1,
@@ -98,11 +99,16 @@ def find_expiry(
         readers,
         writers,
         others=others,
+        own_ages_ms=read_own_ages_ms(table),
         now_ms=now_ms,
         age_ms=age_ms,
         retain_last=least,
         in_flight_ms=in_flight_ms,
     )
+    if not found.older_than_ms:
+        structlog.get_logger().warning(
+            "nothing expires: the retention of a branch does not keep what sources or sinks need", table=table.name
+        )
     if found.lag_s > policy.max_reader_lag_s:
         structlog.get_logger().warning(
             "a source that lags behind delays the expiry of snapshots",

@@ -6,6 +6,7 @@ All that a reader has still to read stays, and the snapshot it has come to, agai
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import attrs
@@ -15,6 +16,9 @@ from connector.maintenance.table_state import SnapshotSummary
 
 IN_FLIGHT_MS = 600_000
 """Snapshots of the last minutes stay in any case: batches and queries read them."""
+
+_COMMIT_MS = 120_000
+"""Iceberg asks what time it is when it commits."""
 
 
 @attrs.frozen
@@ -29,8 +33,8 @@ class ReaderPosition:
 class Expiry:
     """What may go: snapshots older than `older_than_ms`, but for the newest `retain_last`.
 
-    `snapshots` counts those of the branch. `held_by` names the reader that holds up expiry longest, with how long it
-    is behind (seconds); empty for none.
+    `snapshots` counts those of the branch; none may go where `older_than_ms` is 0. `held_by` names the reader that
+    holds up expiry longest, with how long it is behind (seconds); empty for none.
     """
 
     older_than_ms: int
@@ -73,6 +77,7 @@ def plan_expiry(
     writers: Iterable[int],
     *,
     others: Sequence[Sequence[SnapshotSummary]] = (),
+    own_ages_ms: Sequence[int | None] = (),
     now_ms: int,
     age_ms: int,
     retain_last: int,
@@ -85,6 +90,8 @@ def plan_expiry(
         readers: where sources stand; a position that is on no branch any more holds nothing up.
         writers: snapshots that sinks have to find again: their newest commits, the base of a batch in flight.
         others: the snapshots of the table's other branches, which expire by the same limit.
+        own_ages_ms: of the branch, and of each other: how old snapshots get there by the branch's own retention, which
+            Iceberg goes by instead of the limit; None without one. Where that lets go what is needed nothing may go.
         now_ms: the time.
         age_ms: younger ones stay.
         retain_last: so many stay.
@@ -92,22 +99,29 @@ def plan_expiry(
     """
     limit = now_ms - max(age_ms, in_flight_ms)
     held_by, lag_ms = "", 0
-    asked = list(readers)
-    for branch in (ancestors, *others):
+    asked, needed = list(readers), set(writers)
+    is_lost = False
+    for branch, own_ms in zip_longest((ancestors, *others), own_ages_ms):
         by_id = {snapshot.snapshot_id: place for place, snapshot in enumerate(branch)}
         for reader in asked:
             place = by_id.get(reader.snapshot_id)
             if place is None:
                 continue
-            limit = min(limit, _oldest_ms(branch[: place + 1]))
+            oldest_ms = _oldest_ms(branch[: place + 1])
+            limit, is_lost = min(limit, oldest_ms), is_lost or (place > 0 and _lets_go(own_ms, oldest_ms, now_ms))
             # A source that has read everything is not late, however old the newest snapshot is.
             behind = now_ms - branch[place - 1].timestamp_ms if place else 0
             if behind > lag_ms:
                 held_by, lag_ms = reader.name, behind
-    needed = set(writers)
+    own_ms = next(iter(own_ages_ms), None)
     oldest = max((place for place, one in enumerate(ancestors) if one.snapshot_id in needed), default=-1)
-    limit = min(limit, _oldest_ms(ancestors[: oldest + 1])) if oldest >= 0 else limit
-    going = sum(snapshot.timestamp_ms < limit for snapshot in ancestors[max(1, retain_last) :])
+    if oldest >= 0:
+        oldest_ms = _oldest_ms(ancestors[: oldest + 1])
+        limit, is_lost = min(limit, oldest_ms), is_lost or (oldest > 0 and _lets_go(own_ms, oldest_ms, now_ms))
+    if is_lost:
+        return Expiry(0, max(1, retain_last), 0, held_by, lag_ms // 1000)
+    ends = limit if own_ms is None else now_ms - own_ms
+    going = sum(snapshot.timestamp_ms < ends for snapshot in ancestors[max(1, retain_last) :])
     return Expiry(limit, max(1, retain_last), going, held_by, lag_ms // 1000)
 
 
@@ -119,6 +133,13 @@ def newest_commits(ancestors: Sequence[SnapshotSummary], name_key: str) -> Itera
         if name is not None and name not in seen:
             seen.add(name)
             yield snapshot.snapshot_id
+
+
+def _lets_go(own_age_ms: int | None, needed_ms: int, now_ms: int) -> bool:
+    """Tell whether a branch's own retention does not keep what is needed of it, and is not its newest snapshot, which
+    stays; a commit may take a while.
+    """
+    return own_age_ms is not None and needed_ms < now_ms - own_age_ms + _COMMIT_MS
 
 
 def _oldest_ms(snapshots: Sequence[SnapshotSummary]) -> int:

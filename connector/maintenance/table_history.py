@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.iceberg.catalog.table import Table
@@ -30,12 +30,23 @@ def read_other_branches(table: Table) -> list[list[SnapshotSummary]]:
     """
     metadata = table.metadata().metadata
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    heads = (
-        ref.snapshot_id
-        for name, ref in metadata.refs.items()
-        if ref.snapshot_ref_type == SnapshotRefType.BRANCH and name != table.branch
-    )
+    heads = (ref.snapshot_id for name, ref in metadata.refs.items() if _is_other_branch(table, name, ref))
     return [list(_iter_ancestors(by_id, head)) for head in heads]
+
+
+def read_own_ages_ms(table: Table) -> list[int | None]:
+    """Return how old snapshots get by the retention of the branch, and of each other: None by the table's properties.
+
+    Cost, Raises: as `read_history`.
+    """
+    refs = table.metadata().metadata.refs
+    others = (ref for name, ref in refs.items() if _is_other_branch(table, name, ref))
+    own = refs.get(table.branch)
+    return [None if ref is None else ref.max_snapshot_age_ms for ref in (own, *others)]
+
+
+def _is_other_branch(table: Table, name: str, ref: SnapshotRef) -> bool:
+    return ref.snapshot_ref_type == SnapshotRefType.BRANCH and name != table.branch
 
 
 def _iter_ancestors(by_id: Mapping[int, Snapshot], at: int | None) -> Iterator[SnapshotSummary]:

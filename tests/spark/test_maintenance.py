@@ -22,6 +22,8 @@ from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.java import map_java_errors
 from connector.iceberg.state.offset_rows import MAINTAINER, SOURCE, OffsetRows
+from connector.maintenance.expiry import expire_snapshots
+from connector.maintenance.expiry_rules import Expiry
 from connector.maintenance.lease_rules import Lease
 from connector.maintenance.maintainer import TaskOutcome
 from connector.maintenance.partitions import count_partitions
@@ -161,6 +163,24 @@ def test_expiry_leaves_what_a_source_has_to_read(spark: SparkSession, workshop: 
     # The sink finds its newest commit again at its start.
     assert left == {snapshots[1], newest_commit, table.snapshot_id}
     check_rows(spark, workshop.lake, written)
+
+
+def test_a_branchs_own_retention_takes_nothing_from_a_source(spark: SparkSession, workshop: Workshop) -> None:
+    """Iceberg goes by the retention of a branch, whatever date it is given: where that is shorter than a source is
+    behind nothing expires.
+    """
+    table = workshop.written(33).table
+    table.java.manageSnapshots().setMaxSnapshotAgeMs("main", 1).commit()
+    table.refresh()
+    oldest = [one.snapshot_id for one in table.ancestors()][-1]
+    offset = TableOffset(SnapshotOffset(table.uuid, oldest)).json()
+    OffsetRows(workshop.catalog, OFFSETS, "late", SOURCE).put(None, {table.name: offset})
+    assert _by_task(workshop.maintainer().run(table, [EXPIRE]))[EXPIRE].counts["snapshots"] == 0
+    table.refresh()
+    assert oldest in {one.snapshot_id for one in table.ancestors()}
+    expire_snapshots(spark, table, Expiry(1, 1, 1))  # Iceberg's own idea
+    table.refresh()
+    assert oldest not in {one.snapshot_id for one in table.ancestors()}
 
 
 def test_orphans_go_when_they_are_old(spark: SparkSession, workshop: Workshop) -> None:

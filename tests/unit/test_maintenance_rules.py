@@ -208,6 +208,33 @@ def test_expiry_stops_at_what_is_needed_of_another_branch() -> None:
     assert limit_s([], [14]) == 19_400
 
 
+@pytest.mark.parametrize(
+    ("ages_s", "going"),
+    [
+        ((), 3),
+        ((None, 10_000), 3),
+        ((17_000, None), 2),
+        ((90_000, None), 0),
+        ((16_000, None), 0),
+        ((5_000, None), 0),
+        ((None, 2_000), 0),
+    ],
+)
+def test_nothing_expires_where_a_branch_keeps_less_than_is_needed(ages_s: tuple[int | None, ...], going: int) -> None:
+    """Iceberg goes by a branch's own retention, whatever limit it is given: shorter than what a source or a sink needs
+    there, it would take that.
+    """
+    fork = _history(*(_snapshot(number, 1000 * number) for number in (3, 14, 17)))
+    readers = [ReaderPosition("a", 4), ReaderPosition("b", 14)]
+    ages = [None if age_s is None else age_s * S for age_s in ages_s]
+    found = plan_expiry(TEN, readers, (), others=[fork], own_ages_ms=ages, now_ms=20_000 * S, age_ms=0, retain_last=1)
+    assert (found.snapshots, found.held_by) == (going, "a")
+    by_sink = plan_expiry(TEN, (), [4], own_ages_ms=ages[:1], now_ms=20_000 * S, age_ms=0, retain_last=1)
+    assert bool(by_sink.snapshots) == (ages[:1] in ([], [None], [17_000 * S]))
+    at_head = plan_expiry(TEN, [ReaderPosition("a", 10)], [10], own_ages_ms=[1], now_ms=NOW_MS, age_ms=0, retain_last=1)
+    assert at_head.snapshots == 9
+
+
 def test_expiry_knows_clocks_that_differ() -> None:
     """A snapshot that follows a position or a sink's commit, and is dated before it, stays."""
     odd = [_snapshot(3, 5), _snapshot(2, 4), _snapshot(1, 9)]
