@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import structlog
 
+from connector.errors import ConfigError
 from connector.iceberg.commit.snapshot_expiry import (
     CREATED_TABLE_PROPERTIES,
     EXPIRE_SNAPSHOTS_PROPERTY,
@@ -17,8 +20,11 @@ from connector.iceberg.commit.snapshot_expiry import (
     SnapshotRetention,
     find_growth,
 )
+from connector.settings import load
 from connector.settings.iceberg.maintenance.policies import ExpiryPolicy, MaintenancePolicy, MaintenanceSettings
 from connector.sink.destinations.iceberg.destination import _warn_of_growth
+from connector.sink.destinations.iceberg.tables import iceberg_tables
+from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 
 HOUR_MS = 3600 * 1000
 
@@ -37,6 +43,28 @@ HOUR_MS = 3600 * 1000
 def test_other_tables_keep_their_snapshots(properties: dict[str, str]) -> None:
     """Tables of others, those whose property says so, and what cannot be understood are left alone."""
     assert SnapshotRetention.of(properties) is None
+
+
+def test_everything_is_needed_while_nobody_can_tell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where the offsets of sources cannot be read nothing expires, which is told now and then, not at each commit."""
+    asked: list[Any] = []
+
+    def fail(*arguments: object) -> int:
+        asked.append(arguments[1])
+        raise ConfigError("there is no table ns.mistyped")
+
+    file = tmp_path / "sink.properties"
+    offsets = "iceberg.maintenance.expire-snapshots.offset-tables=ns.mistyped"
+    file.write_text(
+        f"bootstrap.servers=h:1\ntopics=t\ndebezium.sink.iceberg.type=hadoop\ndebezium.sink.iceberg.warehouse=/w\n{offsets}\n"
+    )
+    tables = IcebergTables(load([file]), Mock())
+    tables._known["t"] = Mock()
+    monkeypatch.setattr(iceberg_tables, "find_needed_since_ms", fail)
+    with structlog.testing.capture_logs() as lines:
+        assert [tables.needed_since_ms("t") for _ in range(3)] == [0, 0, 0]
+    assert [line["event"] for line in lines] == ["snapshot expiry is postponed"]
+    assert [names[1:] for names in asked] == [("ns.mistyped",)]
 
 
 @pytest.mark.parametrize(
