@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.kafka.consumer.offset_ranges import OffsetRange, assign_to_tasks
-from connector.kafka.consumer.records import record_columns
+from connector.kafka.consumer.records import record_bounds
 from connector.kafka.consumer.records.batch_reader import read_batches
 from connector.kafka.consumer.records.record_batches import HEADER_BYTES, decompress, drop_aborted, parse_batches
-from connector.kafka.consumer.records.record_columns import BatchSection, BatchSections
+from connector.kafka.consumer.records.record_bounds import BatchSection, BatchSections
 from connector.kafka.consumer.records.record_columns import read_records as records
 from connector.kafka.consumer.records.record_headers import read_headers
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
@@ -176,13 +176,14 @@ def bodies(draw: Any) -> tuple[bytes, int]:
 
 
 @contextmanager
-def side_by_side(batches: int) -> Iterator[None]:
-    """Records are found side by side from so many batches on."""
-    usual, record_columns._MANY_SECTIONS = record_columns._MANY_SECTIONS, batches
+def side_by_side(batches: int, records: int = 2) -> Iterator[None]:
+    """Records are found side by side from so many batches on, and within batches every so many records."""
+    usual = record_bounds._FEW_PATHS, record_bounds._PATH_RECORDS
+    record_bounds._FEW_PATHS, record_bounds._PATH_RECORDS = batches, records
     try:
         yield
     finally:
-        record_columns._MANY_SECTIONS = usual
+        record_bounds._FEW_PATHS, record_bounds._PATH_RECORDS = usual
 
 
 @given(bodies(), st.sampled_from([1, 2]))
@@ -190,6 +191,32 @@ def test_no_bytes_are_read_that_are_not_the_records(made: tuple[bytes, int], bat
     """Whatever a batch holds, its records are those that a reader of single bytes finds, or it is an error for both."""
     with side_by_side(batches):
         _check_body(*made)
+
+
+DECOYS = st.sampled_from([b"\x80\x01\0", b"\xb4\x01\0", b"\x90\x02\0\0\0", b"\x04\0", b"\xff\xff\0", b"\0" * 9, b"{}"])
+"""What might be the beginning of a record."""
+LONG = st.lists(DECOYS | st.binary(max_size=3) | st.integers(20, 150).map(bytes), max_size=8).map(b"".join)
+
+
+@given(st.lists(LONG, min_size=1, max_size=40), st.integers(1, 4), st.sampled_from([1, 2, 5]), st.data())
+def test_what_looks_like_a_record_is_none(values: list[bytes], batches: int, records: int, data: Any) -> None:
+    """Values that hold what a record begins with are read as they are, and spoilt ones as a reader of bytes finds."""
+    body = b"".join(written(Record(i, b"k", value), 0) for i, value in enumerate(values))
+    if data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(body) - 1))
+        body = body[:at] + data.draw(st.binary(max_size=2)) + body[at + 1 :]
+    with side_by_side(batches, records):
+        _check_body(body, len(values))
+
+
+@pytest.mark.parametrize("size", [1, 70, 600, 3_000, 9_000, 20_000])
+def test_records_of_long_batches_are_found(size: int) -> None:
+    """Many records of a batch are found whatever their sizes are, also where one in a hundred is far larger."""
+    values = [b"\xb4\x01\0"[: i % 4] + b"x" * (size if i % 100 else 50 * size) for i in range(1_500)]
+    body = b"".join(written(Record(i, b"%d" % i, value), 0) for i, value in enumerate(values))
+    found = records(memoryview(body), BatchSections.of([BatchSection(0, len(body), len(values), 0)]), 0, 2**62)
+    assert found.value.to_pylist() == values
+    assert found.key.to_pylist() == [b"%d" % i for i in range(len(values))]
 
 
 def _check_body(body: bytes, count: int) -> None:

@@ -13,7 +13,8 @@ import pytest
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.kafka.consumer.records.record_columns import BatchSection, BatchSections, read_records
+from connector.kafka.consumer.records.record_bounds import BatchSection, BatchSections
+from connector.kafka.consumer.records.record_columns import read_records
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.key_change_headers import build_old_key_rows, mark_key_changes
 from connector.sink.destinations.iceberg.lookups.key_filter import KeyFilter

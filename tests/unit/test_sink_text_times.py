@@ -12,7 +12,8 @@ import pytest
 
 from connector.iceberg.types.schemas.schema_evolution import union_shapes
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.kafka.consumer.records.record_columns import BatchSection, BatchSections, read_records
+from connector.kafka.consumer.records.record_bounds import BatchSection, BatchSections
+from connector.kafka.consumer.records.record_columns import read_records
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
 from serde.connect.text_columns import WITH_NANOSECONDS, find_text_types

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from connector.kafka.consumer.records.record_batches import RecordBatch, RecordBatches, decompress
-from connector.kafka.consumer.records.record_columns import BatchSection, BatchSections, RecordColumns, read_records
+from connector.kafka.consumer.records.record_bounds import BatchSection, BatchSections
+from connector.kafka.consumer.records.record_columns import RecordColumns, read_records
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
 
 MAX_DECOMPRESSED_BYTES = 32 * 1024**2

@@ -9,8 +9,6 @@ import numpy as np
 from serde.arrays import Bytes, Ints
 
 Headers = Sequence[tuple[str, bytes | None]]
-_PADDING = 16
-"""Bytes behind the last header, as reading a varint looks further than it is."""
 
 
 def encode_headers(records: Sequence[Headers | None]) -> tuple[Bytes, Ints, Ints]:
@@ -24,7 +22,7 @@ def encode_headers(records: Sequence[Headers | None]) -> tuple[Bytes, Ints, Ints
             data += _varint(len(encoded)) + encoded
             data += _varint(-1) if value is None else _varint(len(value)) + value
         bounds.append(len(data))
-    view = np.frombuffer(bytes(data) + bytes(_PADDING), np.uint8)
+    view = np.frombuffer(bytes(data), np.uint8) if data else np.zeros(0, np.uint8)
     return view, np.array(bounds[:-1], np.int64), np.array(bounds[1:], np.int64)
 
 
