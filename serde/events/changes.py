@@ -361,9 +361,23 @@ def slice_changes(made: Changes, start: int, stop: int) -> Changes:
 
 def _map_columns(made: Changes, which: Mask | Ints | slice, pick: Callable[[pa.Array], pa.Array]) -> Changes:
     columns = {name: pick(getattr(made, name)) for name in ("row", "ts_ns", "total_order", "origin")}
+    columns["origin"] = _drop_unused_names(columns["origin"])
     numbers = {name: getattr(made, name)[which] for name in ("rows", "op", "deleted", "place")}
     added = {name: pick(column) for name, column in made.added.items()}
     return evolve(made, **columns, **numbers, added=added)
+
+
+def _drop_unused_names(origin: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Sources without those that no change is of: what is told of each costs a look at all changes."""
+    count = len(origin.dictionary)
+    if count < 2:  # noqa: PLR2004 - of one name nothing is saved
+        return origin
+    codes = np.asarray(origin.indices)
+    used = np.bincount(codes, minlength=count) > 0
+    if used.all():
+        return origin
+    fresh = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    return pa.DictionaryArray.from_arrays(pa.array(fresh[codes]), origin.dictionary.filter(pa.array(used)))
 
 
 def _join_origin(columns: Sequence[pa.Array | None], count: int) -> pa.DictionaryArray:

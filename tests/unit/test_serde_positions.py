@@ -5,10 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from serde.events.changes import Changes, UnwrapSettings, extract_changes, read_row_position
+from serde.events.changes import (
+    Changes,
+    UnwrapSettings,
+    extract_changes,
+    read_row_position,
+    slice_changes,
+    take_changes,
+)
 from serde.events.source_positions import NO_VALUE
 from serde.formats import make_deserializer
 
@@ -185,3 +193,14 @@ def test_a_number_of_a_transaction_may_be_anything(gtid: Any, flattened: bool) -
 def test_what_is_no_position_is_none(source: dict[str, Any]) -> None:
     """A source that tells none, or one of another shape, is compared by nothing."""
     assert _changes({"name": "s", **source}).place[:, 1].tolist() == [NO_VALUE]
+
+
+def test_some_changes_know_their_own_sources_only() -> None:
+    """Changes that are taken out of many name no other source: each source costs a look at all changes."""
+    made = _changes(*({"name": "s", "db": "d", "table": f"t{place % 3}", "lsn": place} for place in range(6)))
+    assert made.origin.dictionary.to_pylist() == ["s.d.t0", "s.d.t1", "s.d.t2"]
+    some = take_changes(made, np.array([2, 5, 1]))
+    assert some.origin.to_pylist() == ["s.d.t2", "s.d.t2", "s.d.t1"]
+    assert some.origin.dictionary.to_pylist() == ["s.d.t1", "s.d.t2"]
+    assert slice_changes(some, 0, 2).origin.dictionary.to_pylist() == ["s.d.t2"]
+    assert not len(slice_changes(some, 0, 0).origin)

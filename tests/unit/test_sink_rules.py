@@ -363,3 +363,15 @@ def test_a_key_is_in_the_same_bucket_everywhere() -> None:
     two = {i: b for b, p in split_by_bucket(_part([49, 3], [1, 2]), keys, 7) for i in p.rows["id"].to_pylist()}
     assert set(one.values()) == set(range(7))
     assert two == {i: one[i] for i in (49, 3)}
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_some_rows_of_a_part_are_split_as_a_part_of_them_is(buckets: int) -> None:
+    """Rows that a fold keeps are taken and split in one step."""
+    keys = [("id", _plan().tables[0].layout.schema.find_type("id"))]
+    part, rows = _part([i % 7 for i in range(40)], list(range(40))), np.array([0, 3, 4, 17, 39])
+    for chosen in (rows, np.arange(40)):
+        made, wanted = split_by_bucket(part, keys, buckets, chosen), split_by_bucket(part.take(chosen), keys, buckets)
+        assert [(b, p.order.offset.tolist(), p.rows) for b, p in made] == [
+            (b, p.order.offset.tolist(), p.rows) for b, p in wanted
+        ]

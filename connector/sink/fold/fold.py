@@ -34,7 +34,18 @@ def _prefer_delete_events(parts: Sequence[ChangeBatch], codes: Ints, order: Chan
 def select_rows_to_keep(
     folded: FoldedChanges, keys: Sequence[str], also: Ints | None = None, *, numbered: bool = False
 ) -> list[ChangeBatch]:
-    """Return what a later fold still needs (`Decision.rows_to_keep`), the rows of tombstones, and those in `also`."""
+    """Return what a later fold still needs (`find_rows_to_keep`)."""
+    return gather(folded.parts, find_rows_to_keep(folded, keys, also, numbered=numbered))
+
+
+def find_rows_to_keep(
+    folded: FoldedChanges, keys: Sequence[str], also: Ints | None = None, *, numbered: bool = False
+) -> Ints:
+    """Find what a later fold still needs (`Decision.rows_to_keep`), the rows of tombstones, and those in `also`.
+
+    Returns:
+        Indices that count through the parts in turn, ascending.
+    """
     order = ChangeOrder.concat([part.order for part in folded.parts])
     decision = folded.decision or Decision(compute_key_codes(folded.parts, keys), order)
     kept = decision.rows_to_keep(numbered=numbered)
@@ -43,7 +54,7 @@ def select_rows_to_keep(
     which[folded.images[folded.images >= 0]] = True
     if also is not None:
         which[also] = True
-    return gather(folded.parts, np.flatnonzero(which))
+    return np.flatnonzero(which)
 
 
 def find_last_deletes(parts: Sequence[ChangeBatch]) -> Ints:

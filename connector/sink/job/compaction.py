@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from pyspark import TaskContext
 
-from connector.sink.fold.fold import find_last_deletes, fold, select_rows_to_keep
+from connector.sink.fold.fold import find_last_deletes, find_rows_to_keep, fold
 from connector.sink.fold.values.row_lives import find_needed_rows
 from connector.sink.fold.values.unavailable_values import fill_in_batch
-from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, concat_small
+from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, concat_small, locate
 from connector.sink.model.plan import BatchPlan, TablePlan
+from serde.arrays import Ints
 
 
 def fold_changes(parts: list[ChangeBatch], table: TablePlan) -> FoldedChanges:
@@ -19,7 +22,15 @@ def fold_changes(parts: list[ChangeBatch], table: TablePlan) -> FoldedChanges:
 
 
 def compact_changes(parts: list[ChangeBatch], table: TablePlan, *, last: bool = False) -> list[ChangeBatch]:
-    """Fold to the changes that a later fold needs.
+    """Fold to the changes that a later fold needs (`choose_changes`)."""
+    chosen = choose_changes(parts, table, last=last)
+    return [part if len(rows) == len(part) else part.take(rows) for part, rows in chosen]
+
+
+def choose_changes(
+    parts: list[ChangeBatch], table: TablePlan, *, last: bool = False
+) -> Iterator[tuple[ChangeBatch, Ints]]:
+    """Find the changes that a later fold needs: parts, and which rows of each.
 
     `last` keeps the last row of deleted keys too, which other keys' rows may need.
     """
@@ -27,7 +38,7 @@ def compact_changes(parts: list[ChangeBatch], table: TablePlan, *, last: bool = 
     also = find_last_deletes(parts) if table.tombstones == "delete" else np.zeros(0, np.int64)
     more = table.patches or last
     more_of = np.union1d(also, find_needed_rows(folded, table.layout.keys)) if more else also
-    return select_rows_to_keep(folded, table.identity, more_of, numbered=table.numbered)
+    return locate(folded.parts, find_rows_to_keep(folded, table.identity, more_of, numbered=table.numbered))
 
 
 def task_label(plan: BatchPlan) -> str:

@@ -17,7 +17,7 @@ from connector.runtime.spark.python_workers import forget_archives, keep_memory
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.header_ids import find_wanted_headers
 from connector.sink.fold.watermarks import merge_progress
-from connector.sink.job.compaction import compact_changes, task_label
+from connector.sink.job.compaction import choose_changes, compact_changes, task_label
 from connector.sink.job.shuffle import pack, slice_part, split_by_bucket
 from connector.sink.model.change_rows import ChangeBatch, concat_small
 from connector.sink.model.destination import TaskWriter, WriterFactory
@@ -31,6 +31,7 @@ from connector.sink.model.driver_output import (
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.task_output import OutputKind, TaskOutput
+from serde.arrays import Ints
 from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 
 CHUNK_BYTES = 48 * 1024**2
@@ -157,7 +158,12 @@ class MapTask:
     def _emit(self, table: TablePlan, *, as_is: bool = False) -> Iterator[TaskOutput]:
         parts = self._parts.pop(table.index)
         keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
-        for part in concat_small(parts) if as_is else compact_changes(parts, table, last=table.index in self._moving):
-            for bucket, piece in split_by_bucket(part, keys, table.buckets):
+        chosen: Iterable[tuple[ChangeBatch, Ints | None]] = (
+            ((part, None) for part in concat_small(parts))
+            if as_is
+            else choose_changes(parts, table, last=table.index in self._moving)
+        )
+        for part, rows in chosen:
+            for bucket, piece in split_by_bucket(part, keys, table.buckets, rows):
                 for each in slice_part(piece):
                     yield TaskOutput(OutputKind.CHANGES, pack(each), table.index, bucket)

@@ -28,15 +28,17 @@ _ORDER_NAMES = tuple(field.name for field in attrs.fields(ChangeOrder))
 
 
 def split_by_bucket(
-    part: ChangeBatch, keys: Sequence[tuple[str, IcebergType]], buckets: int
+    part: ChangeBatch, keys: Sequence[tuple[str, IcebergType]], buckets: int, chosen: Ints | None = None
 ) -> Iterator[tuple[int, ChangeBatch]]:
-    """Split a part so that a key is always in the same bucket, in every task and batch."""
+    """Split a part, or some rows of it, so that a key is always in the same bucket, in every task and batch."""
+    chosen = None if chosen is None or len(chosen) == len(part) else chosen
     if buckets == 1:
-        yield 0, part
+        yield 0, part if chosen is None else part.take(chosen)
         return
-    codes = hash_rows(part.rows, keys) % buckets
+    codes = hash_rows(part.rows, keys, chosen) % buckets
     sequence = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[sequence], np.arange(buckets + 1))
+    sequence = sequence if chosen is None else chosen[sequence]
     for bucket in range(buckets):
         rows = sequence[starts[bucket] : starts[bucket + 1]]
         if len(rows):
@@ -53,11 +55,14 @@ def slice_part(part: ChangeBatch) -> Iterator[ChangeBatch]:
         yield part.slice(start, rows)
 
 
-def hash_rows(rows: pa.RecordBatch, keys: Sequence[tuple[str, IcebergType]]) -> Ints:
-    """Return a number for each row that is equal for equal keys in every task and batch, less than 2**31 - 1."""
-    result = np.zeros(rows.num_rows, np.int64)
+def hash_rows(rows: pa.RecordBatch, keys: Sequence[tuple[str, IcebergType]], chosen: Ints | None = None) -> Ints:
+    """Return a number for each row, or each of those at some places, that is equal for equal keys in every task and
+    batch, less than 2**31 - 1.
+    """
+    result = np.zeros(rows.num_rows if chosen is None else len(chosen), np.int64)
     for name, kind in keys:
-        hashed = _hash_column(read_column(rows, name), kind)
+        column = read_column(rows, name)
+        hashed = _hash_column(column if chosen is None else column.take(pa.array(chosen)), kind)
         result = (result * 31 + hashed) % (2**31 - 1)
     return result
 

@@ -7,7 +7,7 @@ reduce task: unpacked `ChangeBatch`s -> folded -> files or documents
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.types.nested_columns import read_column
 from serde.arrays import Ints, Mask
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, LogPositions
+from serde.events.unavailable_value import find_unavailable
 
 MAX_CONCAT_BYTES = 8 * 1024**2
 """Arrow bytes of parts up to which copying them together pays."""
@@ -130,6 +131,12 @@ class ChangeBatch:
         """Arrow bytes of the rows; looking at every buffer costs more than few rows do."""
         return int(self.rows.nbytes)
 
+    @cached_property
+    def unsent_values(self) -> Mapping[str, Mask]:
+        """Columns with values that look like ones that were not sent, and where (`events.unavailable_value`)."""
+        found = ((n, find_unavailable(c)) for n, c in zip(self.rows.schema.names, self.rows.columns, strict=True))
+        return {name: mask for name, mask in found if mask is not None}
+
     def take(self, indices: Ints) -> ChangeBatch:
         """Return the same columns at `indices`."""
         places = pa.array(indices)
@@ -190,11 +197,14 @@ def compute_key_codes(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> Ints
 
 def gather(parts: Sequence[ChangeBatch], indices: Ints) -> list[ChangeBatch]:
     """Take changes by ascending indices that count through the parts in turn; parts without any are left out."""
-    result, start = [], 0
+    return [part if len(rows) == len(part) else part.take(rows) for part, rows in locate(parts, indices)]
+
+
+def locate(parts: Sequence[ChangeBatch], indices: Ints) -> Iterator[tuple[ChangeBatch, Ints]]:
+    """Return the parts that such indices are of, and which rows of each."""
+    start = 0
     for part in parts:
         first, last = np.searchsorted(indices, [start, start + len(part)])
         if last > first:
-            local = indices[first:last] - start
-            result.append(part if len(local) == len(part) else part.take(local))
+            yield part, indices[first:last] - start
         start += len(part)
-    return result

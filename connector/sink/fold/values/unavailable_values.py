@@ -19,7 +19,6 @@ from connector.sink.fold.values.key_histories import find_creates, find_row_star
 from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch, ChangeOrder, FoldedChanges, gather
 from serde.arrays import Ints, Mask, place_others
 from serde.events.document_patches import apply_patch, find_patches
-from serde.events.unavailable_value import find_unavailable
 
 _OP_READ, _OP_UPDATE, _OP_DELETE = ord("r"), ord("u"), ord("d")
 
@@ -29,16 +28,12 @@ def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> 
 
     Reads and creates hold all values, deletes none. `suspicious`: creates may be moved ones that nobody has marked yet.
     """
-    result = {}
-    for name, column in zip(part.rows.schema.names, part.rows.columns, strict=True):
-        found = find_unavailable(column)
-        if found is not None:
-            op = part.order.op
-            whole = (op == _OP_READ) | (op == _OP_DELETE) | ((op == OP_CREATE) & (not suspicious))
-            found &= part.image & ~whole
-            if found.any():
-                result[name] = found
-    return result
+    if not part.unsent_values:
+        return {}
+    op = part.order.op
+    whole = (op == _OP_READ) | (op == _OP_DELETE) | ((op == OP_CREATE) & (not suspicious))
+    meant = {name: found & part.image & ~whole for name, found in part.unsent_values.items()}
+    return {name: found for name, found in meant.items() if found.any()}
 
 
 def fill_in_batch(
