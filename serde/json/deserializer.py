@@ -5,6 +5,7 @@ frames -> payloads of one schema -> wire columns (reader, rows one by one where 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from serde.arrays import Mask
 from serde.byte_windows import byte_windows
 from serde.connect.connect_schema import ConnectSchema, make_block, narrow_schema
 from serde.connect.logical_columns import to_logical_rows
-from serde.connect.schema_node import Struct, needs_exact
+from serde.connect.schema_node import Node, Struct, needs_exact
 from serde.connect.text_columns import with_text_columns
 from serde.events.event_kind import (
     TRANSACTION_METADATA,
@@ -35,6 +36,8 @@ from serde.json.schema_framing import FramePart, JsonMode, MessageFramer, Schema
 from serde.json.schemaless import SchemalessReader, unwrap_payload
 from serde.json.type_inference import fill_unknown, prune_empty
 from serde.messages import DecodedMessages, MessageBlock, Rows
+
+_CACHED_TYPES = 256
 
 
 @define(eq=False)
@@ -109,12 +112,18 @@ class JsonDeserializer:
     ) -> list[MessageBlock]:
         part = group.columnar()
         reading, kind = self._bare.read(frames.texts, part, group.loose, expected)
-        node = node_of(fill_unknown(kind))
+        node = _node_of_found(kind)
         if not isinstance(node, Struct):
             raise TypeError(kind)
         rows, fields = _assemble_rows(frames, group.loose, part, reading, node)
         blocks = split_event_kinds(MessageBlock(rows, fields, "", None, {}))
         return [evolve(block, fields=prune_empty(block.fields, kind, expected)) for block in blocks]
+
+
+@lru_cache(maxsize=_CACHED_TYPES)
+def _node_of_found(kind: pa.StructType) -> Node:
+    """The tree of a type that was found, once for many reads."""
+    return node_of(fill_unknown(kind))
 
 
 def _pick(part: FramePart, mask: Mask) -> FramePart:

@@ -10,6 +10,7 @@ rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,7 @@ _SAMPLE, _FEW = 64, 12
 _ROUNDS = 12
 _GIVE_UP = 8
 _REMEMBERED = 16
+_CACHED_TYPES = 256
 _IMAGES = frozenset({"before", "after"})
 _ENVELOPE_FIELDS = frozenset({*_IMAGES, "op", "source", "transaction", "ts_ms", "ts_us", "ts_ns"})
 _CLOUD_ATTRIBUTES = frozenset({*CLOUD_EVENT_FIELDS, "id", "type", "time", "subject", "datacontenttype", "dataschema"})
@@ -193,7 +195,12 @@ def _struct_type(seen: ObservedTypes, *, met: bool = False) -> pa.StructType:
 def _read_columns(trailers: TrailerReader, texts: ByteWindows, kind: pa.StructType, give_up: int | None) -> ReadResult:
     if not kind.num_fields or not len(texts):
         return ReadResult(failed=[np.arange(len(texts))] if len(texts) else [])
-    return trailers.read(texts, fill_unknown(kind), strict=True, give_up=give_up)
+    return trailers.read(texts, _type_to_read_by(kind), strict=True, give_up=give_up)
+
+
+@lru_cache(maxsize=_CACHED_TYPES)
+def _type_to_read_by(kind: pa.StructType) -> pa.DataType:
+    return fill_unknown(kind)
 
 
 def _observe_rows(seen: ObservedTypes, texts: ByteWindows, rows: list[int]) -> bool:

@@ -187,10 +187,12 @@ class ObservedTypes:
 
     def has_clashes(self) -> bool:
         """True when kinds that exclude each other were seen here and none was expected; below is not looked at."""
+        if self.fixed or len(self.kinds) < 2:  # noqa: PLR2004 - one kind excludes none
+            return False
         families = {_kind_family(kind) for kind in self.kinds} - {"word"}
         if self.takes_text:
             families -= {"text"}
-        return not self.fixed and (len(families) > 1 or (self._count_whole() > 0 and self._real() > 0))
+        return len(families) > 1 or (self._count_whole() > 0 and self._real() > 0)
 
     def _count_whole(self) -> int:
         """How many whole numbers there are that no double may stand for."""

@@ -11,11 +11,12 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define
+from attrs import frozen
 
 from serde.arrays import Mask, children, valid_mask
 from serde.byte_windows import ByteWindows, window_array
@@ -32,9 +33,10 @@ _ESCAPED = r'\\.[^"]*"\s*:'
 _ANY_NAME = r'"\s*:'
 _IN_LIST = r"[\[,]"
 _MAX_NAMES = 64
+_CACHED_TYPES = 256
 
 
-@define(eq=False)
+@frozen(eq=False)
 class MisreadChecks:
     """What to look for in rows of one type."""
 
@@ -43,6 +45,7 @@ class MisreadChecks:
     decimal: str | None
 
     @classmethod
+    @lru_cache(maxsize=_CACHED_TYPES)
     def of(cls, kind: pa.StructType) -> MisreadChecks:
         """The doubts about a type."""
         floats, decimals = (_field_names(kind, test, None) for test in (pa.types.is_floating, pa.types.is_decimal))

@@ -100,9 +100,13 @@ class TrailerReader:
         return found, rest
 
     def _families(self, kind: pa.StructType, *, strict: bool) -> _Families:
-        if (kind, strict) not in self._known and len(self._known) >= _MAX_KINDS:
-            self._known.clear()
-        return self._known.setdefault((kind, strict), _Families())
+        key = (kind, strict)
+        families = self._known.get(key)  # a type's hash is that of its text: it is asked for once
+        if families is None:
+            if len(self._known) >= _MAX_KINDS:
+                self._known.clear()
+            families = self._known[key] = _Families()
+        return families
 
     def _learn(self, families: _Families, texts: ByteWindows, kind: pa.StructType, *, strict: bool) -> bool:
         """Learn layouts from some of the texts; tell whether there are new ones."""

@@ -16,7 +16,12 @@ def find_ambiguous_columns(known: Iterable[pa.Field], columns: Iterable[pa.Field
 
     A column of a known name stands in its place. Cost: the names.
     """
-    known, columns = list(known), list(columns)
+    known = list(known)
+    names = {field.name for field in known}
+    # What is in a known column's place, and has nothing within it, brings no name.
+    columns = [field for field in columns if field.name not in names or pa.types.is_nested(field.type)]
+    if not columns:
+        return frozenset()
     if not any("." in name for field in (*known, *columns) for name in _list_names(field)):
         return frozenset()
     taken: dict[str, str] = {path: field.name for field in known for path in _list_paths(field)}
