@@ -44,6 +44,8 @@ class ByteWindows:
 
     def pick(self, index: Ints | Mask) -> ByteWindows:
         """The windows at `index` (ascending) or under a mask."""
+        if index.dtype == np.bool_ and index.all():
+            return self
         return ByteWindows(self.data, self.starts[index], self.ends[index])
 
     def cut(self, head: int, tail: int) -> ByteWindows:
@@ -60,6 +62,8 @@ class ByteWindows:
 
     def _at(self, where: Ints) -> Bytes:
         filled = self.ends > self.starts
+        if filled.all():
+            return self.view[where]
         out = np.zeros(len(self), np.uint8)
         out[filled] = self.view[where[filled]]
         return out
@@ -97,13 +101,17 @@ class ByteWindows:
         size = min(_WORD, len(word))
         kind = np.dtype(f"V{size}") if size < _WORD else np.dtype(np.uint64)
         pieces = np.ndarray(max(self.data.size - size + 1, 0), kind, self.data, strides=(1,)) if size else self.view
-        rows = np.flatnonzero(hit)
+        rows = None if hit.all() else np.flatnonzero(hit)
+        places = places if rows is None else places[rows]
         for at in _cut_word(len(word)):
-            if not len(rows):
+            if not len(places):
                 break
-            rows = rows[pieces[places[rows] + at] == np.frombuffer(word[at : at + size], kind)]
-        hit[:] = False
-        hit[rows] = True
+            same = pieces[places + at] == np.frombuffer(word[at : at + size], kind)
+            if not same.all():
+                places, rows = places[same], np.flatnonzero(same) if rows is None else rows[same]
+        if rows is not None:
+            hit[:] = False
+            hit[rows] = True
         return hit
 
     def contains(self, word: bytes) -> Mask:

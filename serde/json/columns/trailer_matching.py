@@ -112,12 +112,13 @@ class _Matcher:
             matrix = lines[starts[low : low + step]]
             inside = (matrix - self.low) <= self.span
             same.append(np.bitwise_and.reduce(inside.view(np.uint64), axis=1) == _ALL_TRUE)
+            fitting: Mask | slice = slice(None) if same[-1].all() else same[-1]
             for leaf, places in self.places:
-                values[leaf.path].append(matrix[:, places].copy())
+                values[leaf.path].append(np.ascontiguousarray(matrix[:, places][fitting]))
         hit[hit] = chosen = np.concatenate(same)
         if not chosen.any():
             return None, hit
-        whole = {path: _pick_lines(some, chosen) for path, some in values.items()}
+        whole = {path: np.concatenate(some) for path, some in values.items()}
         return MatchedMessages(self.layout, rows[chosen], whole), hit
 
     def _preselect(self, texts: ByteWindows, rows: Ints) -> Mask:
@@ -129,11 +130,6 @@ class _Matcher:
         first = self.layout.low
         likely[likely] = (view[at] == first[0]) & (view[at + 2] == first[2]) & (view[starts + 1] == _QUOTE)
         return likely
-
-
-def _pick_lines(parts: Sequence[Lines], chosen: Mask) -> Lines:
-    whole = np.concatenate(parts)
-    return np.ascontiguousarray(whole if chosen.all() else whole[chosen])
 
 
 def _as_slice(places: Ints) -> slice | Ints:
