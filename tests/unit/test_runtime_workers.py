@@ -49,6 +49,18 @@ def test_a_worker_starts_without_pandas_and_can_have_it() -> None:
     assert done.stdout.split() == ["False", "pandas", "1"]
 
 
+def test_a_command_starts_without_pandas() -> None:
+    """What a command imports before the JVM starts is none of what it may never need."""
+    code = (
+        "import sys; sys.argv = ['icebridge', 'run', '--help'];"
+        "from connector.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit: print('pandas' in sys.modules, 'pyarrow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False True"
+
+
 def test_archives_are_forgotten_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No finder of an archive is left to be refreshed, and modules in archives are imported as before."""
     archive = tmp_path / "shipped.zip"
