@@ -16,7 +16,7 @@ import pytest
 from connector.errors import FatalError
 from connector.runtime.jvm import jars as jars_module
 from connector.runtime.jvm.jars import choose_components, copy_jars, fetch_artifacts, fetch_jars
-from connector.runtime.jvm.lock import join_artifacts
+from connector.runtime.jvm.lock import join_artifacts, resolve_artifacts
 from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, parse_lockfile, render_lockfile
 
 
@@ -74,6 +74,14 @@ def test_committed_lock_is_exact() -> None:
         assert all(re.fullmatch("[0-9a-f]{64}", artifact.sha256) for artifact in artifacts)
         assert len({(a.group, a.name, a.classifier) for a in artifacts}) == len(artifacts)
     assert "://" not in text
+
+
+def test_joined_coordinates_are_no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two coordinates joined with + are resolved together, though they have as many colons as that of an archive."""
+    asked: list[str] = []
+    monkeypatch.setattr("jgo.resolve", lambda root: asked.append(root) or [])
+    assert resolve_artifacts("org.example:a:1+org.example:b:2") == []
+    assert asked == ["org.example:a:1+org.example:b:2"]
 
 
 def test_each_component_has_the_kafka_clients_it_was_built_for() -> None:
@@ -158,16 +166,17 @@ def test_a_broken_memory_is_forgotten(maven: Path, tmp_path: Path, text: str) ->
 def test_unknown_component() -> None:
     """An unknown component is an error that lists the known ones."""
     with pytest.raises(
-        FatalError, match=r"adls, avro-converter, broker, connect, gcs, jdbc-sink, .*registry, s3, search, spark"
+        FatalError,
+        match=r"adls, avro-converter, broker, connect, flink, gcs, iceberg-connect, .*registry, s3, search, spark",
     ):
         fetch_jars("nothing")
 
 
 def test_test_equipment_is_fetched_only_when_named() -> None:
-    """Without names everyone's components are fetched; the interop tests' only by name, and a wrong name is refused."""
+    """Without names everyone's components are fetched; those of tests and peers by name; a wrong name is refused."""
     known = parse_lockfile(LOCK_FILE.read_text())
     assert choose_components([], known) == ("spark", "broker", "search")
-    assert choose_components(["jdbc-sink"], known) == ("jdbc-sink",)
+    assert choose_components(["jdbc-sink", "flink"], known) == ("jdbc-sink", "flink")
     with pytest.raises(FatalError, match="no component sink in"):
         choose_components(["sink"], known)
 

@@ -36,8 +36,11 @@ _TRIES = 3
 _PAUSE_S = 2.0
 STORES = frozenset({"s3", "gcs", "adls", "postgresql", "mysql", "mariadb"})
 """Components that only some catalogs need."""
-ON_DEMAND = frozenset({"connect", "jdbc-sink", "mariadb-source", "mysql-source", "avro-converter", "registry"}) | STORES
-"""Components of the interop tests and of some catalogs: fetched when named or asked for by `fetch_jars`.
+PEERS = frozenset({"flink", "iceberg-connect"})
+"""Components that only `make bench-peers` runs, `iceberg-connect` on a worker of `connect`."""
+INTEROP = frozenset({"connect", "jdbc-sink", "mariadb-source", "mysql-source", "avro-converter", "registry"})
+ON_DEMAND = INTEROP | PEERS | STORES
+"""Components of the interop tests, of benchmarks and of some catalogs: fetched when named or asked for by `fetch_jars`.
 """
 
 Stamp = dict[str, tuple[int, int]]

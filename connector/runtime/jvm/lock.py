@@ -53,6 +53,27 @@ ROOTS = {
     "mariadb-source": ("io.debezium:debezium-connector-mariadb:3.5.0.Final",),
     "mysql-source": ("io.debezium:debezium-connector-mysql:3.5.0.Final",),
     "avro-converter": ("io.apicurio:apicurio-registry-utils-converter:2.6.13.Final",),
+    # What `make bench-peers` compares with. The newest Flink whose parts are all to be had: flink-dist is not, of the
+    # planner's loader and flink-json nothing after 2.1.1 (2026-11). Iceberg 1.12.0 has no runtime for Flink here.
+    "flink": (
+        # Together, so that Hadoop's client takes Flink's versions of what both need.
+        (
+            "org.apache.flink:flink-clients:2.1.1+org.apache.flink:flink-connector-base:2.1.1"
+            "+org.apache.flink:flink-table-planner-loader:2.1.1+org.apache.flink:flink-table-runtime:2.1.1"
+            "+org.apache.flink:flink-table-api-java-bridge:2.1.1+org.apache.flink:flink-json:2.1.1"
+            "+org.apache.hadoop:hadoop-client-runtime:3.4.1"
+        ),
+        "org.apache.flink:flink-sql-connector-kafka:4.0.1-2.0",
+        "org.apache.iceberg:iceberg-flink-runtime-2.1:1.11.0",
+        "org.xerial:sqlite-jdbc:3.50.3.0",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
+    ),
+    "iceberg-connect": (
+        # The archive for users, iceberg-kafka-connect-runtime, could not be had: what of it writes Parquet.
+        "org.apache.iceberg:iceberg-kafka-connect:1.12.0+org.apache.iceberg:iceberg-parquet:1.12.0",
+        "org.apache.hadoop:hadoop-client-runtime:3.4.1",
+        "org.xerial:sqlite-jdbc:3.50.3.0",
+    ),
 }
 _ARCHIVE_COLONS = 4
 
@@ -111,6 +132,9 @@ OTHER_DRIVERS = frozenset({"mysql-connector-j", "mariadb-java-client", "mssql-jd
 LEFT_OUT_OF_DRIVERS = frozenset({"checker-qual", "protobuf-java"})
 """Annotations, and what only MySQL's document store needs."""
 
+LEFT_OUT_OF_FLINK = frozenset({"async-profiler", "jsr305"})
+"""A profiler and annotations."""
+
 
 def shipped_by_pyspark() -> frozenset[str]:
     """Names (without version) of the jars in the installed PySpark."""
@@ -122,7 +146,7 @@ def shipped_by_pyspark() -> frozenset[str]:
 
 def resolve_artifacts(root: str) -> list[Artifact]:
     """Resolve one coordinate (or several joined with +) with all it needs at run time, and take the checksums."""
-    if root.count(":") == _ARCHIVE_COLONS:
+    if "+" not in root and root.count(":") == _ARCHIVE_COLONS:
         return [_archive(*root.split(":"))]
     found = []
     for artifact in jgo.resolve(root):
@@ -162,6 +186,8 @@ def main() -> None:
         "avro-converter": PROVIDED_BY_WORKER | PROVIDED_BESIDE_CONVERTERS,
         "postgresql": LEFT_OUT_OF_DRIVERS,
         "mysql": LEFT_OUT_OF_DRIVERS,
+        "flink": LEFT_OUT_OF_FLINK,
+        "iceberg-connect": PROVIDED_BY_WORKER,
     }
     components = {
         name: join_artifacts(map(resolve_artifacts, roots), left_out.get(name, frozenset()))
