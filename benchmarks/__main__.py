@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from benchmarks.contenders import Place
 from benchmarks.plan import Sizes
-from benchmarks.report import Results, show, write
+from benchmarks.report import show, write
 from benchmarks.suite import measure_all
+from benchmarks.workplace import open_console, workplace
 
 
 @click.command(context_settings={"show_default": True})
@@ -44,30 +41,12 @@ def main(
     sizes = Sizes(events_append, events_upsert, keys, rows, changes=changes)
     if scale != 1:
         sizes = sizes.scaled(scale)
-    if work is not None:
-        work.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="icebridge-bench-", dir=work)).resolve()
-    console = Console(width=None if sys.stdout.isatty() else 170)
-    try:
-        results = measured(folder, sizes, only, console)
+    console = open_console()
+    with workplace(work, keep, console) as place:
+        results = measure_all(place, sizes, only, lambda text: console.print(text, markup=False, highlight=False))
         show(results, console)
         console.print(*write(results, out))
-    finally:
-        if keep:
-            console.print(f"kept: {folder}")
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
     sys.exit(1 if results.failed else 0)
-
-
-def measured(folder: Path, sizes: Sizes, only: Sequence[str], console: Console) -> Results:
-    """Run the suite over a broker of its own in `folder`."""
-    from connector.demo.servers.kafka_broker import KafkaBroker
-
-    (folder / "warehouse").mkdir()
-    with KafkaBroker(folder / "broker") as broker:
-        place = Place(folder, broker.bootstrap_servers, broker.pid)
-        return measure_all(place, sizes, only, lambda text: console.print(text, markup=False, highlight=False))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Window, functions
 
 from benchmarks.generate import FLATTENED_COLUMNS, VALUE_COLUMNS
+from benchmarks.log_lines import say
 from benchmarks.session import create_table, merge_properties, open_session, qualified, sql_type
 
 if TYPE_CHECKING:
@@ -132,12 +133,6 @@ def merge(batch: DataFrame, target: str, keep: bool) -> None:
     )
     if keep:
         changes.unpersist()
-
-
-def say(event: str, **figures: object) -> None:
-    """One JSON line on stderr."""
-    sys.stderr.write(json.dumps({"event": event, **figures}) + "\n")
-    sys.stderr.flush()
 
 
 def _offsets(text: str | dict[str, Any] | None) -> dict[str, int]:

@@ -27,8 +27,9 @@ from benchmarks.contenders import Place, connector_command, end_tree, started_pr
 from benchmarks.generate import Events
 from benchmarks.measure import Memory, TreeSampler
 from benchmarks.messages import envelopes
+from benchmarks.metadata import MetadataWatch, local_path
 from benchmarks.plan import CONVERTED, FIRST_EVENTS, LATENCY, Case, Sizes
-from benchmarks.tables import MetadataWatch, local_path, open_table
+from benchmarks.tables import open_table
 from benchmarks.topics import create, producer, send
 
 CASE = Case("latency-ours", "ours", LATENCY, 1_000_000)

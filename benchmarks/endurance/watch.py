@@ -16,7 +16,8 @@ import psutil
 from benchmarks.endurance.load import SteadyLoad
 from benchmarks.endurance.samples import Sample
 from benchmarks.measure import kind_of, tree_cpu_seconds, tree_of
-from benchmarks.tables import MetadataWatch, local_path, open_table
+from benchmarks.metadata import MetadataWatch, local_path
+from benchmarks.tables import open_table
 from connector.iceberg.commit.commit_summary import OFFSETS
 
 _POLL_S = 0.1

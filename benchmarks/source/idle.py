@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from benchmarks.generate import VALUE_COLUMNS
+from benchmarks.metadata import local_path
 from benchmarks.session import CATALOG, SPARK, catalog_properties, qualified, sql_type
 from benchmarks.source.plan import NAMESPACE, POLLS, PREFIX, SNAPSHOTS, table_name
 from benchmarks.source.rest import RestCatalog
 from benchmarks.source.tables import create, load
-from benchmarks.tables import local_path
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.settings.source.settings import load_source
 from connector.source.factory import build_tables
