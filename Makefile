@@ -26,7 +26,7 @@ THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
 TYPES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/icebridge/mypy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test beside test-all unit servers durations lint soak simulate mutate interop bench endurance jars lock docs site images image-test compose-test packages-test clean
+.PHONY: help demo test beside test-all unit servers durations lint soak simulate mutate interop bench bench-peers endurance jars lock docs site images image-test compose-test packages-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -98,6 +98,10 @@ interop: $(DEVELOPMENT) ## Debezium's own transform and JDBC sink on a Kafka Con
 
 bench: $(DEVELOPMENT) ## The benchmark of docs/benchmarks.md (about an hour, on a quiet machine)
 	$(BIN)/python -m benchmarks
+
+bench-peers: $(DEVELOPMENT) ## Flink, Kafka Connect and Spark beside the sink (an hour); options in PEERS="--scale 0.1 --rounds 1"
+	$(BIN)/python -m connector.runtime.jvm.jars flink connect iceberg-connect
+	$(BIN)/python -m benchmarks.peers $(PEERS)
 
 endurance: $(DEVELOPMENT) ## An hour of a sink under load, and what grows; options in ENDURANCE="--minutes 10 --rate 5000"
 	$(BIN)/python -m benchmarks.endurance $(ENDURANCE)

@@ -13,7 +13,13 @@ from benchmarks.figures import Run
 from benchmarks.source.figures import Source
 from benchmarks.source.plan import PUBLISH
 
-_COLOURS = {"ours": "#1f77b4", "merge-mor": "#d4a017", "merge-cow": "#c0504d"}
+_COLOURS = {
+    "ours": "#1f77b4",
+    "merge-mor": "#d4a017",
+    "merge-cow": "#c0504d",
+    "flink": "#e07a9b",
+    "connect": "#5a9367",
+}
 _OTHER = "#999999"
 
 
@@ -28,7 +34,12 @@ class Bars:
 
 def draw(runs: Sequence[Run], picture: Path, source: Source | None = None) -> None:
     """Draw what was measured, a colour per contender."""
-    shown = [bars for bars in (of_events(runs, source), of_changes(source)) if bars.bars]
+    draw_rows([of_events(runs, source), of_changes(source)], picture)
+
+
+def draw_rows(rows: Sequence[Bars], picture: Path) -> None:
+    """Draw the rows that have bars."""
+    shown = [bars for bars in rows if bars.bars]
     counts = [len(bars.bars) + 1.5 for bars in shown]
     figure = Figure(figsize=(12, max(2.0, 0.5 * sum(counts))), layout="constrained")
     if shown:

@@ -64,6 +64,7 @@ class Run:
     files: dict[str, int] = attrs.field(factory=dict)
     correct: bool | None = None
     fault: str | None = None
+    tree_bytes: int = 0
 
     @property
     def events(self) -> int:
@@ -98,6 +99,7 @@ def run_of(case: Case, finished: Finished) -> Run:
         driver_bytes=memory.driver_bytes,
         offsets=offsets_of(finished.lines),
         fault=fault,
+        tree_bytes=memory.tree_bytes,
     )
 
 

@@ -112,6 +112,16 @@ def final_rows(events: Events, consumed: NDArray[np.bool_], before: Any | None =
     return pa.concat_tables([before.filter(pa.array(untouched)), live])
 
 
+def rows_before(events: Events) -> Any:
+    """The values that each event's key had before it: those of its last event, of itself where it is the first."""
+    places = np.arange(len(events))
+    order = np.lexsort((places, events.ids))
+    again = np.flatnonzero(events.ids[order][1:] == events.ids[order][:-1]) + 1
+    before = places.copy()
+    before[order[again]] = order[again - 1]
+    return events.rows.select(VALUE_COLUMNS).take(pa.array(before))
+
+
 def appended_rows(events: Events, consumed: NDArray[np.bool_]) -> Any:
     """The appended table: one row per consumed event."""
     return events.rows.filter(pa.array(consumed))

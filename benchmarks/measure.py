@@ -32,11 +32,15 @@ class Sample:
 
 @attrs.frozen
 class Memory:
-    """Peak resident bytes over the run."""
+    """Peak resident bytes over the run: of the largest process of each kind, and of all at one moment.
+
+    The latter is the largest sum that was sampled, in which memory that processes share counts for each of them.
+    """
 
     jvm_bytes: int
     worker_bytes: int
     driver_bytes: int
+    tree_bytes: int = 0
 
 
 @attrs.frozen
@@ -65,7 +69,7 @@ class TreeSampler:
         self._root = psutil.Process(pid)
         self._broker = psutil.Process(broker_pid) if broker_pid else None
         self._samples: list[Sample] = []
-        self._peaks = {"jvm": 0, "worker": 0, "driver": 0}
+        self._peaks = {"jvm": 0, "worker": 0, "driver": 0, "tree": 0}
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="tree-sampler", daemon=True)
 
@@ -84,7 +88,7 @@ class TreeSampler:
     def usage(self) -> Usage:
         """What was seen so far."""
         peaks = self._peaks
-        return Usage(tuple(self._samples), Memory(peaks["jvm"], peaks["worker"], peaks["driver"]))
+        return Usage(tuple(self._samples), Memory(peaks["jvm"], peaks["worker"], peaks["driver"], peaks["tree"]))
 
     def _loop(self) -> None:
         highest = 0.0
@@ -97,15 +101,17 @@ class TreeSampler:
                 return
 
     def _tree_seconds(self) -> float:
-        total = 0.0
+        total, resident = 0.0, 0
         for process in tree_of(self._root):
             try:
                 total += _cpu_seconds(process)
+                resident += process.memory_info().rss
                 kind = "driver" if process.pid == self._root.pid else kind_of(process.name())
                 if kind is not None:
                     self._peaks[kind] = max(self._peaks[kind], peak_rss_bytes(process.pid))
             except psutil.Error:
                 continue
+        self._peaks["tree"] = max(self._peaks["tree"], resident)
         return total
 
 

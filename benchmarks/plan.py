@@ -8,7 +8,7 @@ from typing import Literal
 
 import attrs
 
-Contender = Literal["ours", "from-json", "merge-mor", "merge-cow"]
+Contender = Literal["ours", "from-json", "merge-mor", "merge-cow", "flink", "connect"]
 
 APPEND, UPSERT, LARGE, LATENCY = "orders_append", "orders_upsert", "orders_large", "orders_latency"
 MANY, TABLES = "orders_many", 200
@@ -69,7 +69,7 @@ class Case:
     """One run: a contender on a topic. `batches` limits a slow one; `prefilled` starts from the big table.
 
     `routed` sends each event to the table that its source names, of which there are `TABLES`. `properties`
-    are further ones of our sink.
+    are further ones of our sink. `lacks` are columns that the contender cannot know, and does not write.
     """
 
     name: str
@@ -81,6 +81,7 @@ class Case:
     batches: int | None = None
     routed: bool = False
     properties: Mapping[str, str] = attrs.field(factory=dict)
+    lacks: tuple[str, ...] = ()
 
     @property
     def namespace(self) -> str:

@@ -27,7 +27,7 @@ from benchmarks.source.report import show_source
 from benchmarks.verdicts import MB, Verdict
 from benchmarks.wire.figures import Wire, wire_lines
 from connector.runtime.jvm.java import find_java_home
-from connector.runtime.jvm.lockfile import LOCK_FILE
+from connector.runtime.jvm.lockfile import LOCK_FILE, parse_lockfile
 
 _COLUMNS = (
     "case", "events", "first batch s", "warm batch s", "events/s", "CPU s/M", "broker s/M", "JVM MB", "worker MB",
@@ -188,9 +188,13 @@ def versions() -> dict[str, str]:
     java = subprocess.run([find_java_home() / "bin" / "java", "-version"], capture_output=True, text=True, check=False)
     found = {"python": platform.python_version(), "java": (java.stderr or java.stdout).partition("\n")[0]}
     found |= {name: version(name) for name in _PACKAGES}
-    names = r'"[\w.]+:((?:iceberg-spark-runtime|spark-sql-kafka|kafka_)[\w.-]*):([\w.-]+)"'
-    jars = re.findall(names, LOCK_FILE.read_text())
-    return found | dict(jars)
+    return found | jar_versions("iceberg-spark-runtime", "spark-sql-kafka", "kafka_")
+
+
+def jar_versions(*starts: str) -> dict[str, str]:
+    """The jars of the lock whose names start so."""
+    locked = parse_lockfile(LOCK_FILE.read_text())
+    return {jar.name: jar.version for jars in locked.values() for jar in jars if jar.name.startswith(starts)}
 
 
 def _figure(value: float | None, digits: int = 2) -> str:

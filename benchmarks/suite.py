@@ -116,10 +116,10 @@ def prefill(place: Place, sizes: Sizes, wanted: Sequence[Case], say: Say) -> Non
     say(f"{len(tables)} tables of {sizes.rows:,} rows in {time.monotonic() - started:.1f} s")
 
 
-def measured(case: Case, place: Place, say: Say) -> Run:
-    """Run one case and say how it went."""
+def measured(case: Case, place: Place, say: Say, line: Callable[[Case, Place], list[str]] = command) -> Run:
+    """Run one case, by the command line that `line` gives it, and say how it went."""
     say(f"{case.name} ...")
-    figures = run_of(case, run(command(case, place), place.work / f"{case.name}.log", place.broker_pid))
+    figures = run_of(case, run(line(case, place), place.work / f"{case.name}.log", place.broker_pid))
     if figures.batches:
         figures = attrs.evolve(figures, files=files_written(place.warehouse, case.tables, case.prefilled))
     if figures.warm:

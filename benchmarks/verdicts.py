@@ -14,7 +14,6 @@ APPEND_RATIO, EMPTY_RATIO, FULL_RATIO, MANY_RATIO, POSITIONS_RATIO, WATERMARKS =
 POSITIONS_CPU = 1.3
 APPEND_CPU_S_PER_MILLION, FULL_TO_EMPTY, FIRST_TO_WARM = 11.0, 1.2, 2.0
 HEAP_MB, WORKER_MB, P95_MS, FIRST_COMMIT_S = 2_048, 600, 4_000, 25
-FLINK_APPEND, FLINK_UPSERT = 137_000, 58_000
 MB = 1024 * 1024
 LARGE_BATCH = 999_000  # the last batch of 1,000,000 lacks the few events that the first had more
 
@@ -59,7 +58,6 @@ def _speed(runs: Mapping[str, Run]) -> list[Verdict]:
     full_to_empty = _over(batch_s(by_keys), batch_s(empty))
     return [
         Verdict("append / from_json + append", _times(runs, "append", "from-json"), APPEND_RATIO, "at least", "x"),
-        Verdict("append / Flink 2.1 (other machine)", _over(rate(append), FLINK_APPEND), 1.0, "at least", "x"),
         Verdict("append CPU per million, broker included", _cpu(append), APPEND_CPU_S_PER_MILLION, "at most", "s"),
         Verdict(
             "upsert, empty / MERGE merge-on-read",
@@ -73,7 +71,6 @@ def _speed(runs: Mapping[str, Run]) -> list[Verdict]:
         ),
         Verdict("upsert by position deletes, full / MERGE merge-on-read", positions, POSITIONS_RATIO, "at least", "x"),
         Verdict("CPU of position deletes / of equality deletes, full", positions_cpu, POSITIONS_CPU, "at most", "x"),
-        Verdict("upsert, empty / Flink 2.1 (other machine)", _over(rate(empty), FLINK_UPSERT), 1.0, "at least", "x"),
         Verdict("upsert batch time, full / empty", full_to_empty, FULL_TO_EMPTY, "at most", "x"),
         Verdict("CPU with watermarks / without", _over(_cpu(forgetful), _cpu(undated)), WATERMARKS, "at most", "x"),
         Verdict("200 tables / one table", _times(runs, "tables", "one"), MANY_RATIO, "at least", "x"),

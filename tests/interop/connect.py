@@ -25,7 +25,7 @@ from tests.model.recordings import Record
 
 _CALL_S = 30.0
 _STEP_S = 0.2
-_LOG_CONFIG = Path(__file__).with_name("log4j2-connect.properties")
+LOG_CONFIG = Path(__file__).with_name("log4j2-connect.properties")
 _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 PLUGINS = ("jdbc-sink", "mariadb-source", "mysql-source", "avro-converter")
 
@@ -87,13 +87,13 @@ class Connect(Server):
                 raise TimeoutError(f"connector {name} left {left} after {timeout_s} s:\n{self.log_end(30)}")
 
     def _launch(self) -> ChildProcess:
-        _link_plugins(self.home / "plugins")
+        link_plugins(self.home / "plugins", PLUGINS)
         self._port = free_ports(1)[0]
         config = self.home / "worker.properties"
         values = worker_properties(self.home, self.bootstrap_servers, self.url)
         config.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
         java = find_java_home(need_module=None) / "bin" / "java"
-        options = (f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}")
+        options = (f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}")
         class_path = os.pathsep.join(map(str, fetch_jars("connect")))
         program = ("-cp", class_path, "org.apache.kafka.connect.cli.ConnectStandalone", str(config))
         return ChildProcess((str(java), *options, *program), self.log)
@@ -143,8 +143,9 @@ def worker_properties(home: Path, bootstrap_servers: str, url: str) -> dict[str,
     }
 
 
-def _link_plugins(folder: Path) -> None:
-    for component in PLUGINS:
+def link_plugins(folder: Path, components: Iterable[str]) -> None:
+    """Make each component a plugin: a folder of links to its jars."""
+    for component in components:
         plugin = folder / component
         plugin.mkdir(parents=True, exist_ok=True)
         for jar in fetch_jars(component):

@@ -1,0 +1,54 @@
+"""options -> results: one broker, all contenders in turns, one report. `make bench-peers` calls this."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from benchmarks.peers.plan import APPEND_EVENTS, KEYS, UPSERT_EVENTS, peer_sizes
+from benchmarks.peers.report import show, write
+from benchmarks.peers.suite import measure_peers
+from benchmarks.workplace import open_console, workplace
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--events-append", default=APPEND_EVENTS, help="Events of the append topic.")
+@click.option("--events-upsert", default=UPSERT_EVENTS, help="Events of the upsert topic.")
+@click.option("--keys", default=KEYS, help="Distinct keys of the upsert topic.")
+@click.option("--scale", default=1.0, help="Multiplies all of the above; 0.02 tries whether everything works.")
+@click.option("--rounds", default=3, help="How often each contender runs; the medians count.")
+@click.option("--only", multiple=True, help="Name, start of a name, or pattern of cases to run; may be repeated.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("benchmarks/results"), help="Where results go.")
+@click.option("--work", type=click.Path(path_type=Path), default=None, help="Folder to work in (default: temporary).")
+@click.option("--keep", is_flag=True, help="Keep the working folder (tables, topics, logs).")
+def main(
+    events_append: int,
+    events_upsert: int,
+    keys: int,
+    scale: float,
+    rounds: int,
+    only: Sequence[str],
+    out: Path,
+    work: Path | None,
+    keep: bool,
+) -> None:
+    """Measure Flink, Iceberg's Kafka Connect sink, Spark and this sink on the same topics.
+
+    The exit code is 1 when a contender failed or a table is wrong.
+    """
+    sizes = peer_sizes(events_append, events_upsert, keys).scaled(scale)
+    console = open_console()
+    with workplace(work, keep, console) as place:
+        results = measure_peers(
+            place, sizes, rounds, only, lambda text: console.print(text, markup=False, highlight=False)
+        )
+        show(results, console)
+        console.print(*write(results, out))
+    sys.exit(1 if results.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
