@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +21,34 @@ from benchmarks.peers.commits import CommitWatch
 def main(job_file: str) -> None:
     """Run the job's statements to the end of its topic."""
     job = json.loads(Path(job_file).read_text())
-    gateway = start(job)
     watch = CommitWatch(Path(job["warehouse"]), job["table"])
-    watch.start()
-    try:
+    with running(job) as gateway:
+        watch.start()
         execute(gateway.jvm, job)
         watch.tell(job["events"], job["offsets"])
-    finally:
-        gateway.shutdown()
 
 
-def start(job: dict[str, Any]) -> JavaGateway:
-    """A JVM with the job's class path, which ends with this process."""
-    port = launch_gateway(
+@contextmanager
+def running(job: dict[str, Any]) -> Iterator[JavaGateway]:
+    """A JVM with the job's class path; it ends when its input does, here or with this process."""
+    port, java = launch_gateway(
         jarpath=job["py4j"],
         classpath=os.pathsep.join(job["class_path"]),
         javaopts=job["java_options"],
         java_path=job["java"],
         die_on_exit=True,
-        redirect_stdout=sys.stderr,
+        # Py4J closes what it writes to when the JVM has ended.
+        redirect_stdout=os.fdopen(os.dup(sys.stderr.fileno()), "w"),
         redirect_stderr=sys.stderr,
+        return_proc=True,
     )
-    return JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    try:
+        yield gateway
+    finally:
+        gateway.close()
+        java.stdin.close()
+        java.wait()
 
 
 def execute(jvm: Any, job: dict[str, Any]) -> None:
