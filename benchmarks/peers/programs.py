@@ -83,7 +83,7 @@ def connect_job(case: Case, place: Place) -> dict[str, Any]:
     create(place.bootstrap, control_topic(case))
     catalog = catalog_properties(place.warehouse)
     files = {
-        "worker": worker_properties(home, place.bootstrap, url),
+        "worker": worker_properties(home, place.bootstrap, url) | {"plugin.discovery": "service_load"},
         "connector": connector_properties(case, catalog),
     }
     paths = [home / f"{name}.properties" for name in files]
