@@ -39,6 +39,8 @@ class Connect(Server):
 
     name = "connect"
     ready_s = 240.0
+    program = "org.apache.kafka.connect.cli.ConnectStandalone"
+    plugins: tuple[str, ...] = PLUGINS
 
     def __init__(self, home: Path, bootstrap_servers: str, heap_mb: int = 512) -> None:
         """Describe it; nothing runs yet."""
@@ -87,16 +89,19 @@ class Connect(Server):
                 raise TimeoutError(f"connector {name} left {left} after {timeout_s} s:\n{self.log_end(30)}")
 
     def _launch(self) -> ChildProcess:
-        link_plugins(self.home / "plugins", PLUGINS)
+        link_plugins(self.home / "plugins", self.plugins)
         self._port = free_ports(1)[0]
         config = self.home / "worker.properties"
-        values = worker_properties(self.home, self.bootstrap_servers, self.url)
+        values = self._properties()
         config.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
         java = find_java_home(need_module=None) / "bin" / "java"
         options = (f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}")
         class_path = os.pathsep.join(map(str, fetch_jars("connect")))
-        program = ("-cp", class_path, "org.apache.kafka.connect.cli.ConnectStandalone", str(config))
+        program = ("-cp", class_path, self.program, str(config))
         return ChildProcess((str(java), *options, *program), self.log)
+
+    def _properties(self) -> dict[str, str]:
+        return worker_properties(self.home, self.bootstrap_servers, self.url)
 
     def _is_answering(self) -> bool:
         try:

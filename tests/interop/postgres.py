@@ -14,11 +14,11 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from connector.demo.servers.ports import LOOPBACK, free_ports
 from connector.demo.servers.process import ChildProcess
@@ -59,8 +59,9 @@ def programs() -> Path:
 class Postgres:
     """A cluster of its own on a free loopback port; folder and process are gone after `stop`."""
 
-    def __init__(self) -> None:
-        """Describe it; nothing runs yet."""
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        """Describe it; nothing runs yet. `settings` win over those of tests."""
+        self._settings = {**_SETTINGS, **(settings or {})}
         self._bin = programs()
         self._home = Path(tempfile.mkdtemp(prefix="icebridge-postgres-"))
         self._port = free_ports(1)[0]
@@ -71,19 +72,45 @@ class Postgres:
         """The database's address for a JDBC driver; user is USER, any password will do."""
         return f"jdbc:postgresql://{LOOPBACK}:{self._port}/{DATABASE}"
 
+    @property
+    def port(self) -> int:
+        """The port that it listens on, also after it was killed and started again."""
+        return self._port
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, None when it does not run."""
+        return self._child.pid if self._child is not None and self._child.returncode is None else None
+
     def start(self) -> Self:
         """Make the cluster and start it (about 2 s). FatalError with the log's end when it does not come up."""
-        data = self._home / "data"
         if os.getuid() == 0:
             user = _other_user()
             os.chown(self._home, user.pw_uid, user.pw_gid)
-        initdb = ("initdb", "-D", str(data), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+        initdb = ("initdb", "-D", str(self._home / "data"), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
         _checked(self._as_owner(*initdb), cwd=self._home)
-        settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
-        server = self._as_owner("postgres", "-D", str(data), "-p", str(self._port), *settings)
-        self._child = ChildProcess(server, self._home / "postgres.log")
-        self._wait_ready()
+        self._launch()
+        if not self._wait_ready():
+            self._give_up()
         return self
+
+    def kill(self) -> None:
+        """Kill it as a crash would (SIGKILL): the processes of its connections end by themselves."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def start_again(self) -> None:
+        """Start what was killed, as soon as the last of its processes has let go. FatalError when it does not come."""
+        limit = time.monotonic() + _READY_S
+        while True:
+            self._launch()
+            if self._wait_ready():
+                return
+            if time.monotonic() > limit:
+                self._give_up()
+            self.kill()
+            time.sleep(0.2)
 
     def stop(self) -> None:
         """Stop it (SIGINT, its fast shutdown) and remove its folder."""
@@ -98,6 +125,10 @@ class Postgres:
     def run(self, sql: str) -> str:
         """Run SQL and return what psql prints, unaligned and without heads. FatalError with the server's message."""
         return _checked((*self._psql(), "-v", "ON_ERROR_STOP=1", "-c", sql))
+
+    def run_script(self, sql: str) -> str:
+        """Run many statements one by one, up to the first that fails. FatalError with the server's message."""
+        return _checked((*self._psql(), "-v", "ON_ERROR_STOP=1", "-f", "-"), told=sql.encode())
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """All rows as PostgreSQL's JSON has them: numbers with a point are Decimal, bytea `\\x...`, times ISO."""
@@ -140,13 +171,22 @@ class Postgres:
         ids = (f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups")
         return (setpriv, *ids, "--pdeathsig", "keep", *command)
 
-    def _wait_ready(self) -> None:
+    def _launch(self) -> None:
+        settings = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
+        server = self._as_owner("postgres", "-D", str(self._home / "data"), "-p", str(self._port), *settings)
+        self._child = ChildProcess(server, self._home / "postgres.log")
+
+    def _wait_ready(self) -> bool:
         assert self._child is not None
         limit = time.monotonic() + _READY_S
         while time.monotonic() < limit and self._child.returncode is None:
             if subprocess.run((*self._psql(), "-c", "SELECT 1"), capture_output=True, check=False).returncode == 0:
-                return
+                return True
             time.sleep(0.1)
+        return False
+
+    def _give_up(self) -> NoReturn:
+        assert self._child is not None
         end = self._child.log.read_text(encoding="utf-8", errors="replace")[-2000:]
         self.stop()
         raise FatalError(f"PostgreSQL did not start; the end of its log:\n{end}")
@@ -169,10 +209,8 @@ def _other_user() -> pwd.struct_passwd:
     return found
 
 
-def _checked(command: Sequence[str], cwd: Path | None = None) -> str:
-    done = subprocess.run(
-        command, cwd=cwd, timeout=_COMMAND_S, stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
+def _checked(command: Sequence[str], cwd: Path | None = None, told: bytes = b"") -> str:
+    done = subprocess.run(command, cwd=cwd, timeout=_COMMAND_S, input=told, capture_output=True, check=False)
     if done.returncode != 0:
         raise FatalError(f"{Path(command[0]).name} failed ({done.returncode}): {done.stderr.decode(errors='replace')}")
     return done.stdout.decode()

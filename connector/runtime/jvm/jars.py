@@ -38,10 +38,11 @@ STORES = frozenset({"s3", "gcs", "adls", "postgresql", "mysql", "mariadb"})
 """Components that only some catalogs need."""
 PEERS = frozenset({"flink", "iceberg-connect"})
 """Components that only `make bench-peers` runs, `iceberg-connect` on a worker of `connect`."""
-INTEROP = frozenset({"connect", "jdbc-sink", "mariadb-source", "mysql-source", "avro-converter", "registry"})
+INTEROP = frozenset(
+    {"connect", "jdbc-sink", "mariadb-source", "mysql-source", "postgres-source", "avro-converter", "registry"}
+)
 ON_DEMAND = INTEROP | PEERS | STORES
-"""Components of the interop tests, of benchmarks and of some catalogs: fetched when named or asked for by `fetch_jars`.
-"""
+"""Components of tests, benchmarks and some catalogs: fetched when named or asked for by `fetch_jars`."""
 
 Stamp = dict[str, tuple[int, int]]
 """File path -> (size in bytes, modification time in ns) at the time its checksum was found right."""

@@ -52,6 +52,7 @@ ROOTS = {
     "jdbc-sink": ("io.debezium:debezium-connector-jdbc:3.5.0.Final",),
     "mariadb-source": ("io.debezium:debezium-connector-mariadb:3.5.0.Final",),
     "mysql-source": ("io.debezium:debezium-connector-mysql:3.5.0.Final",),
+    "postgres-source": ("io.debezium:debezium-connector-postgres:3.7.0.Final",),
     "avro-converter": ("io.apicurio:apicurio-registry-utils-converter:2.6.13.Final",),
     # What `make bench-peers` compares with. The newest Flink whose parts are all to be had: flink-dist is not, of the
     # planner's loader and flink-json nothing after 2.1.1 (2026-11). Iceberg 1.12.0 has no runtime for Flink here.
@@ -183,6 +184,7 @@ def main() -> None:
         "jdbc-sink": PROVIDED_BY_WORKER | OTHER_DRIVERS,
         "mariadb-source": PROVIDED_BY_WORKER,
         "mysql-source": PROVIDED_BY_WORKER,
+        "postgres-source": PROVIDED_BY_WORKER,
         "avro-converter": PROVIDED_BY_WORKER | PROVIDED_BESIDE_CONVERTERS,
         "postgresql": LEFT_OUT_OF_DRIVERS,
         "mysql": LEFT_OUT_OF_DRIVERS,

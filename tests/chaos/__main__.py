@@ -1,0 +1,63 @@
+"""`python -m tests.chaos`: kill, stop and cut off everything between PostgreSQL and its replicas, and compare them.
+
+--minutes M     rounds of load and faults for so long (default: 30), then every replica comes to the end once more
+--kills N       instead: until so many processes have got SIGKILL
+--seed N        the load and the plan of faults, not their timing (default: by the clock)
+--brokers N     1 or 3 (default: 1)
+--round S       seconds of load and faults between two quiet points (default: 180)
+--home FOLDER   where data and logs are (default: a temporary folder; it stays where something was wrong)
+--tally FILE    add a line with what was counted
+--summary FILE  write a page of Markdown about it
+
+Exit code 1: a replica differs from PostgreSQL, or a process ended by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from tests.chaos.disk import in_own_mounts
+from tests.chaos.run import Plan, Run
+from tests.chaos.world import make_home
+from tests.tally import add_line
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it, and tell what it came to."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--kills", type=int)
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 10**6)
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
+    parser.add_argument("--round", type=float, default=180)
+    parser.add_argument("--home", type=Path)
+    parser.add_argument("--tally", type=Path)
+    parser.add_argument("--summary", type=Path)
+    told = parser.parse_args(arguments)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    home = make_home(told.home)
+    sys.stdout.write(f"seed {told.seed}, in {home}\n")
+    report = Run(Plan(told.seed, told.minutes, told.kills, told.brokers, told.round), home).run()
+    sys.stdout.write(report.page())
+    if told.summary is not None:
+        report.write_page(told.summary)
+    if told.tally is not None:
+        add_line(told.tally, report.line())
+    if report.is_wrong:
+        sys.stdout.write(f"seed {report.seed}; what was written is in {home}\n")
+        return 1
+    if told.home is None:
+        shutil.rmtree(home, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    in_own_mounts(sys.argv[1:])
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""A connector's properties -> `icebridge run` in processes of its own, one after the other: killed, stopped, watched.
+
+The process ends with this one, however this one ends; its JVM ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from connector.demo.servers.process import ChildProcess
+
+STEPS = ('"batch committed"', '"part read"', '"snapshot published"')
+_LAST_LINES = 30
+
+
+class ConnectorProcess:
+    """One connector; `ended` tells of an end that nobody asked for."""
+
+    def __init__(self, name: str, properties: dict[str, str], home: Path) -> None:
+        """Describe it; nothing runs yet."""
+        self.name, self._home = name, home
+        self._file = home / f"{name}.properties"
+        text = "".join(f"{key}={value}\n" for key, value in properties.items()).replace("\\", "\\\\")
+        self._file.write_text(text, encoding="utf-8")
+        self._child: ChildProcess | None = None
+        self.starts = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process that has not ended."""
+        return self._child is not None and self._child.returncode is None
+
+    @property
+    def log(self) -> Path:
+        """What the process of now writes to."""
+        return self._home / f"{self.name}-{self.starts}.log"
+
+    def start(self) -> None:
+        """Start it, unless it runs."""
+        if not self.is_running:
+            self.starts += 1
+            self._child = ChildProcess((sys.executable, "-m", "connector", "run", str(self._file)), self.log)
+
+    def steps(self) -> int:
+        """How many batches, or snapshots, this process has committed."""
+        return _count_steps(self.log)
+
+    def all_steps(self) -> int:
+        """How many all of its processes have committed."""
+        return sum(map(_count_steps, self._home.glob(f"{self.name}-*.log")))
+
+    def ended(self) -> int | None:
+        """The exit code of a process that ended by itself; None where it runs, or was ended."""
+        return None if self._child is None else self._child.returncode
+
+    def log_end(self) -> str:
+        """The last lines that it wrote."""
+        if not self.log.exists():
+            return "(nothing was written)"
+        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])
+
+    def kill(self) -> None:
+        """SIGKILL to all of its processes at once."""
+        family, child = self.family(), self._child
+        self._child = None
+        for one in family:
+            with suppress(psutil.NoSuchProcess):
+                one.send_signal(signal.SIGKILL)
+        if child is not None:
+            child.kill()
+
+    def stop(self, timeout_s: float) -> int | None:
+        """SIGTERM; its exit code, None where it had to be killed."""
+        child = self._child
+        if child is None or child.returncode is not None:
+            self._child = None
+            return 0
+        os.kill(child.pid, signal.SIGTERM)
+        if not child.wait(timeout_s):
+            self.kill()
+            return None
+        self._child = None
+        return child.returncode
+
+    def family(self) -> list[psutil.Process]:
+        """Its processes: Python, the JVM, Python's workers."""
+        return family_of(self._child.pid) if self._child is not None and self.is_running else []
+
+
+def _count_steps(log: Path) -> int:
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    return sum(text.count(step) for step in STEPS)
+
+
+def family_of(pid: int) -> list[psutil.Process]:
+    """A process and all that come from it."""
+    with suppress(psutil.NoSuchProcess):
+        own = psutil.Process(pid)
+        return [own, *own.children(recursive=True)]
+    return []
+
+
+def send(family: list[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to processes, some of which may be gone."""
+    for one in family:
+        with suppress(psutil.NoSuchProcess):
+            one.send_signal(number)

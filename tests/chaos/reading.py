@@ -1,0 +1,87 @@
+"""A catalog in PostgreSQL, an index -> rows, by Spark and by the tests' own client, not by the product's code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from connector.runtime.jvm.jars import fetch_jars
+from connector.runtime.jvm.java import find_java_home
+from tests.chaos.connectors import Connector, catalog_properties
+from tests.chaos.sent import identify
+from tests.chaos.tables import TABLES, Key, Table
+from tests.reading import Lake
+from tests.running import on_class_path
+from tests.searching import Search
+
+Row = dict[str, Any]
+
+
+@contextmanager
+def open_reader(home: Path, port: int, quick: dict[str, str]) -> Iterator[Reader]:
+    """A Spark session that reads tables, in this process; PostgreSQL is at a port that no relay cuts."""
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        **quick,
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.log.level": "ERROR",
+        "spark.local.dir": str(home / "spark"),
+    }
+    pairs = SparkConf(loadDefaults=False).setAll(list(settings.items())).setMaster("local[1]").setAppName("chaos")
+    with on_class_path((*fetch_jars("spark"), *fetch_jars("postgresql"))):
+        gateway = launch_gateway(pairs)
+    SparkContext._ensure_initialized(gateway=gateway)
+    session = SparkSession.builder.config(conf=pairs).getOrCreate()
+    try:
+        yield Reader(session, home, port)
+    finally:
+        session.stop()
+
+
+class Reader:
+    """Reads what connectors have written."""
+
+    def __init__(self, spark: SparkSession, home: Path, port: int) -> None:
+        """Read through a session, from the warehouse in `home`."""
+        self._spark, self._home, self._port = spark, home, port
+
+    def rows(self, connector: Connector, table: Table) -> list[Row]:
+        """The rows of a table as it is now."""
+        # A session of its own: the catalogs of one hold connections to a server that has been killed since.
+        name = connector.name
+        lake = Lake(self._spark.newSession(), name, catalog_properties(self._home, name, self._port))
+        found = connector.table(table.name)
+        try:
+            there = lake.names()
+        except PySparkException:  # nor is there a namespace yet
+            return []
+        return lake.many(found) if found in there else []
+
+    def events(self, connector: Connector) -> Counter[Key]:
+        """Every event of an append-only connector's tables."""
+        return Counter(
+            identify(table, row, row["__source_lsn"], row["__op"])
+            for table in TABLES
+            for row in self.rows(connector, table)
+        )
+
+
+def read_documents(url: str, index: str) -> list[Row]:
+    """The documents of an index, with the values that their texts stand for; none where there is no index."""
+    search = Search(url)
+    return search.rows(index) if search.exists(index) else []

@@ -1,0 +1,81 @@
+"""A finished run -> a line of the tally, and a page that tells what happened."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from attrs import define, field
+
+from tests.chaos.comparison import Difference
+
+
+@define
+class Report:
+    """What is counted of a run; everything that must not be stands in `differences` and `failures`."""
+
+    seed: int
+    brokers: int
+    seconds: float = 0.0
+    faults: Counter[str] = field(factory=Counter)
+    restarts: Counter[str] = field(factory=Counter)
+    statements: int = 0
+    events: int = 0
+    repeated_events: int = 0
+    quiet_points: int = 0
+    rows_compared: int = 0
+    steps: int = 0
+    differences: list[Difference] = field(factory=list)
+    failures: list[str] = field(factory=list)
+
+    @property
+    def kills(self) -> int:
+        """How often something got SIGKILL."""
+        return sum(count for name, count in self.faults.items() if name.startswith("SIGKILL"))
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a replica is not its source, or a process ended by itself."""
+        return bool(self.differences or self.failures)
+
+    def line(self) -> dict[str, object]:
+        """The run's line of the tally."""
+        return {
+            "seed": self.seed,
+            "minutes": round(self.seconds / 60, 1),
+            "brokers": self.brokers,
+            "kills": self.kills,
+            "faults": dict(sorted(self.faults.items())),
+            "restarts": dict(sorted(self.restarts.items())),
+            "transactions": self.statements,
+            "events": self.events,
+            "repeated_events": self.repeated_events,
+            "commits": self.steps,
+            "quiet_points": self.quiet_points,
+            "rows_compared": self.rows_compared,
+            "differences": sum(one.count for one in self.differences),
+            "failures": len(self.failures),
+        }
+
+    def page(self) -> str:
+        """The run as Markdown."""
+        told = self.line()
+        numbers = {name.replace("_", " "): value for name, value in told.items() if not isinstance(value, dict)}
+        parts = [f"# {self.kills} kills in {self.seconds / 60:.0f} minutes", _table(("count", ""), numbers)]
+        parts += ["## Faults", _table(("what", "times"), dict(sorted(self.faults.items())))]
+        parts += ["## Starts after them", _table(("process", "times"), dict(sorted(self.restarts.items())))]
+        if self.differences:
+            parts += ["## Differences", "\n".join(f"- {one}" for one in self.differences)]
+        if self.failures:
+            parts += ["## Processes that ended by themselves, or stalled"]
+            parts += [f"```\n{one}\n```" for one in self.failures]
+        return "\n\n".join(parts) + "\n"
+
+    def write_page(self, file: Path) -> None:
+        """Write the page."""
+        file.write_text(self.page(), encoding="utf-8")
+
+
+def _table(head: tuple[str, str], rows: dict[str, object] | dict[str, int]) -> str:
+    lines = [f"| {head[0]} | {head[1]} |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
+    return "\n".join(lines)

@@ -1,0 +1,189 @@
+"""An empty folder -> the servers: PostgreSQL, brokers, a Connect worker, OpenSearch, each behind a relay.
+
+    Debezium -> relay -> PostgreSQL <- relay <- catalogs of all connectors
+    everybody -> relay -> broker;  the search sink -> relay -> OpenSearch
+All of them end with this process, however it ends.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from connector.demo.servers.kafka_broker import KafkaBroker
+from connector.demo.servers.opensearch_node import OpenSearchNode
+from connector.demo.servers.ports import LOOPBACK, free_ports
+from tests.chaos.connectors import CATALOG, LAKE, Addresses
+from tests.chaos.disk import SmallDisk
+from tests.chaos.tables import MARKER, ONLY_IN_POSTGRES, TABLES
+from tests.chaos.worker import CONNECTOR, TRANSACTIONS, Worker, debezium, topic
+from tests.cluster import Cluster
+from tests.interop.postgres import Postgres
+from tests.relay import Relay
+
+PARTITIONS = 2
+_POSTGRES = {"wal_level": "logical", "synchronous_commit": "on", "wal_keep_size": "64MB", "max_connections": "200"}
+_ONE_BROKER = {"log.cleaner.enable": "false"}
+
+
+class Killable(Protocol):
+    """A server that can be killed and started again on the same data and port."""
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, None when it does not run."""
+
+    def kill(self) -> None:
+        """SIGKILL."""
+
+    def start(self) -> object:
+        """Start, and wait until it answers."""
+
+
+class World:
+    """All servers, and relays to them."""
+
+    def __init__(self, home: Path, brokers: int = 1) -> None:
+        """Describe it; nothing runs yet."""
+        self.home = home
+        self.disk = SmallDisk(home / "warehouse")
+        self.postgres = _Database()
+        ports = free_ports(2 * brokers + 5)
+        to_database, to_catalog, to_search, self._search_port = ports[-5:-1]
+        self._database_relay = Relay(self.postgres.port, port=to_database)
+        self._catalog_relay = Relay(self.postgres.port, port=to_catalog)
+        self._brokers, self._broker_relays, self._cluster = _describe_brokers(home, brokers, ports)
+        self.servers = ",".join(f"{LOOPBACK}:{relay.port}" for relay in self._broker_relays)
+        self.worker = Worker(home / "connect", self.servers)
+        self.search = OpenSearchNode(home / "search", heap_mb=512)
+        self.search.home.mkdir(parents=True)
+        (self.search.home / "ports").write_text(f"{self._search_port} {ports[-1]}", encoding="utf-8")
+        self._search_relay = Relay(self._search_port, port=to_search)
+        self._stack = ExitStack()
+
+    @property
+    def addresses(self) -> Addresses:
+        """What connectors are told."""
+        return Addresses(self.servers, self._catalog_relay.port, f"http://{LOOPBACK}:{self._search_relay.port}")
+
+    @property
+    def relays(self) -> dict[str, list[Relay]]:
+        """By what is behind them."""
+        return {
+            "broker": self._broker_relays,
+            "catalog": [self._catalog_relay],
+            "database": [self._database_relay],
+            "search": [self._search_relay],
+        }
+
+    @property
+    def killable(self) -> dict[str, Killable]:
+        """The servers by name."""
+        brokers = {f"broker {number}": one for number, one in enumerate(self._brokers, start=1)}
+        return {"postgres": self.postgres, "connect": self.worker, "search": self.search, **brokers}
+
+    def __enter__(self) -> Self:
+        """Start all of it, with topics, tables and Debezium's connector (a minute)."""
+        with ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.postgres.home, ignore_errors=True)
+            for server in self.killable.values():
+                stack.callback(server.kill)
+            for relay in (one for relays in self.relays.values() for one in relays):
+                stack.enter_context(relay)
+            stack.enter_context(self.disk)
+            self._start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill all of it."""
+        self._stack.close()
+
+    def heal(self) -> None:
+        """Every connection is there, and as quick as it can be."""
+        for relay in (one for relays in self.relays.values() for one in relays):
+            relay.come_back()
+            relay.lose_answer(None)
+            relay.delay_s = 0.0
+        self.disk.free()
+
+    def lost_answers(self) -> int:
+        """How many answers of the catalog were lost after its commit."""
+        return self._catalog_relay.lost_answers
+
+    def _start(self) -> None:
+        self.postgres.start()
+        for statement in (*(table.create for table in TABLES), *ONLY_IN_POSTGRES, f"CREATE DATABASE {CATALOG}"):
+            self.postgres.run(statement)
+        for broker in self._brokers:
+            broker.start()
+        self._create_topics()
+        self.search.start()
+        self.worker.start()
+        self.worker.create(CONNECTOR, debezium(self._database_relay.port))
+
+    def _create_topics(self) -> None:
+        names = [topic(table.name) for table in TABLES]
+        counts = dict.fromkeys((*names, *(f"{LAKE}.default.{one.replace('.', '_')}" for one in names)), PARTITIONS)
+        counts |= {topic(MARKER): 1, TRANSACTIONS: 1}
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        new = [NewTopic(name, count, 3 if len(self._brokers) > 1 else 1) for name, count in counts.items()]
+        for future in admin.create_topics(new).values():
+            future.result(60)
+
+
+class _Database(Postgres):
+    """PostgreSQL that is started again where it was killed."""
+
+    def __init__(self) -> None:
+        super().__init__({**_POSTGRES})
+        self._made = False
+
+    @property
+    def home(self) -> Path:
+        """Its folder."""
+        return self._home
+
+    def start(self) -> Self:
+        if self.pid is None:
+            if self._made:
+                self.start_again()
+            else:
+                super().start()
+                self._made = True
+        return self
+
+
+def _describe_brokers(
+    home: Path, count: int, ports: tuple[int, ...]
+) -> tuple[list[KafkaBroker], list[Relay], Cluster | None]:
+    """Brokers that tell their clients, and each other, the addresses of their relays."""
+    if count == 1:
+        told = f"PLAINTEXT://{LOOPBACK}:{ports[1]}"
+        own = {**_ONE_BROKER, "advertised.listeners": told}
+        return [KafkaBroker(home / "broker", ports[0], 512, own)], [Relay(ports[0], port=ports[1])], None
+    cluster = Cluster(home / "brokers")
+    nodes = list(cluster.nodes.values())
+    relays = []
+    for node, port in zip(nodes, ports, strict=False):
+        listening = node.properties["advertised.listeners"]
+        own_port = node.properties["listeners"].split(",")[0].rsplit(":", 1)[1]
+        node.properties["advertised.listeners"] = listening.replace(f":{own_port}", f":{port}", 1)
+        relays.append(Relay(int(own_port), port=port))
+    return list(nodes), relays, cluster
+
+
+def make_home(told: Path | None) -> Path:
+    """The folder of a run, which stays where something was wrong; others than its owner may go through it."""
+    home = told or Path(tempfile.mkdtemp(prefix="icebridge-chaos-"))
+    home.mkdir(parents=True, exist_ok=True)
+    home.chmod(0o755)
+    return home
