@@ -26,7 +26,7 @@ THOROUGH := ICEBRIDGE_THOROUGH=1 ICEBRIDGE_SEED=$${ICEBRIDGE_SEED:-random}
 TYPES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/icebridge/mypy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test beside test-all unit servers durations lint soak simulate mutate interop bench bench-peers endurance jars lock docs site images image-test compose-test packages-test clean
+.PHONY: help demo test beside test-all unit servers durations lint soak simulate chaos mutate interop bench bench-peers endurance jars lock docs site images image-test compose-test packages-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -87,6 +87,10 @@ soak: $(DEVELOPMENT) ## What takes long: minutes of other writers and of mainten
 
 simulate: $(DEVELOPMENT) ## Histories of the simulated world without end (Ctrl-C); options in SIMULATE="--seconds 60 --tally simulated.jsonl"
 	$(BIN)/python -m tests.simulation $(SIMULATE)
+
+chaos: $(DEVELOPMENT) ## Kills of all that is between PostgreSQL and its replicas, half an hour of them; options in CHAOS="--minutes 5 --seed 7"
+	$(BIN)/python -m connector.runtime.jvm.jars connect postgres-source postgresql
+	$(BIN)/python -m tests.chaos $(CHAOS)
 
 mutate: $(DEVELOPMENT) ## Faults put into the pure rules and the commit protocol one at a time, and whether unit tests notice (minutes)
 	$(BIN)/mutmut run $(MUTATE)

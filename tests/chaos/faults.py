@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+import psutil
 from attrs import define, field
 
 from tests.chaos.process import ConnectorProcess, family_of, send
@@ -32,6 +33,8 @@ class Faults:
     world: World
     connectors: Callable[[], list[ConnectorProcess]]
     random: Random
+    pace: float = 1.0
+    """What all waits are multiplied by."""
     counts: Counter[str] = field(factory=Counter)
     _busy: set[str] = field(factory=set)
     _threads: list[threading.Thread] = field(factory=list)
@@ -67,6 +70,9 @@ class Faults:
         if alive:
             raise TimeoutError(f"after {timeout_s:.0f} s this was not undone: {', '.join(alive)}")
 
+    def _rest(self, seconds: float) -> None:
+        time.sleep(self.pace * seconds)
+
     def _do(self, target: str, what: str, act: Callable[[], object]) -> None:
         self._threads = [one for one in self._threads if one.is_alive()]
         with self._lock:
@@ -97,9 +103,9 @@ class Faults:
         one = self.random.choice(wanted)
 
         def act() -> None:
-            time.sleep(rest_s)
+            self._rest(rest_s)
             one.kill()
-            time.sleep(pause_s)
+            self._rest(pause_s)
             one.start()
 
         self._do(one.name, f"{KILL} {one.name}", act)
@@ -120,7 +126,7 @@ class Faults:
 
         def act() -> None:
             server.kill()
-            time.sleep(pause_s)
+            self._rest(pause_s)
             server.start()
 
         if server.pid is not None:
@@ -130,14 +136,17 @@ class Faults:
         """SIGSTOP, and SIGCONT some seconds later, as a long pause of garbage collection or a frozen machine."""
         connectors = {one.name: one for one in self.connectors() if one.is_running}
         servers = {name: one for name, one in self.world.killable.items() if one.pid is not None}
-        name, for_s = self.random.choice(sorted([*connectors, *servers])), self.random.uniform(1, 12)
+        there, for_s = sorted([*connectors, *servers]), self.random.uniform(1, 12)
+        if not there:
+            return
+        name = self.random.choice(there)
 
         def act() -> None:
             pid = None if name in connectors else servers[name].pid
             family = connectors[name].family() if pid is None else family_of(pid)
             send(family, signal.SIGSTOP)
             try:
-                time.sleep(for_s)
+                self._rest(for_s)
             finally:
                 send(family, signal.SIGCONT)
 
@@ -152,7 +161,7 @@ class Faults:
 
         def act() -> None:
             relay.leave()
-            time.sleep(for_s)
+            self._rest(for_s)
             relay.come_back()
 
         self._do(f"to {name}", f"connections to {name} cut", act)
@@ -162,7 +171,7 @@ class Faults:
 
         def act() -> None:
             relay.delay_s = delay_s
-            time.sleep(for_s)
+            self._rest(for_s)
             relay.delay_s = 0.0
 
         self._do(f"to {name}", f"connections to {name} slow", act)
@@ -176,15 +185,15 @@ class Faults:
 
         def act() -> None:
             self.world.disk.fill()
-            time.sleep(for_s)
+            self._rest(for_s)
             self.world.disk.free()
 
         if self.world.disk.is_mounted:
             self._do("disk", "disk full", act)
 
 
-def _command(process: object) -> str:
+def _command(process: psutil.Process) -> str:
     try:
-        return " ".join(process.cmdline())  # type: ignore[attr-defined]
-    except OSError:
+        return " ".join(process.cmdline())
+    except psutil.Error:
         return ""

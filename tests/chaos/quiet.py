@@ -6,8 +6,10 @@ A marker that is written last tells that Debezium has sent all that was before i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
+import orjson
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from connector.errors import FatalError
@@ -31,15 +33,13 @@ class QuietPoint:
     def __init__(self, world: World, watch: Callable[[], object], limit_s: float) -> None:
         """Wait for at most so long for each of the steps."""
         self._world, self._watch, self._limit_s = world, watch, limit_s
-        self._markers = 0
 
     def ends(self) -> Ends:
         """Wait until Debezium has sent everything; where the topics of tables end then."""
-        before = self._count(topic(MARKER))
-        self._mark()
-        self._wait("Debezium", lambda: self._count(topic(MARKER)) > before)
+        number = self._mark()
+        self._wait("Debezium", lambda: self._last_marker() == number)
         found, since = self._ends(), time.monotonic()
-        while time.monotonic() - since < _SETTLED_S:
+        while not found or time.monotonic() - since < _SETTLED_S:
             time.sleep(_STEP_S)
             if (now := self._ends()) != found:
                 found, since = now, time.monotonic()
@@ -65,34 +65,51 @@ class QuietPoint:
                 raise Stalled(f"{who} did not come to the end within {self._limit_s:.0f} s")
             time.sleep(_STEP_S)
 
-    def _mark(self) -> None:
-        self._markers += 1
-        limit = time.monotonic() + self._limit_s
-        while True:
-            try:
-                number = f"{int(time.time() * 1000) % 2_000_000_000}"
-                self._world.postgres.run(
-                    f"INSERT INTO {MARKER} (id, n) VALUES (1, {number}) ON CONFLICT (id) DO UPDATE SET n = excluded.n"
-                )
-            except FatalError:
-                if time.monotonic() > limit:
-                    raise
-                time.sleep(_STEP_S)
-            else:
-                return
+    def _mark(self) -> int:
+        """Write a marker; its number."""
+        number = int(time.time() * 1000) % 2_000_000_000
+        written = f"INSERT INTO {MARKER} (id, n) VALUES (1, {number}) ON CONFLICT (id) DO UPDATE SET n = excluded.n"
 
-    def _count(self, name: str) -> int:
-        found = self._offsets([(name, 0)])
-        return found.get((name, 0), 0)
+        def write() -> bool:
+            try:
+                self._world.postgres.run(written)
+            except FatalError:
+                return False
+            return True
+
+        self._wait("PostgreSQL", write)
+        return number
+
+    def _last_marker(self) -> int | None:
+        """The number of the marker that Debezium has sent last; None where there is none yet, or no broker."""
+        place = topic(MARKER), 0
+        end = self._offsets([place]).get(place, 0)
+        if not end:
+            return None
+        with _client(self._world.servers) as client:
+            client.assign([TopicPartition(*place, end - 1)])
+            found = client.poll(_CALL_S)
+        value = None if found is None or found.error() is not None else found.value()
+        return None if value is None else int(orjson.loads(value)["payload"]["after"]["n"])
 
     def _ends(self) -> Ends:
         return self._offsets([(topic(table.name), number) for table in TABLES for number in range(PARTITIONS)])
 
     def _offsets(self, places: list[tuple[str, int]]) -> Ends:
-        asked = Consumer({"bootstrap.servers": self._world.servers, "group.id": "quiet", "enable.auto.commit": False})
-        try:
-            return {place: asked.get_watermark_offsets(TopicPartition(*place), timeout=_CALL_S)[1] for place in places}
-        except KafkaException:
-            return {}
-        finally:
-            asked.close()
+        """Where partitions end; nothing where a broker does not answer."""
+        with _client(self._world.servers) as client:
+            try:
+                return {
+                    place: client.get_watermark_offsets(TopicPartition(*place), timeout=_CALL_S)[1] for place in places
+                }
+            except KafkaException:
+                return {}
+
+
+@contextmanager
+def _client(bootstrap_servers: str) -> Iterator[Consumer]:
+    client = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "quiet", "enable.auto.commit": False})
+    try:
+        yield client
+    finally:
+        client.close()

@@ -6,6 +6,7 @@ at the end every group comes to the ends of the topics once more, without faults
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -145,7 +146,7 @@ class Run:
             count = random.randint(1, max(int(2 * self._plan.transactions_per_s), 1))
             try:
                 self._world.postgres.run_script("".join(self._load.transaction() for _ in range(count)))
-            except (FatalError, TimeoutError):
+            except (FatalError, subprocess.TimeoutExpired):
                 stop.wait(0.5)
             else:
                 self.report.statements += count

@@ -5,6 +5,8 @@ One that was killed resumes from the offsets that it stored last, and sends agai
 
 from __future__ import annotations
 
+import time
+
 from connector.demo.servers.ports import LOOPBACK
 from tests.chaos.tables import MARKER, SCHEMA, TABLES
 from tests.interop.connect import Connect, ConnectorFailed, worker_properties
@@ -20,10 +22,21 @@ def topic(table: str) -> str:
 
 
 class Worker(Connect):
-    """A distributed worker, alone in its group, back on the port of its last start's choice."""
+    """A distributed worker, alone in its group."""
 
     program = "org.apache.kafka.connect.cli.ConnectDistributed"
     plugins = ("postgres-source",)
+
+    def create_when_ready(self, name: str, config: dict[str, str]) -> None:
+        """Create a connector as soon as the worker has joined its group. ConnectorFailed when it never does."""
+        limit = time.monotonic() + self.ready_s
+        while True:
+            try:
+                return self.create(name, config)
+            except (OSError, ConnectorFailed):
+                if time.monotonic() > limit:
+                    raise
+                time.sleep(0.5)
 
     def restart_failed(self) -> bool:
         """Have the connector's failed task started again, as an operator does; tell whether there was one."""

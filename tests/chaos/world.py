@@ -128,7 +128,7 @@ class World:
         self._create_topics()
         self.search.start()
         self.worker.start()
-        self.worker.create(CONNECTOR, debezium(self._database_relay.port))
+        self.worker.create_when_ready(CONNECTOR, debezium(self._database_relay.port))
 
     def _create_topics(self) -> None:
         names = [topic(table.name) for table in TABLES]

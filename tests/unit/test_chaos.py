@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
+import threading
+import time
 from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from random import Random
 from typing import Any
 
+import psutil
 import pytest
+from attrs import Factory, define
 
+from connector.demo.servers.ports import LOOPBACK, free_ports
+from connector.demo.servers.process import ChildProcess
 from tests.chaos.comparison import Difference, compare_events, compare_rows
+from tests.chaos.faults import Faults
 from tests.chaos.load import Load
+from tests.chaos.report import Report
 from tests.chaos.tables import ORDERS, PEOPLE, TABLES, Table
+from tests.relay import Relay
 
 TRANSACTIONS = 600
 Rows = list[dict[str, Any]]
@@ -81,9 +96,6 @@ def test_a_planted_difference_is_found(rows: dict[str, Rows], table: Table) -> N
 
 def test_values_compare_whatever_program_read_them() -> None:
     """Numbers, decimals and times are the same as texts of JSON and as values of Arrow."""
-    from datetime import UTC, datetime
-    from decimal import Decimal
-
     read = {"id": 1, "name": "a", "n": None, "amount": Decimal("1.50"), "big": "b"}
     read["at"] = datetime(2026, 3, 4, 5, 6, 7, 89, UTC)
     told = {"id": 1, "name": "a", "n": None, "amount": Decimal("1.5"), "big": "b"}
@@ -98,3 +110,123 @@ def test_an_event_that_was_applied_twice_is_found() -> None:
     assert compare_events("log", sent, Counter(sent)) is None
     found = compare_events("log", sent, Counter({("people", "1", "100", "c"): 3}))
     assert found == Difference("log", missing=(("people", "2", "200", "u"),), extra=(("people", "1", "100", "c"),))
+
+
+def test_an_answer_is_lost_after_its_request_has_arrived() -> None:
+    """The relay passes the chosen request on, and ends the connection instead of its answer; the next is answered."""
+    heard: list[bytes] = []
+    with socket.create_server((LOOPBACK, 0)) as server, Relay(server.getsockname()[1]) as relay:
+        threading.Thread(target=_answer, args=(server, heard), daemon=True).start()
+        assert _ask(relay.port, b"read") == b"done"
+        relay.lose_answer(b"commit")
+        assert _ask(relay.port, b"read") == b"done"
+        assert _ask(relay.port, b"commit") == b""
+        assert _ask(relay.port, b"commit") == b"done"
+        assert relay.lost_answers == 1
+    assert heard == [b"read", b"read", b"commit", b"commit"]
+
+
+def test_a_relay_serves_again_once_its_server_is_back() -> None:
+    """While nobody listens behind a relay its clients' connections end; those that come later find the server."""
+    (port,) = free_ports(1)
+    with Relay(port) as relay:
+        assert _ask(relay.port, b"read") == b""
+        with socket.create_server((LOOPBACK, port)) as server:
+            threading.Thread(target=_answer, args=(server, []), daemon=True).start()
+            assert _ask(relay.port, b"read") == b"done"
+
+
+def test_the_report_tells_what_is_wrong() -> None:
+    """Faults that killed are the kills; keys that differ are counted, and stand on the page."""
+    report = Report(7, 1, faults=Counter({"SIGKILL copy": 2, "SIGKILL connect": 1, "disk full": 4}))
+    assert not report.is_wrong
+    report.differences.append(Difference("copy, people", missing=(("1",), ("2",))))
+    assert report.is_wrong
+    assert (report.line()["kills"], report.line()["differences"]) == (3, 2)
+    assert "copy, people: 2 missing: 1, 2" in report.page()
+
+
+class Sleeper:
+    """A server that does nothing."""
+
+    def __init__(self, log: Path) -> None:
+        self._log, self._child = log, None
+        self.start()
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._child is not None and self._child.returncode is None else None
+
+    def start(self) -> None:
+        self._child = ChildProcess(("/bin/sleep", "600"), self._log)
+
+    def kill(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+
+@define
+class Disk:
+    """A disk that is only said to be full."""
+
+    is_mounted: bool = True
+    filled: int = 0
+    freed: int = 0
+
+    def fill(self) -> None:
+        self.filled += 1
+
+    def free(self) -> None:
+        self.freed += 1
+
+
+@define
+class Servers:
+    """What faults are done to."""
+
+    killable: dict[str, Sleeper]
+    relays: dict[str, list[Relay]]
+    disk: Disk = Factory(Disk)
+
+    def heal(self) -> None:
+        for relay in self.relays["catalog"]:
+            relay.come_back()
+
+
+def test_whatever_is_done_is_undone(tmp_path: Path) -> None:
+    """Servers that were killed or stopped run again once all is settled, and the disk is free."""
+    with Relay(1) as relay:
+        servers = {name: Sleeper(tmp_path / name) for name in ("one", "two")}
+        first = {name: server.pid for name, server in servers.items()}
+        world: Any = Servers(servers, {"catalog": [relay]})
+        faults = Faults(world, list, Random(5), pace=0.002)
+        for _ in range(300):
+            faults.strike()
+            time.sleep(0.002)
+        faults.settle(60)
+        states = [psutil.Process(server.pid).status() for server in servers.values()]
+        assert all(state in (psutil.STATUS_SLEEPING, psutil.STATUS_RUNNING) for state in states), states
+        assert {name: server.pid for name, server in servers.items()}.items().isdisjoint(first.items())
+        kinds = {what.split(" to ")[0].split(" one")[0].split(" two")[0] for what in faults.counts}
+        assert {"SIGKILL", "SIGSTOP", "connections", "disk full"} <= kinds
+        assert world.disk.filled == faults.counts["disk full"] == world.disk.freed
+        assert 0 < faults.kills < sum(faults.counts.values())
+        assert not relay.delay_s
+        for server in servers.values():
+            server.kill()
+
+
+def _answer(server: socket.socket, heard: list[bytes]) -> None:
+    with suppress(OSError):
+        while True:
+            with server.accept()[0] as client:
+                heard.append(client.recv(100))
+                client.sendall(b"done")
+
+
+def _ask(port: int, request: bytes) -> bytes:
+    with suppress(OSError), socket.create_connection((LOOPBACK, port), 10) as client:
+        client.sendall(request)
+        return client.recv(100)
+    return b""
