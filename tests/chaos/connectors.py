@@ -86,7 +86,8 @@ def _source(of: str) -> Connector:
     own = {
         "connector.class": "IcebergSource",
         "topic.prefix": LAKE,
-        "table.include.list": ",".join(f"default.{topic(table.name).replace('.', '_')}" for table in TABLES),
+        # A pattern: what is named must be there when the source starts.
+        "table.include.list": rf"default\.{PREFIX}_.*",
         "topic.creation.default.partitions": "2",
         "poll.interval.ms": "500",
     }
@@ -150,6 +151,7 @@ def properties_of(connector: Connector, home: Path, at: Addresses, quick: Mappin
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
         "listeners": "",
+        "quarkus.http.port": "-1",
         **quick,
     }
     if is_source:
@@ -158,7 +160,6 @@ def properties_of(connector: Connector, home: Path, at: Addresses, quick: Mappin
     searching = {"connection.url": at.search_url, "iceberg.maintenance.enabled": "true"}
     return {
         **shared,
-        "quarkus.http.port": "-1",
         "debezium.sink.batch.interval-ms": "500",
         **(searching if connector.kind is Kind.INDEX else maintained),
         **connector.own,

@@ -55,8 +55,10 @@ class Worker(Connect):
             for kind in ("offset", "config", "status")
             for key, value in (("topic", f"connect-{kind}"), ("replication.factor", "-1"))
         }
+        shared = worker_properties(self.home, self.bootstrap_servers, self.url)
+        del shared["offset.storage.file.filename"]  # the settings of a topic begin so too
         return {
-            **worker_properties(self.home, self.bootstrap_servers, self.url),
+            **shared,
             **single,
             "group.id": "connect",
             "offset.storage.partitions": "1",
