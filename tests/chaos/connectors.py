@@ -96,6 +96,10 @@ def _source(of: str) -> Connector:
 
 GROUPS: tuple[tuple[Connector, ...], ...] = (
     (
+        _sink("search", Kind.INDEX, {"debezium.sink.type": "opensearch"}),
+        _sink("append", Kind.EVENTS, {_MODE: "append", _FIELDS: _POSITIONS}),
+    ),
+    (
         _sink("equality", Kind.TABLES, {_MODE: "equality-delete", _FIELDS: _POSITIONS}),
         _source("equality"),
         _replica(),
@@ -103,10 +107,6 @@ GROUPS: tuple[tuple[Connector, ...], ...] = (
     (
         _sink("position", Kind.TABLES, {_MODE: "position-delete"}),
         _sink("copy", Kind.TABLES, {_MODE: "copy-on-write", _FIELDS: _POSITIONS}),
-    ),
-    (
-        _sink("search", Kind.INDEX, {"debezium.sink.type": "opensearch"}),
-        _sink("append", Kind.EVENTS, {_MODE: "append", _FIELDS: _POSITIONS}),
     ),
 )
 """Those that run at the same time; the groups take turns."""

@@ -48,7 +48,7 @@ class Plan:
     kills: int | None
     brokers: int = 1
     round_s: float = 180.0
-    pause_s: float = 2.5
+    pause_s: float = 2.0
     transactions_per_s: float = 6.0
 
 
