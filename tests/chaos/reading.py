@@ -36,6 +36,7 @@ def open_reader(home: Path, port: int, quick: dict[str, str]) -> Iterator[Reader
     settings = {
         **quick,
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",

@@ -19,12 +19,12 @@ class Report:
     seconds: float = 0.0
     faults: Counter[str] = field(factory=Counter)
     restarts: Counter[str] = field(factory=Counter)
-    statements: int = 0
+    transactions: int = 0
     events: int = 0
     repeated_events: int = 0
     quiet_points: int = 0
     rows_compared: int = 0
-    steps: int = 0
+    commits: int = 0
     differences: list[Difference] = field(factory=list)
     failures: list[str] = field(factory=list)
 
@@ -47,10 +47,10 @@ class Report:
             "kills": self.kills,
             "faults": dict(sorted(self.faults.items())),
             "restarts": dict(sorted(self.restarts.items())),
-            "transactions": self.statements,
+            "transactions": self.transactions,
             "events": self.events,
             "repeated_events": self.repeated_events,
-            "commits": self.steps,
+            "commits": self.commits,
             "quiet_points": self.quiet_points,
             "rows_compared": self.rows_compared,
             "differences": sum(one.count for one in self.differences),

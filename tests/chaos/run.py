@@ -149,7 +149,7 @@ class Run:
             except (FatalError, subprocess.TimeoutExpired):
                 stop.wait(0.5)
             else:
-                self.report.statements += count
+                self.report.transactions += count
             stop.wait(1.0)
 
     def _watch(self) -> None:
@@ -221,7 +221,7 @@ class Run:
             self.report.faults["answers of the catalog lost after its commit"] = lost
         for process in self._processes.values():
             self.report.restarts[process.name] += process.starts
-            self.report.steps += process.all_steps()
+            self.report.commits += process.all_steps()
         self.report.restarts = +self.report.restarts
 
     def _note(self, difference: Difference | None) -> None:

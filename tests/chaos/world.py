@@ -58,7 +58,7 @@ class World:
         to_database, to_catalog, to_search, self._search_port = ports[-5:-1]
         self._database_relay = Relay(self.postgres.port, port=to_database)
         self._catalog_relay = Relay(self.postgres.port, port=to_catalog)
-        self._brokers, self._broker_relays, self._cluster = _describe_brokers(home, brokers, ports)
+        self._brokers, self._broker_relays = _describe_brokers(home, brokers, ports)
         self.servers = ",".join(f"{LOOPBACK}:{relay.port}" for relay in self._broker_relays)
         self.worker = Worker(home / "connect", self.servers)
         self.search = OpenSearchNode(home / "search", heap_mb=512)
@@ -79,14 +79,14 @@ class World:
             "broker": self._broker_relays,
             "catalog": [self._catalog_relay],
             "database": [self._database_relay],
-            "search": [self._search_relay],
+            "opensearch": [self._search_relay],
         }
 
     @property
     def killable(self) -> dict[str, Killable]:
         """The servers by name."""
         brokers = {f"broker {number}": one for number, one in enumerate(self._brokers, start=1)}
-        return {"postgres": self.postgres, "connect": self.worker, "search": self.search, **brokers}
+        return {"postgres": self.postgres, "connect": self.worker, "opensearch": self.search, **brokers}
 
     def __enter__(self) -> Self:
         """Start all of it, with topics, tables and Debezium's connector (a minute)."""
@@ -162,23 +162,20 @@ class _Database(Postgres):
         return self
 
 
-def _describe_brokers(
-    home: Path, count: int, ports: tuple[int, ...]
-) -> tuple[list[KafkaBroker], list[Relay], Cluster | None]:
+def _describe_brokers(home: Path, count: int, ports: tuple[int, ...]) -> tuple[list[KafkaBroker], list[Relay]]:
     """Brokers that tell their clients, and each other, the addresses of their relays."""
     if count == 1:
         told = f"PLAINTEXT://{LOOPBACK}:{ports[1]}"
         own = {**_ONE_BROKER, "advertised.listeners": told}
-        return [KafkaBroker(home / "broker", ports[0], 512, own)], [Relay(ports[0], port=ports[1])], None
-    cluster = Cluster(home / "brokers")
-    nodes = list(cluster.nodes.values())
+        return [KafkaBroker(home / "broker", ports[0], 512, own)], [Relay(ports[0], port=ports[1])]
+    nodes = list(Cluster(home / "brokers").nodes.values())
     relays = []
     for node, port in zip(nodes, ports, strict=False):
         listening = node.properties["advertised.listeners"]
         own_port = node.properties["listeners"].split(",")[0].rsplit(":", 1)[1]
         node.properties["advertised.listeners"] = listening.replace(f":{own_port}", f":{port}", 1)
         relays.append(Relay(int(own_port), port=port))
-    return list(nodes), relays, cluster
+    return list(nodes), relays
 
 
 def make_home(told: Path | None) -> Path:
