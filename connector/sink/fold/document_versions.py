@@ -1,14 +1,16 @@
 """Changes -> the versions of documents. Pure rules on columns; runs on executors (docs/decisions/0024).
 
-OpenSearch keeps the greater of two versions, so a later change must never have a smaller one unless it is proven to
-repeat an older change. A change has the number of its own date (or of the column that the user declares), but
+OpenSearch keeps the document with the greater version, so a later change must not get a smaller version unless it is
+proven to repeat an older change. The version of a change is its own number (its timestamp, or the value of the declared
+column), with these exceptions:
 
-- one that is below the greatest version that was given in its topic-partition before the batch is put above that one,
-- one that is not above every other change of its key in its partition and batch is put above these,
-- a read has no number of its own: it has the greatest that was given before it,
-- one that is proven to repeat an older change keeps its own number: the document's version decides.
-All of this follows from stored watermarks and the batch, so a batch that is sent again has the same versions. They tell
-which change of a key is later, and nothing of another key's: between keys own numbers count (docs/decisions/0084).
+- a change not above the greatest version given in its topic-partition before the batch is put above that version;
+- a change not above every other change of its key in its partition and batch is put above these;
+- a read has no number of its own: it gets the greatest version given before it;
+- a change that is proven to repeat an older one keeps its own number: the stored document's version decides.
+
+All of this depends only on stored watermarks and the batch, so a batch that is sent again gets the same versions. They
+order the changes of one key; between keys the changes' own numbers count (docs/decisions/0084).
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ _OP_READ = ord("r")
 
 
 def derive_versions(dedup: Ints, total_order: Ints, *, nanoseconds: bool) -> Ints:
-    """Return dedup values; nanoseconds with the place in the transaction in the last three digits, where a clock of
-    microseconds leaves them free: changes of one transaction share its time.
+    """Return dedup values; nanoseconds get the position in the transaction as their last three digits.
+
+    Changes of one transaction share its time, and a clock of microseconds leaves these digits free.
     """
     if not nanoseconds:
         return dedup.copy()
@@ -41,10 +44,10 @@ def derive_versions(dedup: Ints, total_order: Ints, *, nanoseconds: bool) -> Int
 
 
 def find_last_versions(known: Watermarks, at: TopicPartition, origin: pa.DictionaryArray, partitions: int = 0) -> Ints:
-    """Return the greatest version that each change's source was given in its topic-partition; `NO_VALUE` for none.
+    """Return the greatest version given before in the topic-partition, for each change's source; `NO_VALUE` for none.
 
-    In a topic that has grown a key may have had its versions in any partition. `partitions` is how many the topic had
-    when the index was written to before, 0 where it was not.
+    If partitions were added to the topic, a key may have got its versions in any partition. `partitions` is the number
+    of partitions when the index was last written to, 0 if it never was.
     """
     own = known.get(at, {})
     grown = (at[0], GROWN_PARTITION) in known or 0 < partitions <= at[1]
@@ -56,7 +59,7 @@ def find_last_versions(known: Watermarks, at: TopicPartition, origin: pa.Diction
 
 
 def assign_versions(own: Ints, before: Ints, op: npt.NDArray[np.uint8], repeats: Mask) -> Ints:
-    """Return the versions of changes, as far as other changes of the batch do not matter.
+    """Return the versions of changes before other changes of the batch are taken into account.
 
     Args:
         own: their numbers, `NO_VALUE` where unknown.
@@ -73,7 +76,8 @@ def assign_versions(own: Ints, before: Ints, op: npt.NDArray[np.uint8], repeats:
 def raise_winner_versions(folded: FoldedChanges, keys: tuple[str, ...]) -> FoldedChanges:
     """Put winners above every other change of their key and partition, unless they repeat older ones.
 
-    A part of a batch never gives a key a greater version than the whole: a batch may be cut otherwise after a crash.
+    A part of a batch never gives a key a greater version than the whole batch, because a batch may be split differently
+    after a crash.
     """
     order = ChangeOrder.concat([part.order for part in folded.parts])
     codes = folded.decision.codes if folded.decision is not None else compute_key_codes(folded.parts, keys)

@@ -58,7 +58,7 @@ def find_rows_to_keep(
 
 
 def find_last_deletes(parts: Sequence[ChangeBatch]) -> Ints:
-    """Find the delete events that parts end with: tombstones of theirs may be in what another task reads.
+    """Find the delete events at the end of parts: their tombstones may be in what another task reads.
 
     Returns:
         Indices that count through the parts in turn.

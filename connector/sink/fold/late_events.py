@@ -1,4 +1,4 @@
-"""Winning changes -> those that are applied at once, and those whose table's row has to be asked first."""
+"""Winning changes -> those that are applied at once, and those that must be compared with the table's row first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, compute
 def split_late_candidates(
     folded: FoldedChanges, keys: tuple[str, ...]
 ) -> tuple[FoldedChanges | None, ChangeBatch | None]:
-    """Part keys whose winner is a suspect from the others; a part marks only these winners as suspects."""
+    """Split off the keys whose winner may be late; a part marks only these winners as late candidates."""
     suspect = np.concatenate([part.suspect for part in folded.parts])[folded.winners]
     if not suspect.any():
         return folded, None

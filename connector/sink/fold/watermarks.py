@@ -1,12 +1,12 @@
-"""Evidence of changes -> which may be older than what their table holds, and how far each source has come. Pure rules.
+"""Positions and timestamps of changes -> which may be older than their table's rows, and how far each source has come.
 
-Debezium sends again what it had sent before a restart. Within a batch the fold sees to it that a repeated change of a
-key loses; between batches the watermark does: the greatest place in the source's log, and the greatest date, that a
-table took in, per topic-partition and source (docs/decisions/0024). A change below it is a suspect:
-`destinations.late_events` compares it with the row that the table has. Any other is applied in Kafka's order.
+Pure rules. A restarted Debezium sends events again. Within a batch the fold drops a repeated change of a key; between
+batches the watermark does: per topic-partition and source, the greatest log position and the greatest timestamp that a
+table took in (docs/decisions/0024). A change below it is a late candidate: `destinations.late_events` compares it with
+the table's row. Any other change is applied in Kafka's order.
 
-A topic that has grown is read by all its partitions' watermarks: a key may have moved, and what its old partition still
-holds of it is older than what came by the new one.
+If partitions were added to a topic, the watermarks of all its partitions count: a key may have moved, and what its old
+partition still holds of it is older than what came in the new one.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from serde.arrays import Ints, Mask
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 
 MAX_SOURCES = 200
-"""Sources of one topic-partition that are kept apart in a commit's summary; beyond it they share one watermark, which
-makes more suspects, and none less."""
+"""How many sources of one topic-partition have a watermark of their own in a commit's summary; the others share one, which
+can only make more changes late candidates, never fewer."""
 
 GROWN_PARTITION = -1
-"""Stands for the partition of what is known of a topic that has grown."""
+"""The partition number under which a topic that got more partitions has its watermarks."""
 
 PARTITIONS_BEFORE = "#"
-"""There, how many partitions the topic had (as a date). Beside it stands, for each source that has written to a new
-partition since, how far it had come then: whatever is older than that may have been overtaken by its key's new
-partition."""
+"""The entry under `GROWN_PARTITION` with the topic's earlier number of partitions (as a date). Beside it, for each source
+that has since written to a new partition, is how far it had come then: changes older than that may have been overtaken by
+changes of their key in its new partition."""
 
 
 def find_limits(known: Watermarks, at: TopicPartition, names: Sequence[str]) -> list[Watermark]:
-    """Return for each source what its changes in a topic-partition have to be above, so as to be no suspects."""
+    """Return for each source the limit that its changes in a topic-partition must exceed to be certainly not late."""
     own, grown = known.get(at, {}), known.get((at[0], GROWN_PARTITION))
-    found = [_watermark_of(own, name) for name in names]
+    limits = [_watermark_of(own, name) for name in names]
     if grown is None:
-        return found
+        return limits
     overtaken = [
         _watermark_of(grown, name) if name in grown else merge_partitions(known, at[0], name) for name in names
     ]
-    return [mark.join(other) for mark, other in zip(found, overtaken, strict=True)]
+    return [mark.join(other) for mark, other in zip(limits, overtaken, strict=True)]
 
 
 def merge_partitions(known: Watermarks, topic: str, name: str) -> Watermark:
@@ -85,9 +85,9 @@ def mark_late_candidates(order: ChangeOrder, origin: pa.DictionaryArray, marks: 
 def find_latest_by_source(
     order: ChangeOrder, origin: pa.DictionaryArray, versions: Ints | None = None
 ) -> dict[str, Watermark]:
-    """Return how far each source has come with some changes; of one whose changes prove nothing only that it is there.
+    """Return how far each source has come with some changes; a source whose changes prove nothing is listed empty.
 
-    `versions` are those that documents are given; the last change of a key may get one that is greater by one
+    `versions` are those given to documents; the last change of a key may get one that is greater by one
     (`fold.document_versions.raise_winner_versions`).
     """
     result: dict[str, Watermark] = {}
@@ -117,7 +117,7 @@ def _greatest_place(places: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> 
 
 
 def merge_progress(seen: Iterable[SourceProgress]) -> tuple[SourceProgress, ...]:
-    """Take what was seen of the same table and topic-partition together; later ones come later in the partition."""
+    """Merge what was seen of one table and topic-partition by several tasks; later items are later in the partition."""
     result: dict[tuple[int, TopicPartition], SourceProgress] = {}
     for one in seen:
         before = result.get((one.table, one.at), SourceProgress(one.table, one.at))
@@ -127,7 +127,7 @@ def merge_progress(seen: Iterable[SourceProgress]) -> tuple[SourceProgress, ...]
 
 
 def advance_watermarks(known: Watermarks, seen: Iterable[SourceProgress]) -> Watermarks:
-    """Return the watermarks of one table that rose with what was seen of it."""
+    """Return the watermarks of one table that rose with these changes."""
     result = {}
     for one in seen:
         before = known.get(one.at, {})
@@ -138,7 +138,7 @@ def advance_watermarks(known: Watermarks, seen: Iterable[SourceProgress]) -> Wat
 
 
 def track_grown_topics(known: Watermarks, before: Mapping[str, int], now: Mapping[str, int]) -> Watermarks:
-    """Return what changes in what is known of topics that have grown.
+    """Return the changes to what is known about topics that got partitions.
 
     Args:
         known: the watermarks after a batch.
@@ -161,7 +161,7 @@ def track_grown_topics(known: Watermarks, before: Mapping[str, int], now: Mappin
 
 
 def limit_sources(marks: Mapping[str, Watermark]) -> Mapping[str, Watermark]:
-    """Return at most `MAX_SOURCES` watermarks; places of several sources do not compare, so what all share has none."""
+    """Return at most `MAX_SOURCES` watermarks; the shared one has no log position: those of sources do not compare."""
     if len(marks) <= MAX_SOURCES and ALL_SOURCES not in marks:
         return marks
     dates, versions = (max(getattr(mark, name) for mark in marks.values()) for name in ("date", "version"))
@@ -169,7 +169,7 @@ def limit_sources(marks: Mapping[str, Watermark]) -> Mapping[str, Watermark]:
 
 
 def _watermark_of(marks: Mapping[str, Watermark], name: str) -> Watermark:
-    """Return a source's own, and what all share; earlier versions had shorter names."""
+    """Return a source's own watermark, joined with the shared one; earlier versions stored shorter names."""
     whole = strip_log_name(name)
     names = [each for each in (name, whole, to_legacy_name(whole)) if each in marks]
     return (marks[names[0]] if names else Watermark()).join(marks.get(ALL_SOURCES, Watermark()))

@@ -1,4 +1,4 @@
-"""Changes as they came -> whether they are in order, so that the last one of a key needs no search. Pure rules."""
+"""Changes in arrival order -> whether they are sorted, so that the last change of a key needs no search. Pure rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
 
 
 def comes_in_order(order: ChangeOrder) -> bool:
-    """Tell whether the changes of each partition came together, and in Kafka's order."""
+    """Tell whether the changes of each partition are adjacent and in Kafka's order."""
     same = order.partition[1:] == order.partition[:-1]
     if same.all():
         return bool((order.offset[1:] > order.offset[:-1]).all())
@@ -19,7 +19,7 @@ def comes_in_order(order: ChangeOrder) -> bool:
 
 
 def is_ascending(order: ChangeOrder) -> bool:
-    """Tell whether no change of a partition, as they came, can be proven to repeat an older one of it."""
+    """Tell whether no change of a partition, in arrival order, can be proven to repeat an older one of it."""
     first, source = np.ascontiguousarray(order.place[:, FIRST_NUMBER]), order.place[:, SOURCE_COLUMN]
     other = order.partition[1:] != order.partition[:-1]
     known = bool((first != NO_VALUE).all())
@@ -42,13 +42,13 @@ def is_ascending(order: ChangeOrder) -> bool:
 
 
 def _dates_rise(order: ChangeOrder, dated: Mask | slice = slice(None)) -> bool:
-    """Tell whether dates never fall within a partition; of some of the changes only."""
+    """Tell whether timestamps never decrease within a partition; only some of the changes are checked."""
     dates, partition = order.date[dated], order.partition[dated]
     return bool(((dates[1:] >= dates[:-1]) | (partition[1:] != partition[:-1])).all())
 
 
 def is_uniform(order: ChangeOrder) -> bool:
-    """Tell whether all changes say of themselves what any says: where they rise, the last one of a key proves all."""
+    """Tell whether all changes carry the same kinds of evidence; if these rise, the last change of a key proves all."""
     placed, dated = order.place[:, FIRST_NUMBER] != NO_VALUE, order.date != NO_VALUE
     if (placed.any() and not placed.all()) or (dated.any() and not dated.all()):
         return False

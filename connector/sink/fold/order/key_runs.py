@@ -1,4 +1,4 @@
-"""Changes in sorted runs -> where runs begin, and what stands before each change of its key. Pure rules."""
+"""Changes in sorted runs -> where runs begin, and the last known change before each change of its key. Pure rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def mark_run_starts(*sorted_columns: npt.NDArray[np.integer]) -> Mask:
 
 
 def find_last_known(codes: Ints, order: ChangeOrder, known: Mask) -> Ints:
-    """Return for each change the last known one of its key and partition up to it; the first of all where none is."""
+    """Return for each change the last known one of its key and partition up to it; else the first of all."""
     sequence = np.lexsort((order.offset, order.partition, codes))
     first = mark_run_starts(codes[sequence], order.partition[sequence])
     before = np.empty_like(sequence)

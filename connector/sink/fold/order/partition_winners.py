@@ -1,4 +1,4 @@
-"""Changes of keys -> the winner of each key within each topic-partition, and what proves others repeated. Pure rules.
+"""Changes of keys -> the winner of each key in each topic-partition, and the changes that prove others repeated. Pure.
 
 Within one topic-partition Kafka's order decides: the last change of a key wins, unless it is proven to repeat an older
 one.
@@ -22,7 +22,7 @@ from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
 class KeyGroups:
     """Changes by key and topic-partition: `rows` in an order that keeps Kafka's in each group, and `group` of each.
 
-    `plain` tells that they are in that order as they came.
+    `plain` is set if `rows` is the order of arrival.
     """
 
     rows: Ints
@@ -49,7 +49,7 @@ def group_changes(codes: Ints, order: ChangeOrder) -> KeyGroups:
 
 
 def find_partition_winners(grouped: KeyGroups, order: ChangeOrder) -> PartitionWinners:
-    """Find the last change of each group that is no repetition."""
+    """Find the last change of each group that does not repeat an older one."""
     last = np.full(grouped.count, -1, np.int64)
     last[grouped.group] = grouped.rows
     groups = np.flatnonzero(last >= 0)
@@ -97,7 +97,7 @@ def find_greatest(grouped: KeyGroups, source: Ints, columns: Sequence[Ints]) -> 
 
 
 def _find_unrepeated(grouped: KeyGroups, order: ChangeOrder, doubtful: Mask) -> Ints:
-    """Return the last change of each doubtful group that is no repetition, by group."""
+    """Return the last change of each doubtful group that does not repeat an older one, by group."""
     at = np.flatnonzero(doubtful[grouped.group])
     at = at[np.argsort(grouped.group[at], kind="stable")]
     rows, group = grouped.rows[at], grouped.group[at]

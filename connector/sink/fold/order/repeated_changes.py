@@ -14,8 +14,8 @@ from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
 def mark_repeated(group: Ints, order: ChangeOrder) -> Mask:
     """Mark the changes that are proven to repeat an older one.
 
-    Proven is what stands at a smaller position than a change before it, if its date does not tell otherwise; and where
-    not both say their position, what has an earlier date.
+    A change is proven to repeat if its log position is smaller than that of a change before it, unless its timestamp
+    contradicts that; if not both have a position, if its timestamp is earlier.
 
     Args:
         group: key and partition of each change, in runs.
@@ -23,8 +23,8 @@ def mark_repeated(group: Ints, order: ChangeOrder) -> Mask:
     """
     count = len(group)
     bare, first = order.bare, mark_run_starts(group)
-    told = np.maximum.accumulate(np.where(~bare | first, np.arange(count), 0))
-    place, date = order.place[told], order.date[told]
+    evidence = np.maximum.accumulate(np.where(~bare | first, np.arange(count), 0))
+    place, date = order.place[evidence], order.date[evidence]
     source = place[:, SOURCE_COLUMN]
     sequence = np.lexsort((np.arange(count), source, group))
     run = np.cumsum(mark_run_starts(group[sequence], source[sequence])) - 1
@@ -40,7 +40,7 @@ def mark_repeated(group: Ints, order: ChangeOrder) -> Mask:
 
 
 def _rank_rows(columns: npt.NDArray[np.int64], run: Ints) -> tuple[Ints, Ints]:
-    """Return the rank of each row of numbers, 0 where it is not known, and the greatest before it in its run."""
+    """Return the rank of each row of numbers (0 if unknown), and the greatest rank before it in its run."""
     keys = tuple(columns[:, place] for place in reversed(range(columns.shape[1])))
     sequence = np.lexsort(keys)
     fresh = mark_run_starts(*(key[sequence] for key in keys))

@@ -1,9 +1,10 @@
 """Winners of one key in several topic-partitions -> the one that wins. Pure rules.
 
-The source's own position decides where every candidate carries a comparable one, then the dates (a read counts no later
-than the latest change), then the operation (c > r > u > d), then topic, partition and offset. A tombstone stands where
-the change of its key before it in its partition stands, and so does a read, where such changes tell their place: the
-one of the greatest, as others repeat it.
+The source's own position decides if every candidate carries a comparable one, then the timestamps (a read counts no
+later than the latest change), then the operation (c > r > u > d), then topic, partition and offset.
+
+A tombstone has the position of the change of its key before it in its partition. So has a read if such changes have
+positions: the greatest of them, because the others repeat older ones.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def sort_by_rule(several: Ints, codes: Ints, order: ChangeOrder) -> Ints:
 
 
 def _resolve_tombstones(several: Ints, codes: Ints, order: ChangeOrder) -> ChangeOrder:
-    """Return the order of changes; a tombstone has what the change of its key before it in its partition tells."""
+    """Return the order of changes; a tombstone takes that of the change of its key before it in its partition."""
     own = order.take(several)
     bare = own.bare
     if not bare.any():
@@ -69,9 +70,10 @@ def _resolve_tombstones(several: Ints, codes: Ints, order: ChangeOrder) -> Chang
 
 
 def _resolve_reads(own: ChangeOrder, several: Ints, codes: Ints, order: ChangeOrder) -> ChangeOrder:
-    """Return the order of changes; a read has what the change of its key and partition with the greatest place tells.
+    """Return the order of changes; a read takes that of the change of its key and partition furthest in the log.
 
-    That is so where all are of one log. That change is left whatever a fold leaves out (`Decision.rows_to_keep`).
+    This applies if all of these changes are from one log. That change is in what every fold keeps
+    (`Decision.rows_to_keep`).
     """
     reads = np.flatnonzero(own.op == _OP_READ)
     group = codes * (int(order.partition.max()) + 1) + order.partition
@@ -87,9 +89,9 @@ def _resolve_reads(own: ChangeOrder, several: Ints, codes: Ints, order: ChangeOr
     one_log = np.minimum.reduceat(source, starts) == np.maximum.reduceat(source, starts)
     top = rows[np.append(starts[1:], len(rows)) - 1][one_log]
     at = reads[np.isin(wanted, group[top])]
-    told = order.take(top[np.searchsorted(group[top], group[several[at]])])
+    furthest = order.take(top[np.searchsorted(group[top], group[several[at]])])
     dedup, where, op = own.dedup.copy(), own.place.copy(), own.op.copy()
-    dedup[at], where[at], op[at] = told.dedup, told.place, told.op
+    dedup[at], where[at], op[at] = furthest.dedup, furthest.place, furthest.op
     return attrs.evolve(own, dedup=dedup, place=where, op=op)
 
 

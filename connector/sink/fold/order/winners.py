@@ -1,14 +1,15 @@
 """Changes -> one change per key: which change wins (pure rules on columns, no rows move here).
 
 The rules are those of docs/how-it-works and docs/decisions/0024:
+
 1. within one topic-partition Kafka's order decides (`fold.partition_winners`): the last change of a key wins, unless it
    is proven to repeat an older one (`fold.repeated_changes`);
-2. across partitions (`fold.rival_partitions`) the source's own position where every candidate carries a comparable one,
-   then the dates (a read counts no later than the latest change), then the operation (c > r > u > d), then topic,
-   partition and offset.
-A tombstone stands where the change of its key before it in its partition stands; so does a read, among partitions.
+2. across partitions (`fold.rival_partitions`) the source's own position decides if every candidate carries a comparable
+   one, then the timestamps (a read counts no later than the latest change), then the operation (c > r > u > d), then
+   topic, partition and offset.
 
-Folding is associative: what `Decision.rows_to_keep` gives of parts, folded again, gives the winners of the whole.
+A tombstone has the position of the change of its key before it in its partition; so has a read, across partitions.
+Folding is associative: folding `Decision.rows_to_keep` of all parts gives the winners of the whole.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from serde.arrays import Ints, Mask
 
 @attrs.frozen(eq=False)
 class Decision:
-    """What becomes of changes: `codes` tells which key each is of (`keys.key_codes`), `order` what decides.
+    """The result of folding changes: `codes` numbers the key of each change (`keys.key_codes`), `order` what decides.
+
+    Cost: O(n) when changes come in order (the usual case), O(n log n) otherwise.
 
     Cost: O(n) when changes come in order (the usual case), O(n log n) otherwise.
     """
@@ -51,9 +54,9 @@ class Decision:
         return np.sort(choose_across_partitions(self._find.best, self.codes, self.order))
 
     def rows_to_keep(self, *, numbered: bool = False) -> Ints:
-        """Return what a later fold with more changes needs of these: winners of partitions, and their proofs.
+        """Return the rows that a later fold needs: winners of partitions, and the proofs against other changes.
 
-        `numbered` keeps the changes with the greatest dedup values too, where those are versions.
+        `numbered` also keeps the changes with the greatest dedup values, if these are versions.
         """
         if not len(self.codes) or (not numbered and self._last is not None and is_uniform(self.order)):
             return self.winners
@@ -70,9 +73,9 @@ class Decision:
 
     @cached_property
     def _last(self) -> Ints | None:
-        """The last change of each key as they came, ascending; None unless nothing can speak against it.
+        """The last change of each key in arrival order, ascending; None unless that is certain to be the winner.
 
-        That is so where the changes of each partition came together and in order, none of them can be proven to repeat
+        It is certain if the changes of each partition are adjacent and in order, none of them can be proven to repeat
         an older one, and no key is in two partitions.
         """
         if not comes_in_order(self.order) or not is_ascending(self.order):
@@ -98,7 +101,7 @@ def find_winners(codes: Ints, order: ChangeOrder) -> Ints:
 
 
 def find_row_images(codes: Ints, order: ChangeOrder, winning: Ints, has_image: Mask) -> Ints:
-    """For each winner give the change whose row it stands on: itself, or for a tombstone the winner of the rest.
+    """For each winner return the change that holds its row: itself, or for a tombstone the winner of the other changes.
 
     Returns:
         Aligned with `winning`; -1 where no change of the key has an image.

@@ -1,1 +1,1 @@
-"""folded changes -> whole rows: with values that an update did not send, from the row of the key before."""
+"""folded changes -> complete rows: values that an update did not send are taken from the row before it."""

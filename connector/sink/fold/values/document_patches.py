@@ -1,7 +1,10 @@
-"""Changes that tell of a document what became other -> whole rows, made of the row of the key before.
+"""Partial updates of documents -> complete rows, made from the row of the key before. Pure rules.
 
-MongoDB's updates without their document (`capture.mode=change_streams`) are rows with no more than what they set, and
-the text of the change beside it (`events.document_patches`). Patches without a row join to one. Pure rules.
+MongoDB's updates without their document (`capture.mode=change_streams`) are rows with only the members that were set,
+and the text of the change beside them (`events.document_patches`). Patches without a row are joined into one.
+
+Cost: Python per such change, and only for the columns that it names.
+
 Cost: Python per such change, and only for the columns that it names.
 """
 
@@ -29,7 +32,7 @@ _VALUE = "value"
 def apply_in_batch(
     parts: Sequence[ChangeBatch], giving: Mask, sequence: Ints, starts: Ints, variants: frozenset[str]
 ) -> list[ChangeBatch]:
-    """Apply each patch to the last row of its key before it, as far as that is in the batch.
+    """Apply each patch to the last row of its key before it, if the batch has one.
 
     Args:
         parts: changes of a table.
@@ -61,7 +64,7 @@ def apply_in_batch(
 
 
 def _find_row_patches(told: pa.StringArray) -> Mapping[str, frozenset[str]] | None:
-    """Return the columns that each patch makes null; None where one of them is of a document."""
+    """Return the columns that each patch sets to null; None if one of them belongs to a document."""
     found = {text: find_null_columns(text) for text in pc.unique(told.drop_null()).to_pylist()}
     known = {text: nulls for text, nulls in found.items() if nulls is not None}
     return known if len(known) == len(found) else None
@@ -75,9 +78,9 @@ def _fill_rows(
     sequence: Ints,
     starts: Ints,
 ) -> tuple[pa.RecordBatch, pa.StringArray]:
-    """Return rows with what the last row of their life before them gave of each column, and the patches that stay.
+    """Return rows completed from the last row of their life before them, and the patches that remain.
 
-    Patches that stay are of lives without a whole row: they say of all their rows what they made null.
+    Patches remain if their life has no complete row in the batch; their rows list what was set to null.
     """
     patched, given = np.asarray(told.is_valid())[sequence] & giving[sequence], giving[sequence]
     order, place = np.flatnonzero(patched), np.arange(len(sequence))
@@ -130,7 +133,7 @@ def _split(parts: Sequence[ChangeBatch], rows: pa.RecordBatch, patches: pa.Strin
 def patch_rows(
     came: pa.RecordBatch, base: pa.RecordBatch, patches: Sequence[str], variants: frozenset[str]
 ) -> pa.RecordBatch:
-    """Return the rows that patches make of others, aligned.
+    """Return the rows that result from applying patches to other rows, aligned.
 
     Args:
         came: rows with what the patches set, and what stands beside a document: those values count where there are any.
@@ -158,7 +161,7 @@ def patch_rows(
 
 
 def _change_column(name: str, held: pa.Array, patches: Sequence[str], *, is_json: bool) -> list[Any]:
-    """Return what becomes of a member, as a value of JSON."""
+    """Return a member's JSON value after the change."""
     changed = []
     for value, patch in zip(_read_values(held, is_json=is_json), patches, strict=True):
         document = {} if value is None else {name: value}
@@ -179,8 +182,10 @@ def _read_values(held: pa.Array, *, is_json: bool) -> Iterator[Any]:
 
 
 def _convert(values: list[Any], given: pa.Array, kind: pa.DataType, *, is_json: bool) -> pa.Array:
-    """Return values of JSON in a column's type; one that does not fit, as the row before was no such document, is what
-    the change itself gave."""
+    """Return JSON values in a column's type; one that does not fit is replaced by the value of the change itself.
+
+    It does not fit if the row before was no such document.
+    """
     if is_json:
         texts = (v if v is None or isinstance(v, str) else orjson.dumps(v).decode() for v in values)
         return pa.array(list(texts), pa.string()).cast(kind)

@@ -1,4 +1,4 @@
-"""Changes of several tasks -> all of a key in order, and where the lives of its rows begin. Pure rules on columns."""
+"""Changes of several tasks -> all changes of a key in order, and where the lives of its rows begin. Pure, on columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def find_creates(parts: Sequence[ChangeBatch], places: ChangeOrder, keys: Sequen
 
 
 def find_row_starts(parts: Sequence[ChangeBatch], sequence: Ints, starts: Ints) -> Ints:
-    """Return for each sorted change where the life of its row begins: at the last create up to it, or with its key."""
+    """Return for each sorted change where its row's life begins: at the last create before it, else with its key."""
     op = np.concatenate([part.order.op for part in parts])[sequence]
     place = np.where(np.isin(op, (OP_CREATE, OP_KEY_CHANGE)), np.arange(len(sequence)), 0)
     begun: Ints = np.maximum(np.maximum.accumulate(place), starts)

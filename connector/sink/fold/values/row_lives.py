@@ -1,7 +1,7 @@
 """Folded changes -> the last row of each life of a key, which rows under other keys may need. Pure rules.
 
-A row whose key changes leaves out what the update did not send (`fold.unavailable_values`); the old key's row has it,
-and that key may have been given to another row since.
+If a row's key changes, the event under the new key lacks the values that the update did not send
+(`fold.unavailable_values`). The row of the old key has them, and the old key may have been given to another row since.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OP_READ = ord("r")
 
 
 def find_last_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
-    """Find the last row that the batch knows of each key, whether it is gone or not; what deletes say is no row.
+    """Find the last row that the batch has for each key, deleted or not; the columns of a delete event are not a row.
 
     Returns:
         Indices, ascending, that count through the parts in turn.
@@ -42,8 +42,10 @@ def find_last_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
 
 
 def find_needed_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
-    """Find what a later fold has to know besides the winners: last rows, the moved creates that rows go back to, and
-    rows that were deleted before their key was given to another.
+    """Find what a later fold needs besides the winners.
+
+    These are last rows, the moved creates that rows go back to, and rows that were deleted before their key was given
+    to another row.
     """
     op = np.concatenate([part.order.op for part in folded.parts])
     deletes, rows = _find_reused_keys(folded, keys)
@@ -51,12 +53,12 @@ def find_needed_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
 
 
 def find_rows_of_lives(folded: FoldedChanges, keys: Sequence[str]) -> list[ChangeBatch]:
-    """Return the last row that the batch knows of each life of a key: a key may be given to another row again.
+    """Return the last row that the batch has for each life of a key: a key may be given to another row.
 
-    `deleted` tells that a delete ended it: it is in the order of that delete. Where no row of the batch comes before a
-    delete, and one behind it, only the key is known, as what a delete says of other columns is invented. The others are
-    in their own order, but that reads have no date. Place in Kafka and operation are those of the create that a row
-    goes back to, where there is one.
+    `deleted` marks lives that a delete ended; these are ordered by that delete. If no row of the batch comes before a
+    delete, but one comes after it, only the key is known, because the other columns of a delete event are made up.
+    Other rows keep their own order, except that reads have no timestamp. Position in Kafka and operation are those of
+    the create that a row goes back to, if there is one.
     """
     last = find_last_rows(folded, keys)
     deletes, rows = _find_reused_keys(folded, keys)
@@ -72,7 +74,7 @@ def find_rows_of_lives(folded: FoldedChanges, keys: Sequence[str]) -> list[Chang
 
 
 def _find_ends(folded: FoldedChanges, order: ChangeOrder, rows: Ints, keys: Sequence[str]) -> Ints:
-    """Find the delete event behind each of some rows; the row itself where none follows."""
+    """Find the delete event after each of some rows; the row itself if none follows."""
     ending = np.concatenate([part.deleted for part in folded.parts]) & ~order.bare
     if not ending.any():
         return rows
@@ -86,7 +88,7 @@ def _find_ends(folded: FoldedChanges, order: ChangeOrder, rows: Ints, keys: Sequ
 
 
 def _tell_lives(folded: FoldedChanges, rows: Ints, ends: Ints, keys: Sequence[str]) -> ChangeBatch:
-    """Return rows in the order of their ends: themselves, or the deletes behind them; a delete stands for no row."""
+    """Return rows in the order of their ends: themselves, or the deletes after them; a delete counts as no row."""
     chosen, ended = np.unique(rows), np.concatenate([part.deleted for part in folded.parts])[ends]
     whole = ChangeBatch.concat(gather(folded.parts, chosen) or [folded.parts[0].take(chosen)])
     taken = whole.take(np.searchsorted(chosen, rows))
@@ -106,7 +108,7 @@ def _tell_lives(folded: FoldedChanges, rows: Ints, ends: Ints, keys: Sequence[st
 
 
 def _forget_values(rows: pa.RecordBatch, which: Mask, keys: Sequence[str]) -> pa.RecordBatch:
-    """Return the rows with null in place of values that are no keys, where `which`; structs, which hold keys, stay."""
+    """Return the rows with all values but keys set to null where `which`; structs, which hold keys, stay."""
     places = pa.array(np.arange(len(which)), mask=which)
     columns = [
         column if field.name in keys or pa.types.is_struct(field.type) else column.take(places)
@@ -116,7 +118,7 @@ def _forget_values(rows: pa.RecordBatch, which: Mask, keys: Sequence[str]) -> pa
 
 
 def _find_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> tuple[Ints, Ints]:
-    """Find the deletes that another row of their key follows, and the last row before each: or itself, without one.
+    """Find the deletes that are followed by another row of their key, and the last row before each (else itself).
 
     Cost: a look at the operations; where there are deletes beside rows, a sort of all changes.
     """

@@ -1,9 +1,11 @@
-"""Folded changes -> the same with values that an update did not send: those of the change of the key before it.
+"""Folded changes -> the same, with values that an update did not send taken from earlier changes of the key. Pure.
 
-PostgreSQL sends no TOASTed value that an update did not change; Debezium puts a placeholder there, which must never
-overwrite what the table holds. What no change of the key in the batch tells is left for `lookups.unavailable_values`.
-So is a create with placeholders that a change of key made (`convert.key_change_headers`): the old key's row has the
-values. Any other create holds all values, so one that looks like the placeholder is meant. Pure rules.
+PostgreSQL does not send a TOASTed value that an update did not change; Debezium puts a placeholder there, which must
+never overwrite what the table holds.
+
+If no change of the key in the batch has the value, `lookups.unavailable_values` looks it up. So it is with placeholders
+in a create that a key change made (`convert.key_change_headers`): the old key's row has the values. Any other create
+holds all values, so one that looks like the placeholder is taken literally.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ _OP_READ, _OP_UPDATE, _OP_DELETE = ord("r"), ord("u"), ord("d")
 
 
 def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> dict[str, Mask]:
-    """Return the columns of a part that have unsent values, and where.
+    """Return the columns of a part that have unavailable values, and in which rows.
 
-    Reads and creates hold all values, deletes none. `suspicious`: creates may be moved ones that nobody has marked yet.
+    Reads and creates hold all values, deletes none. With `suspicious`, creates may be moved ones that are not marked
+    yet.
     """
     if not part.unsent_values:
         return {}
@@ -39,10 +42,10 @@ def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> 
 def fill_in_batch(
     folded: FoldedChanges, keys: Sequence[str], *, by_date: bool = False, variants: frozenset[str] = frozenset()
 ) -> FoldedChanges:
-    """Fill each unavailable value from the latest earlier change of its key that has one; so are documents of which
-    only changes are known (`fold.document_patches`).
+    """Fill each unavailable value from the latest earlier change of its key that has one; documents from patches too.
 
-    `by_date`: of versions, which go by their dates alone, the one of the date before. `variants`: columns of JSON.
+    `by_date`: changes are versions, which go by timestamps alone, so the value of the version before counts.
+    `variants`: columns of JSON texts. See `fold.document_patches` for documents.
 
     Cost: a look at the lengths of texts; where there is such a value, a sort of all changes.
     """
@@ -71,14 +74,14 @@ def fill_in_batch(
 
 
 def _mark_whole_rows(part: ChangeBatch) -> Mask:
-    """Mark the changes whose rows tell values: not deletes, which invent some, but what a truncate ended does."""
+    """Mark the changes whose rows have real values: rows that a truncate ended too, but not delete events."""
     ended = np.isin(part.order.op, (OP_CREATE, OP_KEY_CHANGE, _OP_UPDATE, _OP_READ))
     whole: Mask = part.image & (~part.deleted | ended)
     return whole
 
 
 def mark_unavailable(folded: FoldedChanges, *, keep_deletes: bool = False, suspicious: bool = False) -> Mask:
-    """Mark the winners whose row still has unsent values; those of deleted keys only where their rows are kept."""
+    """Mark the winners whose row still has unavailable values; those of deleted keys only if their rows are kept."""
     sizes = [len(part) for part in folded.parts]
     open_rows = np.zeros(sum(sizes), np.bool_)
     start = 0
@@ -97,9 +100,9 @@ def mark_unavailable(folded: FoldedChanges, *, keep_deletes: bool = False, suspi
 
 
 def split_winners(folded: FoldedChanges, which: Mask, keys: Sequence[str]) -> tuple[FoldedChanges, list[ChangeBatch]]:
-    """Take some winners out; give the rest, and the rows of those taken, `deleted` telling whether they are gone.
+    """Take some winners out; return the others, and the rows of those taken, where `deleted` marks rows that are gone.
 
-    A row that goes back to a create has that create's place in Kafka and its operation.
+    A row that goes back to a create has that create's position in Kafka and its operation.
     """
     rest = attrs.evolve(folded, winners=folded.winners[~which], images=folded.images[~which])
     rows = folded.images[which]
@@ -124,7 +127,7 @@ def split_winners(folded: FoldedChanges, which: Mask, keys: Sequence[str]) -> tu
 
 
 def _find_sources(unsent: Mask, giving: Mask, sequence: Ints, starts: Ints) -> Ints:
-    """For every change the one whose value it takes: itself, or the last one before it that gives one."""
+    """For every change return the one whose value it takes: itself, or the last one before it that has a value."""
     place = np.where(giving[sequence], np.arange(len(sequence)), -1)
     last = np.maximum.accumulate(place)
     takes = unsent[sequence] & (last >= starts)
