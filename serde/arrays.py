@@ -68,8 +68,8 @@ def without_columns(array: pa.StructArray, names: Container[str]) -> pa.StructAr
 
 
 def _build_structs(like: pa.StructArray, columns: Mapping[str, pa.Array]) -> pa.StructArray:
-    gone = like.is_null() if like.null_count else None
-    return pa.StructArray.from_arrays(list(columns.values()), list(columns), mask=gone)
+    null_rows = like.is_null() if like.null_count else None
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns), mask=null_rows)
 
 
 def choose_values(one: pa.Array, other: pa.Array, which: Mask) -> pa.Array:

@@ -116,12 +116,12 @@ class GlueFrame:
         packing = texts.view[texts.starts[rows] + 1]
         for index in np.flatnonzero(~np.isin(packing, (_GLUE_PLAIN, _GLUE_ZLIB))).tolist():
             fault(int(rows[index]), "its compression is none that AWS Glue's registry has")
-        made = []
+        groups = []
         for number, same in _group_uuids(texts, rows[packing == _GLUE_PLAIN]):
-            made.append(FramedGroup(number, same, texts.pick(same).cut(head, 0)))
+            groups.append(FramedGroup(number, same, texts.pick(same).cut(head, 0)))
         for number, same in _group_uuids(texts, rows[packing == _GLUE_ZLIB]):
-            made.append(self._unpack(number, same, texts.pick(same).cut(head, 0), fault))
-        return sorted(made, key=lambda group: group.number)
+            groups.append(self._unpack(number, same, texts.pick(same).cut(head, 0), fault))
+        return sorted(groups, key=lambda group: group.number)
 
     def _unpack(self, number: int, rows: Rows, packed: ByteWindows, fault: AddFault) -> FramedGroup:
         kept, plain = [], []

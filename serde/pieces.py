@@ -47,15 +47,15 @@ class DatumReader:
 def read_pieces(texts: ByteWindows, reader: DatumReader) -> tuple[Rows, pa.Array, dict[int, str]]:
     """The datums that could be read: their positions (ascending), the wire column; and why the others could not."""
     where: list[Rows] = []
-    made: list[pa.Array] = []
+    columns: list[pa.Array] = []
     faults: dict[int, str] = {}
     for low, high in _split_pieces(texts):
         rows, array = _read_piece(texts, low, high, reader, faults)
         where.append(rows)
-        made.append(array)
-    if not made:
+        columns.append(array)
+    if not columns:
         return np.zeros(0, np.int64), pa.array([], reader.wire), faults
-    return np.concatenate(where), made[0] if len(made) == 1 else pa.concat_arrays(made), faults
+    return np.concatenate(where), columns[0] if len(columns) == 1 else pa.concat_arrays(columns), faults
 
 
 def _split_pieces(texts: ByteWindows) -> list[tuple[int, int]]:
@@ -108,13 +108,13 @@ def _merge_slow_rows(
 
 def window_column(at: Cursor, starts: Ints, sizes: Ints, *, text: bool) -> pa.Array:
     """Windows of a piece, ascending, as a column of bytes or text; text that is no UTF-8 makes its datum bad."""
-    made = window_array(pa.py_buffer(at.piece.view), starts, starts + sizes)
+    column = window_array(pa.py_buffer(at.piece.view), starts, starts + sizes)
     if not text:
-        return made
+        return column
     try:
-        return made.cast(pa.string())
+        return column.cast(pa.string())
     except pa.ArrowInvalid:
-        return _decode_texts(made, at)
+        return _decode_texts(column, at)
 
 
 def _decode_texts(data: pa.BinaryArray, at: Cursor) -> pa.Array:

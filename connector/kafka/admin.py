@@ -127,8 +127,8 @@ class KafkaAdmin:
     def describe(self) -> ClusterInfo:
         """Return what the cluster tells of itself and of this user's rights."""
         with map_kafka_errors(f"asking {self._settings.bootstrap_servers} for the cluster"):
-            asked = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=self._wait_s())
-            found = asked.result()
+            answer = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=self._wait_s())
+            found = answer.result()
         return ClusterInfo(str(found.cluster_id), len(found.nodes), _operations(found.authorized_operations))
 
     def topic_rights(self, names: Collection[str]) -> dict[str, frozenset[str]]:

@@ -53,13 +53,13 @@ class MessageProducer:
             with map_kafka_errors(f"writing to {topic}"):
                 for key, value in messages:
                     producer.produce(topic, value, key, on_delivery=delivered)
-                left = producer.flush(self._flush_s + _FLUSH_MARGIN_S)
-            written = not (left or faults)
+                unsent = producer.flush(self._flush_s + _FLUSH_MARGIN_S)
+            written = not (unsent or faults)
         finally:
             if not written:
                 self._forget(producer)
-        if left:
-            raise RetriableError(f"{left} messages to {topic} were not acknowledged within {self._flush_s:.0f} s")
+        if unsent:
+            raise RetriableError(f"{unsent} messages to {topic} were not acknowledged within {self._flush_s:.0f} s")
         if faults:
             kind = RetriableError if all(map(is_transient_error, faults)) else FatalError
             raise kind(f"a message to {topic} was not written: {faults[0].str()}")
@@ -67,11 +67,11 @@ class MessageProducer:
     def _open_producer(self) -> Producer:
         if self._producer is None:
             own = {"partitioner": "murmur2_random", "message.timeout.ms": int(self._flush_s * 1000)}
-            given = client_config(self._settings, "producer")
-            if "delivery.timeout.ms" in given:
+            configured = client_config(self._settings, "producer")
+            if "delivery.timeout.ms" in configured:
                 del own["message.timeout.ms"]
             with map_kafka_errors(NO_CLIENT):
-                self._producer = Producer({**own, **given, **SAFE})
+                self._producer = Producer({**own, **configured, **SAFE})
         return self._producer
 
     def _forget(self, producer: Producer) -> None:

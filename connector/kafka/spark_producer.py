@@ -83,9 +83,9 @@ def publish_records(
 
 def producer_options(settings: KafkaSettings) -> dict[str, str]:
     """Return the Java producer's settings."""
-    given = {key: text for key, text in settings.producer.items() if key not in _FIXED_OPTIONS}
-    servers = given.pop("bootstrap.servers", settings.bootstrap_servers)
-    return {**PRODUCER_DEFAULTS, **given, "bootstrap.servers": servers}
+    configured = {key: text for key, text in settings.producer.items() if key not in _FIXED_OPTIONS}
+    servers = configured.pop("bootstrap.servers", settings.bootstrap_servers)
+    return {**PRODUCER_DEFAULTS, **configured, "bootstrap.servers": servers}
 
 
 @contextmanager

@@ -97,11 +97,11 @@ def skip_column(codec: Codec, at: Cursor) -> None:
 
 
 def _skip_optional(codec: Optional, at: Cursor) -> None:
-    there = _read_branch(at, codec.count) != codec.null
-    if there.all():
+    present = _read_branch(at, codec.count) != codec.null
+    if present.all():
         skip_column(codec.codec, at)
-    elif there.any():
-        index = np.flatnonzero(there)
+    elif present.any():
+        index = np.flatnonzero(present)
         below = at.pick(index)
         skip_column(codec.codec, below)
         at.put(index, below)
@@ -172,18 +172,18 @@ def _read_optional(codec: Optional, at: Cursor) -> pa.Array:
     return _read_present(codec.codec, at, _read_branch(at, codec.count) != codec.null)
 
 
-def _read_present(codec: Codec, at: Cursor, there: Mask) -> pa.Array:
+def _read_present(codec: Codec, at: Cursor, present: Mask) -> pa.Array:
     """The column of those datums that have the value, null for the others."""
-    if there.all():
+    if present.all():
         return read_column(codec, at)
-    if not there.any():
+    if not present.any():
         return pa.nulls(len(at), codec.wire)
-    index = np.flatnonzero(there)
+    index = np.flatnonzero(present)
     below = at.pick(index)
-    made = read_column(codec, below)
+    values = read_column(codec, below)
     at.put(index, below)
-    place = np.cumsum(there) - 1
-    return made.take(pa.array(place, mask=~there))
+    place = np.cumsum(present) - 1
+    return values.take(pa.array(place, mask=~present))
 
 
 def _read_union(codec: Union, at: Cursor) -> pa.StructArray:
@@ -217,18 +217,18 @@ def _list_offsets(rows: Ints, count: int) -> pa.Array:
 def _read_items(codec: Codec, at: Cursor) -> tuple[Ints, pa.Array]:
     """The items of all datums in order, and for each which datum (of the cursor) it belongs to."""
     owners: list[Ints] = []
-    made: list[pa.Array] = []
+    parts: list[pa.Array] = []
     index = np.arange(len(at))
     while len(index):
         below = at.pick(index)
         counts = _read_block_counts(below)
         at.put(index, below)
-        _read_block(codec, at, index, counts, owners, made)
+        _read_block(codec, at, index, counts, owners, parts)
         index = index[counts > 0]
-    if not made:
+    if not parts:
         return np.zeros(0, np.int64), pa.array([], codec.wire)
-    rows, items = np.concatenate(owners), pa.concat_arrays(made)
-    if len(made) > 1:
+    rows, items = np.concatenate(owners), pa.concat_arrays(parts)
+    if len(parts) > 1:
         order = np.argsort(rows, kind="stable")
         rows, items = rows[order], items.take(pa.array(order))
     return rows, items
@@ -250,7 +250,7 @@ def _read_block_counts(at: Cursor) -> Ints:
     return counts
 
 
-def _read_block(codec: Codec, at: Cursor, index: Ints, counts: Ints, owners: list[Ints], made: list[pa.Array]) -> None:
+def _read_block(codec: Codec, at: Cursor, index: Ints, counts: Ints, owners: list[Ints], parts: list[pa.Array]) -> None:
     """Reads the items of one block of each datum at `index`: the first of all, the second of all ..."""
     for number in range(int(counts.max(initial=0))):
         active = index[counts > number]
@@ -260,6 +260,6 @@ def _read_block(codec: Codec, at: Cursor, index: Ints, counts: Ints, owners: lis
             at.fail(slow, NEEDS_ROW_READER)
             return
         below = at.pick(active)
-        made.append(read_column(codec, below))
+        parts.append(read_column(codec, below))
         at.put(active, below)
         owners.append(active)

@@ -33,7 +33,7 @@ class AvroDeserializer(RegisteredDeserializer):
             work.reject(int(group.rows[index]), f"Avro datum of schema id {group.name} {reason}")
         rows = group.rows[where]
         if isinstance(writer.codec, Optional) and wire.null_count:
-            there = valid_mask(wire)
-            work.tombstones.append(rows[~there])
-            rows, wire = rows[there], wire.filter(pa.array(there))
+            present = valid_mask(wire)
+            work.tombstones.append(rows[~present])
+            rows, wire = rows[present], wire.filter(pa.array(present))
         work.add_block(rows, wire, writer.schema)

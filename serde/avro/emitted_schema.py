@@ -48,16 +48,16 @@ def adjust_name(name: str) -> str:
 
 
 def _adjust_part(part: str) -> str:
-    made = re.sub(r"[^A-Za-z0-9_]", "_", part)
-    return f"_{made}" if made[:1].isdigit() else made
+    adjusted = re.sub(r"[^A-Za-z0-9_]", "_", part)
+    return f"_{adjusted}" if adjusted[:1].isdigit() else adjusted
 
 
 def _nullable_type(document: Document, seen: dict[str, Document], namespace: str) -> Any:
     """The schema with null, where it is optional; null comes second after a default of another kind."""
-    made = _non_null_type(document, seen, namespace)
+    avro_type = _non_null_type(document, seen, namespace)
     if not document["optional"]:
-        return made
-    return [made, "null"] if document.get("default") is not None else ["null", made]
+        return avro_type
+    return [avro_type, "null"] if document.get("default") is not None else ["null", avro_type]
 
 
 def _non_null_type(document: Document, seen: dict[str, Document], namespace: str) -> Any:
@@ -74,28 +74,28 @@ def _non_null_type(document: Document, seen: dict[str, Document], namespace: str
 
 def _primitive(document: Document) -> Any:
     kind, name = document["type"], document.get("name", "")
-    made: dict[str, Any] = {"type": _TYPES[kind]}
+    avro_type: dict[str, Any] = {"type": _TYPES[kind]}
     parameters = document.get("parameters", {})
     if _LOGICAL.get(name) == "decimal":
-        made["scale"] = int(parameters["scale"])
-        made["precision"] = int(parameters.get("connect.decimal.precision", _ANY_PRECISION))
+        avro_type["scale"] = int(parameters["scale"])
+        avro_type["precision"] = int(parameters.get("connect.decimal.precision", _ANY_PRECISION))
     if kind in _SMALL:
-        made["connect.type"] = kind
-    made |= _connect_properties(document)
+        avro_type["connect.type"] = kind
+    avro_type |= _connect_properties(document)
     if name in _LOGICAL:
-        made["logicalType"] = _LOGICAL[name]
-    return made if len(made) > 1 else made["type"]
+        avro_type["logicalType"] = _LOGICAL[name]
+    return avro_type if len(avro_type) > 1 else avro_type["type"]
 
 
 def _connect_properties(document: Document) -> dict[str, Any]:
-    given = {
+    properties = {
         "connect.doc": document.get("doc"),
         "connect.version": document.get("version"),
         "connect.parameters": document.get("parameters"),
         "connect.default": _default(document),
         "connect.name": document.get("name"),
     }
-    return {key: value for key, value in given.items() if value is not None}
+    return {key: value for key, value in properties.items() if value is not None}
 
 
 def _default(document: Document) -> Any:
@@ -110,22 +110,22 @@ def _record(document: Document, seen: dict[str, Document], outer: str) -> Any:
     if seen.get(full) == document["fields"]:
         return name if namespace == outer else full
     seen[full] = document["fields"]
-    made: dict[str, Any] = {"type": "record", "name": name}
+    record: dict[str, Any] = {"type": "record", "name": name}
     if namespace != outer:
-        made["namespace"] = namespace
-    made["fields"] = [_field(field, seen, namespace) for field in document["fields"]]
-    names = [field["name"] for field in made["fields"]]
+        record["namespace"] = namespace
+    record["fields"] = [_field(field, seen, namespace) for field in document["fields"]]
+    names = [field["name"] for field in record["fields"]]
     twice = sorted({field["field"] for field in document["fields"] if names.count(_adjust_part(field["field"])) > 1})
     if twice:
         raise ValueError(f"fields {', '.join(twice)} have one name in Avro")
-    return made | _connect_properties({**document, "name": full})
+    return record | _connect_properties({**document, "name": full})
 
 
 def _field(document: Document, seen: dict[str, Document], namespace: str) -> dict[str, Any]:
-    made = {"name": _adjust_part(document["field"]), "type": _nullable_type(document, seen, namespace)}
+    field = {"name": _adjust_part(document["field"]), "type": _nullable_type(document, seen, namespace)}
     if document.get("default") is not None or document["optional"]:
-        made["default"] = _default(document)
-    return made
+        field["default"] = _default(document)
+    return field
 
 
 def _map(document: Document, seen: dict[str, Document], namespace: str) -> dict[str, Any]:

@@ -83,19 +83,19 @@ class DatumBuilder:
 
     def varint(self, values: Ints, mask: Mask | None) -> None:
         """A zigzag varint of each row."""
-        left = ((values << 1) ^ (values >> 63)).view(np.uint64)
+        remaining = ((values << 1) ^ (values >> 63)).view(np.uint64)
         if mask is not None:
-            left = np.where(mask, left, np.uint64(0))
+            remaining = np.where(mask, remaining, np.uint64(0))
         here = mask
         while True:
-            rest = left >> np.uint64(_VARINT_BITS)
+            rest = remaining >> np.uint64(_VARINT_BITS)
             longer = rest != 0
-            low = (left & _PAYLOAD_BITS).astype(np.uint8)
+            low = (remaining & _PAYLOAD_BITS).astype(np.uint8)
             if not longer.any():
                 self.byte(low, here)
                 return
             self.byte(np.where(longer, low | _CONTINUATION, low), here)
-            left, here = rest, longer
+            remaining, here = rest, longer
 
     def words(self, values: ByteGrid, mask: Mask | None) -> None:
         """A row of a grid of bytes for each."""
@@ -127,18 +127,18 @@ class DatumBuilder:
             return
         width = len(self._columns)
         grid = np.empty((self.count, width), np.uint8)
-        there = np.ones((self.count, width), np.bool_)
+        used = np.ones((self.count, width), np.bool_)
         for place, (value, mask) in enumerate(self._columns):
             grid[:, place] = value
             if mask is not None:
-                there[:, place] = mask
+                used[:, place] = mask
         if all(mask is None for _, mask in self._columns):
-            made = _build_array(grid.reshape(-1), np.full(self.count, width))
+            datums = _build_array(grid.reshape(-1), np.full(self.count, width))
         else:
-            sizes = np.count_nonzero(there, axis=1)
-            made = _build_array(np.compress(there.reshape(-1), grid.reshape(-1)), sizes)
+            sizes = np.count_nonzero(used, axis=1)
+            datums = _build_array(np.compress(used.reshape(-1), grid.reshape(-1)), sizes)
         self._columns.clear()
-        self._done.append(made)
+        self._done.append(datums)
 
 
 def write_column(codec: Codec, array: pa.Array, out: DatumBuilder, live: Mask | None) -> None:  # noqa: PLR0912 - one case per type
@@ -210,16 +210,16 @@ def _write_optional(codec: Optional, array: pa.Array, out: DatumBuilder, live: M
         out.byte(0, live)
         write_column(codec.codec, array, out, live)
         return
-    there, null = 2 - 2 * codec.null, 2 * codec.null
+    present, null = 2 - 2 * codec.null, 2 * codec.null
     if array.null_count == len(array):
         out.byte(null, live)
         return
     if not array.null_count:
-        out.byte(there, live)
+        out.byte(present, live)
         write_column(codec.codec, array, out, live)
         return
     valid = valid_mask(array)
-    out.byte(np.where(valid, np.uint8(there), np.uint8(null)), live)
+    out.byte(np.where(valid, np.uint8(present), np.uint8(null)), live)
     write_column(codec.codec, array, out, valid)
 
 
@@ -244,8 +244,8 @@ def _write_blocks(item: Codec, array: pa.ListArray | pa.MapArray, out: DatumBuil
     out.varint(sizes, live)
     items = array.flatten()
     if len(items):
-        made = encode_datums(item, items)
-        data, starts, ends = view_bytes(made)
+        datums = encode_datums(item, items)
+        data, starts, ends = view_bytes(datums)
         bounds = np.append(starts[:1], ends)[np.append(0, np.cumsum(sizes))]
         out.data(_build_array(data[bounds[0] : bounds[-1]], np.diff(bounds)))
         out.byte(0, sizes > 0)
@@ -279,8 +279,8 @@ def _encode_fixed(array: pa.Array, size: int) -> pa.BinaryArray:
 def _to_numbers(array: pa.Array) -> Ints:
     """The values as numpy has them, zeros where they are null."""
     filled = pc.fill_null(array, False if pa.types.is_boolean(array.type) else 0) if array.null_count else array
-    made: Ints = filled.to_numpy(zero_copy_only=False)
-    return made
+    numbers: Ints = filled.to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _build_array(data: Bytes, sizes: Sequence[int] | Ints) -> pa.BinaryArray:

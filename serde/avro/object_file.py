@@ -39,8 +39,8 @@ class Container:
 
     def header(self) -> bytes:
         """What the file begins with."""
-        told = {"avro.schema": self.schema.encode(), "avro.codec": self.compression.name.encode()}
-        return _MAGIC + _encode_map(told) + self.sync
+        metadata = {"avro.schema": self.schema.encode(), "avro.codec": self.compression.name.encode()}
+        return _MAGIC + _encode_map(metadata) + self.sync
 
     def blocks(self, datums: pa.BinaryArray) -> Iterator[bytes]:
         """Cut datums into blocks of about `BLOCK_BYTES`."""
@@ -99,8 +99,8 @@ def _encode_sized(data: bytes) -> bytes:
 
 def _encode_long(value: int) -> bytes:
     """A zigzag varint of a number that is not negative."""
-    left, done = value << 1, bytearray()
-    while left >= _CONTINUATION:
-        done.append(left & (_CONTINUATION - 1) | _CONTINUATION)
-        left >>= _VARINT_BITS
-    return bytes([*done, left])
+    remaining, done = value << 1, bytearray()
+    while remaining >= _CONTINUATION:
+        done.append(remaining & (_CONTINUATION - 1) | _CONTINUATION)
+        remaining >>= _VARINT_BITS
+    return bytes([*done, remaining])

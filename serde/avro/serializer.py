@@ -44,8 +44,8 @@ class AvroSerializer:
     def message(self, payload: Mapping[str, Any]) -> bytes:
         """See `wire_format.Serializer.message`."""
         codec = parse_record_codec(self.text)
-        made: bytes = encode_datums(codec, pa.array([payload], codec.wire))[0].as_py()
-        return self.head + made
+        datum: bytes = encode_datums(codec, pa.array([payload], codec.wire))[0].as_py()
+        return self.head + datum
 
     def messages(self, columns: Sequence[pa.Array], count: int) -> pa.BinaryArray:
         """See `wire_format.ColumnSerializer.messages`."""
@@ -78,15 +78,15 @@ class AvroEnvelopeSerializer:
     def messages(self, images: Sequence[pa.Array], kinds: Ints, orders: pa.Array | None) -> pa.BinaryArray:
         """See `wire_format.EnvelopeSerializer.messages`."""
         ends = kinds != FIRST_OF_TWO
-        there = kinds[ends] != TOMBSTONE
-        held = np.flatnonzero(kinds != TOMBSTONE)
-        if len(held) < len(kinds):
-            images = [column.take(pa.array(held)) for column in images]
-        last = np.cumsum(kinds != TOMBSTONE)[ends][there] - 1
-        made = self._assemble(
-            images, kinds[ends][there], last, None if orders is None else _order_column(orders, ends, there)
+        has_value = kinds[ends] != TOMBSTONE
+        value_rows = np.flatnonzero(kinds != TOMBSTONE)
+        if len(value_rows) < len(kinds):
+            images = [column.take(pa.array(value_rows)) for column in images]
+        last = np.cumsum(kinds != TOMBSTONE)[ends][has_value] - 1
+        datums = self._assemble(
+            images, kinds[ends][has_value], last, None if orders is None else _order_column(orders, ends, has_value)
         )
-        return made if there.all() else made.take(pa.array(np.cumsum(there) - 1, mask=~there))
+        return datums if has_value.all() else datums.take(pa.array(np.cumsum(has_value) - 1, mask=~has_value))
 
     def _assemble(self, images: Sequence[pa.Array], kinds: Ints, last: Ints, orders: pa.Array | None) -> pa.BinaryArray:
         """kinds: of the last row of each record; last: where its image is."""
@@ -140,16 +140,16 @@ class AvroEnvelopeSerializer:
         return plan
 
 
-def _order_column(orders: pa.Array, ends: Mask, there: Mask) -> pa.Array:
-    return orders.take(pa.array(np.flatnonzero(ends)[there]))
+def _order_column(orders: pa.Array, ends: Mask, present: Mask) -> pa.Array:
+    return orders.take(pa.array(np.flatnonzero(ends)[present]))
 
 
-def _write_image(out: DatumBuilder, codec: bytes | Codec, data: pa.BinaryArray, places: Ints, there: Mask) -> None:
+def _write_image(out: DatumBuilder, codec: bytes | Codec, data: pa.BinaryArray, places: Ints, present: Mask) -> None:
     """An image, or its absence, of each record; `places` count where it is there."""
     assert isinstance(codec, Optional)
     null = np.uint8(_BRANCH * codec.null)
-    out.byte(np.where(there, np.uint8(_BRANCH) - null, null), None)
-    if not there.any():
+    out.byte(np.where(present, np.uint8(_BRANCH) - null, null), None)
+    if not present.any():
         return
-    whole = len(data) == len(places) and there.all()
-    out.data(data if whole else data.take(pa.array(places, mask=~there)))
+    whole = len(data) == len(places) and present.all()
+    out.data(data if whole else data.take(pa.array(places, mask=~present)))

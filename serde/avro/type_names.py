@@ -46,11 +46,11 @@ def _normalize(schema: Any) -> Any:
         return _normalize(kind)
     if kind not in _KNOWN_TYPES:
         return kind
-    made = {name: value for name, value in schema.items() if name not in ("fields", "default")}
-    made |= {name: _normalize(schema[name]) for name in _NESTED & schema.keys()}
+    normalized = {name: value for name, value in schema.items() if name not in ("fields", "default")}
+    normalized |= {name: _normalize(schema[name]) for name in _NESTED & schema.keys()}
     if kind in ("record", "error"):
-        made["fields"] = [_normalize_field(field) for field in schema["fields"]]
-    return made
+        normalized["fields"] = [_normalize_field(field) for field in schema["fields"]]
+    return normalized
 
 
 def _normalize_field(field: Any) -> dict[str, Any]:

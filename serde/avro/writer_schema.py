@@ -179,8 +179,8 @@ class _CodecBuilder:
             members.append(RecordField(item["name"], codec, document is not None))
             if document is not None:
                 fields.append({**document, "field": item["name"]})
-        made = {"type": "struct", "name": full, "fields": fields, **_connect_properties(schema, "struct")}
-        return Record(tuple(members)), made
+        struct = {"type": "struct", "name": full, "fields": fields, **_connect_properties(schema, "struct")}
+        return Record(tuple(members)), struct
 
     def _build_array(self, schema: Document, depth: int) -> CodecAndSchema:
         item = schema["items"]
@@ -188,8 +188,11 @@ class _CodecBuilder:
         if _is_entry(codec, document, item):
             pair = {each["field"]: {k: v for k, v in each.items() if k != "field"} for each in document["fields"]}
             assert isinstance(codec, Record)
-            made = {"type": "map", "keys": pair["key"], "values": pair["value"]}
-            return Map(codec.members[0].codec, codec.members[1].codec), {**made, **_connect_properties(schema, "map")}
+            map_type = {"type": "map", "keys": pair["key"], "values": pair["value"]}
+            return Map(codec.members[0].codec, codec.members[1].codec), {
+                **map_type,
+                **_connect_properties(schema, "map"),
+            }
         if not min_bytes(codec):
             raise ValueError("an array of items without bytes")
         return Array(codec), {"type": "array", "items": document, **_connect_properties(schema, "array")}
@@ -214,16 +217,16 @@ class _CodecBuilder:
         fields = [
             {**document, "optional": True, "field": name} for name, (_, document) in zip(names, others, strict=True)
         ]
-        made = {"type": "struct", "name": "io.confluent.connect.avro.Union", "fields": fields, "optional": null >= 0}
-        return Union(branches, null), made
+        struct = {"type": "struct", "name": "io.confluent.connect.avro.Union", "fields": fields, "optional": null >= 0}
+        return Union(branches, null), struct
 
 
 def _is_entry(codec: Codec, document: Document, item: Any) -> bool:
     """True for the pairs that Connect writes maps as whose keys are no plain text."""
     if not isinstance(codec, Record) or [member.name for member in codec.members] != ["key", "value"]:
         return False
-    told = item.get("connect.internal.type") if isinstance(item, dict) else None
-    return told == "MapEntry" or str(document.get("name", "")).endswith("connect.avro.MapEntry")
+    internal_type = item.get("connect.internal.type") if isinstance(item, dict) else None
+    return internal_type == "MapEntry" or str(document.get("name", "")).endswith("connect.avro.MapEntry")
 
 
 def _build_plain(schema: Document, kind: str) -> CodecAndSchema:
@@ -240,21 +243,21 @@ def _build_plain(schema: Document, kind: str) -> CodecAndSchema:
 
 def _connect_properties(schema: Document, kind: str) -> Document:
     """Name, parameters and type that the properties of an Avro schema stand for."""
-    made: Document = {}
+    properties: Document = {}
     if schema.get("connect.type") in _TYPES and kind == "int32":
-        made["type"] = schema["connect.type"]
+        properties["type"] = schema["connect.type"]
     name, parameters = schema.get("connect.name"), schema.get("connect.parameters")
     logical = schema.get("logicalType")
     if name is not None:
-        made["name"] = name
+        properties["name"] = name
     elif (kind, logical) in AVRO_LOGICAL_TYPES:
-        made["name"] = AVRO_LOGICAL_TYPES[kind, logical]
+        properties["name"] = AVRO_LOGICAL_TYPES[kind, logical]
     elif (kind, logical) == ("bytes", "decimal"):
-        made["name"] = CONNECT_PREFIX + "Decimal"
+        properties["name"] = CONNECT_PREFIX + "Decimal"
         parameters = {"scale": str(schema.get("scale", 0)), "connect.decimal.precision": str(schema["precision"])}
     if parameters:
-        made["parameters"] = parameters
-    return made
+        properties["parameters"] = parameters
+    return properties
 
 
 _AVRO_NAMES = {"int32": "int", "int8": "int", "int16": "int", "int64": "long", "struct": "record"}

@@ -48,7 +48,7 @@ def _narrow_to(kind: pa.DataType) -> Convert:
     def step(array: pa.Array) -> tuple[pa.Array, Mask | None]:
         numbers = array.fill_null(0).to_numpy(zero_copy_only=False)
         bad = valid_mask(array) & ((numbers < -bound) | (numbers >= bound))
-        made = pa.array(np.where(bad, 0, numbers).astype(kind.to_pandas_dtype()), mask=bad | ~valid_mask(array))
-        return made, bad if bad.any() else None
+        narrowed = pa.array(np.where(bad, 0, numbers).astype(kind.to_pandas_dtype()), mask=bad | ~valid_mask(array))
+        return narrowed, bad if bad.any() else None
 
     return step

@@ -115,18 +115,18 @@ def _parse_node(document: object, leaves: LeafTypes, depth: int) -> Node:
         return List(_parse_node(items, leaves, depth + 1), _is_optional(items))
     if kind == "map":
         return _parse_map(document, leaves, depth)
-    made = leaves.leaf(kind, name, document.get("parameters") or {})
-    if made is None:
+    leaf = leaves.leaf(kind, name, document.get("parameters") or {})
+    if leaf is None:
         raise ValueError("unknown type")
-    return made
+    return leaf
 
 
 def _parse_map(document: Mapping[str, object], leaves: LeafTypes, depth: int) -> Map:
     keys = document["keys"]
     text_key = isinstance(keys, dict) and keys.get("type") == "string" and not keys.get("optional")
     values = document["values"]
-    made = (_parse_node(keys, leaves, depth + 1), _parse_node(values, leaves, depth + 1))
-    return Map(*made, text_key, _is_optional(values))
+    pair = (_parse_node(keys, leaves, depth + 1), _parse_node(values, leaves, depth + 1))
+    return Map(*pair, text_key, _is_optional(values))
 
 
 def _is_optional(document: object) -> bool:

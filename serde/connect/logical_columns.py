@@ -52,20 +52,20 @@ def to_logical_rows(
 
 
 def _without_images(
-    made: list[pa.Array], node: Struct, images: ConversionErrors, misfits: ConversionErrors
+    columns: list[pa.Array], node: Struct, images: ConversionErrors, misfits: ConversionErrors
 ) -> list[pa.Array]:
     """Moves the misfits of `before` that matter to `misfits` and sets the other images to null."""
     names = [child.name for child in node.fields]
-    after = made[names.index("after")].is_valid().to_numpy(zero_copy_only=False) if "after" in names else None
-    index = np.arange(len(made[0]))
+    after = columns[names.index("after")].is_valid().to_numpy(zero_copy_only=False) if "after" in names else None
+    index = np.arange(len(columns[0]))
     for at, reason in images.found.items():
         if after is None or not after[at]:
             misfits.found.setdefault(at, reason)
-    gone = np.isin(index, [at for at in images.found if at not in misfits.found])
+    failed = np.isin(index, [at for at in images.found if at not in misfits.found])
     before = names.index("before")
-    if gone.any():
-        made[before] = made[before].take(pa.array(index, mask=gone))
-    return made
+    if failed.any():
+        columns[before] = columns[before].take(pa.array(index, mask=failed))
+    return columns
 
 
 def to_logical(array: pa.Array, node: Node, path: str, rows: Rows | None, misfits: ConversionErrors) -> pa.Array:
@@ -86,10 +86,10 @@ def to_logical(array: pa.Array, node: Node, path: str, rows: Rows | None, misfit
 def _convert_leaf(array: pa.Array, node: Leaf, path: str, rows: Rows | None, misfits: ConversionErrors) -> pa.Array:
     if node.convert is None:
         return array
-    made, bad = node.convert(array)
+    converted, bad = node.convert(array)
     if bad is not None:
         misfits.add(_top_rows(bad, rows), path, node.label)
-    return made
+    return converted
 
 
 def _top_rows(bad: Mask, rows: Rows | None) -> Rows:
@@ -99,12 +99,12 @@ def _top_rows(bad: Mask, rows: Rows | None) -> Rows:
 
 def _convert_struct(array: pa.Array, node: Struct, path: str, rows: Rows | None, misfits: ConversionErrors) -> pa.Array:
     prefix = f"{path}." if path else ""
-    made = [
+    columns = [
         to_logical(column, child.node, prefix + child.name, rows, misfits)
         for child, column in zip(node.fields, children(array), strict=True)
     ]
     whole = replace_children(
-        array, made, [pa.field(child.name, column.type) for child, column in zip(node.fields, made, strict=True)]
+        array, columns, [pa.field(child.name, column.type) for child, column in zip(node.fields, columns, strict=True)]
     )
     if node.value is None:
         return whole

@@ -33,10 +33,10 @@ def chain(first: Convert | None, second: Convert | None) -> Convert | None:
 
     def both(array: pa.Array) -> tuple[pa.Array, Mask | None]:
         between, one = first(array)
-        made, other = second(between)
+        converted, other = second(between)
         if one is None or other is None:
-            return made, other if one is None else one
-        return made, one | other
+            return converted, other if one is None else one
+        return converted, one | other
 
     return both
 

@@ -184,8 +184,8 @@ def _shift_decimal(
     data: pa.BinaryArray, wire: pa.Decimal128Type, kind: pa.Decimal128Type
 ) -> tuple[pa.Array, Mask | None]:
     """Numbers that end in zeros which are not written: a negative scale."""
-    made, bad = bytes_to_decimal(data, wire)
-    return made.cast(kind), bad
+    decimals, bad = bytes_to_decimal(data, wire)
+    return decimals.cast(kind), bad
 
 
 DECIMAL_NOTE = (

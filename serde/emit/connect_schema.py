@@ -55,12 +55,12 @@ def schema(kind: RowType, modes: HandlingModes, name: str, *, optional: bool) ->
     """
     match kind:
         case Primitive():
-            made = wire_type(kind, modes)
-            version = 1 if made.name else None
-            if made.members:
-                parts = {member: primitive(part, optional=True) for member, part in made.members.items()}
-                return struct(parts, optional=optional, name=made.name, version=version)
-            return primitive(made.type, optional=optional, name=made.name, version=version, parameters=made.parameters)
+            wire = wire_type(kind, modes)
+            version = 1 if wire.name else None
+            if wire.members:
+                parts = {member: primitive(part, optional=True) for member, part in wire.members.items()}
+                return struct(parts, optional=optional, name=wire.name, version=version)
+            return primitive(wire.type, optional=optional, name=wire.name, version=version, parameters=wire.parameters)
         case RowStruct():
             fields = {
                 adjust_field_name(m.name, modes.fields): schema(m.kind, modes, f"{name}.{m.name}", optional=m.optional)

@@ -28,17 +28,17 @@ def adjust_field_name(name: str, mode: Adjustment) -> str:
 def _adjust(name: str, mode: Adjustment, *, dots: bool) -> str:
     if mode == "none":
         return name
-    made = []
+    parts = []
     for place, char in enumerate(name):
         stays = (_LATER if place else _FIRST).fullmatch(char) and not (mode == "avro_unicode" and char == "_")
         if stays or (char == "." and dots and place):
-            made.append(char)
+            parts.append(char)
         elif mode == "avro_unicode":
-            made += map(_escape_unit, _utf16_units(char))
+            parts += map(_escape_unit, _utf16_units(char))
         else:
             # A digit that comes first stays, behind the underscore.
-            made.append("_" * len(_utf16_units(char)) + (char if char.isdecimal() and not place else ""))
-    return "".join(made)
+            parts.append("_" * len(_utf16_units(char)) + (char if char.isdecimal() and not place else ""))
+    return "".join(parts)
 
 
 def _utf16_units(char: str) -> tuple[int, ...]:

@@ -183,9 +183,9 @@ _BINARY: Mapping[str, WireType] = {
 
 def wire_type(kind: Primitive, modes: HandlingModes) -> WireType:
     """The form of a primitive type; ValueError for a type that has none (geometry, geography)."""
-    made = _TEMPORAL[modes.times].get(kind.name) or _ALWAYS.get(kind.name)
-    if made is not None:
-        return made
+    mapped = _TEMPORAL[modes.times].get(kind.name) or _ALWAYS.get(kind.name)
+    if mapped is not None:
+        return mapped
     if kind.name == "decimal":
         return _decimal_type(kind, modes.decimals)
     if kind.name in {"fixed", "binary"}:

@@ -49,13 +49,13 @@ def read_messages(codec: MessageType, at: Cursor) -> pa.StructArray:
 
 def _read_oneof(oneof: Oneof, at: Cursor, found: dict[int, dict[int, Occurrences]]) -> pa.StructArray:
     columns = [_read_member(member, at, found.get(member.number, {})) for member in oneof.members]
-    there = np.zeros(len(at), np.int64)
+    set_members = np.zeros(len(at), np.int64)
     for member in oneof.members:
         for one in found.get(member.number, {}).values():
-            there[one.owners] += 1
-    if (there > 1).any():
-        at.fail(there > 1, NEEDS_ROW_READER)
-    mask = pa.array(there == 0) if (there == 0).any() else None
+            set_members[one.owners] += 1
+    if (set_members > 1).any():
+        at.fail(set_members > 1, NEEDS_ROW_READER)
+    mask = pa.array(set_members == 0) if (set_members == 0).any() else None
     return pa.StructArray.from_arrays(columns, fields=list(oneof.wire), mask=mask)
 
 

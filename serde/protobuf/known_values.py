@@ -52,9 +52,9 @@ def find_known(name: str, parameters: Parameters) -> Leaf | None:
 
 
 def _leaf(wire: pa.StructType, label: str, number: Convert, step: Convert, like: str) -> Leaf:
-    made = chain(number, step)
+    conversion = chain(number, step)
     kind = step(pa.array([], pa.int32() if like.endswith(".Date") else pa.int64()))[0].type
-    return Leaf(wire, kind, label, _identity, made, words=chain(number, TEXT_CONVERSIONS[like]))
+    return Leaf(wire, kind, label, _identity, conversion, words=chain(number, TEXT_CONVERSIONS[like]))
 
 
 def _numbers(array: pa.StructArray) -> list[Ints]:
@@ -65,8 +65,8 @@ def _numbers(array: pa.StructArray) -> list[Ints]:
 def _give(array: pa.StructArray, numbers: Ints, bad: Mask, kind: pa.DataType) -> tuple[pa.Array, Mask | None]:
     valid = valid_mask(array)
     bad &= valid
-    made = pa.array(np.where(bad, 0, numbers), pa.int64(), mask=bad | ~valid).cast(kind)
-    return made, bad if bad.any() else None
+    numbers_column = pa.array(np.where(bad, 0, numbers), pa.int64(), mask=bad | ~valid).cast(kind)
+    return numbers_column, bad if bad.any() else None
 
 
 def _to_micros(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:

@@ -35,13 +35,13 @@ def split_messages(payload: ByteWindows) -> tuple[list[IndexedPart], Rows]:
     """Return messages by their path, with their positions, and the positions of those that have none."""
     rows = np.arange(len(payload))
     simple: Mask = (payload.sizes > 0) & (payload.first() == 0)
-    made = [(_FIRST, rows[simple], payload.pick(simple).cut(1, 0))] if simple.any() else []
+    groups = [(_FIRST, rows[simple], payload.pick(simple).cut(1, 0))] if simple.any() else []
     if simple.all():
-        return made, rows[:0]
+        return groups, rows[:0]
     others, bad = _split_paths(payload.pick(~simple))
     where = rows[~simple]
-    made.extend((path, where[at], windows) for path, at, windows in others)
-    return made, where[bad]
+    groups.extend((path, where[at], windows) for path, at, windows in others)
+    return groups, where[bad]
 
 
 def split_numbered_messages(payload: ByteWindows) -> tuple[list[NumberedPart], Rows]:
@@ -53,11 +53,11 @@ def split_numbered_messages(payload: ByteWindows) -> tuple[list[NumberedPart], R
     numbers = at.unsigned()
     bad = (piece.bad != 0) | (numbers > _MAX_NUMBER)
     good, places = np.flatnonzero(~bad), at.pos + base
-    made = []
+    groups = []
     for number in np.unique(numbers[good]).tolist():
         rows = good[numbers[good] == number]
-        made.append((int(number), rows, ByteWindows(payload.data, places[rows], payload.ends[rows])))
-    return made, np.flatnonzero(bad)
+        groups.append((int(number), rows, ByteWindows(payload.data, places[rows], payload.ends[rows])))
+    return groups, np.flatnonzero(bad)
 
 
 def _split_paths(payload: ByteWindows) -> tuple[list[IndexedPart], Rows]:
@@ -82,9 +82,9 @@ def _group_paths(payload: ByteWindows, paths: Paths, places: Ints, bad: Mask) ->
     if not len(good):
         return []
     known, place = np.unique(paths[good], axis=0, return_inverse=True)
-    made = []
+    groups = []
     for number, path in enumerate(known.tolist()):
         rows = good[place.reshape(-1) == number]
         windows = ByteWindows(payload.data, places[rows], payload.ends[rows])
-        made.append((tuple(index for index in path if index >= 0), rows, windows))
-    return made
+        groups.append((tuple(index for index in path if index >= 0), rows, windows))
+    return groups

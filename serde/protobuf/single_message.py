@@ -42,20 +42,20 @@ def read_message(codec: MessageType, data: bytes) -> dict[str, Any]:
             into.extend(_unpack(known.codec.wire_type, raw))
         else:
             into.append(raw)
-    made: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for member in codec.members:
         if isinstance(member, Oneof):
-            made[member.name] = _read_oneof(member, found, last)
+            values[member.name] = _read_oneof(member, found, last)
         elif member.wanted:
-            made[member.name] = _read_member(member, found.get(member.number, []))
-    return made
+            values[member.name] = _read_member(member, found.get(member.number, []))
+    return values
 
 
 def _read_oneof(oneof: Oneof, found: dict[int, list[Any]], last: dict[int, int]) -> dict[str, Any] | None:
-    there = [member for member in oneof.members if member.number in found]
-    if not there:
+    set_members = [member for member in oneof.members if member.number in found]
+    if not set_members:
         return None
-    chosen = max(there, key=lambda member: last[member.number])
+    chosen = max(set_members, key=lambda member: last[member.number])
     return {
         member.name: _read_member(member, found[member.number]) if member is chosen else None
         for member in oneof.members

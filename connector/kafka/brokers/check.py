@@ -61,9 +61,9 @@ def check_brokers(settings: Mapping[str, str], within_s: float = WITHIN_S) -> Br
     """
     setup = {"socket.connection.setup.timeout.ms": str(round(within_s * 1000)), "socket.timeout.ms": "5000"}
     address, deadline = ClusterAddress.of({**settings, **setup}), time.monotonic() + within_s
-    asked = {host: start_call(partial(_ask, host, address), "broker") for host in address.hosts}
-    _await_answers(asked.values(), within_s)
-    good, reasons = _sort_answers(asked, f"security.protocol={address.security_protocol}")
+    answers = {host: start_call(partial(_ask, host, address), "broker") for host in address.hosts}
+    _await_answers(answers.values(), within_s)
+    good, reasons = _sort_answers(answers, f"security.protocol={address.security_protocol}")
     if not good:
         raise RetriableError(f"no bootstrap server answers: {'; '.join(reasons)}")
     host, answer = next(iter(good.items()))
@@ -72,10 +72,10 @@ def check_brokers(settings: Mapping[str, str], within_s: float = WITHIN_S) -> Br
     return BrokersReport(answer.versions, tuple(notes))
 
 
-def _await_answers(asked: Iterable[Future[_Answer]], within_s: float) -> None:
+def _await_answers(answers: Iterable[Future[_Answer]], within_s: float) -> None:
     """Wait for all answers, no longer than there is time, nor than until one refuses us."""
     with suppress(TimeoutError):
-        for one in as_completed(asked, within_s):
+        for one in as_completed(answers, within_s):
             if isinstance(one.exception(), FatalError):
                 return
 
@@ -89,11 +89,11 @@ def _ask(host: HostPort, address: ClusterAddress) -> _Answer:
 
 
 def _sort_answers(
-    asked: Mapping[HostPort, Future[_Answer]], protocol: str
+    answers: Mapping[HostPort, Future[_Answer]], protocol: str
 ) -> tuple[dict[HostPort, _Answer], list[str]]:
     good: dict[HostPort, _Answer] = {}
     reasons: list[str] = []
-    for host, future in asked.items():
+    for host, future in answers.items():
         if not future.done():
             reasons.append(f"{format_host(host)} does not answer in time by {protocol}")
             continue

@@ -134,8 +134,8 @@ class BrokerClient:
                 reasons.append(reason if host[0] in reason else f"{format_host(host)}: {reason}")
                 continue
             self._brokers = dict(found.brokers)
-            told = f"; {format_host(host)} gives it out: advertised.listeners of the listener at that port says so"
-            self._advertised_by |= dict.fromkeys(found.brokers.values(), told)
+            hint = f"; {format_host(host)} gives it out: advertised.listeners of the listener at that port says so"
+            self._advertised_by |= dict.fromkeys(found.brokers.values(), hint)
             self._told_last = host
             self._told_by |= dict.fromkeys(found.leaders, host)
             return found

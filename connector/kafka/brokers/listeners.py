@@ -19,15 +19,15 @@ def require_listener(address: ClusterAddress, within_s: float) -> None:
         RetriableError: every one refuses, or has no address; each is named with its reason.
     """
     # In threads that keep no process alive: name servers may take longer than anybody waits.
-    asked = [start_call(partial(_find_refusal, host, within_s), "listener") for host in address.hosts]
+    attempts = [start_call(partial(_find_refusal, host, within_s), "listener") for host in address.hosts]
     reasons = list[str]()
     with suppress(TimeoutError):
-        for one in as_completed(asked, within_s):
+        for one in as_completed(attempts, within_s):
             reason = one.result()
             if reason is None:
                 return
             reasons.append(reason)
-    if len(reasons) == len(asked):
+    if len(reasons) == len(attempts):
         raise RetriableError(f"no bootstrap server answers: {'; '.join(sorted(reasons))}")
 
 

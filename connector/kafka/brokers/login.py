@@ -42,9 +42,11 @@ def _log_in(connection: BrokerConnection, settings: Mapping[str, str]) -> None:
     if missing := connection.versions.name_missing([SASL_HANDSHAKE]):
         raise FatalError(f"login at broker {broker} by {mechanism}: {missing}")
     handshake = SaslHandshakeRequest(mechanism)
-    error, taken = connection.ask(handshake)
+    error, mechanisms = connection.ask(handshake)
     if error:
-        raise FatalError(f"broker {broker} does not take logins by {mechanism}; it takes {', '.join(taken) or 'none'}")
+        raise FatalError(
+            f"broker {broker} does not take logins by {mechanism}; it takes {', '.join(mechanisms) or 'none'}"
+        )
     # The oldest handshake is followed by bare messages, as Azure Event Hubs took them for long.
     framed = connection.find_version(handshake) >= 1 and connection.versions.find(SASL_AUTHENTICATE) is not None
     try:

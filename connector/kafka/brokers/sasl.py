@@ -31,8 +31,8 @@ class LoginRefused(ValueError):
 
 def knows_login(settings: Mapping[str, str]) -> bool:
     """Return whether no login is asked for, or one of these."""
-    asked = settings.get("security.protocol", "").upper().startswith("SASL")
-    return not asked or settings.get("sasl.mechanisms", "") in MECHANISMS
+    needs_login = settings.get("security.protocol", "").upper().startswith("SASL")
+    return not needs_login or settings.get("sasl.mechanisms", "") in MECHANISMS
 
 
 def start_exchange(mechanism: str, settings: Mapping[str, str], nonce: str | None = None) -> SaslExchange:
@@ -79,14 +79,14 @@ def _scram_messages(kind: str, user: str, password: str, nonce: str) -> SaslExch
     name = user.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}"
     answer = yield f"n,,{first}".encode()
-    given = _parse_fields(answer)
-    if not given.get("r", "").startswith(nonce):
+    fields = _parse_fields(answer)
+    if not fields.get("r", "").startswith(nonce):
         raise LoginRefused("the server answered another login")
-    salt, rounds = base64.b64decode(given["s"]), int(given["i"])
+    salt, rounds = base64.b64decode(fields["s"]), int(fields["i"])
     if not 0 < rounds <= _MAX_ROUNDS:
         raise LoginRefused(f"the server asks for {rounds} rounds of hashing; at most {_MAX_ROUNDS} are done")
     salted = hashlib.pbkdf2_hmac(kind, password.encode(), salt, rounds)
-    last = f"c=biws,r={given['r']}"
+    last = f"c=biws,r={fields['r']}"
     signed = f"{first},{answer.decode()},{last}".encode()
     key = _hmac_digest(kind, salted, b"Client Key")
     stored = hashlib.new(kind, key).digest()

@@ -17,13 +17,13 @@ def build_ssl_context(settings: Mapping[str, str]) -> ssl.SSLContext:
         FatalError: a store that cannot be read; the message names the setting.
     """
     try:
-        made = _trust_authorities(settings)
+        context = _trust_authorities(settings)
         if settings.get("ssl.endpoint.identification.algorithm", "https") == "none":
-            made.check_hostname = False
-        _load_client_certificate(made, settings)
+            context.check_hostname = False
+        _load_client_certificate(context, settings)
     except (OSError, ValueError) as error:
         raise FatalError(f"the TLS settings of the Kafka client cannot be used: {error}") from error
-    return made
+    return context
 
 
 def _trust_authorities(settings: Mapping[str, str]) -> ssl.SSLContext:
@@ -35,18 +35,18 @@ def _trust_authorities(settings: Mapping[str, str]) -> ssl.SSLContext:
     )
 
 
-def _load_client_certificate(made: ssl.SSLContext, settings: Mapping[str, str]) -> None:
+def _load_client_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:
     # An empty password, not none: OpenSSL would ask the terminal for one.
     password = settings.get("ssl.key.password", "")
     if "ssl.certificate.location" in settings:
-        made.load_cert_chain(settings["ssl.certificate.location"], settings.get("ssl.key.location"), password)
+        context.load_cert_chain(settings["ssl.certificate.location"], settings.get("ssl.key.location"), password)
     elif "ssl.certificate.pem" in settings:
-        _load_pem(made, settings["ssl.certificate.pem"] + "\n" + settings.get("ssl.key.pem", ""), password)
+        _load_pem(context, settings["ssl.certificate.pem"] + "\n" + settings.get("ssl.key.pem", ""), password)
 
 
-def _load_pem(made: ssl.SSLContext, pem: str, password: str) -> None:
+def _load_pem(context: ssl.SSLContext, pem: str, password: str) -> None:
     # Python's ssl reads certificates from files only; this one is its owner's alone, and gone at once.
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(pem)
         file.flush()
-        made.load_cert_chain(file.name, password=password)
+        context.load_cert_chain(file.name, password=password)

@@ -75,8 +75,8 @@ class ConsumerRecords:
     def of_fetched(cls, topic: str, partition: int, fetched: RecordColumns) -> ConsumerRecords:
         """Take the columns of one fetch as they are."""
         name = read_first_header(fetched, CONNECTOR_HEADER)
-        told = None if name is None else name.decode(errors="replace")
-        return cls(topic, partition, fetched.offset, fetched.key, fetched.value, fetched=fetched, connector=told)
+        connector = None if name is None else name.decode(errors="replace")
+        return cls(topic, partition, fetched.offset, fetched.key, fetched.value, fetched=fetched, connector=connector)
 
     @classmethod
     def of_unreadable(cls, topic: str, partition: int, batch: UnreadableBatch) -> ConsumerRecords:

@@ -127,8 +127,8 @@ class _RangeReader:
 
     def _assign(self, epoch: int = -1) -> None:
         """Read from the next offset on; the epoch is that of the record in front of it, if it is known."""
-        told = {"leader_epoch": epoch} if epoch >= 0 else {}
-        self._consumer.assign([TopicPartition(self._wanted.topic, self._wanted.partition, self._next, **told)])
+        leader_epoch = {"leader_epoch": epoch} if epoch >= 0 else {}
+        self._consumer.assign([TopicPartition(self._wanted.topic, self._wanted.partition, self._next, **leader_epoch)])
 
     def _poll(self) -> list[Message]:
         """Return what has come of the range, and note how far that is; raises what errors mean."""
@@ -182,12 +182,12 @@ class _RangeReader:
         fault, self._fault, self._looked_at = self._fault, None, time.monotonic()
         how, rest = self._how, attrs.evolve(self._wanted, start=self._next)
         try:
-            told = find_unreadable(self._address, rest, how.isolation, most_bytes, how.max_unpacked_bytes)
+            unreadable = find_unreadable(self._address, rest, how.isolation, most_bytes, how.max_unpacked_bytes)
         except (RetriableError, FatalError) as unknown:
             if fault is not None:
                 self._raise_fault(fault, f"nobody else can look at it: {unknown}")
             return None
-        found, preceded = told
+        found, preceded = unreadable
         if found is None or preceded:
             self._try_again(fault, found)
             return None

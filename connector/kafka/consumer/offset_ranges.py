@@ -39,9 +39,9 @@ def assign_to_tasks(ranges: Sequence[OffsetRange], tasks: int) -> list[tuple[Off
     heap = [(0, number) for number in range(min(tasks, len(pieces)))]
     dealt: list[list[OffsetRange]] = [[] for _ in heap]
     for piece in pieces:
-        held, number = heapq.heappop(heap)
+        load, number = heapq.heappop(heap)
         dealt[number].append(piece)
-        heapq.heappush(heap, (held + len(piece), number))
+        heapq.heappush(heap, (load + len(piece), number))
     return [tuple(sorted(share)) for share in dealt]
 
 

@@ -46,12 +46,12 @@ class RecordSizeSampler:
 
     def _at(self, at: TopicPartition, offset: int) -> float:
         clients = broker_client_for(self._address)
-        for left in reversed(range(_MAX_ATTEMPTS)):
+        for attempts_left in reversed(range(_MAX_ATTEMPTS)):
             try:
                 return _sample_batch(clients, at, offset)
             except (OSError, RetriableError):
                 clients.forget(at)
-                if not left:
+                if not attempts_left:
                     raise
         raise AssertionError("unreachable")
 

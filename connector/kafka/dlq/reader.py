@@ -124,9 +124,9 @@ def mark_replayed(kafka: KafkaSettings, topic: str, letters: Iterable[DeadLetter
 
 
 def _decode_headers(message: FoundRecord) -> dict[str, str]:
-    given: Iterable[tuple[str, bytes | None]] = message.headers() or ()
+    headers: Iterable[tuple[str, bytes | None]] = message.headers() or ()
     # The reasons come last: a record may have been a letter of another connector before.
-    return {name: (value or b"").decode("utf-8", "replace") for name, value in given}
+    return {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
 
 
 def _parse_dead_letter(message: FoundRecord, headers: Mapping[str, str]) -> DeadLetterRecord | None:

@@ -51,11 +51,11 @@ class SchemaRegistry:
         # Its imports (an HTTP client, OAuth) cost 0.3 s, which only Avro should pay.
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
-        given = dict(settings.client)
-        self._where = ", ".join(url.rpartition("@")[2] for url in given["url"].split(","))
+        client_settings = dict(settings.client)
+        self._where = ", ".join(url.rpartition("@")[2] for url in client_settings["url"].split(","))
         self._client = SchemaRegistryClient(
             {
-                **given,
+                **client_settings,
                 "timeout": REGISTRY_TIMEOUT_S,
                 "max.retries": _MAX_RETRIES,
                 "retries.wait.ms": _RETRY_WAIT_MS,

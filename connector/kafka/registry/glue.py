@@ -82,10 +82,10 @@ class GlueRegistry:
         config = Config(connect_timeout=TIMEOUT_S, read_timeout=TIMEOUT_S, retries={"total_max_attempts": 3})
         if settings.role is not None:
             sts = session.create_client("sts", region_name=settings.region, config=config)
-            given = sts.assume_role(RoleArn=settings.role, RoleSessionName=settings.session)["Credentials"]
+            credentials = sts.assume_role(RoleArn=settings.role, RoleSessionName=settings.session)["Credentials"]
             names = ("AccessKeyId", "SecretAccessKey", "SessionToken")
             keys = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
-            own = {key: given[name] for key, name in zip(keys, names, strict=True)}
+            own = {key: credentials[name] for key, name in zip(keys, names, strict=True)}
         return session.create_client(
             "glue", region_name=settings.region, endpoint_url=settings.endpoint, config=config, **own
         )

@@ -67,12 +67,12 @@ def sign_token(credentials: AwsCredentials, region: str, now: float) -> str:
     }
     if credentials.session_token:
         query["X-Amz-Security-Token"] = credentials.session_token
-    asked = "&".join(f"{quote(name, safe='-_.~')}={quote(query[name], safe='-_.~')}" for name in sorted(query))
-    canonical = "\n".join(["GET", "/", asked, f"host:{host}", "", "host", _EMPTY_DIGEST])
+    query_string = "&".join(f"{quote(name, safe='-_.~')}={quote(query[name], safe='-_.~')}" for name in sorted(query))
+    canonical = "\n".join(["GET", "/", query_string, f"host:{host}", "", "host", _EMPTY_DIGEST])
     text = "\n".join([_ALGORITHM, stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
     key = f"AWS4{credentials.secret_key}".encode()
     for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
     signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    url = f"https://{host}/?{asked}&X-Amz-Signature={signature}&User-Agent=icebridge"
+    url = f"https://{host}/?{query_string}&X-Amz-Signature={signature}&User-Agent=icebridge"
     return base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")

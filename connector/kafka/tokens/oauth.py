@@ -69,8 +69,10 @@ def _ask(credentials: ClientCredentials, now: float) -> AccessToken:
     place = f"the token endpoint {credentials.endpoint}"
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
-            told = orjson.loads(answer.read())
-        return AccessToken(str(told["access_token"]), now + float(told.get("expires_in", _DEFAULT_LIFETIME_S)))
+            answer_fields = orjson.loads(answer.read())
+        return AccessToken(
+            str(answer_fields["access_token"]), now + float(answer_fields.get("expires_in", _DEFAULT_LIFETIME_S))
+        )
     except urllib.error.HTTPError as error:
         kind = RetriableError if error.code >= _SERVER_ERROR or error.code in _BUSY else FatalError
         raise kind(f"{place} refuses the client {credentials.client_id}: {error.code} {error.reason}") from None

@@ -109,12 +109,12 @@ def base64_to_binary(text: pa.StringArray) -> tuple[pa.BinaryArray, Mask | None]
     data, bounds, bad = decode_base64(text)
     valid = valid_mask(text) & ~bad
     validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    made = pa.Array.from_buffers(
+    binary = pa.Array.from_buffers(
         pa.binary(),
         len(text),
         [validity, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))],
     )
-    return made, bad if bad.any() else None
+    return binary, bad if bad.any() else None
 
 
 def bytes_to_decimal(data: pa.BinaryArray, kind: pa.Decimal128Type) -> tuple[pa.Decimal128Array, Mask | None]:
@@ -129,8 +129,8 @@ def bytes_to_decimal(data: pa.BinaryArray, kind: pa.Decimal128Type) -> tuple[pa.
     words[:, 0], words[:, 1] = low, high.view(np.uint64)
     kept = valid & ~bad
     validity = None if kept.all() else pa.py_buffer(np.packbits(kept, bitorder="little"))
-    made = pa.Array.from_buffers(kind, len(valid), [validity, pa.py_buffer(words)])
-    return made, bad if bad.any() else None
+    decimals = pa.Array.from_buffers(kind, len(valid), [validity, pa.py_buffer(words)])
+    return decimals, bad if bad.any() else None
 
 
 def _read_words(

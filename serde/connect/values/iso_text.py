@@ -82,10 +82,10 @@ def _text_conversion(step: Convert, rest: Text, view: pa.DataType | None = None)
     """
 
     def convert(array: pa.Array) -> tuple[pa.Array, Mask | None]:
-        made, bad = step(array)
+        converted, bad = step(array)
         if view is not None:
-            made = pc.if_else(made.is_valid(), array, None).view(view)
-        text = pc.replace_substring(made.cast(pa.string()), " ", "T")
+            converted = pc.if_else(converted.is_valid(), array, None).view(view)
+        text = pc.replace_substring(converted.cast(pa.string()), " ", "T")
         if bad is None:
             return text, None
         at = np.flatnonzero(bad)

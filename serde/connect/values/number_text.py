@@ -22,10 +22,10 @@ def bytes_to_number_text(data: pa.BinaryArray, scale: int) -> tuple[pa.Array, Ma
     values, starts, ends = view_bytes(data)
     valid, sizes = valid_mask(data), ends - starts
     bad = valid & (sizes <= 0)
-    there = valid & ~bad
-    wide = there & (sizes < _WIDE_BYTES) if 0 <= scale <= _WIDE_DIGITS else np.zeros(len(data), np.bool_)
+    present = valid & ~bad
+    wide = present & (sizes < _WIDE_BYTES) if 0 <= scale <= _WIDE_DIGITS else np.zeros(len(data), np.bool_)
     made = _wide_decimals(values, starts, ends, np.flatnonzero(wide), scale)
-    rest = np.flatnonzero(there & ~wide)
+    rest = np.flatnonzero(present & ~wide)
     raw = values.tobytes() if len(rest) else b""
     texts = [
         format_number(int.from_bytes(raw[int(starts[at]) : int(ends[at])], "big", signed=True), scale) for at in rest

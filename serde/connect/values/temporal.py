@@ -103,23 +103,23 @@ def parse_iso_timestamp(text: pa.Array) -> Converted:
 
 def parse_iso_date(text: pa.Array) -> Converted:
     """2017-09-15 or 2017-09-15Z -> date32."""
-    made, bad = _parse_column(pc.binary_join_element_wise(_strip_zone(text), "T00:00", ""), pa.timestamp("us"), _LOCAL)
-    return made.cast(pa.date32()), bad
+    dates, bad = _parse_column(pc.binary_join_element_wise(_strip_zone(text), "T00:00", ""), pa.timestamp("us"), _LOCAL)
+    return dates.cast(pa.date32()), bad
 
 
 def parse_iso_time(text: pa.Array) -> Converted:
     """04:05:11.789 or 04:05:11.789Z -> time64[us]."""
-    made, bad = _parse_column(
+    times, bad = _parse_column(
         pc.binary_join_element_wise("1970-01-01", _strip_zone(text), "T"), pa.timestamp("us"), _LOCAL
     )
-    return made.cast(pa.int64()).view(pa.time64("us")), bad
+    return times.cast(pa.int64()).view(pa.time64("us")), bad
 
 
 def parse_local_time(text: pa.Array) -> Converted:
     """04:05:11.789, without any Z -> time64[us]."""
     zoned = valid_mask(text) & pc.ends_with(text, "Z").fill_null(False).to_numpy(zero_copy_only=False)
-    made, bad = parse_iso_time(_null_where(text, zoned)[0])
-    return made, _merge_masks(bad, zoned if zoned.any() else None)
+    times, bad = parse_iso_time(_null_where(text, zoned)[0])
+    return times, _merge_masks(bad, zoned if zoned.any() else None)
 
 
 def _strip_zone(text: pa.Array) -> pa.Array:
@@ -129,10 +129,10 @@ def _strip_zone(text: pa.Array) -> pa.Array:
 def _parse_column(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
     """Casts the column at once; only when that fails looks for the values that do not fit."""
     try:
-        made, bad = text.cast(kind), None
+        parsed, bad = text.cast(kind), None
     except pa.ArrowInvalid:
-        made, bad = _parse_valid(text, kind, shape)
-    numbers, outside = _null_outside(made.view(pa.int64()), _US)
+        parsed, bad = _parse_valid(text, kind, shape)
+    numbers, outside = _null_outside(parsed.view(pa.int64()), _US)
     return numbers.view(kind), _merge_masks(bad, outside)
 
 
@@ -142,11 +142,11 @@ def _parse_valid(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
     kept, _ = _null_where(text, ~fits)
     kept = drop_finer_zeros(kept)
     try:
-        made = kept.cast(kind)
+        parsed = kept.cast(kind)
     except pa.ArrowInvalid:
-        made = pa.array([_parse_one(value, kind) for value in kept], kind)
-    bad = valid_mask(text) & ~valid_mask(made)
-    return made, bad if bad.any() else None
+        parsed = pa.array([_parse_one(value, kind) for value in kept], kind)
+    bad = valid_mask(text) & ~valid_mask(parsed)
+    return parsed, bad if bad.any() else None
 
 
 def drop_finer_zeros(text: pa.StringArray) -> pa.StringArray:

@@ -17,15 +17,15 @@ def to_text(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
     scale, value = array.flatten()
     whole = valid_mask(array)
     data, starts, ends = view_bytes(value)
-    there = whole & valid_mask(scale) & valid_mask(value) & (ends > starts)
+    present = whole & valid_mask(scale) & valid_mask(value) & (ends > starts)
     raw, scales = data.tobytes(), scale.to_pylist()
     values: list[str | None] = [None] * len(array)
-    for index in np.flatnonzero(there).tolist():
+    for index in np.flatnonzero(present).tolist():
         unscaled = int.from_bytes(raw[int(starts[index]) : int(ends[index])], "big", signed=True)
         values[index] = format_number(unscaled, scales[index])
-    made = pa.array(values, pa.string())
-    bad = whole & ~valid_mask(made)
-    return made, bad if bad.any() else None
+    texts = pa.array(values, pa.string())
+    bad = whole & ~valid_mask(texts)
+    return texts, bad if bad.any() else None
 
 
 def format_number(unscaled: int, scale: int) -> str | None:

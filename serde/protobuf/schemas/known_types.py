@@ -56,7 +56,7 @@ DATE, TIME_OF_DAY, DECIMAL = "google.type.Date", "google.type.TimeOfDay", "confl
 @lru_cache(maxsize=1)
 def known_definitions() -> Definitions:
     """Return the definitions, parsed once per process. Cost: a tenth of a second."""
-    made = Definitions()
+    definitions = Definitions()
     for text in (_GOOGLE, _GOOGLE_TYPES, _CONFLUENT_TYPES, _GLUE_TYPES):
-        add_text(text, made)
-    return made
+        add_text(text, definitions)
+    return definitions

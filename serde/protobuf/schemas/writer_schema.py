@@ -102,14 +102,14 @@ def parse_writer_schema(
 
 def _define(texts: SchemaTexts) -> Definitions:
     known = known_definitions()
-    made = Definitions(dict(known.messages), dict(known.enums))
+    definitions = Definitions(dict(known.messages), dict(known.enums))
     for text in texts:
         file = parse_descriptor(text)
         if file is None:
-            add_text(text, made)
+            add_text(text, definitions)
         else:
-            add_descriptor(file, made)
-    return made
+            add_descriptor(file, definitions)
+    return definitions
 
 
 def _select_members(codec: MessageType, node: Struct) -> MessageType:
@@ -210,8 +210,8 @@ def _is_map(message: MessageDefinition) -> bool:
 
 def _connect_type(one: FieldDefinition) -> str:
     found = _CONNECT_TYPES.get(one.type, "int64")
-    told = one.params.get("connect.type", "")
-    return told if found == "int32" and told in _SMALL else found
+    connect_type = one.params.get("connect.type", "")
+    return connect_type if found == "int32" and connect_type in _SMALL else found
 
 
 def _struct_name(message: MessageDefinition) -> str:

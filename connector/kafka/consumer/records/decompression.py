@@ -65,14 +65,14 @@ def _decompress_gzip(section: memoryview, limit: int) -> bytes:
     while at < len(section):
         member, piece = zlib.decompressobj(wbits=_GZIP_WINDOW), _FIRST_PIECE_BYTES
         while not member.eof:
-            given = section[at : at + piece]
-            if not given:
+            chunk = section[at : at + piece]
+            if not chunk:
                 raise UnreadableRecords("a record batch whose packed bytes end too early")
-            parts.append(member.decompress(given, limit - size + 1))
+            parts.append(member.decompress(chunk, limit - size + 1))
             size += len(parts[-1])
             if size > limit:
                 _raise_limit(limit)
-            at += len(given) - len(member.unused_data)
+            at += len(chunk) - len(member.unused_data)
             piece *= 2
         at = _skip_zeros(section, at)
     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -80,8 +80,8 @@ def _decompress_gzip(section: memoryview, limit: int) -> bytes:
 
 def _skip_zeros(section: memoryview, at: int) -> int:
     while at < len(section) and not section[at]:
-        given = bytes(section[at : at + _PIECE_BYTES])
-        at += len(given) - len(given.lstrip(b"\0"))
+        chunk = bytes(section[at : at + _PIECE_BYTES])
+        at += len(chunk) - len(chunk.lstrip(b"\0"))
     return at
 
 

@@ -65,10 +65,10 @@ def read_first_header(found: RecordColumns, name: str) -> bytes | None:
     """Return the header of this name of the first record; None without it, without records, or if it cannot be read."""
     if not len(found.offset):
         return None
-    left, at, read = read_varints(found.data, found.headers[:1])
-    if not read[0] or not 0 < left[0] <= found.ends[0] - at[0]:
+    header_count, at, read = read_varints(found.data, found.headers[:1])
+    if not read[0] or not 0 < header_count[0] <= found.ends[0] - at[0]:
         return None
-    step, end = _read_remaining(found, 0, int(at[0]), int(left[0]))
+    step, end = _read_remaining(found, 0, int(at[0]), int(header_count[0]))
     data = found.data[: int(found.ends[0])].tobytes()
     places = zip(step.name_at, step.name_size, step.value_at, step.value_size, strict=True)
     values = (
@@ -80,10 +80,10 @@ def read_first_header(found: RecordColumns, name: str) -> bytes | None:
 def list_headers(found: RecordColumns, row: int) -> list[tuple[str, bytes | None]]:
     """Return all headers of one record, in order, those in front of a broken one."""
     end = int(found.ends[row])
-    left, at = _read_varint(found.data[:end], int(found.headers[row]))
-    if not 0 < left <= (end - at) // _MIN_HEADER_BYTES or at < 0:
+    header_count, at = _read_varint(found.data[:end], int(found.headers[row]))
+    if not 0 < header_count <= (end - at) // _MIN_HEADER_BYTES or at < 0:
         return []
-    step, _ = _read_remaining(found, row, at, left)
+    step, _ = _read_remaining(found, row, at, header_count)
     columns = (step.name_at, step.name_size, step.value_at, step.value_size)
     data, headers = found.data, []
     for name_at, name_size, value_at, value_size in zip(*(column.tolist() for column in columns), strict=True):
@@ -94,14 +94,14 @@ def list_headers(found: RecordColumns, row: int) -> list[tuple[str, bytes | None
 
 def _iter_header_steps(found: RecordColumns, broken: Mask) -> Iterator[_HeaderStep]:
     """Return the headers of all records, the first of each, then the second; marks records where one cannot be read."""
-    left, at, read = read_varints(found.data, found.headers)
+    header_count, at, read = read_varints(found.data, found.headers)
     # More than there are bytes for cannot be, and would be looked for long.
-    broken |= ~read | (at > found.ends) | (left < 0) | (left > (found.ends - at) // _MIN_HEADER_BYTES)
-    rows, rounds = np.flatnonzero(~broken & (left > 0)), 0
+    broken |= ~read | (at > found.ends) | (header_count < 0) | (header_count > (found.ends - at) // _MIN_HEADER_BYTES)
+    rows, rounds = np.flatnonzero(~broken & (header_count > 0)), 0
     while len(rows):
         if rounds >= _MANY_HEADERS and len(rows) <= _FEW_RECORDS:
             for row in rows.tolist():
-                step, at[row] = _read_remaining(found, row, int(at[row]), int(left[row]))
+                step, at[row] = _read_remaining(found, row, int(at[row]), int(header_count[row]))
                 yield step
             break
         rounds += 1
@@ -113,18 +113,18 @@ def _iter_header_steps(found: RecordColumns, broken: Mask) -> Iterator[_HeaderSt
         good = named & name_fits & (name_size >= 0) & valued & value_fits
         broken[rows[~good]] = True
         at[rows] = after
-        left[rows] -= 1
+        header_count[rows] -= 1
         columns = (rows, name_at, name_size, value_at, value_size)
         yield _HeaderStep(*(column if good.all() else column[good] for column in columns))
-        rows = rows[good & (left[rows] > 0)]
+        rows = rows[good & (header_count[rows] > 0)]
     broken |= at != found.ends
 
 
-def _read_remaining(found: RecordColumns, row: int, at: int, left: int) -> tuple[_HeaderStep, int]:
+def _read_remaining(found: RecordColumns, row: int, at: int, header_count: int) -> tuple[_HeaderStep, int]:
     """Read the headers that one record has left, byte after byte; -1 in place of their end where one is broken."""
     data, end = found.data[: int(found.ends[row])].tobytes(), int(found.ends[row])
     headers: list[tuple[int, int, int, int]] = []
-    for _ in range(left):
+    for _ in range(header_count):
         name_size, name_at = _read_varint(data, at)
         value_size, value_at = _read_varint(data, name_at + name_size) if 0 <= name_size <= end - name_at else (0, -1)
         at = value_at + max(value_size, 0)
