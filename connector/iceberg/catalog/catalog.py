@@ -284,5 +284,5 @@ class Catalog:
 
     def _expression(self, term: PartitionTerm) -> Any:
         expressions = jvm(self._driver).org.apache.iceberg.expressions.Expressions
-        made = getattr(expressions, "ref" if term.transform == "identity" else term.transform)
-        return made(term.column) if term.width is None else made(term.column, term.width)
+        transform = getattr(expressions, "ref" if term.transform == "identity" else term.transform)
+        return transform(term.column) if term.width is None else transform(term.column, term.width)

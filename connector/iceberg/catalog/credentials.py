@@ -14,17 +14,19 @@ DEFAULT_LIFETIME_MS = 300_000
 """Credentials that do not say when they end are taken for so long: no store's live shorter."""
 
 
-def renewal_time_ms(given: Mapping[str, str], own: Mapping[str, str], loaded_ms: int) -> int | None:
+def renewal_time_ms(
+    io_properties: Mapping[str, str], catalog_properties: Mapping[str, str], loaded_ms: int
+) -> int | None:
     """Return when to load a table again (epoch milliseconds): half way through the life of its credentials.
 
     A batch that begins before then has the other half for its work. None where the catalog vended none.
 
     Args:
-        given: the properties of the table's FileIO.
-        own: those that the catalog was opened with.
+        io_properties: the properties of the table's FileIO.
+        catalog_properties: those that the catalog was opened with.
         loaded_ms: when the table was loaded.
     """
-    vended = {key: value for key, value in given.items() if own.get(key) != value}
+    vended = {key: value for key, value in io_properties.items() if catalog_properties.get(key) != value}
     ends = [int(value) for key, value in vended.items() if _EXPIRES_AT in key and value.isdigit()]
     if ends:
         return loaded_ms + max(0, min(ends) - loaded_ms) // 2

@@ -51,8 +51,8 @@ def map_read_errors(doing: str) -> Iterator[None]:
     except Exception as error:
         # What a decoder says may have values in it; what a store's client says has none.
         passing = is_transient(causes_of(error))
-        told = f"{type(error).__name__}: {error}" if passing else f"a file cannot be read ({type(error).__name__})"
-        raise (RetriableError if passing else FatalError)(f"{doing}: {told}") from error
+        reason = f"{type(error).__name__}: {error}" if passing else f"a file cannot be read ({type(error).__name__})"
+        raise (RetriableError if passing else FatalError)(f"{doing}: {reason}") from error
 
 
 def _error_class_for(error: OSError) -> type[ConnectorError]:

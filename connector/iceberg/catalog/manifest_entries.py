@@ -67,10 +67,10 @@ def spell_out_types(data: bytes) -> bytes:
     if spelled == schema:
         return data
     header["meta"][_SCHEMA_KEY] = orjson.dumps(spelled)
-    made = BytesIO()
-    schemaless_writer(made, _HEADER, header)
-    made.write(data[stream.tell() :])
-    return made.getvalue()
+    output = BytesIO()
+    schemaless_writer(output, _HEADER, header)
+    output.write(data[stream.tell() :])
+    return output.getvalue()
 
 
 def _spell_out(schema: Any, named: dict[str, Any]) -> Any:
@@ -79,12 +79,12 @@ def _spell_out(schema: Any, named: dict[str, Any]) -> Any:
         return named.get(schema, schema)
     if isinstance(schema, list):
         return [_spell_out(one, named) for one in schema]
-    made = {key: value for key, value in schema.items() if (key, value) != ("logicalType", _NANOSECONDS)}
+    spelled_out = {key: value for key, value in schema.items() if (key, value) != ("logicalType", _NANOSECONDS)}
     for key in ("type", "items", "values"):
-        if key in made:
-            made[key] = _spell_out(made[key], named)
-    if isinstance(made.get("fields"), list):
-        made["fields"] = [_spell_out(field, named) for field in made["fields"]]
-    if made.get("type") == "fixed" and "name" in made:
-        named[made["name"]] = made
-    return made
+        if key in spelled_out:
+            spelled_out[key] = _spell_out(spelled_out[key], named)
+    if isinstance(spelled_out.get("fields"), list):
+        spelled_out["fields"] = [_spell_out(field, named) for field in spelled_out["fields"]]
+    if spelled_out.get("type") == "fixed" and "name" in spelled_out:
+        named[spelled_out["name"]] = spelled_out
+    return spelled_out

@@ -231,10 +231,10 @@ class Table:
         io, properties = self.java.io(), self._catalog_properties
         # Only such catalogs hand something out; asking costs a call for every table of a batch.
         handed = vended_credentials(io, str(self.java.location())) if properties.get("type") in (None, "rest") else {}
-        given = {**properties, **to_dict(io.properties()), **handed}
-        self._io_properties = given
-        self._renewal_ms = renewal_time_ms(given, properties, self._loaded_ms)
-        return given
+        merged = {**properties, **to_dict(io.properties()), **handed}
+        self._io_properties = merged
+        self._renewal_ms = renewal_time_ms(merged, properties, self._loaded_ms)
+        return merged
 
     def metadata(self) -> StaticTable:
         """Read the current metadata with PyIceberg.

@@ -54,8 +54,8 @@ class Watermark:
             return None
         if not self.place and self.version == NO_VALUE:
             return self.date
-        told = [None if number == NO_VALUE else number for number in (self.date, self.version)]
-        return [*told, *self.place]
+        numbers = [None if number == NO_VALUE else number for number in (self.date, self.version)]
+        return [*numbers, *self.place]
 
     @staticmethod
     def from_stored(found: int | list[int | None] | None) -> Watermark:
@@ -214,12 +214,12 @@ class KafkaOffsets:
             WATERMARKS: nest_by_topic(_encode_watermarks(self.watermarks)),
             AFTER_DELETE: nest_by_topic(self.after_delete),
         }
-        told = {key: part for key, part in parts.items() if part or key in (TOPIC_IDS, OFFSETS)}
+        non_empty = {key: part for key, part in parts.items() if part or key in (TOPIC_IDS, OFFSETS)}
         if self.transaction:
             own[TRANSACTION] = self.transaction
         if self.truncates:
             own[TRUNCATES] = orjson.dumps(_encode_truncates(self.truncates), option=orjson.OPT_SORT_KEYS).decode()
-        return own | {key: orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode() for key, part in told.items()}
+        return own | {key: orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode() for key, part in non_empty.items()}
 
     @staticmethod
     def from_summary(summary: Mapping[str, str], name: str) -> KafkaOffsets | None:

@@ -94,8 +94,8 @@ class _CommitAttempt:
     def is_in(self, now: JavaMetadata) -> bool:
         """Tell by snapshots whether the table has it; other changes are harmless when they are made again."""
         before, after, found = _snapshot_ids(self.base), _snapshot_ids(self.made), _snapshot_ids(now)
-        added, gone = after - before, before - after
-        return bool(added or gone) and added <= found and not gone & found
+        added, removed = after - before, before - after
+        return bool(added or removed) and added <= found and not removed & found
 
     def can_land(self, now: JavaMetadata, branch: str) -> bool:
         """Tell whether a try without an answer may still come: each demands the branch where it found it."""
@@ -150,13 +150,13 @@ class _SettlingOperations:
             return
         later = list(self._iter_later(one.base))
         for snapshot in self._iter_made(one):
-            made = attrs.evolve(_describe(snapshot), revives_rows=self._revives_rows(snapshot))
-            if not self._accepts(made, later):
-                told = f"{self._doing}: others changed meanwhile which deletes apply to the files"
-                self.failure = CommitRefused(told)
+            change = attrs.evolve(_describe(snapshot), revives_rows=self._revives_rows(snapshot))
+            if not self._accepts(change, later):
+                refusal = f"{self._doing}: others changed meanwhile which deletes apply to the files"
+                self.failure = CommitRefused(refusal)
                 java = jvm(self._table.driver)
                 raise Py4JJavaError(
-                    told, java.org.apache.iceberg.exceptions.ValidationException(told, self._no_values())
+                    refusal, java.org.apache.iceberg.exceptions.ValidationException(refusal, self._no_values())
                 )
 
     def _iter_made(self, one: _CommitAttempt) -> Iterator[Any]:
@@ -188,9 +188,11 @@ class _SettlingOperations:
         changes = jvm(self._table.driver).org.apache.iceberg.SnapshotChanges.builderFor(self._table.java)
         found = changes.snapshot(snapshot).build()
         added = [file.dataSequenceNumber() for file in iterate(found.addedDataFiles())]
-        gone = [file.dataSequenceNumber() for file in iterate(found.removedDeleteFiles()) if _is_by_equality(file)]
+        removed_deletes = [
+            file.dataSequenceNumber() for file in iterate(found.removedDeleteFiles()) if _is_by_equality(file)
+        ]
         oldest = min((int(number) for number in added if number is not None), default=None)
-        return oldest is not None and any(number is None or int(number) > oldest for number in gone)
+        return oldest is not None and any(number is None or int(number) > oldest for number in removed_deletes)
 
     def _no_values(self) -> Any:
         """Give Java's empty array of format arguments."""
@@ -236,8 +238,8 @@ class _SettlingOperations:
         self.unknown = self.failure
         java = jvm(self._table.driver)
         cause = java.java.lang.RuntimeException(str(error))
-        told = java.org.apache.iceberg.exceptions.CommitStateUnknownException(cause)
-        return Py4JJavaError(str(error), told)
+        unknown = java.org.apache.iceberg.exceptions.CommitStateUnknownException(cause)
+        return Py4JJavaError(str(error), unknown)
 
     def current(self) -> JavaMetadata:
         """Return the metadata as it was last read."""

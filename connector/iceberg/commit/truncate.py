@@ -82,12 +82,12 @@ def _iter_ancestors(table: Table) -> Iterator[Any]:
 
 
 def _row_filter(expressions: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> Any:
-    both, either, made = getattr(expressions, "and"), getattr(expressions, "or"), expressions.alwaysTrue()
+    both, either, row_filter = getattr(expressions, "and"), getattr(expressions, "or"), expressions.alwaysTrue()
     if until is not None:
-        made = either(expressions.lessThanOrEqual(*until), expressions.isNull(until[0]))
+        row_filter = either(expressions.lessThanOrEqual(*until), expressions.isNull(until[0]))
     for column, value in own:
-        made = both(made, expressions.equal(column, value))
-    return made
+        row_filter = both(row_filter, expressions.equal(column, value))
+    return row_filter
 
 
 @contextmanager

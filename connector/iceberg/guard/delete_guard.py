@@ -124,9 +124,11 @@ class Conversions:
         found: list[ContentFile] = []
         for parent, child in self.pairs:
             if since < (child.sequence_number or 0) < until:
-                gone = [file for file in self.reader.read_changes(parent, child).lost if file.sequence_number > since]
-                self._homes.update((file.path, parent.snapshot_id) for file in gone)
-                found += gone
+                removed = [
+                    file for file in self.reader.read_changes(parent, child).lost if file.sequence_number > since
+                ]
+                self._homes.update((file.path, parent.snapshot_id) for file in removed)
+                found += removed
         return tuple(found)
 
     def home_of(self, delete: ContentFile, otherwise: int) -> int:
@@ -202,13 +204,13 @@ class _Damage:
         tried = {path: [files[delete.path] for delete in one.deletes] for path, one in outrun.items()}
         hit = find_hit_files(self.table, self.head, tried)
         needed = {delete.path for path in hit for delete in outrun[path].deletes}
-        gone = {delete.path for delete in (*change.lost, *change.converted)}
+        removed = {delete.path for delete in (*change.lost, *change.converted)}
         if not hit:
             return {}, []
         data = [task.java().file() for task in hit.values()]
         vectors = [file for task in hit.values() for file in iterate(task.java().deletes()) if is_vector(file)]
-        kept = [files[path] for path in needed - gone]
-        return {path: files[path] for path in needed & gone}, [
+        kept = [files[path] for path in needed - removed]
+        return {path: files[path] for path in needed & removed}, [
             Renumbering(change.replaced_until, data, [*kept, *vectors])
         ]
 

@@ -92,11 +92,11 @@ def check_files_exist(table: Table, files: Sequence[JavaFile], snapshot_id: int)
         RetriableError: the store is away.
     """
     with map_java_errors(f"looking for delete files of {table.name}"):
-        gone = [str(file.location()) for file in files if not table.java.io().newInputFile(file.location()).exists()]
-    if gone:
+        missing = [str(file.location()) for file in files if not table.java.io().newInputFile(file.location()).exists()]
+    if missing:
         raise GapError(
-            f"table {table.name}: snapshot {snapshot_id}, of another engine, removed {len(gone)} equality delete "
-            f"file(s) that are still needed, and they are no longer in the store ({gone[0]}); {REMEDY}"
+            f"table {table.name}: snapshot {snapshot_id}, of another engine, removed {len(missing)} equality delete "
+            f"file(s) that are still needed, and they are no longer in the store ({missing[0]}); {REMEDY}"
         )
 
 

@@ -43,8 +43,8 @@ class UncheckedHistory:
 def is_foreign_rewrite(snapshot: Snapshot) -> bool:
     """Tell whether another engine rewrote files, whose rows stay the same."""
     replaces = snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
-    told = snapshot_summary(snapshot)
-    return replaces and not is_harmless_rewrite(told)
+    summary = snapshot_summary(snapshot)
+    return replaces and not is_harmless_rewrite(summary)
 
 
 def find_conversions(table: Table) -> list[tuple[Snapshot, Snapshot]]:
@@ -63,8 +63,8 @@ def find_conversions(table: Table) -> list[tuple[Snapshot, Snapshot]]:
 
 def _takes_deletes_out(snapshot: Snapshot) -> bool:
     replaces = snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
-    told = snapshot_summary(snapshot)
-    return replaces and is_icebridge_commit(told) and told.get(_REMOVED_DELETES, "0") != "0"
+    summary = snapshot_summary(snapshot)
+    return replaces and is_icebridge_commit(summary) and summary.get(_REMOVED_DELETES, "0") != "0"
 
 
 def read_history(table: Table, checked: int | None, connector: str) -> UncheckedHistory:
@@ -111,9 +111,9 @@ class ManifestReader:
             before, after = parent.manifests(self.metadata.io), child.manifests(self.metadata.io)
             old = {file.path: file for file in self._files(_difference(before, after))}
             new = _difference(after, before)
-            made = {file.path: file for file in self._files(new)}
-            changed = [file for path, file in old.items() if path not in made]
-            fresh = [file for path, file in made.items() if path not in old]
+            added_files = {file.path: file for file in self._files(new)}
+            changed = [file for path, file in old.items() if path not in added_files]
+            fresh = [file for path, file in added_files.items() if path not in old]
             found = ForeignRewrite(
                 child.snapshot_id,
                 child.sequence_number or 0,
@@ -160,11 +160,11 @@ class ManifestReader:
         file = entry.data_file
         spec = self.metadata.specs()[manifest.partition_spec_id]
         number = entry.sequence_number or 0
-        came = entry.file_sequence_number
+        file_sequence_number = entry.file_sequence_number
         return ContentFile(
             str(file.file_path),
             number,
-            number if came is None else came,
+            number if file_sequence_number is None else file_sequence_number,
             manifest.partition_spec_id,
             _to_tuple(file.partition),
             file.lower_bounds or {},
@@ -180,8 +180,8 @@ def open_manifests(table: Table) -> ManifestReader:
 
 
 def _difference(some: Iterable[ManifestFile], others: Iterable[ManifestFile]) -> list[ManifestFile]:
-    there = {manifest.manifest_path for manifest in others}
-    return [manifest for manifest in some if manifest.manifest_path not in there]
+    other_paths = {manifest.manifest_path for manifest in others}
+    return [manifest for manifest in some if manifest.manifest_path not in other_paths]
 
 
 def _to_tuple(partition: Any) -> tuple[Any, ...]:

@@ -116,8 +116,8 @@ def _hash_bytes(column: pa.BinaryArray) -> Words:
     longest = min(int(lengths.max(initial=0)), _MAX_HASHED_BYTES)
     for begin in range(0, longest, _WORD_BYTES):
         rows = np.flatnonzero(lengths > begin)
-        left = np.minimum(lengths[rows] - begin, _WORD_BYTES)
-        unused = ((_WORD_BYTES - left) * 8).astype(np.uint64)
+        remaining = np.minimum(lengths[rows] - begin, _WORD_BYTES)
+        unused = ((_WORD_BYTES - remaining) * 8).astype(np.uint64)
         part = result[rows]
         _mix(part, (words[starts[rows] + begin] << unused) >> unused)
         result[rows] = part

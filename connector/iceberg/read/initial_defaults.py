@@ -43,24 +43,24 @@ def default_column(field: pa.Field, count: int, defaults: Mapping[int, Any]) -> 
         FatalError: its default is none of its type's values.
     """
     own = field_id_of(field)
-    given = None if own is None else defaults.get(own)
-    if given is None:
+    default = None if own is None else defaults.get(own)
+    if default is None:
         return pa.nulls(count, field.type)
     if pa.types.is_struct(field.type):
         # A default of a struct says that it is there; the values within have their own.
         inside = [default_column(child, count, defaults) for child in field.type]
         return pa.StructArray.from_arrays(inside, fields=list(field.type))
-    one = _parse_default(field.type, given)
+    one = _parse_default(field.type, default)
     if len(one) != 1 or one.null_count:
         raise FatalError(f"column {field.name}: its initial-default cannot be read as {field.type}")
     return one.take(pa.array(bytes(count), pa.int8()) if count else pa.array([], pa.int8()))
 
 
-def _parse_default(kind: pa.DataType, given: Any) -> pa.Array:
+def _parse_default(kind: pa.DataType, default: Any) -> pa.Array:
     """Return the one value of this JSON; null or nothing where it is none of the type."""
     types = pa.types
     if types.is_nested(kind):
         return pa.array([], kind)
-    if isinstance(given, str) and (types.is_binary(kind) or types.is_fixed_size_binary(kind)):
-        return pa.array([bytes.fromhex(given)], kind)
-    return convert(pa.array([given]), kind)[0]
+    if isinstance(default, str) and (types.is_binary(kind) or types.is_fixed_size_binary(kind)):
+        return pa.array([bytes.fromhex(default)], kind)
+    return convert(pa.array([default]), kind)[0]

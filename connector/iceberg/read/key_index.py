@@ -208,8 +208,8 @@ def _read_key(column: pa.Array, layout: TableLayout, path: Path) -> pa.Array | N
         if place is None:
             return None
         column = child_at(column, place)
-    made, unfit = convert(column, field.type)
-    return made if unfit is None else None
+    values, unfit = convert(column, field.type)
+    return values if unfit is None else None
 
 
 @attrs.define(eq=False)

@@ -44,17 +44,17 @@ def read_rows_at(
     codes = pc.dictionary_encode(files)
     which = np.asarray(codes.indices.fill_null(-1), np.int64)
     at = np.asarray(positions.fill_null(0), np.int64)
-    made, order = [], []
+    parts, order = [], []
     for code, path in enumerate(codes.dictionary.to_pylist()):
         rows = np.flatnonzero(which == code)
-        made.append(_read_from_file(layout, path, at[rows], fields))
+        parts.append(_read_from_file(layout, path, at[rows], fields))
         order.append(rows)
     place = np.full(len(files), -1, np.int64)
     found = np.concatenate([np.zeros(0, np.int64), *order])
     place[found] = np.arange(len(found))
     back = pa.array(place, mask=place < 0)
     return [
-        pa.concat_arrays([columns[i] for columns in made]).take(back) if made else pa.nulls(len(files), field.type)
+        pa.concat_arrays([columns[i] for columns in parts]).take(back) if parts else pa.nulls(len(files), field.type)
         for i, field in enumerate(fields)
     ]
 
@@ -104,30 +104,30 @@ def _to_table_type(layout: TableLayout, column: pa.Array, field: pa.Field, defau
 
 def _project_column(column: pa.Array, kind: pa.DataType, defaults: _Defaults) -> pa.Array:
     """Return a column of a file in the table's type, whatever was added, renamed or dropped within its structs."""
-    types, held = pa.types, column.type
-    gone = column.is_null() if column.null_count else None
-    if types.is_struct(kind) and types.is_struct(held):
-        named = any(field_id_of(field) is not None for field in held)
-        place = {field_id_of(field) if named else field.name: i for i, field in enumerate(held)}
-        parts, made = column.flatten(), list[pa.Array]()
+    types, file_type = pa.types, column.type
+    null_rows = column.is_null() if column.null_count else None
+    if types.is_struct(kind) and types.is_struct(file_type):
+        named = any(field_id_of(field) is not None for field in file_type)
+        place = {field_id_of(field) if named else field.name: i for i, field in enumerate(file_type)}
+        parts, children = column.flatten(), list[pa.Array]()
         for field in kind:
             at = place.get(field_id_of(field) if named else field.name)
-            made.append(
+            children.append(
                 default_column(field, len(column), defaults)
                 if at is None
                 else _project_column(parts[at], field.type, defaults)
             )
-        return pa.StructArray.from_arrays(made, fields=list(kind), mask=gone)
-    if types.is_list(kind) and types.is_list(held):
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=null_rows)
+    if types.is_list(kind) and types.is_list(file_type):
         column = _drop_slice_offset(column)
         return pa.ListArray.from_arrays(
-            column.offsets, _project_column(column.values, kind.value_type, defaults), kind, mask=gone
+            column.offsets, _project_column(column.values, kind.value_type, defaults), kind, mask=null_rows
         )
-    if types.is_map(kind) and types.is_map(held):
+    if types.is_map(kind) and types.is_map(file_type):
         column = _drop_slice_offset(column)
         keys = _project_column(column.keys, kind.key_type, defaults)
         items = _project_column(column.items, kind.item_type, defaults)
-        return pa.MapArray.from_arrays(column.offsets, keys, items, kind, mask=gone)
+        return pa.MapArray.from_arrays(column.offsets, keys, items, kind, mask=null_rows)
     return convert(column, kind)[0]
 
 

@@ -167,7 +167,7 @@ def _to_writable_specs(spark: SparkSession, table: Table) -> Any:
     without partition values, which they have (null): there one field counts as what it was.
     """
     parser, specs = jvm(spark).org.apache.iceberg.PartitionSpecParser, table.java.specs()
-    made = jvm(spark).java.util.HashMap(specs)
+    writable = jvm(spark).java.util.HashMap(specs)
     for entry in iterate(specs.entrySet()):
         spec = entry.getValue()
         if not spec.isUnpartitioned() or not spec.fields().size():
@@ -176,8 +176,8 @@ def _to_writable_specs(spark: SparkSession, table: Table) -> Any:
         known = [one for one in document["fields"] if schema.findField(one["source-id"]) is not None]
         if known:
             known[0]["transform"] = "identity"
-            made.put(entry.getKey(), parser.fromJson(schema, orjson.dumps(document).decode()))
-    return made
+            writable.put(entry.getKey(), parser.fromJson(schema, orjson.dumps(document).decode()))
+    return writable
 
 
 def _return_task(task: JavaTask) -> JavaTask:
@@ -233,8 +233,8 @@ def _read_changed_files(spark: SparkSession, table: Table, snapshot: Any) -> _Ch
     added, removed = (
         tasks_without_deletes(spark, table, files) for files in (found.addedDataFiles(), found.removedDataFiles())
     )
-    gone = {task.path for task in removed}
-    lifted = (file for file in found.removedDeleteFiles() if str(file.referencedDataFile()) not in gone)
+    removed_paths = {task.path for task in removed}
+    lifted = (file for file in found.removedDeleteFiles() if str(file.referencedDataFile()) not in removed_paths)
     return _ChangedFiles(
         added, removed, *(frozenset(map(_delete_file_name, files)) for files in (found.addedDeleteFiles(), lifted))
     )

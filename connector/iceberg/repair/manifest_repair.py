@@ -127,8 +127,8 @@ def _read_live_files(manifest: ManifestFile, io: FileIO, ids: AbstractSet[int]) 
 def iter_live_files(manifest: ManifestFile, io: FileIO) -> Iterator[tuple[DataFile, int]]:
     """Return the live files of a manifest, in its order, with the snapshots that they came with."""
     for entry in read_manifest_entries(manifest, io):
-        came = entry.snapshot_id
-        yield entry.data_file, int(manifest.added_snapshot_id or 0) if came is None else int(came)
+        snapshot_id = entry.snapshot_id
+        yield entry.data_file, int(manifest.added_snapshot_id or 0) if snapshot_id is None else int(snapshot_id)
 
 
 def remove_misleading_bounds(table: Table, found: MisleadingBounds) -> int:
@@ -153,15 +153,17 @@ def replace_manifests(table: Table, manifests: Mapping[str, tuple[LiveFile, ...]
 
     def update() -> Any:
         java = table.java
-        there = {
+        current = {
             str(manifest.path()): manifest for manifest in iterate(java.snapshot(MAIN_BRANCH).allManifests(java.io()))
         }
-        if not manifests.keys() <= there.keys():
+        if not manifests.keys() <= current.keys():
             raise _ManifestsChanged
-        made = java.rewriteManifests()
+        rewrite = java.rewriteManifests()
         for path, entries in manifests.items():
-            made = made.deleteManifest(there[path]).addManifest(_rewrite_manifest(table, there[path], entries, change))
-        return made
+            rewrite = rewrite.deleteManifest(current[path]).addManifest(
+                _rewrite_manifest(table, current[path], entries, change)
+            )
+        return rewrite
 
     try:
         commit_exactly_once(table, uuid.uuid4().hex, update)

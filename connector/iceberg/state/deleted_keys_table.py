@@ -109,10 +109,10 @@ class DeletedKeysTable:
         """
 
         def update() -> Any:
-            made = self._table.java.newFastAppend().set(CREATED_BY, self._name)
+            append = self._table.java.newFastAppend().set(CREATED_BY, self._name)
             for file in self._table.content_files(files):
-                made.appendFile(file)
-            return made
+                append.appendFile(file)
+            return append
 
         commit_exactly_once(self._table, uuid.uuid4().hex, update)
 

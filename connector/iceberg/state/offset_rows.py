@@ -102,8 +102,8 @@ class OffsetRows:
 
     def forget(self, tables: Iterable[str] | None = None) -> None:
         """Drop the rows of some tables, all rows with None; the next `put` stores it."""
-        gone = None if tables is None else {f"{self._name}/{table}" for table in tables}
-        self._rows = {key: text for key, text in self._rows.items() if gone is not None and key not in gone}
+        dropped = None if tables is None else {f"{self._name}/{table}" for table in tables}
+        self._rows = {key: text for key, text in self._rows.items() if dropped is not None and key not in dropped}
 
     def is_stale(self) -> bool:
         """Tell whether another writer committed since the rows were read or stored here; one request to the catalog."""
@@ -165,11 +165,11 @@ class OffsetRows:
         description = self._write_file(table)
 
         def update() -> Any:
-            made = table.java.newOverwrite().set(CREATED_BY, self._name)
-            *gone, new = table.content_files([*self._files, description])
-            for file in gone:
-                made.deleteFile(file)
-            return made.addFile(new)
+            overwrite = table.java.newOverwrite().set(CREATED_BY, self._name)
+            *replaced, new = table.content_files([*self._files, description])
+            for file in replaced:
+                overwrite.deleteFile(file)
+            return overwrite.addFile(new)
 
         try:
             commit_exactly_once(table, uuid.uuid4().hex, update, self._is_unchanged if self._kind.exclusive else None)

@@ -95,5 +95,5 @@ def compact_files(spark: SparkSession, table: Table, where: Any, name: str) -> N
 def describe_uncounted(kind: FileKind, path: str, size_bytes: int, count: int) -> FileDescription:
     """Return the description of a file of which nothing but its size and the count of its rows is known."""
     names = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
-    told = {"record_count": count, "split_offsets": [4], **{name: {} for name in names}}
-    return describe_file(kind, UNPARTITIONED, path, size_bytes, told)
+    counts = {"record_count": count, "split_offsets": [4], **{name: {} for name in names}}
+    return describe_file(kind, UNPARTITIONED, path, size_bytes, counts)

@@ -114,10 +114,10 @@ def set_type(fields: Iterable[pa.Field], path: Path, kind: pa.DataType) -> list[
     before = pa.struct([]) if place is None else fields[place].type
     if rest and not pa.types.is_struct(before):
         raise ValueError(f"{head} is no struct")
-    made = pa.struct(set_type(before, rest, kind)) if rest else kind
+    inner = pa.struct(set_type(before, rest, kind)) if rest else kind
     if place is None:
-        return [pa.field(head, made), *fields]
-    return [*fields[:place], fields[place].with_type(made), *fields[place + 1 :]]
+        return [pa.field(head, inner), *fields]
+    return [*fields[:place], fields[place].with_type(inner), *fields[place + 1 :]]
 
 
 def require_fields(fields: Iterable[pa.Field], paths: Iterable[Path]) -> list[pa.Field]:

@@ -91,16 +91,16 @@ def _walk(column: pa.Array, kind: pa.DataType, level: _Level) -> Iterator[Missin
 
 
 def _walk_struct(column: pa.StructArray, kind: pa.StructType, level: _Level) -> Iterator[MissingValue]:
-    there = valid_mask(column)
+    present = valid_mask(column)
     for field in kind:
         place = column.type.get_field_index(field.name)
         if place < 0:
             if not field.nullable:
-                yield from level.tell(field.name, there, absent=True)
+                yield from level.tell(field.name, present, absent=True)
             continue
         child = child_at(column, place)
         if not field.nullable:
-            yield from level.tell(field.name, there & ~valid_mask(child))
+            yield from level.tell(field.name, present & ~valid_mask(child))
         yield from _walk(child, field.type, level.enter(field.name))
 
 

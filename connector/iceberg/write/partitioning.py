@@ -137,18 +137,18 @@ def _build_partition(row: list[Any], spec: PartitionSpec, schema: Schema) -> Par
             values.append(None)
             continue
         source = schema.find_field(field.source_id).field_type
-        told = None if value is None else encode_json(result_type(field, source), value)
-        folders.append(_folder_name(field, source, value, told))
-        values.append(told)
+        encoded = None if value is None else encode_json(result_type(field, source), value)
+        folders.append(_folder_name(field, source, value, encoded))
+        values.append(encoded)
     return Partition("/".join(folders), tuple(values))
 
 
-def _folder_name(field: PartitionField, source: IcebergType, value: Any, told: Any) -> str:
+def _folder_name(field: PartitionField, source: IcebergType, value: Any, encoded: Any) -> str:
     """Name a partition's folder; nothing reads it."""
     if value is not None and isinstance(field.transform, HourTransform):
         text = f"{format_date(value // 24)}-{value % 24:02d}"
-    elif isinstance(source, _JSON_NAMED_TYPES) and isinstance(told, str):
-        text = told
+    elif isinstance(source, _JSON_NAMED_TYPES) and isinstance(encoded, str):
+        text = encoded
     else:
         text = field.transform.to_human_string(source, value)
     name = f"{quote_plus(field.name)}={quote_plus(text)}"

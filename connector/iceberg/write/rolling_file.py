@@ -141,11 +141,11 @@ class RollingFile:
     def _finish(self) -> None:
         if self._file is None or self._stream is None:
             return
-        size_bytes, told = self._file.close()
+        size_bytes, statistics = self._file.close()
         self._stream.close()
         # What was gathered is sorted each time: a file of several such pieces is not sorted as a whole.
         order_id = self._layout.order.order_id if self._sorts and self._pieces == 1 else None
-        self._done.append(describe_file(self._kind, self._partition, self._path, size_bytes, told, order_id))
+        self._done.append(describe_file(self._kind, self._partition, self._path, size_bytes, statistics, order_id))
         self._file = self._stream = None
 
 

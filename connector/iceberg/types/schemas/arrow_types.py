@@ -160,8 +160,8 @@ def build_table_schema(
         )
         for position, column in enumerate(columns, start=1)
     ]
-    made = Schema(*fields)
-    ids = [made.find_field(".".join(path)).field_id for path in paths]
+    schema = Schema(*fields)
+    ids = [schema.find_field(".".join(path)).field_id for path in paths]
     return Schema(*fields, identifier_field_ids=sorted(ids))
 
 

@@ -24,14 +24,14 @@ def find_ambiguous_columns(known: Iterable[pa.Field], columns: Iterable[pa.Field
         return frozenset()
     if not any("." in name for field in (*known, *columns) for name in _list_names(field)):
         return frozenset()
-    taken: dict[str, str] = {path: field.name for field in known for path in _list_paths(field)}
+    owners: dict[str, str] = {path: field.name for field in known for path in _list_paths(field)}
     lost = set[str]()
     for field in columns:
         paths = list(_list_paths(field))
-        if any(taken.get(path, field.name) != field.name for path in paths) or len({*paths}) < len(paths):
+        if any(owners.get(path, field.name) != field.name for path in paths) or len({*paths}) < len(paths):
             lost.add(field.name)
         else:
-            taken.update(dict.fromkeys(paths, field.name))
+            owners.update(dict.fromkeys(paths, field.name))
     return frozenset(lost)
 
 

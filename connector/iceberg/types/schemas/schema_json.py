@@ -28,15 +28,15 @@ def replace_types(kind: Any, rule: Callable[[str], str], default: DefaultRule) -
 
 
 def _replace_field_types(field: Mapping[str, Any], rule: Callable[[str], str], default: DefaultRule) -> Json:
-    made: Json = {name: part for name, part in field.items() if name not in _DEFAULT_KEYS}
-    made["type"] = replace_types(field["type"], rule, default)
+    replaced: Json = {name: part for name, part in field.items() if name not in _DEFAULT_KEYS}
+    replaced["type"] = replace_types(field["type"], rule, default)
     for name in _DEFAULT_KEYS:
         value = field.get(name)
         if value is not None and isinstance(field["type"], str):
             value = default(field["type"], value)
         if value is not None:
-            made[name] = value
-    return made
+            replaced[name] = value
+    return replaced
 
 
 def to_pyiceberg(kind: Any, stand_in: str) -> Any:

@@ -83,8 +83,8 @@ def _convert_struct(array: pa.StructArray, target: pa.StructType) -> tuple[pa.Ar
 def _convert_list(array: pa.ListArray, target: pa.ListType) -> tuple[pa.Array, Mask | None]:
     offsets, owners = _list_offsets(array)
     items, faults = convert(array.flatten(), target.value_type)
-    made = pa.ListArray.from_arrays(offsets, items, type=target, mask=pc.is_null(array))
-    return made, _rows_with_faults(owners, faults, len(array))
+    lists = pa.ListArray.from_arrays(offsets, items, type=target, mask=pc.is_null(array))
+    return lists, _rows_with_faults(owners, faults, len(array))
 
 
 def _convert_map(array: pa.MapArray, target: pa.MapType) -> tuple[pa.Array, Mask | None]:
@@ -98,8 +98,8 @@ def _convert_map(array: pa.MapArray, target: pa.MapType) -> tuple[pa.Array, Mask
         # A key may not be null, so such a map is left out before it is put together.
         kept, _ = convert(pc.if_else(pa.array(found), pa.scalar(None, array.type), array), target)
         return kept, found
-    made = pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=pc.is_null(array))
-    return made, found
+    maps = pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=pc.is_null(array))
+    return maps, found
 
 
 _STRUCT, _LIST, _MAP = pa.struct([]).id, pa.list_(pa.null()).id, pa.map_(pa.string(), pa.null()).id
@@ -184,14 +184,14 @@ def _normalize_whole_text(array: pa.StringArray) -> pa.StringArray:
 
 def _text_to_float(array: pa.StringArray, target: pa.DataType) -> pa.Array:
     """Return the floating numbers of texts: the nearest of a fraction, a whole number itself."""
-    made = array.cast(target)
-    doubtful = pc.or_(pc.match_substring_regex(array, "^[+-]?[0-9]{8,}$"), pc.is_inf(made)).fill_null(False)
+    floats = array.cast(target)
+    doubtful = pc.or_(pc.match_substring_regex(array, "^[+-]?[0-9]{8,}$"), pc.is_inf(floats)).fill_null(False)
     if pc.any(doubtful).as_py():
         for text in array.filter(doubtful).to_pylist():
             whole = _WHOLE_NUMBER.fullmatch(text) is not None
             if (whole and not holds_exactly(int(text), target.bit_width)) or (not whole and _DIGIT.search(text)):
                 raise pa.ArrowInvalid("a text is a number that the floating point column has no room for")
-    return made
+    return floats
 
 
 def _check_decimal_room(array: pa.Array, target: pa.DataType) -> None:
@@ -205,14 +205,14 @@ def _check_decimal_room(array: pa.Array, target: pa.DataType) -> None:
 
 def _text_to_decimal(array: pa.StringArray, target: pa.DataType) -> pa.Array:
     """Return decimals of texts; Arrow makes others of some that are far below its scale, or beyond its digits."""
-    made = array.cast(target)
+    decimals = array.cast(target)
     digits = min(30, max(1, _MAX_DECIMAL_DIGITS + 1 - target.scale))
-    odd = pc.match_substring_regex(array, f"[eE]|[0-9.]{{{digits}}}").fill_null(False)
-    if pc.any(odd).as_py():
-        pairs = zip(array.filter(odd).to_pylist(), made.filter(odd).to_pylist(), strict=True)
+    out_of_range = pc.match_substring_regex(array, f"[eE]|[0-9.]{{{digits}}}").fill_null(False)
+    if pc.any(out_of_range).as_py():
+        pairs = zip(array.filter(out_of_range).to_pylist(), decimals.filter(out_of_range).to_pylist(), strict=True)
         if any(Decimal(text) != number for text, number in pairs):
             raise pa.ArrowInvalid("a text is a number that the decimal column has no room for")
-    return made
+    return decimals
 
 
 def _number_to_text(array: pa.Array) -> pa.Array:
@@ -246,18 +246,20 @@ def _double_to_float(array: pa.Array) -> pa.Array:
     So is a number beyond 2^53: Java before 19 writes some floats with a digit more than they need, and nine digits with
     zeros behind them are hardly a count there. Other whole numbers are themselves, or refused.
     """
-    made = array.cast(pa.float32(), safe=False)
-    same = pc.or_(pc.equal(made.cast(pa.float64()), array), pc.is_nan(array))
+    floats = array.cast(pa.float32(), safe=False)
+    same = pc.or_(pc.equal(floats.cast(pa.float64()), array), pc.is_nan(array))
     if pc.all(same).as_py() is not False:
-        return made
-    written = pc.equal(made.cast(pa.string()).cast(pa.float64()), array)
+        return floats
+    written = pc.equal(floats.cast(pa.string()).cast(pa.float64()), array)
     digits = pc.utf8_length(pc.replace_substring_regex(array.cast(pa.string()), r"0*([eE].*)?$|^-?0\.0*|[-.]", ""))
-    near = pc.less_equal(pc.abs(pc.subtract(made.cast(pa.float64()), array)), pc.multiply(pc.abs(array), 2.0**-24))
+    is_nearest = pc.less_equal(
+        pc.abs(pc.subtract(floats.cast(pa.float64()), array)), pc.multiply(pc.abs(array), 2.0**-24)
+    )
     no_count = pc.or_(pc.not_equal(pc.round(array), array), pc.greater(pc.abs(array), _MAX_WHOLE_DOUBLE))
-    nearest = pc.and_(pc.and_(near, pc.less_equal(digits, _FLOAT_DIGITS)), no_count)
+    nearest = pc.and_(pc.and_(is_nearest, pc.less_equal(digits, _FLOAT_DIGITS)), no_count)
     if pc.all(pc.or_(same, pc.or_(written, nearest))).as_py() is False:
         raise pa.ArrowInvalid("a number has more digits than the column of floats")
-    return made
+    return floats
 
 
 def _uuid_to_text(array: pa.Array) -> pa.Array:

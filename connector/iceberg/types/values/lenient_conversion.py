@@ -65,13 +65,13 @@ def _coerce_text(column: pa.StringArray, target: pa.DataType) -> tuple[pa.Array,
         known = pc.is_in(lower, value_set=pa.array(["true", "false"]))
         return _mark_failed(column, pc.if_else(known, pc.equal(lower, "true"), None))
     if types.is_binary(target) or (types.is_fixed_size_binary(target) and not isinstance(target, pa.UuidType)):
-        made, _ = base64_to_binary(column)
-        return _mark_failed(column, convert(made, target)[0])
+        binary, _ = base64_to_binary(column)
+        return _mark_failed(column, convert(binary, target)[0])
     if isinstance(target, pa.UuidType):
         return text_to_uuid(column)
     if types.is_time(target):
-        made, _ = convert(pc.binary_join_element_wise(_ANY_DATE, column, ""), pa.timestamp("us"))
-        return _mark_failed(column, made.cast(target))
+        binary, _ = convert(pc.binary_join_element_wise(_ANY_DATE, column, ""), pa.timestamp("us"))
+        return _mark_failed(column, binary.cast(target))
     return convert(column, target)
 
 
@@ -86,16 +86,16 @@ def _coerce_number(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mas
     if types.is_time(target):
         whole, _ = convert(column, pa.int64())
         inside = pc.and_(pc.greater_equal(whole, 0), pc.less(whole, _DAY_MS))
-        made = pc.if_else(inside, whole, None).cast(pa.int32()).cast(pa.time32("ms")).cast(target)
-        return _mark_failed(column, made)
+        times = pc.if_else(inside, whole, None).cast(pa.int32()).cast(pa.time32("ms")).cast(target)
+        return _mark_failed(column, times)
     return convert(column, target)
 
 
 def _coerce_epoch(column: pa.Array, unit: pa.DataType, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
     bits = pa.int32() if pa.types.is_date(unit) else pa.int64()
     whole, _ = convert(column, bits)
-    made, _ = convert(whole.cast(unit), target)
-    return _mark_failed(column, made)
+    converted, _ = convert(whole.cast(unit), target)
+    return _mark_failed(column, converted)
 
 
 def _coerce_struct(column: pa.StructArray, target: pa.StructType) -> tuple[pa.Array, Mask | None]:
@@ -108,8 +108,8 @@ def _coerce_struct(column: pa.StructArray, target: pa.StructType) -> tuple[pa.Ar
         failed |= bad if bad is not None else False
         parts.append(part)
     failed &= np.asarray(column.is_valid())
-    gone = pa.array(np.asarray(column.is_null()) | failed)
-    return pa.StructArray.from_arrays(parts, fields=list(target), mask=gone), failed if failed.any() else None
+    null_rows = pa.array(np.asarray(column.is_null()) | failed)
+    return pa.StructArray.from_arrays(parts, fields=list(target), mask=null_rows), failed if failed.any() else None
 
 
 def _coerce_list(column: pa.ListArray, target: pa.ListType) -> tuple[pa.Array, Mask | None]:
@@ -119,13 +119,13 @@ def _coerce_list(column: pa.ListArray, target: pa.ListType) -> tuple[pa.Array, M
     if bad is not None:
         failed[np.repeat(np.arange(len(column)), sizes)[bad]] = True
     offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
-    gone = pa.array(np.asarray(column.is_null()) | failed)
-    return pa.ListArray.from_arrays(offsets, items, type=target, mask=gone), failed if failed.any() else None
+    null_rows = pa.array(np.asarray(column.is_null()) | failed)
+    return pa.ListArray.from_arrays(offsets, items, type=target, mask=null_rows), failed if failed.any() else None
 
 
-def _mark_failed(column: pa.Array, made: pa.Array) -> tuple[pa.Array, Mask | None]:
-    failed = np.asarray(column.is_valid()) & np.asarray(made.is_null())
-    return made, failed if failed.any() else None
+def _mark_failed(column: pa.Array, converted: pa.Array) -> tuple[pa.Array, Mask | None]:
+    failed = np.asarray(column.is_valid()) & np.asarray(converted.is_null())
+    return converted, failed if failed.any() else None
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -69,8 +69,8 @@ def encode_json(kind: IcebergType, value: Any) -> Any:
     if digits is not None:
         days, rest = divmod(value, _DAY_SECONDS * 10**digits)
         return f"{format_date(days)}T{_format_time(rest, digits)}{'+00:00' if isinstance(kind, _ZONED_TYPES) else ''}"
-    made = _TEXT_ENCODERS.get(type(kind))
-    return value if made is None else made(value)
+    encoder = _TEXT_ENCODERS.get(type(kind))
+    return value if encoder is None else encoder(value)
 
 
 def _format_time(parts: int, digits: int) -> str:

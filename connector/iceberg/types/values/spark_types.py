@@ -62,19 +62,19 @@ def _leaf_from_spark(column: pa.Array, target: pa.DataType) -> pa.Array:
 def _rebuild_column(column: pa.Array, target: pa.DataType, leaf: _LeafConversion) -> pa.Array:
     if column.type.equals(target):
         return column
-    gone = pc.is_null(column) if column.null_count else None
+    null_rows = pc.is_null(column) if column.null_count else None
     if pa.types.is_struct(target):
         pairs = zip(children(column), target, strict=True)
         made = [_rebuild_column(child, field.type, leaf) for child, field in pairs]
-        return pa.StructArray.from_arrays(made, fields=list(target), mask=gone)
+        return pa.StructArray.from_arrays(made, fields=list(target), mask=null_rows)
     if pa.types.is_list(target):
         offsets = pa.array(column.offsets.to_numpy())
         return pa.ListArray.from_arrays(
-            offsets, _rebuild_column(column.values, target.value_type, leaf), target, mask=gone
+            offsets, _rebuild_column(column.values, target.value_type, leaf), target, mask=null_rows
         )
     if pa.types.is_map(target):
         offsets = pa.array(column.offsets.to_numpy())
         keys = _rebuild_column(column.keys, target.key_type, leaf)
         items = _rebuild_column(column.items, target.item_type, leaf)
-        return pa.MapArray.from_arrays(offsets, keys, items, target, mask=gone)
+        return pa.MapArray.from_arrays(offsets, keys, items, target, mask=null_rows)
     return leaf(column, target)

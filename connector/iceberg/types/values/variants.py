@@ -59,10 +59,10 @@ def encode_variants(texts: pa.ChunkedArray) -> pa.StructArray:
     So is a document with a number that a variant has no room for: beyond doubles, or whole and of more than 38 digits.
     """
     distinct = pc.dictionary_encode(texts).combine_chunks()
-    made = [_encode_text(text) for text in distinct.dictionary.to_pylist()]
-    columns = [pa.array([pair[side] for pair in made], pa.binary()) for side in (1, 0)]
-    taken = [column.take(distinct.indices).fill_null(b"") for column in columns]
-    return pa.StructArray.from_arrays(taken, fields=list(VARIANT_STORAGE), mask=distinct.is_null())
+    encoded = [_encode_text(text) for text in distinct.dictionary.to_pylist()]
+    columns = [pa.array([pair[side] for pair in encoded], pa.binary()) for side in (1, 0)]
+    expanded = [column.take(distinct.indices).fill_null(b"") for column in columns]
+    return pa.StructArray.from_arrays(expanded, fields=list(VARIANT_STORAGE), mask=distinct.is_null())
 
 
 def decode_variants(column: pa.StructArray) -> pa.Array:

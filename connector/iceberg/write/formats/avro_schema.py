@@ -92,8 +92,8 @@ def build_file_schema(schema_json: str) -> AvroFileSchema:
     Raises:
         TypeError: Avro has no form for one of the types.
     """
-    made, codec = _SchemaBuilder().record("table", Schema.model_validate_json(schema_json).as_struct())
-    return AvroFileSchema(orjson.dumps(made).decode(), codec)
+    document, codec = _SchemaBuilder().record("table", Schema.model_validate_json(schema_json).as_struct())
+    return AvroFileSchema(orjson.dumps(document).decode(), codec)
 
 
 @frozen
@@ -104,20 +104,20 @@ class _SchemaBuilder:
 
     def record(self, name: str, struct: StructType) -> tuple[dict[str, Any], Record]:
         fields, members = [], list[RecordField]()
-        taken = set[str]()
+        used_names = set[str]()
         for each in struct.fields:
-            told, codec = self._nullable_type(each.field_id, each.field_type, optional=each.optional)
+            avro_type, codec = self._nullable_type(each.field_id, each.field_type, optional=each.optional)
             avro_name = make_compatible_name(each.name)
-            if avro_name in taken:
+            if avro_name in used_names:
                 avro_name = f"{avro_name}_{each.field_id}"
-            taken.add(avro_name)
-            fields.append(_build_field(each, avro_name, told))
+            used_names.add(avro_name)
+            fields.append(_build_field(each, avro_name, avro_type))
             members.append(RecordField(each.name, codec))
         return {"type": "record", "name": name, "fields": fields}, Record(tuple(members))
 
     def _nullable_type(self, field_id: int, kind: IcebergType, *, optional: bool) -> _AvroType:
-        told, codec = self._type(field_id, kind)
-        return (["null", told], Optional(codec, 0, 2)) if optional else (told, codec)
+        avro_type, codec = self._type(field_id, kind)
+        return (["null", avro_type], Optional(codec, 0, 2)) if optional else (avro_type, codec)
 
     def _type(self, field_id: int, kind: IcebergType) -> _AvroType:
         """Field ids are unique within a schema, so records are named by theirs."""
@@ -125,10 +125,10 @@ class _SchemaBuilder:
             case StructType():
                 return self.record(f"r{field_id}", kind)
             case ListType():
-                told, codec = self._nullable_type(
+                avro_type, codec = self._nullable_type(
                     kind.element_id, kind.element_type, optional=not kind.element_required
                 )
-                return {"type": "array", "items": told, "element-id": kind.element_id}, Array(codec)
+                return {"type": "array", "items": avro_type, "element-id": kind.element_id}, Array(codec)
             case MapType():
                 return self._map(kind)
         return self._primitive(kind)
@@ -165,17 +165,17 @@ class _SchemaBuilder:
         return {"type": "array", "logicalType": "map", "items": pair}, codec
 
     def _fixed(self, name: str, size: int, logical: str | None = None, **more: int) -> _AvroType:
-        told: Any = name
+        avro_type: Any = name
         if name not in self.defined:
             self.defined.add(name)
-            told = {"type": "fixed", "name": name, "size": size, **more}
+            avro_type = {"type": "fixed", "name": name, "size": size, **more}
             if logical is not None:
-                told["logicalType"] = logical
-        return told, Fixed(size)
+                avro_type["logicalType"] = logical
+        return avro_type, Fixed(size)
 
 
-def _build_field(column: NestedField, avro_name: str, told: Any) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": avro_name, "type": told, "field-id": column.field_id}
+def _build_field(column: NestedField, avro_name: str, avro_type: Any) -> dict[str, Any]:
+    field: dict[str, Any] = {"name": avro_name, "type": avro_type, "field-id": column.field_id}
     if avro_name != column.name:
-        made["iceberg-field-name"] = column.name
-    return {**made, "default": None} if column.optional else made
+        field["iceberg-field-name"] = column.name
+    return {**field, "default": None} if column.optional else field

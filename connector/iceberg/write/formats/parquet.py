@@ -61,7 +61,7 @@ class ParquetFile:
         )
         # Readers compare with footers as they do with bounds.
         without = frozenset(number for number, each in wanted.items() if isinstance(each.iceberg_type, UNORDERED_TYPES))
-        told = [path for path, number in places.items() if number not in without] if without else True
+        with_statistics = [path for path, number in places.items() if number not in without] if without else True
         tops = {field.name: field.field_id for field in schema.fields if field.field_id in without}
         self._nulls, self._uncounted = dict.fromkeys(tops.values(), 0), tops
         # Footers say nothing of NaN; without counts readers take it that bounds hold for every row.
@@ -75,7 +75,7 @@ class ParquetFile:
         self._required = [f.name for f in columns if f.name not in variants and has_required_fields(f.type)]
         self._writer: Any = None  # pq.ParquetWriter, once there are rows
         self._places = tuple(places)
-        self._options = {"store_decimal_as_integer": True, "write_statistics": told, **layout.compression}
+        self._options = {"store_decimal_as_integer": True, "write_statistics": with_statistics, **layout.compression}
 
     def write(self, rows: pa.Table) -> None:
         """Write rows as one row group."""

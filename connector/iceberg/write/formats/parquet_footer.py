@@ -76,24 +76,24 @@ class _ChunkTotals:
         self.counts[field_id] = self.counts.get(field_id, 0) + chunk.num_values
         if not chunk.num_values:
             return
-        told: Any = chunk.statistics if chunk.is_stats_set else None
+        statistics: Any = chunk.statistics if chunk.is_stats_set else None
         before = self.null_counts.get(field_id, 0)
-        known = before is not None and told is not None and told.has_null_count
-        self.null_counts[field_id] = before + told.null_count if before is not None and known else None
+        known = before is not None and statistics is not None and statistics.has_null_count
+        self.null_counts[field_id] = before + statistics.null_count if before is not None and known else None
         kind = wanted.iceberg_type
         if mode.type in _BOUNDED_MODES and not isinstance(kind, UNORDERED_TYPES):
-            _extend_bounds(self.bounds.setdefault(field_id, ValueBounds(kind, mode.length)), chunk, told)
+            _extend_bounds(self.bounds.setdefault(field_id, ValueBounds(kind, mode.length)), chunk, statistics)
 
 
-def _extend_bounds(found: ValueBounds, chunk: pq.ColumnChunkMetaData, told: Any) -> None:
+def _extend_bounds(found: ValueBounds, chunk: pq.ColumnChunkMetaData, statistics: Any) -> None:
     kind = found.kind
-    if told is None or not told.has_min_max:
+    if statistics is None or not statistics.has_min_max:
         # Long values are left out of footers; numbers that are none are no ends.
-        empty = told is not None and told.has_null_count and told.null_count == chunk.num_values
-        if not empty and not (told is not None and isinstance(kind, (FloatType, DoubleType))):
+        empty = statistics is not None and statistics.has_null_count and statistics.null_count == chunk.num_values
+        if not empty and not (statistics is not None and isinstance(kind, (FloatType, DoubleType))):
             found.known = False
         return
-    low, high = told.min_raw, told.max_raw
+    low, high = statistics.min_raw, statistics.max_raw
     if isinstance(kind, DecimalType) and isinstance(low, bytes):
         low, high = (int.from_bytes(each, "big", signed=True) for each in (low, high))
     elif isinstance(kind, StringType):

@@ -62,9 +62,9 @@ class VariantAnnotator:
     def release(self) -> int:
         """Write the mended footer; gives the file's size in bytes."""
         end = b"".join(self._held or ())
-        made = annotate_footer(end, self._groups)
-        self._sink.write(made)
-        return self._written - len(end) + len(made)
+        footer = annotate_footer(end, self._groups)
+        self._sink.write(footer)
+        return self._written - len(end) + len(footer)
 
 
 def annotate_footer(end: bytes, groups: Collection[str]) -> bytes:

@@ -34,21 +34,23 @@ def _fill(array: pa.Array) -> pa.Array:
         array = array.take(pa.array(np.arange(len(array))))
     mask = array.is_null() if array.null_count else None
     if pa.types.is_struct(kind):
-        made = _fill_children(kind, array.flatten(), mask)
-        return pa.StructArray.from_arrays(made, fields=list(kind), mask=mask)
+        children = _fill_children(kind, array.flatten(), mask)
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if pa.types.is_map(kind):
         return pa.MapArray.from_arrays(array.offsets, _fill(array.keys), _fill(array.items), type=kind, mask=mask)
     return pa.ListArray.from_arrays(array.offsets, _fill(array.values), type=kind, mask=mask)
 
 
-def _fill_children(kind: pa.StructType, children: Sequence[pa.Array], gone: pa.BooleanArray | None) -> list[pa.Array]:
-    made = []
+def _fill_children(
+    kind: pa.StructType, children: Sequence[pa.Array], null_rows: pa.BooleanArray | None
+) -> list[pa.Array]:
+    filled = []
     for field, child in zip(kind, children, strict=True):
-        lacking = child.null_count and gone is not None and not field.nullable
-        if lacking and not pc.any(pc.and_(child.is_null(), pc.invert(gone))).as_py():
+        lacking = child.null_count and null_rows is not None and not field.nullable
+        if lacking and not pc.any(pc.and_(child.is_null(), pc.invert(null_rows))).as_py():
             child = _drop_nulls(child)  # noqa: PLW2901
-        made.append(_fill(child))
-    return made
+        filled.append(_fill(child))
+    return filled
 
 
 def _drop_nulls(array: pa.Array) -> pa.Array:
