@@ -100,13 +100,13 @@ def open_channels(
     spark: SparkSession, catalog: Catalog, settings: SourceSettings, signals: SignalQueue | None
 ) -> list[SignalChannel]:
     """Return the channels of signals that the settings name; nothing is asked yet."""
-    given, channels = settings.signals, list[SignalChannel]()
-    if given.table is not None:
-        channels.append(TableChannel(spark, catalog, given.table))
-    if given.topic is not None:
-        channels.append(KafkaChannel(given.topic, settings.outgoing.prefix))
-    if given.file is not None:
-        channels.append(FileChannel(given.file))
+    options, channels = settings.signals, list[SignalChannel]()
+    if options.table is not None:
+        channels.append(TableChannel(spark, catalog, options.table))
+    if options.topic is not None:
+        channels.append(KafkaChannel(options.topic, settings.outgoing.prefix))
+    if options.file is not None:
+        channels.append(FileChannel(options.file))
     if signals is not None:
         channels.append(signals)
     return channels

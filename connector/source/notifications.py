@@ -80,10 +80,10 @@ class TopicNotifications:
 
 def open_notifications(settings: SourceSettings) -> list[SnapshotListener]:
     """Return the listeners that the settings name; nothing is connected to yet."""
-    told, connector = settings.notifications, settings.outgoing.prefix
-    found: list[SnapshotListener] = [LogNotifications(connector)] if told.log else []
-    if told.topic is not None:
-        found.append(TopicNotifications(connector, _topic_sender(settings, told.topic)))
+    notifications, connector = settings.notifications, settings.outgoing.prefix
+    found: list[SnapshotListener] = [LogNotifications(connector)] if notifications.log else []
+    if notifications.topic is not None:
+        found.append(TopicNotifications(connector, _topic_sender(settings, notifications.topic)))
     return found
 
 

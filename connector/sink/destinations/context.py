@@ -16,9 +16,9 @@ from connector.settings import SinkSettings
 
 @attrs.frozen(eq=False)
 class DestinationContext:
-    """The session, the settings, the catalog of the connector's own tables, stored offsets, and the topics.
+    """What a destination is opened with: session, settings, the catalog of system tables, stored offsets, topics.
 
-    `listeners` hear of the maintenance of tables.
+    `listeners` are told about the maintenance of tables.
     """
 
     spark: SparkSession

@@ -1,7 +1,8 @@
 """Hard deletes of a batch -> rows of the table of deleted keys (`state.deleted_keys_table`). On executors.
 
-A hard delete leaves no row to compare a late change with; its key and date are kept for a while instead. Of documents
-the version takes the place of the date: the cluster itself forgets the versions of what is gone.
+A hard delete leaves no row that a late change could be compared with, so its key and timestamp are kept for a while.
+For documents the version is kept in place of the timestamp: the cluster itself forgets the versions of deleted
+documents.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, LogPositions, 
 
 @attrs.frozen
 class DeletedKeyLog:
-    """Where deleted keys are noted: the table, the connector's name, and the time (epoch milliseconds)."""
+    """Where deleted keys are recorded: the table, the connector's name, and the time (epoch milliseconds)."""
 
     layout: TableLayout
     connector: str
@@ -35,7 +36,7 @@ class DeletedKeyLog:
 
     @staticmethod
     def of(deleted_keys: DeletedKeysTable | None, connector: str) -> DeletedKeyLog | None:
-        """Note in a table of deleted keys from now on; None without one."""
+        """Record deleted keys in this table from now on; None if there is none."""
         if deleted_keys is None:
             return None
         return DeletedKeyLog(deleted_keys.layout, connector, time.time_ns() // 1_000_000)
@@ -44,10 +45,10 @@ class DeletedKeyLog:
 def build_deleted_key_rows(
     folded: FoldedChanges, table: TablePlan, ranks: Mapping[TopicPartition, int], memory: DeletedKeyLog
 ) -> pa.RecordBatch:
-    """Return a row for each key that the batch leaves deleted, with what proves its age.
+    """Return a row for each key that the batch leaves deleted, with the evidence of its age.
 
-    A delete that proves nothing itself (a tombstone where events carry no deletes) gets the greatest date that is known
-    before it: of its key in the batch, or else of its topic-partition. Without any the key is not remembered.
+    A delete without evidence of its own (a tombstone, if events carry no deletes) gets the greatest timestamp known
+    before it: of its key in the batch, else of its topic-partition. Without any the key is not recorded.
     """
     deleted = np.concatenate([part.deleted for part in folded.parts])
     gone = folded.winners[deleted[folded.winners]]

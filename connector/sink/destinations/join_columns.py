@@ -53,7 +53,7 @@ def spark_schema(types: Sequence[pa.DataType], names: Sequence[str]) -> StructTy
 
 
 def unpack_changes(
-    outputs: DataFrame, table: TablePlan, made: StructType, rows: Callable[[ChangeBatch], list[pa.Array]]
+    outputs: DataFrame, table: TablePlan, schema: StructType, rows: Callable[[ChangeBatch], list[pa.Array]]
 ) -> DataFrame:
     """Return the parts in outputs as a frame of the schema `made`."""
     layout = table.layout.rows
@@ -62,9 +62,9 @@ def unpack_changes(
         for batch in batches:
             for payload in batch.column(0):
                 part = unpack(payload.as_buffer(), layout)
-                yield pa.RecordBatch.from_arrays(rows(part), made.names)
+                yield pa.RecordBatch.from_arrays(rows(part), schema.names)
 
-    return outputs.select("payload").mapInArrow(task, made)
+    return outputs.select("payload").mapInArrow(task, schema)
 
 
 def key_column(names: ColumnNames, path: Path) -> Column:

@@ -121,8 +121,8 @@ def _read_age(
         op = np.where(order.op == 0, _OP_UPDATE, order.op)
     elif plan.op_field in columns and pa.types.is_string(columns[plan.op_field].type):
         op[np.asarray(pc.equal(columns[plan.op_field], "r").fill_null(False))] = _OP_READ
-    told = (dedup, op, np.zeros(count, np.bool_), second)
-    return select_proven_dates(*told), select_proven_places(place, *told)
+    evidence = (dedup, op, np.zeros(count, np.bool_), second)
+    return select_proven_dates(*evidence), select_proven_places(place, *evidence)
 
 
 def older_than_row_task(telling: Sequence[str], plan: BatchPlan) -> Task:
@@ -174,11 +174,11 @@ def drop_late_task(table: TablePlan) -> Task:
                 rows = np.array(lost.as_py() or [], np.int64)
                 late += len(rows)
                 codes = encode_keys(read_columns(part.rows, layout.keys))
-                stands = np.flatnonzero(~np.isin(codes, codes[rows]))
-                if len(stands):
+                in_time = np.flatnonzero(~np.isin(codes, codes[rows]))
+                if len(in_time):
                     # They stay marked: a document's version must not rise for them.
                     yield task_output.to_batch(
-                        [TaskOutput(OutputKind.CHANGES, pack(part.take(stands)), table.index, bucket)]
+                        [TaskOutput(OutputKind.CHANGES, pack(part.take(in_time)), table.index, bucket)]
                     )
         yield task_output.to_batch([TaskOutput.of(RecordsCounted(TaskMetrics(late=late)))])
 

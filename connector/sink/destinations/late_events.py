@@ -34,35 +34,42 @@ _LATE_SCHEMA = "_bucket int, _row long"
 
 
 def drop_late_events(
-    asked: DataFrame, count: int, plan: BatchPlan, table: TablePlan, held: TableRows | None, gone: DataFrame | None
+    outputs: DataFrame,
+    count: int,
+    plan: BatchPlan,
+    table: TablePlan,
+    table_rows: TableRows | None,
+    deleted_keys: DataFrame | None,
 ) -> DataFrame:
     """Return what stands of suspects, as outputs of kind CHANGES, and how many keys were late.
 
     Args:
-        asked: outputs of kind LATE_CANDIDATES of this table, one per bucket.
+        outputs: outputs of kind LATE_CANDIDATES of this table, one per bucket.
         count: how many keys are in them.
         plan: the batch's.
         table: the table's; it is dated, or numbered.
-        held: what the table held at batch start; None of documents.
-        gone: what is remembered of its deleted keys, None where deletes keep their rows.
+        table_rows: what the table held at batch start; None of documents.
+        deleted_keys: what is remembered of its deleted keys, None where deletes keep their rows.
     """
     keys = column_aliases("key", len(table.layout.keys))
-    suspects = asked.mapInArrow(candidate_task(table, plan), _candidate_schema(table))
+    suspects = outputs.mapInArrow(candidate_task(table, plan), _candidate_schema(table))
     lost = suspects.where(F.col("_cut")).select("_bucket", "_row")
     suspects = F.broadcast(suspects) if count <= BROADCAST_LIMIT else suspects
-    if held is not None:
-        telling = [name for name in held.names if name in find_age_columns(table.layout, plan)]
+    if table_rows is not None:
+        telling = [name for name in table_rows.names if name in find_age_columns(table.layout, plan)]
         renamed = zip(telling, column_aliases("held", len(telling)), strict=True)
-        columns = [F.col(held.names[name]).alias(alias) for name, alias in renamed]
-        joined = held.live_rows.join(suspects, key_condition(held.names, table.layout, keys)).select(
+        columns = [F.col(table_rows.names[name]).alias(alias) for name, alias in renamed]
+        joined = table_rows.live_rows.join(suspects, key_condition(table_rows.names, table.layout, keys)).select(
             *CANDIDATE_COLUMNS, *columns
         )
         lost = lost.union(joined.mapInArrow(older_than_row_task(telling, plan), _LATE_SCHEMA))
-    if gone is not None:
-        joined = gone.join(suspects, F.col("key") == F.col("_text")).select(*CANDIDATE_COLUMNS, *DELETE_ORDER_COLUMNS)
+    if deleted_keys is not None:
+        joined = deleted_keys.join(suspects, F.col("key") == F.col("_text")).select(
+            *CANDIDATE_COLUMNS, *DELETE_ORDER_COLUMNS
+        )
         lost = lost.union(joined.mapInArrow(find_older_than_delete, _LATE_SCHEMA))
     rows = lost.groupBy("_bucket").agg(F.collect_set("_row").alias("lost"))
-    judged = asked.join(rows, F.col("bucket") == F.col("_bucket"), "left").select("bucket", "payload", "lost")
+    judged = outputs.join(rows, F.col("bucket") == F.col("_bucket"), "left").select("bucket", "payload", "lost")
     return judged.mapInArrow(drop_late_task(table), task_output.OUTPUT_SCHEMA)
 
 

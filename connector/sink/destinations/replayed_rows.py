@@ -38,17 +38,17 @@ def drop_superseded_rows(
     if aside is None:
         return list(parts)
     candidates = to_batch([TaskOutput(OutputKind.LATE_CANDIDATES, pack(aside), table.index)])
-    asked = spark.createDataFrame(pa.Table.from_batches([candidates]))
+    keys_to_find = spark.createDataFrame(pa.Table.from_batches([candidates]))
     ranges = KeyRanges.of(read_batch(aside.rows, table.layout.keys))
     with raise_task_errors(), ExitStack() as until:
-        kept = judge(asked, ranges, until).collect()
+        kept = judge(keys_to_find, ranges, until).collect()
     payloads = (pa.py_buffer(bytes(row.payload)) for row in kept if row.kind == OutputKind.CHANGES)
     return [unpack(payload, table.layout.rows) for payload in payloads]
 
 
-def find_dropped(parts: ReplayRows, left: Sequence[ChangeBatch]) -> frozenset[str]:
+def find_dropped(parts: ReplayRows, remaining: Sequence[ChangeBatch]) -> frozenset[str]:
     """Return the letters of which no row is left."""
-    places = {place for part in left for place in _places(part)}
+    places = {place for part in remaining for place in _places(part)}
     return frozenset(
         one for part, ids in parts for one, place in zip(ids, _places(part), strict=True) if place not in places
     )

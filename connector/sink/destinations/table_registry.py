@@ -54,12 +54,12 @@ class BaseTableRegistry(ABC, Generic[T]):
         try:
             yield
         except FatalError as error:
-            gone = [name for name in names if self._refresh_if_expired(name)]
-            if not gone:
+            expired = [name for name in names if self._refresh_if_expired(name)]
+            if not expired:
                 raise
             raise RetriableError(
-                f"the snapshot that the batch was planned on expired meanwhile, in {', '.join(gone)}: keep snapshots "
-                "for longer than a batch takes"
+                f"the snapshot that the batch was planned on expired meanwhile, in {', '.join(expired)}: "
+                "keep snapshots for longer than a batch takes"
             ) from error
 
     def _refresh_if_expired(self, name: str) -> bool:  # noqa: ARG002 - for what has snapshots
@@ -127,8 +127,8 @@ class BaseTableRegistry(ABC, Generic[T]):
                 self.refused_tables[name] = str(fault)
             else:
                 self.refused.update(dict.fromkeys((need.topic for need in needs), str(fault)))
-            told = {self.KIND: name, "topics": sorted({need.topic for need in needs})}
-            self._log.warning(f"no {self.KIND}", **told, reason=str(fault))
+            log_fields = {self.KIND: name, "topics": sorted({need.topic for need in needs})}
+            self._log.warning(f"no {self.KIND}", **log_fields, reason=str(fault))
 
 
 def run_concurrently(work: Callable[[str], R], names: Iterable[str]) -> list[R]:

@@ -100,26 +100,26 @@ def with_keys(columns: pa.Schema, needs: list[SchemaChange], keys: tuple[str, ..
     Raises:
         DataFault: a key field cannot tell rows apart.
     """
-    told, fields = union_shapes(need.key for need in needs if need.key is not None), list(columns)
+    key_fields, fields = union_shapes(need.key for need in needs if need.key is not None), list(columns)
     for name in reversed(keys):
-        path = find_path(told, name)
+        path = find_path(key_fields, name)
         if path is not None:
             try:
-                fields = set_type(fields, path, find_field(told, name).type)
+                fields = set_type(fields, path, find_field(key_fields, name).type)
             except ValueError as wrong:
                 raise DataFault(f"its key has a field {name}, and in its rows {wrong}") from wrong
-    made = pa.schema(fields)
+    schema = pa.schema(fields)
     unfit = [
         name
         for name in keys
-        if find_path(made, name) is not None and not is_valid_key_type(find_field(made, name).type)
+        if find_path(schema, name) is not None and not is_valid_key_type(find_field(schema, name).type)
     ]
     if unfit:
         raise DataFault(
             f"its key has a field that cannot be an identifier field ({', '.join(unfit)}: list, map, variant or "
             "floating point)"
         )
-    return made
+    return schema
 
 
 def is_valid_key_type(kind: pa.DataType) -> bool:
@@ -155,9 +155,9 @@ def with_validity(columns: pa.Schema) -> pa.Schema:
     """
     time = pa.timestamp("us", "UTC")
     added = (pa.field(VALID_FROM, time), pa.field(VALID_TO, time), pa.field(IS_CURRENT, pa.bool_()))
-    taken = [field.name for field in added if field.name in columns.names]
-    if taken:
-        raise DataFault(f"its events have a field {', '.join(taken)}, which a table with scd-type=2 reserves")
+    conflicting = [field.name for field in added if field.name in columns.names]
+    if conflicting:
+        raise DataFault(f"its events have a field {', '.join(conflicting)}, which a table with scd-type=2 reserves")
     return pa.schema([*columns, *added])
 
 

@@ -64,5 +64,5 @@ def find_last_deletes(parts: Sequence[ChangeBatch]) -> Ints:
         Indices that count through the parts in turn.
     """
     ends = np.cumsum([len(part) for part in parts]) - 1
-    told = (part.deleted[-1] and not part.order.take(np.array([len(part) - 1])).bare[0] for part in parts)
-    return ends[np.fromiter(told, np.bool_, len(ends))]
+    ends_with_delete = (part.deleted[-1] and not part.order.take(np.array([len(part) - 1])).bare[0] for part in parts)
+    return ends[np.fromiter(ends_with_delete, np.bool_, len(ends))]

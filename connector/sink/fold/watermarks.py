@@ -26,16 +26,16 @@ from serde.arrays import Ints, Mask
 from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 
 MAX_SOURCES = 200
-"""How many sources of one topic-partition have a watermark of their own in a commit's summary; the others share one, which
-can only make more changes late candidates, never fewer."""
+"""How many sources of one topic-partition have a watermark of their own in a commit's summary; the others share one,
+which can only make more changes late candidates, never fewer."""
 
 GROWN_PARTITION = -1
 """The partition number under which a topic that got more partitions has its watermarks."""
 
 PARTITIONS_BEFORE = "#"
-"""The entry under `GROWN_PARTITION` with the topic's earlier number of partitions (as a date). Beside it, for each source
-that has since written to a new partition, is how far it had come then: changes older than that may have been overtaken by
-changes of their key in its new partition."""
+"""The entry under `GROWN_PARTITION` with the topic's earlier number of partitions (as a date). Beside it, for each
+source that has since written to a new partition, is how far it had come then: changes older than that may have been
+overtaken by changes of their key in its new partition."""
 
 
 def find_limits(known: Watermarks, at: TopicPartition, names: Sequence[str]) -> list[Watermark]:
@@ -153,10 +153,13 @@ def track_grown_topics(known: Watermarks, before: Mapping[str, int], now: Mappin
             continue
         first = fresh[PARTITIONS_BEFORE].date
         fresh_parts = [marks for (t, p), marks in known.items() if t == topic and p >= first]
-        there = {name for marks in fresh_parts for name, mark in marks.items() if mark.date != NO_VALUE or mark.place}
-        told = {**{name: merge_partitions(known, topic, name) for name in sorted(there) if name not in fresh}, **fresh}
-        if told != old:
-            result[topic, GROWN_PARTITION] = told
+        moving = {name for marks in fresh_parts for name, mark in marks.items() if mark.date != NO_VALUE or mark.place}
+        limits = {
+            **{name: merge_partitions(known, topic, name) for name in sorted(moving) if name not in fresh},
+            **fresh,
+        }
+        if limits != old:
+            result[topic, GROWN_PARTITION] = limits
     return result
 
 

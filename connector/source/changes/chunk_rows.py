@@ -47,7 +47,7 @@ def read_live(reader: TableReader, tasks: Sequence[FileScanTask], key: RowKey) -
 
 
 def read_rewritten(
-    reader: TableReader, gone: Sequence[FileScanTask], newer: Sequence[FileScanTask], key: RowKey
+    reader: TableReader, replaced: Sequence[FileScanTask], newer: Sequence[FileScanTask], key: RowKey
 ) -> DataFrame:
     """Return the rows of newer files whose keys are in files that are gone.
 
@@ -55,7 +55,7 @@ def read_rewritten(
 
     Args:
         reader: of the newest published snapshot's schema.
-        gone: files of the pinned snapshot, with its deletes, that are not live any more.
+        replaced: files of the pinned snapshot, with its deletes, that are not live any more.
         newer: live files that the pinned snapshot did not have.
         key: what identifies rows; not none.
     """
@@ -64,7 +64,7 @@ def read_rewritten(
     keys = [F.col(ROW_ID_COLUMN)] if lineage else [key_column(reader.schema, name) for name in key.columns]
     named = [column.alias(name) for column, name in zip(keys, names, strict=True)]
     # A broadcast of the keys would pass through the driver.
-    wanted = reader.read_live_rows(gone, lineage=lineage).select(*named).hint("merge")
+    wanted = reader.read_live_rows(replaced, lineage=lineage).select(*named).hint("merge")
     found = reader.read_live_rows(newer, lineage=lineage).withColumns(dict(zip(names, keys, strict=True)))
     return _to_reads(reader, found.join(wanted, names, "left_semi").drop(*names), key)
 

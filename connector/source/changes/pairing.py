@@ -40,8 +40,8 @@ def pair_rows(gone: DataFrame, new: DataFrame, key: Sequence[Column], row: Colum
     shared = [*named, HIGH, LOW, FILE_COLUMN, POSITION_COLUMN, row.alias(_ROW), row_id.alias("row_id")]
     sides = gone.select(F.lit(GONE).alias(_SIDE), *shared).unionAll(new.select(F.lit(NEW).alias(_SIDE), *shared))
     together = sides.repartition(*(names or [HIGH, LOW]))
-    left = _drop_equal_rows(together, [*names, HIGH, LOW])
-    return _pair_by_key(left, names) if names else _to_deletes_and_creates(left)
+    unpaired = _drop_equal_rows(together, [*names, HIGH, LOW])
+    return _pair_by_key(unpaired, names) if names else _to_deletes_and_creates(unpaired)
 
 
 def pair_key_changes(changes: DataFrame, same: Sequence[Column]) -> DataFrame:

@@ -113,9 +113,9 @@ class OpenSearchPublisher:
         with raise_task_errors():
             results = frame.mapInArrow(partial(_send_batches, plan=plan), "result binary").collect()
         self._check_unchanged(self.target(table.name).name)
-        told = [orjson.loads(bytes(row.result)) for row in results]
-        self._report_results(plan, told)
-        return dict(sum((Counter(one["operations"]) for one in told), Counter[str]()))
+        outcomes = [orjson.loads(bytes(row.result)) for row in results]
+        self._report_results(plan, outcomes)
+        return dict(sum((Counter(one["operations"]) for one in outcomes), Counter[str]()))
 
     def check_target(self, table: CapturedTable, target_id: str) -> None:
         """Check that the index that has the table's documents is still there.
@@ -185,17 +185,17 @@ class OpenSearchPublisher:
 
     def _prepare_index(self, name: str, schema: SnapshotSchema, topic: str) -> tuple[list[str], IndexInfo]:
         """Create or evolve the index; return its fields in the order of the schema's columns, and the index."""
-        seen, made, index = self._ready.get(name, ("", FieldNames({}), IndexInfo(name, {}, {})))
+        seen, names, index = self._ready.get(name, ("", FieldNames({}), IndexInfo(name, {}, {})))
         if seen == schema.json:
             index = self.indexes.current(index)
         else:
-            made, index = self._evolve_index(name, schema, topic)
-        self._ready[name] = schema.json, made, index
-        return made.columns(schema.document), index
+            names, index = self._evolve_index(name, schema, topic)
+        self._ready[name] = schema.json, names, index
+        return names.columns(schema.document), index
 
     def _check_unchanged(self, name: str) -> None:
-        seen, made, index = self._ready[name]
-        self._ready[name] = seen, made, self.indexes.confirm_indexes(index)
+        seen, names, index = self._ready[name]
+        self._ready[name] = seen, names, self.indexes.confirm_indexes(index)
 
     def _evolve_index(self, index: str, schema: SnapshotSchema, topic: str) -> tuple[FieldNames, IndexInfo]:
         found = self.indexes.find(index)
@@ -214,18 +214,18 @@ class OpenSearchPublisher:
         others = frozenset[str]() if found is None else find_aliases(found.properties)
         known = {number: name for number, name in before.names.items() if name not in others}
         # What stands beside the columns has names of its own.
-        made = assign_field_names(schema.document, known, {*others, *self.search.metadata})
-        kinds = zip(made.columns(schema.document), to_arrow_schema(schema.iceberg).types, strict=True)
+        names = assign_field_names(schema.document, known, {*others, *self.search.metadata})
+        kinds = zip(names.columns(schema.document), to_arrow_schema(schema.iceberg).types, strict=True)
         metadata = {name: {"type": _METADATA_TYPES.get(name, "keyword")} for name in self.search.metadata}
-        fields = {**map_columns(kinds), **made.aliases(schema.document), **metadata}
+        fields = {**map_columns(kinds), **names.aliases(schema.document), **metadata}
         mapping = {} if self.search.schema_ignore else fields
-        note = IndexMetadata(schema.document, "source", names=made.names, owner=topic).document()
+        note = IndexMetadata(schema.document, "source", names=names.names, owner=topic).document()
         if found is None:
             found = self.indexes.create(index, mapping, note)
             structlog.get_logger().info("index created", index=index, fields=len(mapping))
         else:
             self.indexes.grow(found, mapping, note)
-        return made, found
+        return names, found
 
 
 def open_opensearch_publisher(settings: SourceSettings) -> OpenSearchPublisher:
@@ -297,20 +297,22 @@ def _send_batch(batch: pa.RecordBatch, plan: DocumentPlan, sender: DocumentSende
     width = len(plan.key_types)
     ops, keys = batch.column(0), batch.columns[1 : 1 + width]
     old, columns = batch.columns[1 + width : 1 + 2 * width], batch.columns[1 + 2 * width :]
-    gone = pc.equal(ops, "d")
+    is_delete = pc.equal(ops, "d")
     if width:
         where = f"table {plan.table}, snapshot {plan.snapshot_id}: "
         refuse_nulls(plan.key_names, keys, where)
         updated = pc.equal(ops, "u")
         refuse_nulls(plan.key_names, [column.filter(updated) for column in old], where)
         ids = _to_document_ids(keys, plan)
-        left = pa.concat_arrays([ids.filter(gone), _changed_ids(ids, old, plan)])
-        if len(left):
-            sender.delete(plan.style, left, _snapshot_versions(plan, len(left)), np.arange(len(left)))
+        ids_to_delete = pa.concat_arrays([ids.filter(is_delete), _changed_ids(ids, old, plan)])
+        if len(ids_to_delete):
+            sender.delete(
+                plan.style, ids_to_delete, _snapshot_versions(plan, len(ids_to_delete)), np.arange(len(ids_to_delete))
+            )
             sender.settle()
     else:
         ids = None
-    live = pc.invert(gone)
+    live = pc.invert(is_delete)
     kept = [column.filter(live) for column in columns]
     count = pc.sum(live).as_py() or 0
     if count:
@@ -332,11 +334,11 @@ def _to_document_ids(keys: list[pa.Array], plan: DocumentPlan) -> pa.StringArray
 
 def _changed_ids(ids: pa.StringArray, old: list[pa.Array], plan: DocumentPlan) -> pa.StringArray:
     """Return the ids that updated rows had before, where they have another now."""
-    there = old[0].is_valid()
-    if not pc.any(there).as_py():
+    has_old = old[0].is_valid()
+    if not pc.any(has_old).as_py():
         return ids.slice(0, 0)
-    before = _to_document_ids([column.filter(there) for column in old], plan)
-    return before.filter(pc.not_equal(before, ids.filter(there)))
+    before = _to_document_ids([column.filter(has_old) for column in old], plan)
+    return before.filter(pc.not_equal(before, ids.filter(has_old)))
 
 
 def _to_json_texts(column: pa.Array, kind: pa.DataType | None) -> pa.StringArray:
@@ -345,18 +347,18 @@ def _to_json_texts(column: pa.Array, kind: pa.DataType | None) -> pa.StringArray
 
 def _metadata_fields(plan: DocumentPlan, ops: pa.StringArray, ids: pa.StringArray | None) -> dict[str, pa.StringArray]:
     """Return the columns of `iceberg.metadata.fields`."""
-    made: dict[str, pa.StringArray] = {}
+    fields: dict[str, pa.StringArray] = {}
     for name in plan.metadata:
         if name == "iceberg_operation":
             place = pc.index_in(ops, pa.array(list(OPERATION_NAMES)))
-            made[name] = pa.array([quote_json(word) for word in OPERATION_NAMES.values()]).take(place)
+            fields[name] = pa.array([quote_json(word) for word in OPERATION_NAMES.values()]).take(place)
         elif name == "document_id" and ids is not None:
-            made[name] = to_json_texts(ids)
+            fields[name] = to_json_texts(ids)
         elif name != "document_id":
             constant = {
                 "iceberg_table_name": quote_json(plan.table),
                 "iceberg_snapshot_id": str(plan.snapshot_id),
                 "bulk_action": quote_json("INDEX"),
             }[name]
-            made[name] = pc.if_else(ops.is_valid(), constant, constant)
-    return made
+            fields[name] = pc.if_else(ops.is_valid(), constant, constant)
+    return fields

@@ -188,8 +188,8 @@ def _encode_batch(columns: list[pa.Array], kinds: Ints, plan: ColumnPlan) -> pa.
     if plan.key_names is not None:
         refuse_nulls(plan.key_names, keys)
     value = plan.envelopes.messages(columns[start + plan.key_columns :], kinds, orders)
-    made = {"key": keys[0] if plan.key is None else plan.key.messages(keys, len(ends)), "value": value}
+    messages = {"key": keys[0] if plan.key is None else plan.key.messages(keys, len(ends)), "value": value}
     if plan.headers:
-        made["headers"] = of_records(columns[int(plan.ordered)])
-    made["op"] = pa.array(plan.operations, pa.string()).take(pa.array(kinds[ends]))
-    return pa.RecordBatch.from_pydict(made)
+        messages["headers"] = of_records(columns[int(plan.ordered)])
+    messages["op"] = pa.array(plan.operations, pa.string()).take(pa.array(kinds[ends]))
+    return pa.RecordBatch.from_pydict(messages)

@@ -109,9 +109,9 @@ def _value_json(wire: EventFormat, event: EventParts) -> Column:
     return F.concat(*pieces)
 
 
-def _image_json(name: str, there: Column | None, wire: EventFormat) -> Column:
+def _image_json(name: str, present: Column | None, wire: EventFormat) -> Column:
     text = json_text(F.col(name), wire.row, wire.modes)
-    return F.coalesce(text if there is None else F.when(there, text), F.lit("null"))
+    return F.coalesce(text if present is None else F.when(present, text), F.lit("null"))
 
 
 def _transaction_json(wire: EventFormat, number: Column | None) -> list[Column]:

@@ -87,9 +87,9 @@ def key_change_headers(wire: EventFormat, leaves: Column, arrives: Column) -> Co
     They are JSON whatever the key's converter: Connect's own header converter writes them so (recorded events in
     tests/fixtures, those in Avro too).
     """
-    made = F.when(leaves, _key_header(wire, NEW_KEY_HEADER, F.col("after")))
-    made = made.when(arrives, _key_header(wire, OLD_KEY_HEADER, F.col("before")))
-    return made.otherwise(F.lit(None).cast(HEADERS_TYPE))
+    headers = F.when(leaves, _key_header(wire, NEW_KEY_HEADER, F.col("after")))
+    headers = headers.when(arrives, _key_header(wire, OLD_KEY_HEADER, F.col("before")))
+    return headers.otherwise(F.lit(None).cast(HEADERS_TYPE))
 
 
 def _key_header(wire: EventFormat, name: str, image: Column) -> Column:

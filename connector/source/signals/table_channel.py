@@ -55,15 +55,15 @@ class TableChannel:
         here = {"uuid": table.uuid, "snapshot-id": newest}
         if position is None:
             return ReceivedSignals((), here)
-        stood = position["snapshot-id"] if position["uuid"] == table.uuid else None
-        if stood == newest:
+        last_read = position["snapshot-id"] if position["uuid"] == table.uuid else None
+        if last_read == newest:
             return ReceivedSignals((), here)
         lineage = history.ancestors()
         ids = [None, *(snapshot["snapshot-id"] for snapshot in lineage)]
-        if stood not in ids:
+        if last_read not in ids:
             structlog.get_logger().warning("signals between two reads have expired with their snapshots")
             return ReceivedSignals((), here)
-        after = lineage[ids.index(stood)]
+        after = lineage[ids.index(last_read)]
         found = self._read_inserts(table, after["snapshot-id"]) if _adds_rows(after) else ()
         return ReceivedSignals(found, {"uuid": table.uuid, "snapshot-id": after["snapshot-id"]})
 

@@ -53,17 +53,17 @@ def next_chunk(parts: Sequence[Sequence[str]], now: Collection[str], progress: C
         now: the paths of the files of the newest snapshot that is published.
         progress: how far the snapshot is.
     """
-    left = progress.left
+    remaining = progress.left
     for number in range(progress.chunk, len(parts)):
         live = tuple(path for path in parts[number] if path in now)
-        if len(live) < len(parts[number]) and left is None:
-            left = number
+        if len(live) < len(parts[number]) and remaining is None:
+            remaining = number
         if live:
-            return Chunk(number, live, (), left)
-    if left is None or progress.chunk > len(parts):
+            return Chunk(number, live, (), remaining)
+    if remaining is None or progress.chunk > len(parts):
         return None
-    gone = tuple(path for part in parts[left:] for path in part if path not in now)
-    return Chunk(len(parts), (), gone, left)
+    missing = tuple(path for part in parts[remaining:] for path in part if path not in now)
+    return Chunk(len(parts), (), missing, remaining)
 
 
 def advance(progress: ChunkProgress, chunk: Chunk, rows: int) -> ChunkProgress:

@@ -80,10 +80,10 @@ class TableOffsetStore:
         found = {f"table {table}": (stored.get(table), self._texts.get(table), text) for table, text in texts.items()}
         if own is not None:
             found["snapshots on demand"] = (self._rows.connector_row, self._own, own)
-        for what, (there, before, text) in found.items():
-            if there not in (before, text):
+        for subject, (is_present, before, text) in found.items():
+            if is_present not in (before, text):
                 raise FatalError(
-                    f"{what}: the stored position is not the one that this process wrote: another source named "
+                    f"{subject}: the stored position is not the one that this process wrote: another source named "
                     f"{self._name} is running; stop it, or give one of them another `name`"
                 )
-        return all(there == text for there, _, text in found.values())
+        return all(is_present == text for is_present, _, text in found.values())

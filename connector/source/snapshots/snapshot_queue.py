@@ -65,8 +65,8 @@ class SnapshotQueue:
     def without(self, snapshot: QueuedSnapshot) -> SnapshotQueue:
         """Return the queue when a snapshot is over."""
         kept = tuple(one for one in self.snapshots if not one.is_same(snapshot))
-        held = any(one.kind == SnapshotKind.INCREMENTAL for one in kept)
-        return attrs.evolve(self, snapshots=kept, paused=self.paused and held)
+        has_incremental = any(one.kind == SnapshotKind.INCREMENTAL for one in kept)
+        return attrs.evolve(self, snapshots=kept, paused=self.paused and has_incremental)
 
     def tables_of(self, snapshot: QueuedSnapshot) -> tuple[str, ...]:
         """Return the tables that a snapshot's signal asked for and that are not done."""
@@ -163,12 +163,12 @@ def _stop(queue: SnapshotQueue, signal: StopSnapshot) -> Outcome:
 
 
 def _pause(queue: SnapshotQueue, signal: str, *, paused: bool) -> Outcome:
-    held = [one for one in queue.snapshots if one.kind == SnapshotKind.INCREMENTAL]
-    if not held:
+    to_pause = [one for one in queue.snapshots if one.kind == SnapshotKind.INCREMENTAL]
+    if not to_pause:
         return Outcome(queue, notes=("no incremental snapshot is under way",))
     if queue.paused == paused:
         return Outcome(queue, notes=(f"incremental snapshots are {'paused' if paused else 'going on'} already",))
-    tables = tuple(one.table for one in held)
+    tables = tuple(one.table for one in to_pause)
     report = SnapshotReport("Incremental Snapshot", "PAUSED" if paused else "RESUMED", signal, tables)
     return Outcome(attrs.evolve(queue, paused=paused), (report,))
 
@@ -193,5 +193,9 @@ def _to_document(snapshot: QueuedSnapshot) -> dict[str, Any]:
 
 def _from_document(found: dict[str, Any]) -> QueuedSnapshot:
     progress = found.get("progress")
-    made = None if progress is None else ChunkProgress(**{k.replace("-", "_"): v for k, v in progress.items()})
-    return QueuedSnapshot(found["id"], found["table"], SnapshotKind(found["type"]), found.get("filter", ""), made)
+    chunk_progress = (
+        None if progress is None else ChunkProgress(**{k.replace("-", "_"): v for k, v in progress.items()})
+    )
+    return QueuedSnapshot(
+        found["id"], found["table"], SnapshotKind(found["type"]), found.get("filter", ""), chunk_progress
+    )

@@ -19,7 +19,7 @@ _DELETE_FILES = "total-delete-files"
 
 @attrs.define(eq=False)
 class BackPressure:
-    """Counts what a sink's own commits add up to; a table above a limit is asked for again, at most every interval."""
+    """Sums up what a sink's own commits add; a table above a limit is read again, at most once per interval."""
 
     tables: IcebergTables
     limits: BackPressureSettings
@@ -27,14 +27,16 @@ class BackPressure:
     _due: float = 0.0
 
     def find_reason(self) -> str | None:
-        """Say which tables are above a limit, and by what; None where batches may begin.
+        """Say which tables are above a limit, and which limit; None if batches may begin.
 
         Cost: nothing without limits; below them no request.
         """
         if not (self.limits.max_snapshots or self.limits.max_delete_files) or time.monotonic() < self._due:
             return self._told
-        excess = {name: told for name in list(self.tables) if (told := self._find_excess(name))}
-        self._told = "; ".join(f"{self.tables.label(name)} has {told}" for name, told in sorted(excess.items())) or None
+        excess = {name: reason for name in list(self.tables) if (reason := self._find_excess(name))}
+        self._told = (
+            "; ".join(f"{self.tables.label(name)} has {reason}" for name, reason in sorted(excess.items())) or None
+        )
         self._due = time.monotonic() + self.limits.interval_ms / 1000 if self._told else 0.0
         return self._told
 

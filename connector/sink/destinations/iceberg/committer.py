@@ -65,9 +65,9 @@ class IcebergCommitter:
     def commit(
         self, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
     ) -> dict[str, TableCommit]:
-        """Commit every table; one that fails does not hold up the others, its error is raised after them.
+        """Commit every table; if one fails the others are still committed, and its error is raised afterwards.
 
-        When the batch is tried again, what was committed the first time is told with the rest.
+        When the batch is retried, the tables that were committed the first time are reported with the rest.
         """
         try:
             self._empty(plan, names)
@@ -100,7 +100,7 @@ class IcebergCommitter:
         return {**self._take_unstored(names), **done}
 
     def _take_unstored(self, names: Iterable[str]) -> dict[str, TableCommit]:
-        """Return the commits that a run made which crashed before it could store its offsets."""
+        """Return the commits of a run that crashed before it could store its offsets."""
         tables = {name: self._targets[name].table for name in names}
         return {
             name: TableCommit(tables[name].name, one.position, {}, tables[name].uuid, None, one.sequence_number)
@@ -115,7 +115,7 @@ class IcebergCommitter:
         return collect_keys(self._spark, outputs) if outputs else None
 
     def discard(self, names: list[str], result: JobResult) -> None:
-        """Delete files that no commit will refer to; what cannot be deleted is an orphan, and harmless."""
+        """Delete files that no commit will refer to; one that cannot be deleted is an orphan, and harmless."""
         for index, files in result.written.items():
             self._discard(names[index], files)
         if self._targets.deleted_keys is not None:
@@ -133,7 +133,7 @@ class IcebergCommitter:
                 self._log.warning("a file is left behind", reason=str(error))
 
     def _remember(self, names: list[str], result: JobResult) -> None:
-        """Note hard deletes before they are committed: a crash then leaves keys that are deleted again."""
+        """Record hard deletes before they are committed; after a crash these keys are deleted again."""
         if not result.deleted_key_files or self._targets.deleted_keys is None:
             return
         try:
@@ -144,10 +144,10 @@ class IcebergCommitter:
             raise
 
     def _empty(self, plan: BatchPlan, names: list[str]) -> None:
-        """Delete what tables held before they were truncated, or mark it deleted where deletes keep their rows.
+        """Delete the rows that tables held before they were truncated, or mark them deleted if deletes keep their rows.
 
-        What the job wrote leaves out deletes of keys that a table was known not to hold: nobody else may have written
-        to it since, as its commit asks only whether anybody did after the truncate.
+        The job omitted deletes for keys that a table was known not to hold. So nobody else may have written to the
+        table since; the batch's commit itself checks only the time after the truncate.
         """
         for table in plan.tables:
             for cut, rows in table.cuts.emptied:
@@ -177,7 +177,7 @@ class IcebergCommitter:
         return expect_last_commit(self._connector, target.stored, target.base)
 
     def _mark_rows(self, name: str, table: TablePlan, which: TruncatedRows) -> None:
-        """Mark the rows of a truncate deleted, in a commit of its own: done again, there is nothing left to mark."""
+        """Mark the rows of a truncate deleted, in a separate commit; a repeated call finds nothing left to mark."""
         target = self._targets[name]
         target.table.refresh()
         base = target.table.snapshot_id
@@ -189,10 +189,10 @@ class IcebergCommitter:
         # Others may have written since the batch was planned: every key has its row taken out.
         plan = attrs.evolve(table.with_identity_key, base=base, known_keys=KeyBounds())
         with ExitStack() as kept, self._targets.detect_expired_reads(name):
-            made = self._write_marked_rows(target.table, plan, which, kept)
-            files, asked = made.written.get(table.index, []), made.key_lookups.get(table.index)
+            outputs = self._write_marked_rows(target.table, plan, which, kept)
+            files, lookup = outputs.written.get(table.index, []), outputs.key_lookups.get(table.index)
             try:
-                hits, replacing = (None, []) if asked is None else self._search_rows(target.table, plan, asked)
+                hits, replacing = (None, []) if lookup is None else self._search_rows(target.table, plan, lookup)
                 files = [*files, *replacing]
                 if files:
                     replace = WRITE_MODES[table.write_mode].apply
@@ -208,39 +208,35 @@ class IcebergCommitter:
     def _commit_table(
         self, table: TablePlan, name: str, result: JobResult, position: KafkaOffsets
     ) -> TableCommit | None:
-        asked = result.key_lookups.get(table.index)
-        files, often = (
-            result.written.get(table.index, []),
-            LOOKUP_ATTEMPTS if asked and table.index not in result.tables_read else 1,
-        )
-        return self.commit_table_files(table, name, files, asked, position, often=often, always=position.dated)
+        lookup = result.key_lookups.get(table.index)
+        files = result.written.get(table.index, [])
+        attempts = LOOKUP_ATTEMPTS if lookup and table.index not in result.tables_read else 1
+        return self.commit_table_files(table, name, files, lookup, position, attempts=attempts, always=position.dated)
 
     def commit_table_files(
         self,
         table: TablePlan,
         name: str,
         files: Sequence[FileDescription],
-        asked: KeyLookup | None,
+        lookup: KeyLookup | None,
         position: KafkaOffsets,
         *,
-        often: int = 1,
+        attempts: int = 1,
         always: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> TableCommit | None:
-        """Commit files to a table, and what takes the rows out that were asked for; None when there is nothing.
+        """Commit files to a table, and the removal of the looked-up rows; None if there is nothing to commit.
 
-        `always` commits then too, for what the position says.
-
-        Where another writer is faster the rows are looked for again, as `often` as that: the files stay as they are, so
-        they must not hold anything that was looked up itself.
+        With `always` an empty commit is made too, to store the position. On a commit conflict the row lookup is
+        repeated, up to `attempts` times. Data files are reused, so they must not depend on looked-up values.
 
         Raises:
             CommitRefused: another writer was faster each time.
             CommitUnknown, RetriableError: as `commit.commit.commit_files`.
         """
-        for left in reversed(range(often)):
+        for attempts_left in reversed(range(attempts)):
             with self._targets.detect_expired_reads(name):
-                hits, replacing = self._find_rows(name, table, asked)
+                hits, replacing = self._find_rows(name, table, lookup)
             if not files and not replacing and not (hits and hits.affected_files) and not always:
                 return None
             pending = self._build_pending(name, table, [*files, *replacing], hits, position)
@@ -250,7 +246,7 @@ class IcebergCommitter:
                     done = commit_files(self._targets[name].table, pending, self._connector)
             except CommitRefused as error:
                 self._discard(name, replacing)
-                if not left:
+                if not attempts_left:
                     raise
                 self._log.warning("repeating the row lookup after a commit conflict", table=name, reason=str(error))
                 self._targets.refresh(name)
@@ -288,19 +284,19 @@ class IcebergCommitter:
         return TableCommit(table.name, done.stored.position, counts, table.uuid, done.snapshot_id, done.sequence_number)
 
     def _find_rows(
-        self, name: str, table: TablePlan, asked: KeyLookup | None
+        self, name: str, table: TablePlan, lookup: KeyLookup | None
     ) -> tuple[RowsToReplace | None, list[FileDescription]]:
-        """Look for the rows that have to go in the table as it is now; give what was found, and files without them."""
-        if asked is None:
+        """Look up the rows to remove in the table as it is now; return them, and files without them."""
+        if lookup is None:
             return None, []
         target = self._targets[name]
         plan = attrs.evolve(table.with_identity_key, base=target.base)
-        return self._search_rows(target.table, plan, asked)
+        return self._search_rows(target.table, plan, lookup)
 
     def _search_rows(
-        self, table: Table, plan: TablePlan, asked: KeyLookup
+        self, table: Table, plan: TablePlan, lookup: KeyLookup
     ) -> tuple[RowsToReplace | None, list[FileDescription]]:
-        return WRITE_MODES[plan.write_mode].find_rows(self._spark, table, plan, asked)
+        return WRITE_MODES[plan.write_mode].find_rows(self._spark, table, plan, lookup)
 
 
 def _tell_truncate(table: TablePlan, rows: SourceRows) -> str:

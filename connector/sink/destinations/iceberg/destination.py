@@ -45,7 +45,7 @@ class IcebergDestination:
     keeps_offsets: bool = True
 
     def stored_offsets(self) -> Mapping[str, KafkaOffsets]:
-        """Return the offsets of the tables that there were at the start, as their snapshots have them."""
+        """Return the offsets of the tables that existed at the start, as stored in their snapshots."""
         return self.offsets
 
     def writers(self) -> IcebergWriterFactory:
@@ -72,17 +72,17 @@ class IcebergDestination:
         return reason
 
     def rest(self) -> None:
-        """Begin with the maintenance that is due by time, also where no batches come."""
+        """Start the maintenance that is due by time, even if no batches come."""
         if self.maintenance is not None:
             self.maintenance.rest()
 
     def finish(self) -> None:
-        """Do the maintenance that is due before the session ends: a run that is started now and then has no other."""
+        """Do the maintenance that is due before the session ends; runs that are started now and then need it."""
         if self.maintenance is not None:
             self.maintenance.finish()
 
     def clean_up(self) -> None:
-        """Begin with the maintenance that is due; remove old rows from the table of deleted keys."""
+        """Start the maintenance that is due; remove old rows from the table of deleted keys."""
         if self.maintenance is not None:
             self.maintenance.begin()
         if self.tables.deleted_keys is not None:
@@ -90,7 +90,7 @@ class IcebergDestination:
 
 
 def _warn_of_growth(targets: Sequence[TargetTable], maintenance: MaintenanceSettings) -> None:
-    """Say once which tables nothing here maintains: those that others made are left as they are."""
+    """Warn once about tables that nothing here maintains: tables created by others are not changed."""
     growing = {target.table.name: grows for target in targets if (grows := _find_growth(target, maintenance))}
     if growing:
         structlog.get_logger().warning(
@@ -102,11 +102,11 @@ def _warn_of_growth(targets: Sequence[TargetTable], maintenance: MaintenanceSett
 
 
 def _find_growth(target: TargetTable, maintenance: MaintenanceSettings) -> tuple[str, ...]:
-    """Name what of a table grows though the sink may maintain it: nothing where it expires snapshots."""
+    """Name what grows in a table although the sink may maintain it; nothing if the sink expires snapshots."""
     properties, name = target.layout.properties, target.table.name
     policy, grows = maintenance.of(name.rpartition(".")[2], name), find_growth(properties)
     if expires_by_task(policy, properties) and properties.get("gc.enabled") != "false":
-        return tuple(what for what in grows if what == METADATA_FILES and METADATA_CLEANUP_PROPERTY in properties)
+        return tuple(growth for growth in grows if growth == METADATA_FILES and METADATA_CLEANUP_PROPERTY in properties)
     return grows
 
 

@@ -1,4 +1,4 @@
-"""The tables of a sink -> maintained beside its batches: one table at a time, in a thread of its own. On the driver.
+"""The tables of a sink -> maintained beside its batches: one table at a time, in a separate thread. On the driver.
 
 Spark jobs of maintenance run beside those of batches, whose tasks go first; commits of one table take turns
 (`Table.turn`), so that neither waits for more than the other's commit. A task that batches overtake each time is done
@@ -40,7 +40,7 @@ def expires_by_task(policy: MaintenancePolicy, properties: Mapping[str, str]) ->
 
 @attrs.frozen
 class _Look:
-    """When a table was looked at (seconds), and the sink's newest commit by then."""
+    """When a table was last checked (seconds), and the sink's newest commit at that time."""
 
     at_s: float
     base: int | None
@@ -51,7 +51,7 @@ class _Look:
 
 @attrs.frozen(eq=False)
 class _DueTasks:
-    """A table, and what is to be done to it; `handed` are tasks that other maintainers have lost."""
+    """A table and the tasks that are due; `handed` are tasks that other maintainers have given up."""
 
     name: str
     table: Table
@@ -65,9 +65,10 @@ class _DueTasks:
 
 @attrs.define(eq=False)
 class SinkMaintenance:
-    """Looks, after batches and while there are none, whether a table is due; `rate-limit-seconds` apart from the last
-    look at it, or from the sink's start. A table to which the sink has written nothing since is left alone for as long
-    as no task is due by time.
+    """Checks, after batches and between them, whether maintenance of a table is due.
+
+    A table is checked at most once per `rate-limit-seconds`, counted from the last check or the sink's start. A table
+    to which the sink has written nothing since is skipped until a task is due by time.
     """
 
     maintainer: Maintainer
@@ -81,23 +82,23 @@ class SinkMaintenance:
     _next_look_s: float = 0.0
 
     def begin(self) -> None:
-        """Begin with what is due, if nothing is under way; returns at once."""
+        """Start what is due, unless maintenance is running; returns at once."""
         self._begin(at_end=False)
 
     def rest(self) -> None:
-        """Begin with what is due by time; may be called all the time."""
+        """Start what is due by time; may be called at any time."""
         now_s = time.monotonic()
         if now_s - self._rested_s >= _REST_S:
             self._rested_s = now_s
             self.begin()
 
     def wait(self) -> None:
-        """Wait for what is under way."""
+        """Wait for running maintenance."""
         if self._running is not None:
             self._running.join()
 
     def finish(self) -> None:
-        """Do what is due, also in tables whose last look was a short while ago, and wait for it."""
+        """Do what is due, in recently checked tables too, and wait for it."""
         self.wait()
         self._begin(at_end=True)
         self.wait()
@@ -146,7 +147,7 @@ class SinkMaintenance:
             self._next_look_s = time.monotonic() + looking_s / _LOOKING_SHARE
 
     def _look(self, name: str, label: str) -> _DueTasks | None:
-        """Return what is due of a table, None if there is none any more."""
+        """Return what is due in a table; None if the table no longer exists."""
         table = self.maintainer.load(label)
         if table is None:
             return None

@@ -1,7 +1,7 @@
 """Repaired dead letters -> one commit of their table. On the driver; their keys are looked up in the table by Spark.
 
-Of other topic-partitions the table tells: a key moves to another one when a topic gets more of them, and what came
-there since is in its row, or remembered of its delete.
+Changes in other topic-partitions are found in the table: a key moves to another partition when partitions are added,
+and its changes since then are in its row, or in the record of its delete.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ REPLAYED_PROPERTY = "icebridge.replayed"
 
 @attrs.frozen
 class IcebergReplay:
-    """Gives each table one commit, at the offsets that it has; the commit names the letters."""
+    """Makes one commit per table, at the table's current offsets; the commit names the dead letters."""
 
     tables: IcebergTables
     committer: IcebergCommitter
 
     def find_replayed(self, name: str) -> set[str]:
-        """Return the letters that a table's commits name already."""
+        """Return the dead letters that a table's commits already name."""
         done: set[str] = set()
         for snapshot in self.tables[name].table.ancestors():
             summary = snapshot.summary.additional_properties if snapshot.summary else {}
@@ -53,8 +53,8 @@ class IcebergReplay:
                 target.table.spark,
                 table,
                 standing,
-                lambda asked, ranges, until: drop_late_changes(
-                    asked, ranges, plan, table, target.table, deleted_keys, until
+                lambda key_outputs, ranges, until: drop_late_changes(
+                    key_outputs, ranges, plan, table, target.table, deleted_keys, until
                 ),
             )
         overtaken = find_dropped(parts, standing)
@@ -69,15 +69,15 @@ class IcebergReplay:
             )
         if not execute:
             return outcome
-        writer, asked = TableWriter(file_layout(table), "replay"), list[TaskOutput]()
+        writer, key_outputs = TableWriter(file_layout(table), "replay"), list[TaskOutput]()
         if folded is None:
             for part in standing:
                 write_append(writer, part, table)
         else:
-            asked = list(write_upserts(writer, folded, table))
+            key_outputs = list(write_upserts(writer, folded, table))
         noted = {REPLAYED_PROPERTY: ",".join(sorted({one for _, ids in parts for one in ids} - overtaken))}
         files, position = list(writer.close()), target.stored.position
         self.committer.commit_table_files(
-            table, name, files, self.committer.look_up_keys(asked), position, properties=noted
+            table, name, files, self.committer.look_up_keys(key_outputs), position, properties=noted
         )
         return outcome

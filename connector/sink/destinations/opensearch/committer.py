@@ -57,11 +57,14 @@ class OpenSearchCommitter:
         self._remember(names, result)
         commits = {}
         for table in plan.tables:
-            come, told = build_table_position(plan, table, result.progress, position), result.written.get(table.index)
-            if told is None and not come.dated:
+            come, committed = (
+                build_table_position(plan, table, result.progress, position),
+                result.written.get(table.index),
+            )
+            if committed is None and not come.dated:
                 continue
             counts, name = Counter[str](), names[table.index]
-            for each in told or ():
+            for each in committed or ():
                 counts.update(each)
             # All that is known of the index is stored, not only what this batch adds: the next start has no other.
             stands = self._indices.position(name).advance(come)
@@ -104,8 +107,8 @@ class OpenSearchCommitter:
             "malformed": (self._search.malformed, "the index refuses documents"),
             "stale": (self._search.conflict, "the index holds newer versions"),
         }
-        for what, (rule, text) in rules.items():
-            count = sum(one.counts.get(what, 0) for one in commits.values())
+        for problem, (rule, text) in rules.items():
+            count = sum(one.counts.get(problem, 0) for one in commits.values())
             fault = f"{text} of {count} changes, and the settings say fail; nothing is acknowledged"
             apply_policy(rule, count, fault, text)
 

@@ -80,12 +80,12 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         self,
         settings: SinkSettings,
         search: OpenSearchSettings,
-        stood: Mapping[str, KafkaOffsets] | None = None,
+        stored_offsets: Mapping[str, KafkaOffsets] | None = None,
         deleted_keys: DeletedKeysTable | None = None,
     ) -> None:
         """Start with no index known; `stood` is what the offsets table says of indexes."""
         super().__init__(settings)
-        self._stood = dict(stood or {})
+        self._stood = dict(stored_offsets or {})
         self._search = search
         self._indexes, self._dating = _select_index_kind(search)
         self.deleted_keys = deleted_keys
@@ -108,9 +108,9 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         Raises:
             FatalError: another topic has the same, though nobody said so: names of indexes have no capitals, say.
         """
-        given = self._search.existing.get(topic)
-        if given:
-            return given
+        configured = self._search.existing.get(topic)
+        if configured:
+            return configured
         name = self._add_stream_prefix(index_name(topic, self._settings.table))
         owner = raw_index_name(topic, self._settings.table)
         own, other = self._owners.setdefault(name, (owner, topic))
@@ -181,13 +181,13 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             found[name] = encode_ids(now.ids)
         return found
 
-    def check(self, stood: Mapping[str, str]) -> None:
+    def check(self, stored_ids: Mapping[str, str]) -> None:
         """See that the indexes that batches were acknowledged into are still there; each with what was noted of it.
 
         Raises:
             GapError: one is gone, or another has its name, and its documents are gone with it.
         """
-        for place, text in sorted(stood.items()):
+        for place, text in sorted(stored_ids.items()):
             self._ids[place] = decode_ids(text)
             if self._find(place) is None:
                 raise GapError(
@@ -197,8 +197,8 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
 
     def _find(self, place: str) -> IndexInfo | None:
         """Look an index up. Raises GapError: it, or its documents, are gone."""
-        found, stood = self._indexes.find(place), self._ids.get(place, {})
-        reason = explain_loss(place, stood, {} if found is None else found.ids)
+        found, stored_ids = self._indexes.find(place), self._ids.get(place, {})
+        reason = explain_loss(place, stored_ids, {} if found is None else found.ids)
         if reason is not None:
             raise GapError(reason)
         return found
@@ -275,16 +275,18 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         index = found or IndexInfo(self._place(name), {}, {})
         versions: VersionSource = "source" if tells and dated else "offset"
         layout = self._build_layout(name, columns, keys)
-        made = KnownIndex(layout, versions, not tells, index, self._owner(name), self._assign_fields(layout, index, {}))
+        created = KnownIndex(
+            layout, versions, not tells, index, self._owner(name), self._assign_fields(layout, index, {})
+        )
         if found is not None:
-            self._grow(found, name, made)
+            self._grow(found, name, created)
         elif not rule.auto_create:
             raise DataFault(f"index {self._place(name)} does not exist, and auto-create-enabled is false")
         else:
-            index = self._indexes.create(self._place(name), self._properties(needs, made), made.document())
-            made = attrs.evolve(made, index=index)
+            index = self._indexes.create(self._place(name), self._properties(needs, created), created.document())
+            created = attrs.evolve(created, index=index)
             self._log.info("index created", index=self._place(name), fields=len(columns), key=list(keys))
-        return made
+        return created
 
     def _evolve(self, name: str, known: KnownIndex, needs: list[SchemaChange]) -> KnownIndex:
         columns, rule = known.layout.columns, self._settings.table
@@ -300,9 +302,9 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         self.record_drift(name, (field for field in columns.names if field not in before))
         return evolved
 
-    def _grow(self, found: IndexInfo, name: str, made: KnownIndex, needs: Iterable[SchemaChange] = ()) -> None:
-        self._indexes.grow(found, self._properties(needs, made), made.document())
-        self._log.info("fields added", index=self._place(name), fields=len(made.layout.columns))
+    def _grow(self, found: IndexInfo, name: str, known: KnownIndex, needs: Iterable[SchemaChange] = ()) -> None:
+        self._indexes.grow(found, self._properties(needs, known), known.document())
+        self._log.info("fields added", index=self._place(name), fields=len(known.layout.columns))
 
     def _build_layout(self, name: str, columns: pa.Schema, keys: tuple[str, ...]) -> RowLayout:
         plain = pa.schema([pa.field(field.name, field.type) for field in columns])
@@ -315,11 +317,11 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         schema, aliases = orjson.loads(layout.schema_json), find_aliases(index.properties)
         return assign_fields_by_name(schema, {**known, **beside}, aliases)
 
-    def _properties(self, needs: Iterable[SchemaChange], made: KnownIndex) -> dict[str, FieldMapping]:
+    def _properties(self, needs: Iterable[SchemaChange], known: KnownIndex) -> dict[str, FieldMapping]:
         ignored = self._search.topic_schema_ignore
         if self._search.schema_ignore or any(need.topic in ignored for need in needs):
             return {}
-        return made.properties()
+        return known.properties()
 
     def _is_keyless(self, needs: Iterable[SchemaChange]) -> bool:
         ignored = self._search.topic_key_ignore

@@ -66,12 +66,12 @@ class OpenSearchReplay:
         if deleted_keys is None or not table.remembers or table.keep_deletes:
             return parts
         try:
-            gone = deleted_keys.of(table.layout.name)
+            remembered = deleted_keys.of(table.layout.name)
             return drop_superseded_rows(
                 self.spark,
                 table,
                 parts,
-                lambda asked, ranges, _: drop_late_events(asked, ranges.count, plan, table, None, gone),
+                lambda asked, ranges, _: drop_late_events(asked, ranges.count, plan, table, None, remembered),
             )
         finally:
             deleted_keys.close()

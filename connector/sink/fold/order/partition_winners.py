@@ -86,8 +86,8 @@ def find_greatest(grouped: KeyGroups, source: Ints, columns: Sequence[Ints]) -> 
         column = first if not place else values[rows]
         most = np.full(count, NO_VALUE, np.int64)
         np.maximum.at(most, own, column)
-        left = column == most[own]
-        rows, own = rows[left], own[left]
+        is_greatest = column == most[own]
+        rows, own = rows[is_greatest], own[is_greatest]
         if len(rows) == np.count_nonzero(most != NO_VALUE):
             break
     found = np.full(count, -1, np.int64)
@@ -101,7 +101,7 @@ def _find_unrepeated(grouped: KeyGroups, order: ChangeOrder, doubtful: Mask) -> 
     at = np.flatnonzero(doubtful[grouped.group])
     at = at[np.argsort(grouped.group[at], kind="stable")]
     rows, group = grouped.rows[at], grouped.group[at]
-    stands = ~mark_repeated(group, order.take(rows))
+    is_new = ~mark_repeated(group, order.take(rows))
     best = np.full(grouped.count, -1, np.int64)
-    best[group[stands]] = rows[stands]
+    best[group[is_new]] = rows[is_new]
     return best[doubtful]

@@ -59,20 +59,20 @@ def apply_in_batch(
     for own, (root, patches) in chains.items():
         # What stands at the beginning may be no whole row itself.
         texts[own] = None if told[root].as_py() is None else join_patches([told[root].as_py(), *patches])
-    made = _replace_rows(rows, chains, variants)
-    return _split(parts, made, pa.array(texts, pa.string()))
+    replaced = _replace_rows(rows, chains, variants)
+    return _split(parts, replaced, pa.array(texts, pa.string()))
 
 
-def _find_row_patches(told: pa.StringArray) -> Mapping[str, frozenset[str]] | None:
+def _find_row_patches(patches: pa.StringArray) -> Mapping[str, frozenset[str]] | None:
     """Return the columns that each patch sets to null; None if one of them belongs to a document."""
-    found = {text: find_null_columns(text) for text in pc.unique(told.drop_null()).to_pylist()}
+    found = {text: find_null_columns(text) for text in pc.unique(patches.drop_null()).to_pylist()}
     known = {text: nulls for text, nulls in found.items() if nulls is not None}
     return known if len(known) == len(found) else None
 
 
 def _fill_rows(
     rows: pa.RecordBatch,
-    told: pa.StringArray,
+    patches: pa.StringArray,
     nulls: Mapping[str, frozenset[str]],
     giving: Mask,
     sequence: Ints,
@@ -82,21 +82,21 @@ def _fill_rows(
 
     Patches remain if their life has no complete row in the batch; their rows list what was set to null.
     """
-    patched, given = np.asarray(told.is_valid())[sequence] & giving[sequence], giving[sequence]
+    patched, has_row = np.asarray(patches.is_valid())[sequence] & giving[sequence], giving[sequence]
     order, place = np.flatnonzero(patched), np.arange(len(sequence))
-    coded = told.dictionary_encode()
+    coded = patches.dictionary_encode()
     codes = np.asarray(coded.indices.fill_null(-1), np.int64)[sequence]
     forms = [nulls[text] for text in coded.dictionary.to_pylist()]
     columns = []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         unset = np.array([*(field.name in form for form in forms), False], np.bool_)[codes]
-        gives = given & (~patched | valid_mask(column)[sequence] | unset)
+        gives = has_row & (~patched | valid_mask(column)[sequence] | unset)
         last = np.maximum.accumulate(np.where(gives, place, -1))
-        taken = np.arange(len(rows))
-        taken[sequence[order]] = sequence[np.where(last >= starts, last, place)[order]]
-        columns.append(column.take(pa.array(taken)))
-    whole = np.maximum.accumulate(np.where(given & ~patched, place, -1))
-    texts = told.to_pylist()
+        sources = np.arange(len(rows))
+        sources[sequence[order]] = sequence[np.where(last >= starts, last, place)[order]]
+        columns.append(column.take(pa.array(sources)))
+    whole = np.maximum.accumulate(np.where(has_row & ~patched, place, -1))
+    texts = patches.to_pylist()
     open_forms: dict[int, list[str]] = {}
     for at in order.tolist():
         own, start = int(sequence[at]), int(starts[at])
@@ -117,8 +117,8 @@ def _replace_rows(
         return rows
     which, bases = list(chains), [root for root, _ in chains.values()]
     patches = [join_patches(each) for _, each in chains.values()]
-    made = patch_rows(rows.take(pa.array(which)), rows.take(pa.array(bases)), patches, variants)
-    return pa.concat_batches([rows, made]).take(place_others(len(rows), which))
+    patched = patch_rows(rows.take(pa.array(which)), rows.take(pa.array(bases)), patches, variants)
+    return pa.concat_batches([rows, patched]).take(place_others(len(rows), which))
 
 
 def _split(parts: Sequence[ChangeBatch], rows: pa.RecordBatch, patches: pa.StringArray) -> list[ChangeBatch]:
@@ -131,19 +131,19 @@ def _split(parts: Sequence[ChangeBatch], rows: pa.RecordBatch, patches: pa.Strin
 
 
 def patch_rows(
-    came: pa.RecordBatch, base: pa.RecordBatch, patches: Sequence[str], variants: frozenset[str]
+    incoming: pa.RecordBatch, base: pa.RecordBatch, patches: Sequence[str], variants: frozenset[str]
 ) -> pa.RecordBatch:
     """Return the rows that result from applying patches to other rows, aligned.
 
     Args:
-        came: rows with what the patches set, and what stands beside a document: those values count where there are any.
+        incoming: rows with the values that the patches set, and the columns beside a document; non-null values win.
         base: the rows before, under the same columns.
-        patches: what became other in each, all of it.
+        patches: all changes of each row.
         variants: the columns whose texts are JSON.
     """
     columns = {
         field.name: choose_values(new, old, ~valid_mask(new))
-        for field, new, old in zip(came.schema, came.columns, base.columns, strict=True)
+        for field, new, old in zip(incoming.schema, incoming.columns, base.columns, strict=True)
     }
     named: dict[str, list[int]] = {}
     for place, patch in enumerate(patches):
@@ -151,37 +151,37 @@ def patch_rows(
             named.setdefault(name, []).append(place)
     for name, places in named.items():
         at = pa.array(places)
-        held = base.column(name).take(at)
-        kept = held if name not in variants else held.cast(pa.string())
-        made = _change_column(name, kept, [patches[place] for place in places], is_json=name in variants)
-        given = came.column(name).take(at)
-        values = _convert(made, given, came.schema.field(name).type, is_json=name in variants)
-        columns[name] = pa.concat_arrays([columns[name], values]).take(place_others(len(came), places))
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=came.schema)
+        base_values = base.column(name).take(at)
+        kept = base_values if name not in variants else base_values.cast(pa.string())
+        changed = _change_column(name, kept, [patches[place] for place in places], is_json=name in variants)
+        incoming_values = incoming.column(name).take(at)
+        values = _convert(changed, incoming_values, incoming.schema.field(name).type, is_json=name in variants)
+        columns[name] = pa.concat_arrays([columns[name], values]).take(place_others(len(incoming), places))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=incoming.schema)
 
 
-def _change_column(name: str, held: pa.Array, patches: Sequence[str], *, is_json: bool) -> list[Any]:
+def _change_column(name: str, base_values: pa.Array, patches: Sequence[str], *, is_json: bool) -> list[Any]:
     """Return a member's JSON value after the change."""
     changed = []
-    for value, patch in zip(_read_values(held, is_json=is_json), patches, strict=True):
+    for value, patch in zip(_read_values(base_values, is_json=is_json), patches, strict=True):
         document = {} if value is None else {name: value}
         change_document(document, patch)
         changed.append(document.get(name))
     return changed
 
 
-def _read_values(held: pa.Array, *, is_json: bool) -> Iterator[Any]:
-    if pa.types.is_string(held.type) and not is_json:
-        yield from held.to_pylist()
+def _read_values(column: pa.Array, *, is_json: bool) -> Iterator[Any]:
+    if pa.types.is_string(column.type) and not is_json:
+        yield from column.to_pylist()
         return
-    for text in to_json_text(held, keep_nulls=False).to_pylist():
+    for text in to_json_text(column, keep_nulls=False).to_pylist():
         try:
             yield None if text is None else orjson.loads(text)
         except ValueError:
             yield text
 
 
-def _convert(values: list[Any], given: pa.Array, kind: pa.DataType, *, is_json: bool) -> pa.Array:
+def _convert(values: list[Any], fallback: pa.Array, kind: pa.DataType, *, is_json: bool) -> pa.Array:
     """Return JSON values in a column's type; one that does not fit is replaced by the value of the change itself.
 
     It does not fit if the row before was no such document.
@@ -189,14 +189,14 @@ def _convert(values: list[Any], given: pa.Array, kind: pa.DataType, *, is_json: 
     if is_json:
         texts = (v if v is None or isinstance(v, str) else orjson.dumps(v).decode() for v in values)
         return pa.array(list(texts), pa.string()).cast(kind)
-    there = [place for place, value in enumerate(values) if value is not None]
-    parts, places = [given], np.full(len(values), -1)
-    places[there] = there
-    texts = pa.array([orjson.dumps({_VALUE: values[place]}) for place in there], pa.binary())
+    present = [place for place, value in enumerate(values) if value is not None]
+    parts, places = [fallback], np.full(len(values), -1)
+    places[present] = present
+    texts = pa.array([orjson.dumps({_VALUE: values[place]}) for place in present], pa.binary())
     found = make_deserializer("json").decode(texts, "VALUE_CONVERTER", pa.struct([(_VALUE, schemaless_type(kind))]))
     for block in found.blocks:
-        made, bad = convert(pc.struct_field(block.fields, _VALUE), kind)
-        good = np.ones(len(made), np.bool_) if bad is None else ~bad
-        places[np.array(there)[block.rows[good]]] = sum(map(len, parts)) + np.flatnonzero(good)
-        parts.append(made)
+        converted, bad = convert(pc.struct_field(block.fields, _VALUE), kind)
+        good = np.ones(len(converted), np.bool_) if bad is None else ~bad
+        places[np.array(present)[block.rows[good]]] = sum(map(len, parts)) + np.flatnonzero(good)
+        parts.append(converted)
     return pa.concat_arrays(parts).take(pa.array(places, mask=places < 0))

@@ -1,4 +1,4 @@
-"""Changes of several tasks -> all changes of a key in order, and where the lives of its rows begin. Pure, on columns."""
+"""Changes of several tasks -> all changes of a key in order, and where the lives of its rows begin. Pure rules."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def sort_by_key(parts: Sequence[ChangeBatch], keys: Sequence[str], *, by_date: b
 def find_creates(parts: Sequence[ChangeBatch], places: ChangeOrder, keys: Sequence[str]) -> Ints:
     """For every change the last create of its key up to it, -1 without one."""
     sequence, starts = sort_by_key(parts, keys)
-    made = np.isin(places.op[sequence], (OP_CREATE, OP_KEY_CHANGE))
-    last = np.maximum.accumulate(np.where(made, np.arange(len(sequence)), -1))
+    is_create = np.isin(places.op[sequence], (OP_CREATE, OP_KEY_CHANGE))
+    last = np.maximum.accumulate(np.where(is_create, np.arange(len(sequence)), -1))
     result = np.full(len(sequence), -1, np.int64)
     found = last >= starts
     result[sequence[found]] = sequence[last[found]]

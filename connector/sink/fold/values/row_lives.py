@@ -65,12 +65,12 @@ def find_rows_of_lives(folded: FoldedChanges, keys: Sequence[str]) -> list[Chang
     order = ChangeOrder.concat([part.order for part in folded.parts])
     if len(deletes):
         codes = compute_key_codes(folded.parts, keys)
-        told = np.column_stack([codes[deletes], order.dedup[deletes], order.place[deletes]])
-        _, first = np.unique(told, axis=0, return_index=True)
+        delete_positions = np.column_stack([codes[deletes], order.dedup[deletes], order.place[deletes]])
+        _, first = np.unique(delete_positions, axis=0, return_index=True)
         deletes, rows = deletes[first], rows[first]
     ended = _tell_lives(folded, rows, deletes, keys)
-    left = _tell_lives(folded, last, _find_ends(folded, order, last, keys), keys)
-    return [one for one in (left, ended) if len(one)]
+    lives = _tell_lives(folded, last, _find_ends(folded, order, last, keys), keys)
+    return [one for one in (lives, ended) if len(one)]
 
 
 def _find_ends(folded: FoldedChanges, order: ChangeOrder, rows: Ints, keys: Sequence[str]) -> Ints:
@@ -91,20 +91,20 @@ def _tell_lives(folded: FoldedChanges, rows: Ints, ends: Ints, keys: Sequence[st
     """Return rows in the order of their ends: themselves, or the deletes after them; a delete counts as no row."""
     chosen, ended = np.unique(rows), np.concatenate([part.deleted for part in folded.parts])[ends]
     whole = ChangeBatch.concat(gather(folded.parts, chosen) or [folded.parts[0].take(chosen)])
-    taken = whole.take(np.searchsorted(chosen, rows))
+    selected = whole.take(np.searchsorted(chosen, rows))
     places = ChangeOrder.concat([part.order for part in folded.parts])
     first = find_creates(folded.parts, places, keys)[rows]
     origin = np.where(first >= 0, first, rows)
-    told = places.take(ends)
+    end_positions = places.take(ends)
     order = attrs.evolve(
-        told,
-        dedup=np.where(told.op == _OP_READ, NO_VALUE, told.dedup),
+        end_positions,
+        dedup=np.where(end_positions.op == _OP_READ, NO_VALUE, end_positions.dedup),
         partition=places.partition[origin],
         offset=places.offset[origin],
         op=places.op[origin],
     )
-    known = _forget_values(taken.rows, ended & (rows == ends), keys)
-    return attrs.evolve(taken, rows=known, deleted=ended, order=order)
+    known = _forget_values(selected.rows, ended & (rows == ends), keys)
+    return attrs.evolve(selected, rows=known, deleted=ended, order=order)
 
 
 def _forget_values(rows: pa.RecordBatch, which: Mask, keys: Sequence[str]) -> pa.RecordBatch:

@@ -66,10 +66,10 @@ def fill_in_batch(
         whole = pa.concat_arrays([part.rows.column(name) for part in parts])
         patches = find_patches(whole)
         if patches is None:
-            made = whole.take(pa.array(_find_sources(unsent, giving & ~unsent, sequence, starts)))
+            filled = whole.take(pa.array(_find_sources(unsent, giving & ~unsent, sequence, starts)))
         else:
-            made = _join_patches(whole, patches & unsent, giving, sequence, starts)
-        parts = _replace_column(parts, name, made)
+            filled = _join_patches(whole, patches & unsent, giving, sequence, starts)
+        parts = _replace_column(parts, name, filled)
     return attrs.evolve(folded, parts=tuple(parts))
 
 
@@ -108,11 +108,11 @@ def split_winners(folded: FoldedChanges, which: Mask, keys: Sequence[str]) -> tu
     rows = folded.images[which]
     order = np.argsort(rows)
     rows = rows[order]
-    gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners[which]][order]
+    deleted = np.concatenate([part.deleted for part in folded.parts])[folded.winners[which]][order]
     places = ChangeOrder.concat([part.order for part in folded.parts])
     first = find_creates(folded.parts, places, keys)[rows]
     origin = np.where(first >= 0, first, rows)
-    taken, start = [], 0
+    split_off, start = [], 0
     for part in gather(folded.parts, rows):
         own = slice(start, start + len(part))
         place = attrs.evolve(
@@ -121,9 +121,9 @@ def split_winners(folded: FoldedChanges, which: Mask, keys: Sequence[str]) -> tu
             offset=places.offset[origin[own]],
             op=places.op[origin[own]],
         )
-        taken.append(attrs.evolve(part, deleted=gone[own], order=place))
+        split_off.append(attrs.evolve(part, deleted=deleted[own], order=place))
         start += len(part)
-    return rest, taken
+    return rest, split_off
 
 
 def _find_sources(unsent: Mask, giving: Mask, sequence: Ints, starts: Ints) -> Ints:
@@ -143,14 +143,14 @@ def _join_patches(column: pa.Array, patches: Mask, giving: Mask, sequence: Ints,
     """
     place = np.where(giving[sequence], np.arange(len(sequence)), -1)
     before = np.concatenate([[-1], np.maximum.accumulate(place)[:-1]])
-    made: dict[int, str] = {}
+    joined: dict[int, str] = {}
     for at in np.flatnonzero(patches[sequence] & (before >= starts)).tolist():
         base, own = int(sequence[before[at]]), int(sequence[at])
-        text = made.get(base) or column[base].as_py()
+        text = joined.get(base) or column[base].as_py()
         if text is not None:
-            made[own] = apply_patch(text, column[own].as_py())
-    texts = pa.array(list(made.values()), pa.string())
-    return pa.concat_arrays([column, texts]).take(place_others(len(column), list(made)))
+            joined[own] = apply_patch(text, column[own].as_py())
+    texts = pa.array(list(joined.values()), pa.string())
+    return pa.concat_arrays([column, texts]).take(place_others(len(column), list(joined)))
 
 
 def _replace_column(parts: Sequence[ChangeBatch], name: str, made: pa.Array) -> list[ChangeBatch]:

@@ -1,8 +1,8 @@
-"""Rows of which only changes are known -> those rows whole, made of the table's, and deletes of the old ones.
+"""Rows of which only changes are known -> those rows completed from the table's rows, and deletes of the old ones.
 
-MongoDB's updates without their document, whose document no change of the batch tells (`fold.document_patches`). One
-join of their keys with the table, by Spark, only for batches that have such rows. A row that the table has not either
-stays what its changes say.
+MongoDB's updates without their document, if no change of the batch has it (`fold.document_patches`). Their keys are
+joined with the table by Spark, once, only for batches that have such rows. A row that the table lacks too keeps what
+its changes say.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ FILE_LABEL = "patched"
 _PATCH = "_patch"
 
 
-def patch_table_rows(asked: DataFrame, table: TablePlan, held: TableRows) -> DataFrame:
+def patch_table_rows(outputs: DataFrame, table: TablePlan, table_rows: TableRows) -> DataFrame:
     """Write the rows that patches make of the table's; return the outputs of the files.
 
     Args:
-        asked: outputs of kind PATCHED_ROWS of this table.
+        outputs: outputs of kind PATCHED_ROWS of this table.
         table: its plan.
-        held: what the table held at batch start.
+        table_rows: what the table held at batch start.
     """
     # What runs on executors must not hold `held`: frames cannot be sent.
-    layout, names, place = file_layout(table), held.names, held.place
+    layout, names, place = file_layout(table), table_rows.names, table_rows.place
     columns, variants = layout.columns, layout.variants
     own = column_aliases("came", len(columns))
     under = [own[columns.get_field_index(path[0])] for path in layout.key_paths]
-    made = spark_schema([*columns.types, pa.string()], [*own, _PATCH])
+    schema = spark_schema([*columns.types, pa.string()], [*own, _PATCH])
 
     def encode(part: ChangeBatch) -> list[pa.Array]:
         patches = pa.nulls(len(part), pa.string()) if part.patches is None else part.patches
@@ -53,18 +53,18 @@ def patch_table_rows(asked: DataFrame, table: TablePlan, held: TableRows) -> Dat
 
     def patched(batch: pa.RecordBatch) -> pa.RecordBatch:
         found = [from_spark(batch.column(alias), field.type) for field, alias in zip(columns, own, strict=True)]
-        came = pa.RecordBatch.from_arrays(found, schema=layout.rows)
-        there = np.flatnonzero(np.asarray(batch.column(place[0]).is_valid()))
-        if len(there):
-            some = batch.take(pa.array(there))
+        incoming = pa.RecordBatch.from_arrays(found, schema=layout.rows)
+        in_table = np.flatnonzero(np.asarray(batch.column(place[0]).is_valid()))
+        if len(in_table):
+            some = batch.take(pa.array(in_table))
             held_columns = read_all_columns(layout, some, names, place)
             base = pa.RecordBatch.from_arrays(list(held_columns.values()), schema=layout.rows)
-            changed = patch_rows(came.take(pa.array(there)), base, some.column(_PATCH).to_pylist(), variants)
-            came = pa.concat_batches([came, changed]).take(place_others(len(came), there))
-        return pa.RecordBatch.from_arrays(came.columns, schema=columns)
+            changed = patch_rows(incoming.take(pa.array(in_table)), base, some.column(_PATCH).to_pylist(), variants)
+            incoming = pa.concat_batches([incoming, changed]).take(place_others(len(incoming), in_table))
+        return pa.RecordBatch.from_arrays(incoming.columns, schema=columns)
 
-    came = unpack_changes(asked, table, made, encode)
-    joined = came.join(held.live_rows, key_condition(names, layout, under), "left")
+    incoming = unpack_changes(outputs, table, schema, encode)
+    joined = incoming.join(table_rows.live_rows, key_condition(names, layout, under), "left")
     return joined.select(*own, _PATCH, *names.values(), *place).mapInArrow(
         rewrite_task(table, FILE_LABEL, patched), OUTPUT_SCHEMA
     )

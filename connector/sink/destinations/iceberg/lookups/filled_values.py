@@ -1,4 +1,4 @@
-"""Values that came, and those that are held elsewhere -> the same, whole: unsent ones are filled. Pure."""
+"""Incoming values, and stored ones -> the incoming values with unavailable ones filled from the stored. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from serde.events.document_patches import apply_patches, find_patches
 from serde.events.unavailable_value import find_unavailable
 
 
-def coalesce_unavailable(came: pa.Array, held: pa.Array) -> pa.Array:
-    """Return the column that came, with what is held elsewhere where a value was not sent."""
-    unsent = find_unavailable(came)
+def coalesce_unavailable(incoming: pa.Array, stored: pa.Array) -> pa.Array:
+    """Return the incoming column, with the stored value wherever a value was not sent."""
+    unsent = find_unavailable(incoming)
     if unsent is None:
-        return came
-    patches = find_patches(came)
+        return incoming
+    patches = find_patches(incoming)
     if patches is not None:
-        return fill_patches(came, held, patches)
-    return choose_values(came, held, unsent & valid_mask(held))
+        return fill_patches(incoming, stored, patches)
+    return choose_values(incoming, stored, unsent & valid_mask(stored))
 
 
-def fill_patches(came: pa.Array, held: pa.Array, patches: Mask) -> pa.Array:
-    """Return a column of documents with patches applied to what is held; a patch without document stays one."""
-    places = np.flatnonzero(patches & valid_mask(held))
-    made = apply_patches(held.take(pa.array(places)), came.take(pa.array(places)))
-    return pa.concat_arrays([came, made]).take(place_others(len(came), places))
+def fill_patches(incoming: pa.Array, stored: pa.Array, patches: Mask) -> pa.Array:
+    """Return a column of documents with patches applied to the stored ones; a patch without document is kept."""
+    places = np.flatnonzero(patches & valid_mask(stored))
+    patched = apply_patches(stored.take(pa.array(places)), incoming.take(pa.array(places)))
+    return pa.concat_arrays([incoming, patched]).take(place_others(len(incoming), places))

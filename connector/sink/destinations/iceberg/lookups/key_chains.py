@@ -1,7 +1,7 @@
-"""Changes of key that follow each other -> for each of them the changes that tell its values. Pure, on columns.
+"""Key changes that follow each other -> for each of them the changes that have its values. Pure, on columns.
 
-A row may get several keys in a batch (1 -> 2 -> 3). Each change knows the row that it took along; where that row was
-made by a change of key itself and leaves values out, the change before it has them, and so on.
+A row may get several keys in a batch (1 -> 2 -> 3). Each change knows the row that it took along. If that row was
+itself made by a key change and lacks values, the change before it has them, and so on.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NONE = -1
 
 @attrs.frozen(eq=False)
 class ChainSources:
-    """Which changes of key tell something of others: `of` takes columns from `source`, `columns` a row of marks each.
+    """Which key changes have values for others: `of` takes columns from `source`; `columns` is a row of marks each.
 
-    Of the sources of a change the one with the greatest `depth` tells the key that its row had before the batch.
+    Among the sources of a change the one with the greatest `depth` has the key that its row had before the batch.
     """
 
     of: Ints
@@ -35,10 +35,10 @@ class ChainSources:
 
 
 def follow_chains(at: Ints, before: Ints, known: Marks) -> Iterator[ChainSources]:
-    """Follow changes of key to those before them, and find for each column the nearest one that knows it.
+    """Follow key changes to those before them, and find for each column the nearest one that has it.
 
-    Changes that come before themselves, as far as anything tells, are followed once around; the first of them in Kafka
-    counts as the one with the key from before the batch.
+    If changes form a circle, as far as is known, it is followed once around; the first change in Kafka then counts as
+    the one with the key from before the batch.
 
     Args:
         at: what each change is known by.
@@ -62,7 +62,7 @@ def follow_chains(at: Ints, before: Ints, known: Marks) -> Iterator[ChainSources
 
 
 def _find_first(after: Ints) -> Ints:
-    """Return the last that each comes to; of a circle the one with the smallest number."""
+    """Return the last change that each one reaches; in a circle the one with the smallest number."""
     count = len(after)
     place = np.arange(count)
     least, last, jump, steps = place, np.where(after == _NONE, place, after), after, 1
@@ -74,7 +74,7 @@ def _find_first(after: Ints) -> Ints:
 
 
 def _find_nearest(after: Ints, known: Mask) -> Ints:
-    """Return the first that knows a column, from each on; -1 where none does."""
+    """Return the nearest change, from each one on, that knows a column; -1 if none does."""
     found, jump, steps = np.where(known, np.arange(len(after)), _NONE), np.where(known, _NONE, after), 1
     while steps <= len(after) and (jump != _NONE).any():
         found = np.where((jump != _NONE) & (found == _NONE), found[jump], found)
@@ -89,21 +89,21 @@ def _jump_twice(jump: Ints) -> Ints:
 def _collect(
     rows: Ints, at: Ints, first: Ints, outside: Ints, sources: Sequence[npt.NDArray[np.int32]]
 ) -> ChainSources:
-    """Return what some of the changes take from where."""
+    """Return which changes take which columns from which source."""
     ends, beyond, width = at[first[rows]], outside[rows], len(sources)
-    told = [np.where(found[rows] == _NONE, beyond, at[found[rows]]) for found in sources]
-    source = np.concatenate([*told, ends, beyond])
+    known_at = [np.where(found[rows] == _NONE, beyond, at[found[rows]]) for found in sources]
+    source = np.concatenate([*known_at, ends, beyond])
     of = np.tile(rows, width + 2)
     column = np.repeat([*range(width), _NONE, _NONE], len(rows))
     depth = np.repeat([*[0] * width, 1, 2], len(rows))
-    there = np.flatnonzero(source != _NONE)
-    there = there[np.lexsort((source[there], of[there]))]
-    fresh = np.ones(len(there), np.bool_)
-    fresh[1:] = (np.diff(source[there]) != 0) | (np.diff(of[there]) != 0)
+    has_source = np.flatnonzero(source != _NONE)
+    has_source = has_source[np.lexsort((source[has_source], of[has_source]))]
+    fresh = np.ones(len(has_source), np.bool_)
+    fresh[1:] = (np.diff(source[has_source]) != 0) | (np.diff(of[has_source]) != 0)
     pair = np.cumsum(fresh) - 1
     marks = np.zeros((np.count_nonzero(fresh), width + 1), np.bool_)
-    marks[pair, column[there]] = True
+    marks[pair, column[has_source]] = True
     deepest = np.zeros(len(marks), np.int64)
-    np.maximum.at(deepest, pair, depth[there])
-    pairs = there[fresh]
+    np.maximum.at(deepest, pair, depth[has_source])
+    pairs = has_source[fresh]
     return ChainSources(at[of[pairs]], source[pairs], marks[:, :width], deepest)

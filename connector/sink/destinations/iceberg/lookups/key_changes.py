@@ -72,7 +72,7 @@ class RowsBefore:
         return column_aliases("before", len(self.names))
 
     def find(self, old_keys: DataFrame, last_rows: DataFrame, until: ExitStack) -> DataFrame:
-        """Return a row for each change of key.
+        """Return a row for each key change.
 
         Args:
             old_keys: outputs of kind OLD_KEY_ROWS of the table.
@@ -87,11 +87,11 @@ class RowsBefore:
         """
         linked = self._link_rows(self._read_events(old_keys, last_rows)).persist(StorageLevel.MEMORY_AND_DISK)
         until.callback(linked.unpersist)
-        made = (RECORD, *self.keys, *self.values, CHANGED)
+        columns = (RECORD, *self.keys, *self.values, CHANGED)
         followed = linked.where(F.col(_BEFORE).isNotNull())
         if not followed.count():
-            return linked.select(*made)
-        return linked.where(F.col(_BEFORE).isNull()).select(*made).unionAll(self._follow(followed, linked))
+            return linked.select(*columns)
+        return linked.where(F.col(_BEFORE).isNull()).select(*columns).unionAll(self._follow(followed, linked))
 
     def _read_events(self, old_keys: DataFrame, last_rows: DataFrame) -> DataFrame:
         """Return changes of key beside the rows of all keys that they may have taken away."""
@@ -110,8 +110,8 @@ class RowsBefore:
             return [*encode(own), *(to_spark(_forget_unsent(own.rows.column(name))) for name in self.names)]
 
         changes = unpack_changes(old_keys, self.table, spark_schema(kinds, aliases), encode)
-        made = spark_schema([*kinds, *types], [*aliases, *self.values])
-        rows = unpack_changes(last_rows, self.table, made, encode_rows).withColumn(_IS_ROW, F.lit(True))
+        schema = spark_schema([*kinds, *types], [*aliases, *self.values])
+        rows = unpack_changes(last_rows, self.table, schema, encode_rows).withColumn(_IS_ROW, F.lit(True))
         return rows.unionByName(changes.withColumn(_IS_ROW, F.lit(False)), allowMissingColumns=True)
 
     def _link_rows(self, events: DataFrame) -> DataFrame:
@@ -121,17 +121,17 @@ class RowsBefore:
         """
         keys, values = self.keys, self.values
         own = [field for name in (RECORD, *keys, *values) for field in events.schema if field.name == name]
-        made = StructType(
+        schema = StructType(
             [*own, *spark_schema([pa.int64(), pa.int64(), pa.list_(pa.bool_())], [CHANGED, _BEFORE, _KNOWN])]
         )
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from (link_rows(some, keys, values, made.names) for some in gather_keys(batches, keys))
+            yield from (link_rows(some, keys, values, schema.names) for some in gather_keys(batches, keys))
 
-        return events.repartition(*keys).sortWithinPartitions(*keys).mapInArrow(task, made)
+        return events.repartition(*keys).sortWithinPartitions(*keys).mapInArrow(task, schema)
 
     def _follow(self, followed: DataFrame, linked: DataFrame) -> DataFrame:
-        """Return the changes whose row was made by another one, with what those before know."""
+        """Return the changes whose row was made by another key change, with the values of the earlier changes."""
         narrow = followed.select(RECORD, _BEFORE, _KNOWN).coalesce(1)
         pairs = narrow.mapInArrow(chain_task(len(self.names)), _CHAIN_SCHEMA)
         told = linked.select(F.col(RECORD).alias("_told"), F.struct(*self.keys, CHANGED).alias("_root"), *self.values)
@@ -153,24 +153,24 @@ def _forget_unsent(column: pa.Array) -> pa.Array:
 
 def gather_keys(batches: Iterator[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
     """Cut batches, sorted by key, again: all rows of a key come in one. It holds those of one key, and one batch."""
-    held: list[pa.RecordBatch] = []
+    waiting: list[pa.RecordBatch] = []
     for batch in batches:
         if not batch.num_rows:
             continue
-        last = [held[-1].slice(held[-1].num_rows - 1)] if held else []
+        last = [waiting[-1].slice(waiting[-1].num_rows - 1)] if waiting else []
         codes = encode_keys(pa.concat_batches([one.select(keys) for one in (*last, batch)]).columns)
         ends = np.flatnonzero(codes != codes[-1])
         start = int(ends[-1]) + 1 - len(last) if len(ends) else -1
         if start >= 0:
-            yield pa.concat_batches([*held, batch.slice(0, start)])
-            held = []
-        held.append(batch.slice(max(start, 0)))
-    if held:
-        yield pa.concat_batches(held)
+            yield pa.concat_batches([*waiting, batch.slice(0, start)])
+            waiting = []
+        waiting.append(batch.slice(max(start, 0)))
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def link_rows(
-    events: pa.RecordBatch, keys: Sequence[str], values: Sequence[str], made: Sequence[str]
+    events: pa.RecordBatch, keys: Sequence[str], values: Sequence[str], names: Sequence[str]
 ) -> pa.RecordBatch:
     """Return the changes among some events, with the row that each took along; columns as `RowsBefore` has them."""
     codes = encode_keys([events.column(name) for name in keys])
@@ -178,16 +178,16 @@ def link_rows(
     at, row_at = np.flatnonzero(~is_row), np.flatnonzero(is_row)
     changes, rows = (_read_key_events(events, codes, which) for which in (at, row_at))
     found = find_preceding_rows(changes, rows)
-    there = found >= 0
-    taken = np.append(row_at, 0)[found]
-    source = pa.array(taken, mask=~there)
+    has_row = found >= 0
+    rows_taken = np.append(row_at, 0)[found]
+    source = pa.array(rows_taken, mask=~has_row)
     columns = [events.column(name).take(source) for name in values]
     known = np.column_stack([valid_mask(column) for column in columns])
-    moved = there & np.asarray(events.column(_MOVED))[taken] & ~known.all(axis=1)
-    record = pa.array(np.asarray(events.column(RECORD))[taken], mask=~moved)
+    moved = has_row & np.asarray(events.column(_MOVED))[rows_taken] & ~known.all(axis=1)
+    record = pa.array(np.asarray(events.column(RECORD))[rows_taken], mask=~moved)
     own = [events.column(name).take(pa.array(at)) for name in (RECORD, *keys)]
     changed = pa.array(changes.dedup, mask=changes.dedup == NO_VALUE)
-    return pa.RecordBatch.from_arrays([*own, *columns, changed, record, _pack_marks(known)], list(made))
+    return pa.RecordBatch.from_arrays([*own, *columns, changed, record, _pack_marks(known)], list(names))
 
 
 def _read_key_events(events: pa.RecordBatch, codes: Ints, which: Ints) -> KeyEvents:
@@ -210,10 +210,10 @@ def chain_task(width: int) -> Task:
     """Return the task that follows changes of key; `width` is the number of columns. It holds them all, as numbers."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told = [(np.array(b.column(0)), np.array(b.column(1)), _unpack_marks(b.column(2), width)) for b in batches]
-        if told:
-            at, before = (np.concatenate([one[place] for one in told]) for place in (0, 1))
-            for some in follow_chains(at, before, np.concatenate([known for *_, known in told])):
+        links = [(np.array(b.column(0)), np.array(b.column(1)), _unpack_marks(b.column(2), width)) for b in batches]
+        if links:
+            at, before = (np.concatenate([one[place] for one in links]) for place in (0, 1))
+            for some in follow_chains(at, before, np.concatenate([known for *_, known in links])):
                 columns = [pa.array(some.of), pa.array(some.source), _pack_marks(some.columns)]
                 depth = pa.array(some.depth.astype(np.int32))
                 yield pa.RecordBatch.from_arrays([*columns, depth], [_OF, _FROM, _KNOWN, _DEPTH])

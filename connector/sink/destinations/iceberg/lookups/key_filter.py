@@ -1,7 +1,7 @@
-"""Old keys of a batch -> a filter of fixed size, by which executors leave out the rows of other keys.
+"""Old keys of a batch -> a filter of fixed size, by which executors skip the rows of other keys.
 
-A table's rows are wide, and few of a batch are of keys that changed. The filter is all that passes the driver of these
-keys; it may let rows of other keys through (a Bloom filter with one hash), and never leaves one out.
+A table's rows are wide, and few rows of a batch belong to keys that changed. Only this filter passes through the
+driver. It may let rows of other keys through (a Bloom filter with one hash), but never drops a row of these keys.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class KeyFilter:
 
     @staticmethod
     def of(parts: Iterable[ChangeBatch], table: TablePlan) -> KeyFilter:
-        """Take in all keys of some changes, of any number."""
+        """Build the filter from all keys of some changes."""
         keys = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
         marks = np.zeros(_BITS, np.bool_)
         for part in parts:

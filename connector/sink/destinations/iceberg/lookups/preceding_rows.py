@@ -1,10 +1,10 @@
-"""Changes of key, and rows of the keys before -> the row that each of them took along. Pure rules on columns.
+"""Key changes, and rows of the old keys -> the row that each key change took along. Pure rules on columns.
 
-A change of key stands at one place of the source's log, where the old key is deleted and the new one made. So the row
-before is, of all rows that the batch knows of the old key, the last one that is no later: one that ended by then, or
-the one that the key has. Places decide where a row and the change have comparable ones, else dates; what tells neither
-may be any. Of rows whose dates are equal, as those of one transaction are, the last one is meant that the change's
-topic-partition has before it.
+A key change has one position in the source's log, at which the old key is deleted and the new one created. The row
+before it is the last row of the old key, among all rows in the batch, that is not later: one that had ended by then, or
+the one that the key still has. Log positions decide if both the row and the change have comparable ones, else
+timestamps; a row without either may be any. Among rows with equal timestamps, such as those of one transaction, it is
+the last one before the change in the change's topic-partition.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN,
 
 @attrs.frozen(eq=False)
 class KeyEvents:
-    """Changes of key, or rows, one entry each: `codes` are equal for equal keys, of changes for the keys before.
+    """Key changes, or rows: `codes` are equal for equal keys; those of a key change are of its old key.
 
-    `partition` and `offset` tell where in Kafka the create of the row, or of the change, stands; `dedup` and `place`
-    when it was, of a row that is gone when it ended, which `ended` marks.
+    `partition` and `offset` locate in Kafka the create of the row, or of the change. `dedup` and `place` say when it
+    was; for a row that is gone (`ended`), when it ended.
     """
 
     codes: Ints
@@ -39,7 +39,7 @@ class KeyEvents:
 
     @property
     def placed(self) -> Mask:
-        """Which tell their place in the source's log."""
+        """Which entries have a position in the source's log."""
         known: Mask = self.place[:, FIRST_NUMBER] != NO_VALUE
         return known
 
@@ -58,12 +58,12 @@ def find_preceding_rows(changes: KeyEvents, rows: KeyEvents) -> Ints:
         return np.full(len(changes), -1, np.int64)
     ranked = _rank_rows(rows)
     best = _find_by_place(changes, rows, ranked)
-    told = changes.placed
-    best = np.maximum(best, _find_by_date(changes, ~told, rows, np.ones(len(rows), np.bool_), ranked))
-    for source in np.unique(changes.source[told]):
+    has_place = changes.placed
+    best = np.maximum(best, _find_by_date(changes, ~has_place, rows, np.ones(len(rows), np.bool_), ranked))
+    for source in np.unique(changes.source[has_place]):
         others = ~rows.placed | (rows.source != source)
         if others.any():
-            own = told & (changes.source == source)
+            own = has_place & (changes.source == source)
             best = np.maximum(best, _find_by_date(changes, own, rows, others, ranked))
     return _choose_among_equals(changes, rows, ranked, best)
 
@@ -90,26 +90,26 @@ def _rank_rows(rows: KeyEvents) -> _Ranks:
 def _find_by_place(changes: KeyEvents, rows: KeyEvents, ranked: _Ranks) -> Ints:
     """Return the rank of the last row of the key and log that stands no later; -1 without one."""
     result = np.full(len(changes), -1, np.int64)
-    asked, known = np.flatnonzero(changes.placed), np.flatnonzero(rows.placed)
-    if not len(asked) or not len(known):
+    with_place, known = np.flatnonzero(changes.placed), np.flatnonzero(rows.placed)
+    if not len(with_place) or not len(known):
         return result
-    place = np.concatenate([rows.place[known], changes.place[asked]])
-    group = _number([np.concatenate([rows.codes[known], changes.codes[asked]]), place[:, SOURCE_COLUMN]])
+    place = np.concatenate([rows.place[known], changes.place[with_place]])
+    group = _number([np.concatenate([rows.codes[known], changes.codes[with_place]]), place[:, SOURCE_COLUMN]])
     where = _number([place[:, column] for column in range(FIRST_NUMBER, place.shape[1])])
-    result[asked] = _find_last(group, where, ranked.rank[known])
+    result[with_place] = _find_last(group, where, ranked.rank[known])
     return result
 
 
 def _find_by_date(changes: KeyEvents, which: Mask, rows: KeyEvents, among: Mask, ranked: _Ranks) -> Ints:
     """Return the rank of the last row of the key that has no later date; what has no date is never later."""
     result = np.full(len(changes), -1, np.int64)
-    asked, known = np.flatnonzero(which), np.flatnonzero(among)
-    if not len(asked) or not len(known):
+    wanted, known = np.flatnonzero(which), np.flatnonzero(among)
+    if not len(wanted) or not len(known):
         return result
-    dates = changes.dedup[asked]
+    dates = changes.dedup[wanted]
     latest = np.where(dates == NO_VALUE, np.iinfo(np.int64).max, dates)
-    group = _number([np.concatenate([rows.codes[known], changes.codes[asked]])])
-    result[asked] = _find_last(group, _number([np.concatenate([rows.dedup[known], latest])]), ranked.rank[known])
+    group = _number([np.concatenate([rows.codes[known], changes.codes[wanted]])])
+    result[wanted] = _find_last(group, _number([np.concatenate([rows.dedup[known], latest])]), ranked.rank[known])
     return result
 
 
@@ -127,27 +127,27 @@ def _find_last(group: Ints, when: Ints, rank: Ints) -> Ints:
     most = np.maximum.accumulate(group[:count][sequence] * (int(rank.max()) + 1) + rank[sequence])
     found = np.searchsorted(at[:count][sequence], at[count:], side="right") - 1
     best = most[np.maximum(found, 0)] - group[count:] * (int(rank.max()) + 1)
-    there = (found >= 0) & (group[:count][sequence][np.maximum(found, 0)] == group[count:])
-    return np.where(there, best, -1)
+    has_row = (found >= 0) & (group[:count][sequence][np.maximum(found, 0)] == group[count:])
+    return np.where(has_row, best, -1)
 
 
 def _choose_among_equals(changes: KeyEvents, rows: KeyEvents, ranked: _Ranks, best: Ints) -> Ints:
-    """Return the rows of some ranks; of several that are equal the last one before the change in its partition."""
+    """Return the rows at some ranks; of several equal ones the last one before the change in its partition."""
     found = np.where(best >= 0, ranked.rows[np.maximum(best, 0)], -1)
-    asked = np.flatnonzero(found >= 0)
-    if not len(asked):
+    wanted = np.flatnonzero(found >= 0)
+    if not len(wanted):
         return found
     tie = ranked.tie
     group = _number(
         [
-            np.concatenate([tie, tie[found[asked]]]),
-            np.concatenate([rows.partition, changes.partition[asked]]),
+            np.concatenate([tie, tie[found[wanted]]]),
+            np.concatenate([rows.partition, changes.partition[wanted]]),
         ]
     )
     # A change's own place comes before that of a row there: no row may be made by it.
-    offset = _number([np.concatenate([rows.offset * 2 + 1, changes.offset[asked] * 2])])
+    offset = _number([np.concatenate([rows.offset * 2 + 1, changes.offset[wanted] * 2])])
     before = _find_last(group, offset, ranked.rank)
-    found[asked] = np.where(before >= 0, ranked.rows[np.maximum(before, 0)], found[asked])
+    found[wanted] = np.where(before >= 0, ranked.rows[np.maximum(before, 0)], found[wanted])
     return found
 
 

@@ -1,7 +1,7 @@
 """Looked-up rows -> files that replace them.
 
-What tombstones (`lookups.tombstones`) and updates without all their values (`lookups.unavailable_values`) share: both
-look rows up by key in one join, and rewrite them in place of the old ones.
+Shared by tombstones (`lookups.tombstones`) and updates without all their values (`lookups.unavailable_values`): both
+look rows up by key in one join, and write new rows in place of the old ones.
 """
 
 from __future__ import annotations

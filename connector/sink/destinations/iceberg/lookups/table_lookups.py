@@ -1,4 +1,4 @@
-"""Outputs of a job -> what Iceberg's tables have to say of them, as further outputs: the look-ups of a batch."""
+"""Outputs of a job -> further outputs, from what only Iceberg's tables know: the lookups of a batch."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def drop_late_changes(
     deleted_keys: DeletedKeysTable | None,
     until: ExitStack,
 ) -> DataFrame:
-    """Return what stands of late candidates, as outputs of kind CHANGES; `until` closes what they are read from."""
+    """Return candidates that are not late, as outputs of kind CHANGES; `until` closes what they are read from."""
     spark, deleted = candidates.sparkSession, None
     if deleted_keys is not None and not table.keep_deletes:
         until.callback(deleted_keys.close)

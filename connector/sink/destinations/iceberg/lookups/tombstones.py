@@ -1,7 +1,7 @@
-"""Tombstones of keys whose row only the table knows -> that row, marked deleted (soft delete).
+"""Tombstones of keys whose row only the table has -> that row, marked deleted (soft delete).
 
-Where events carry deletes themselves (envelopes, the rewrite modes) a tombstone only repeats one and is left out. Where
-they do not (`delete.tombstone.handling.mode` tombstone), soft delete has to look the last known row up: one join of the
+If events carry deletes themselves (envelopes, the rewrite modes), a tombstone only repeats one and is dropped. If they
+do not (`delete.tombstone.handling.mode` tombstone), a soft delete must look up the last known row: one join of the
 tombstones' keys with the table, by Spark, only for batches that have such tombstones.
 """
 
@@ -32,16 +32,16 @@ from serde.events.changes import DELETED_COLUMN
 FILE_LABEL = "recall"
 
 
-def mark_deleted_rows(asked: DataFrame, table: TablePlan, held: TableRows) -> DataFrame:
+def mark_deleted_rows(outputs: DataFrame, table: TablePlan, table_rows: TableRows) -> DataFrame:
     """Write the rows that tombstones mark deleted; return the outputs of the files.
 
     Args:
-        asked: outputs of kind TOMBSTONES of this table.
+        outputs: outputs of kind TOMBSTONES of this table.
         table: its plan.
-        held: what the table held at batch start.
+        table_rows: what the table held at batch start.
     """
     # What runs on executors must not hold `held`: frames cannot be sent.
-    layout, names, place = file_layout(table), held.names, held.place
+    layout, names, place = file_layout(table), table_rows.names, table_rows.place
     under = column_aliases("key", len(layout.keys))
     types = [field.type for field in layout.key_fields]
 
@@ -52,10 +52,10 @@ def mark_deleted_rows(asked: DataFrame, table: TablePlan, held: TableRows) -> Da
         columns = read_all_columns(layout, batch, names, place)
         return mark_deleted(pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns))
 
-    wanted = unpack_changes(asked, table, spark_schema(types, under), key_columns).distinct()
-    live = held.live_rows
+    wanted = unpack_changes(outputs, table, spark_schema(types, under), key_columns).distinct()
+    live = table_rows.live_rows
     if DELETED_COLUMN in names:
-        told = F.coalesce(F.col(names[DELETED_COLUMN]).cast("string"), F.lit("false"))
-        live = live.where(~told.eqNullSafe("true"))
+        is_marked = F.coalesce(F.col(names[DELETED_COLUMN]).cast("string"), F.lit("false"))
+        live = live.where(~is_marked.eqNullSafe("true"))
     joined = live.join(wanted, key_condition(names, layout, under)).select(*names.values(), *place)
     return joined.mapInArrow(rewrite_task(table, FILE_LABEL, deleted), OUTPUT_SCHEMA)

@@ -1,7 +1,7 @@
-"""Rows from before a truncate -> the same, marked deleted (soft delete), and what takes the old ones out.
+"""Rows from before a truncate -> the same, marked deleted (soft delete), and the removal of the old ones.
 
-One job over the table's own rows: executors read, mark and write them; the driver is told of files and keys. Rows that
-are marked already stay as they are, so that what is done twice changes nothing.
+One job over the table's own rows: executors read, mark and write them; the driver gets only files and keys. Rows that
+are already marked are not changed, so running it twice has no further effect.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ FILE_LABEL = "truncated"
 
 @attrs.frozen
 class TruncatedRows:
-    """Which rows a truncate takes: those whose column (a number) is not above a value, `until`; None for any.
+    """Which rows a truncate affects: those whose column (a number) is not above a value, `until`; None for all.
 
-    `source_columns` has text columns and the values that rows of its source have; empty for rows of any.
+    `source_columns` has text columns, and the values in them that identify the truncated source; empty for rows of any
+    source.
     """
 
     until: tuple[str, int] | None = None
@@ -45,7 +46,7 @@ class TruncatedRows:
 def write_marked_rows(
     spark: SparkSession, table: Table, plan: TablePlan, which: TruncatedRows, kept: ExitStack
 ) -> JobResult:
-    """Write the rows that a truncate marks deleted; tell their files, and the keys whose rows are to be looked for.
+    """Write the rows that a truncate marks deleted; return their files, and the keys whose old rows are to be removed.
 
     Args:
         spark: the session.
@@ -56,33 +57,33 @@ def write_marked_rows(
     """
     # What runs on executors must not hold `held`: frames cannot be sent.
     kept.callback(release_reads, spark, table)
-    held = read_table_rows(spark, table, plan)
-    layout, names, place = file_layout(plan), held.names, held.place
+    table_rows = read_table_rows(spark, table, plan)
+    layout, names, place = file_layout(plan), table_rows.names, table_rows.place
 
     def marked(batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = read_all_columns(layout, batch, names, place)
         return mark_deleted(pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns))
 
-    rows = _select(held, which).select(*names.values(), *place)
-    made = rows.mapInArrow(rewrite_task(plan, FILE_LABEL, marked), OUTPUT_SCHEMA)
+    rows = _select(table_rows, which).select(*names.values(), *place)
+    outputs = rows.mapInArrow(rewrite_task(plan, FILE_LABEL, marked), OUTPUT_SCHEMA)
     # A look-up reads the keys; computed again, they would come with other files.
-    made = made.persist(StorageLevel.MEMORY_AND_DISK)
-    kept.callback(made.unpersist)
+    outputs = outputs.persist(StorageLevel.MEMORY_AND_DISK)
+    kept.callback(outputs.unpersist)
     with raise_task_errors():
-        told = made.where(F.col("kind") == OutputKind.DRIVER.value).collect()
-    result = JobResult().add(unpack_value(row.payload) for row in told)
+        collected = outputs.where(F.col("kind") == OutputKind.DRIVER.value).collect()
+    result = JobResult().add(unpack_value(row.payload) for row in collected)
     ranges = KeyRanges.join(result.key_ranges.get(plan.index, ()))
     if ranges.count:
         tasks = int(spark.sparkContext.defaultParallelism)
-        result.key_lookups[plan.index] = KeyLookup([made], ranges, tasks)
+        result.key_lookups[plan.index] = KeyLookup([outputs], ranges, tasks)
     return result
 
 
-def _select(held: TableRows, which: TruncatedRows) -> DataFrame:
-    """Return the live rows that a truncate takes."""
-    names = held.names
-    told = F.coalesce(F.col(names[DELETED_COLUMN]).cast("string"), F.lit("false"))
-    rows = held.live_rows.where(~told.eqNullSafe("true"))
+def _select(table_rows: TableRows, which: TruncatedRows) -> DataFrame:
+    """Return the live rows that a truncate affects."""
+    names = table_rows.names
+    is_marked = F.coalesce(F.col(names[DELETED_COLUMN]).cast("string"), F.lit("false"))
+    rows = table_rows.live_rows.where(~is_marked.eqNullSafe("true"))
     if which.until is not None:
         column = F.col(names[which.until[0]])
         rows = rows.where(column.isNull() | (column <= which.until[1]))

@@ -42,13 +42,13 @@ from connector.sink.model.task_output import OutputKind
 FILE_LABEL = "patch"
 _RECORD, _MOVED = "_record", "_moved"
 _ORDER, _READ = "_order", "_read"
-"""The dedup value of a row that the table has, or had: one that is later than a change of key is of another row, unless
-it was read, as nobody knows when such a row was made."""
+"""The dedup value of a row that the table has or had, and whether it was a snapshot read. A row with a later value than
+a key change is another row; a read is not, because its timestamp does not say when the row was made."""
 
 
 @attrs.frozen
 class _JoinColumns:
-    """The table's keys, its columns that may be unsent (`rest`: those that Spark does not read), all columns' types."""
+    """Key columns, columns that may be unavailable (`rest`: not readable by Spark), and the types of all."""
 
     keys: tuple[str, ...]
     paths: tuple[Path, ...]
@@ -68,19 +68,19 @@ class _JoinColumns:
 def fill_from_table(
     outputs: DataFrame,
     table: TablePlan,
-    held: TableRows,
+    table_rows: TableRows,
     until: ExitStack,
     *,
     moved: bool,
     dedup_column: str,
     op_field: str,
 ) -> DataFrame:
-    """Write the rows with known values in place of unsent ones; return the outputs of the files.
+    """Write the rows with stored values in place of unavailable ones; return the outputs of the files.
 
     Args:
         outputs: outputs of this table, of kinds UNAVAILABLE_ROWS, OLD_KEY_ROWS and LAST_ROWS.
         table: its plan.
-        held: what the table held at batch start.
+        table_rows: what the table held at batch start.
         until: closes what the frame is read from.
         moved: whether there are outputs of kind OLD_KEY_ROWS.
         dedup_column: what tells the later of two rows of a key.
@@ -89,13 +89,13 @@ def fill_from_table(
     layout = file_layout(table)
     keys = layout.keys
     unsent = [f.name for f in layout.columns if f.name not in keys and _may_be_unavailable(f.type)]
-    values, rest = (tuple(name for name in unsent if (name in held.names) is read) for read in (True, False))
+    values, rest = (tuple(name for name in unsent if (name in table_rows.names) is read) for read in (True, False))
     sides = _JoinColumns(keys, layout.key_paths, values, rest, layout.columns)
     joined = _read_incoming(outputs, table)
     joined = _join_rows_before(joined, outputs, table, sides, until, moved=moved)
-    joined = _join_table_rows(joined, held, sides, dedup_column if moved else None, op_field)
+    joined = _join_table_rows(joined, table_rows, sides, dedup_column if moved else None, op_field)
     batch_sides = ("before",) if moved else ()
-    table_sides = ("live", "struck") if moved and dedup_column in held.names else ("live",)
+    table_sides = ("live", "struck") if moved and dedup_column in table_rows.names else ("live",)
     own = column_aliases("came", len(layout.columns))
     found = [name for side in batch_sides for name in column_aliases(side, len(unsent))]
     for side in table_sides:
@@ -112,7 +112,7 @@ def _fill_rows(
     batch_sides: tuple[str, ...],
     table_sides: tuple[str, ...],
 ) -> pa.RecordBatch:
-    """Return joined rows with unsent values filled: from the first side that has them, those of the batch first."""
+    """Return joined rows with unavailable values filled from the first side that has them; the batch comes first."""
     own = column_aliases("came", len(layout.columns))
     fields = [layout.columns.field(name) for name in sides.rest]
     columns = {f.name: from_spark(batch.column(a), f.type) for f, a in zip(layout.columns, own, strict=True)}
@@ -128,48 +128,50 @@ def _fill_rows(
 
 
 def _join_rows_before(
-    came: DataFrame, outputs: DataFrame, table: TablePlan, sides: _JoinColumns, until: ExitStack, *, moved: bool
+    incoming: DataFrame, outputs: DataFrame, table: TablePlan, sides: _JoinColumns, until: ExitStack, *, moved: bool
 ) -> DataFrame:
-    """Add what the batch knows of each row from before its key changed, and the key that the table has it under."""
+    """Add the batch's values of each row from before its key changed, and the key under which the table has the row."""
     alias = dict(zip(sides.columns.names, column_aliases("came", len(sides.columns)), strict=True))
     under: list[Column] = [key_column(alias, path) for path in sides.paths]
     if moved:
         old_keys, last_rows = (_filter_kind(outputs, k) for k in (OutputKind.OLD_KEY_ROWS, OutputKind.LAST_ROWS))
         before = RowsBefore(table, sides.names).find(old_keys, last_rows, until)
-        came = came.join(before, (F.col(_RECORD) == F.col(RECORD)) & F.col(_MOVED), "left")
+        incoming = incoming.join(before, (F.col(_RECORD) == F.col(RECORD)) & F.col(_MOVED), "left")
         old = column_aliases("old", len(under))
         under = [F.coalesce(F.col(one), own) for one, own in zip(old, under, strict=True)]
     names = column_aliases("under", len(under))
-    return came.select("*", *(column.alias(name) for column, name in zip(under, names, strict=True)))
+    return incoming.select("*", *(column.alias(name) for column, name in zip(under, names, strict=True)))
 
 
 def _join_table_rows(
-    joined: DataFrame, held: TableRows, sides: _JoinColumns, dedup_column: str | None, op_field: str
+    joined: DataFrame, table_rows: TableRows, sides: _JoinColumns, dedup_column: str | None, op_field: str
 ) -> DataFrame:
-    """Add what the table has of each row; with a column that tells their order what was deleted too.
+    """Add the table's values of each row; if a column orders rows, those of deleted rows too.
 
-    Only numbers are dedup values as they came, and can tell what is later than a change of key.
+    Only numbers are dedup values in their original form, and can be compared with a key change.
     """
-    order = dedup_column if dedup_column in held.names else None
+    order = dedup_column if dedup_column in table_rows.names else None
     dated = order is not None and pa.types.is_integer(sides.columns.field(order).type)
     condition = _is_before_change() if dated else F.lit(True)
-    live = _tell_age(held.live_rows, held, order if dated else None, op_field)
-    joined = _join_side(joined, "live", _rename_columns(live, "live", held, sides, _ORDER, _READ), sides, condition)
+    live = _tell_age(table_rows.live_rows, table_rows, order if dated else None, op_field)
+    joined = _join_side(
+        joined, "live", _rename_columns(live, "live", table_rows, sides, _ORDER, _READ), sides, condition
+    )
     joined = joined.drop(_ORDER, _READ)
-    return joined if order is None else _join_struck(joined, held, sides, order, op_field, dated=dated)
+    return joined if order is None else _join_struck(joined, table_rows, sides, order, op_field, dated=dated)
 
 
-def _tell_age(rows: DataFrame, held: TableRows, dedup_column: str | None, op_field: str) -> DataFrame:
-    """Add the dedup value of the table's rows, null without the column, and whether they were read."""
-    order = F.lit(None) if dedup_column is None else F.col(held.names[dedup_column])
+def _tell_age(rows: DataFrame, table_rows: TableRows, dedup_column: str | None, op_field: str) -> DataFrame:
+    """Add the dedup value of the table's rows (null without that column), and whether they were snapshot reads."""
+    order = F.lit(None) if dedup_column is None else F.col(table_rows.names[dedup_column])
     read = F.lit(False)
-    if op_field in held.names:
-        read = F.coalesce(F.col(held.names[op_field]).cast("string") == "r", read)
+    if op_field in table_rows.names:
+        read = F.coalesce(F.col(table_rows.names[op_field]).cast("string") == "r", read)
     return rows.withColumn(_ORDER, order.cast("bigint")).withColumn(_READ, read)
 
 
 def _is_before_change() -> Column:
-    """Tell that a row may be what a change of key took away, and is not of another row that got the key later."""
+    """Tell whether a row may be the one that a key change took along, not another row that got the key later."""
     return F.col(_READ) | F.coalesce(F.col(_ORDER) <= F.col(CHANGED), F.lit(True))
 
 
@@ -183,17 +185,17 @@ def _filter_kind(outputs: DataFrame, kind: str) -> DataFrame:
 
 
 def _read_incoming(outputs: DataFrame, table: TablePlan) -> DataFrame:
-    """Return the rows with unsent values, and where the create stands that each goes back to."""
+    """Return the rows with unavailable values, and the position of the create that each goes back to."""
     columns = table.layout.columns
-    made = spark_schema([*columns.types, *PLACE_TYPES], [*column_aliases("came", len(columns)), _RECORD, _MOVED])
-    return unpack_changes(_filter_kind(outputs, OutputKind.UNAVAILABLE_ROWS), table, made, _encode_rows)
+    schema = spark_schema([*columns.types, *PLACE_TYPES], [*column_aliases("came", len(columns)), _RECORD, _MOVED])
+    return unpack_changes(_filter_kind(outputs, OutputKind.UNAVAILABLE_ROWS), table, schema, _encode_rows)
 
 
-def _rename_columns(rows: DataFrame, side: str, held: TableRows, sides: _JoinColumns, *also: str) -> DataFrame:
+def _rename_columns(rows: DataFrame, side: str, table_rows: TableRows, sides: _JoinColumns, *also: str) -> DataFrame:
     paths = (*sides.paths, *((name,) for name in sides.values))
     pairs = zip(paths, _side_columns(side, sides), strict=True)
-    place = (F.col(name).alias(alias) for name, alias in zip(held.place, _place_names(side), strict=True))
-    return rows.select(*(key_column(held.names, path).alias(alias) for path, alias in pairs), *place, *also)
+    place = (F.col(name).alias(alias) for name, alias in zip(table_rows.place, _place_names(side), strict=True))
+    return rows.select(*(key_column(table_rows.names, path).alias(alias) for path, alias in pairs), *place, *also)
 
 
 def _place_names(side: str) -> tuple[str, str]:
@@ -201,23 +203,25 @@ def _place_names(side: str) -> tuple[str, str]:
 
 
 def _join_struck(
-    joined: DataFrame, held: TableRows, sides: _JoinColumns, dedup_column: str, op_field: str, *, dated: bool
+    joined: DataFrame, table_rows: TableRows, sides: _JoinColumns, dedup_column: str, op_field: str, *, dated: bool
 ) -> DataFrame:
-    """Add the last row of each key among those that are gone, of those from before its change of key."""
-    rows = _tell_age(held.deleted_rows, held, dedup_column, op_field)
-    rows = _rename_columns(rows, "struck", held, sides, _ORDER, _READ)
+    """Add the last deleted row of each key, among rows from before its key change."""
+    rows = _tell_age(table_rows.deleted_rows, table_rows, dedup_column, op_field)
+    rows = _rename_columns(rows, "struck", table_rows, sides, _ORDER, _READ)
     keys = column_aliases("struck_key", len(sides.keys))
     under = column_aliases("under", len(sides.keys))
-    asked = joined.select(_RECORD, *under, *((CHANGED,) if dated else ()))
+    keys_to_find = joined.select(_RECORD, *under, *((CHANGED,) if dated else ()))
     condition = _is_before_change() if dated else F.lit(True)
     for own, key in zip(under, keys, strict=True):
         condition = condition & (F.col(own) == F.col(key))
     values = [name for name in _side_columns("struck", sides) if name not in keys] + [*_place_names("struck")]
     rank = F.struct(~F.col(_READ), F.coalesce(_ORDER, F.lit(-(2**63))))
     last = F.max_by(F.struct(*values), rank).alias("_row")
-    found = asked.join(rows, condition).groupBy(_RECORD).agg(last)
-    told = found.select(F.col(_RECORD).alias("_struck_record"), *(F.col(f"_row.{name}").alias(name) for name in values))
-    return joined.join(told, F.col(_RECORD) == F.col("_struck_record"), "left").drop("_struck_record")
+    found = keys_to_find.join(rows, condition).groupBy(_RECORD).agg(last)
+    deleted_rows = found.select(
+        F.col(_RECORD).alias("_struck_record"), *(F.col(f"_row.{name}").alias(name) for name in values)
+    )
+    return joined.join(deleted_rows, F.col(_RECORD) == F.col("_struck_record"), "left").drop("_struck_record")
 
 
 def _side_columns(side: str, sides: _JoinColumns) -> list[str]:

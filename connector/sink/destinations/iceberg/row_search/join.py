@@ -1,7 +1,8 @@
-"""Row look-up join: keys + data files -> one Spark join with key columns and positions of the files' live rows.
+"""Row look-up join: keys + data files -> positions of the files' live rows, by one Spark join on the key columns.
 
-Iceberg's readers read the files, so every kind of delete and file format counts. Cost: the key columns of every file
-that bounds do not leave out, in each batch.
+Iceberg's readers read the files, so every kind of delete and file format is supported.
+
+Cost: the key columns of every file that bounds do not exclude, in each batch.
 """
 
 from __future__ import annotations

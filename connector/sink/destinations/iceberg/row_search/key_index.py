@@ -1,8 +1,8 @@
-"""Row look-up key-index: keys + indexes of data files (`read.key_index`) -> positions, without the deleted ones.
+"""Row look-up key-index: keys + indexes of data files (`read.key_index`) -> positions of live rows.
 
-Each task gets all keys and some of the files. What these indexes do not tell is joined: files that are no Parquet, that
-equality deletes apply to, or whose keys only Iceberg's readers give; those for which an executor may keep no index; and
-more keys than may go to every task.
+Each task gets all keys and some of the files. Files without an index are joined: files that are not Parquet, that
+equality deletes apply to, or whose keys only Iceberg's readers can read, and those for which an executor has no room
+for an index. So are batches with more keys than may go to every task.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The tables of a sink: made, evolved, checked, and where each of them stands. On the driver."""
+"""The tables of a sink: created, evolved and checked, with the offsets of each. On the driver."""

@@ -1,6 +1,6 @@
-"""A table that is there, or is to be made + the settings -> what contradicts them, or cannot be written (pure).
+"""An existing or new table + the settings -> what contradicts them, or cannot be written (pure).
 
-Tables that are upserted to look rows up now and then, with Spark: what Spark does not read they must not hold.
+Upserts may need Spark to look up rows, so tables that are upserted must not have columns that Spark cannot read.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _FILES = {"avro": "Avro", "orc": "ORC"}
 
 
 def check_types(declared: pa.Schema, layout: TableLayout) -> list[str]:
-    """Tell of declared columns that the table has with another type, one that is no widening of the declared one."""
+    """Report declared columns that the table has with a type that is neither the declared one nor a widening of it."""
     faults = []
     for field in declared:
         place = layout.columns.get_field_index(field.name)
         if place < 0:
             continue
-        there = layout.columns.field(place)
-        if not evolve(pa.schema([field]), pa.struct([there]), add=True).field(0).type.equals(there.type):
+        column = layout.columns.field(place)
+        if not evolve(pa.schema([field]), pa.struct([column]), add=True).field(0).type.equals(column.type):
             kind = layout.schema.find_field(field.name).field_type
             faults.append(f"column {field.name} is {kind}, and schema.columns declares another type")
     return faults
 
 
 def check_partitions(terms: Sequence[PartitionTerm], layout: TableLayout) -> str | None:
-    """Tell of a partition spec that is not the configured one; terms of columns that the table has not are left out."""
+    """Report a partition spec other than the configured one; terms of columns that the table lacks do not count."""
     wanted = [(term.column, _transform_name(term)) for term in terms if term.column in layout.schema.column_names]
     return None if wanted == partition_fields(layout) else _describe(partition_fields(layout))
 
@@ -56,13 +56,13 @@ def _describe(fields: list[tuple[str, str]]) -> str:
 
 
 def complete_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return a new table's properties; other writers' delete files are Parquet by them, as positions are read back."""
+    """Return a new table's properties; delete files of other writers become Parquet, as positions are read back."""
     more = {} if properties[DEFAULT_FORMAT_PROPERTY].lower() == "parquet" else {_DELETE_FORMAT: "parquet"}
     return {**more, **properties}
 
 
 def check_layout(layout: TableLayout, *, upsert: bool) -> None:
-    """See that a table's rows can be written in its format.
+    """Check that a table's rows can be written in its file format.
 
     Raises:
         FatalError: they cannot; says what to set.
@@ -83,7 +83,7 @@ def check_layout(layout: TableLayout, *, upsert: bool) -> None:
 
 
 def check_new_table(name: str, columns: pa.Schema, data_format: str, *, version: int, upsert: bool) -> None:
-    """See the same of columns that a table of a format version is to get.
+    """Check the same for the columns that a new table of a format version gets.
 
     Raises:
         DataFault: its rows cannot be written.
@@ -103,6 +103,6 @@ def _find_fault(schema_json: str, data_format: str, *, upsert: bool) -> str | No
         return f"columns of their type are not written to {files} files ({', '.join(never)}): {todo}"
     unread = find_unreadable(schema_json, data_format) if upsert else []
     if unread:
-        told = f"Spark, which looks rows up, does not read {files} files with columns like {', '.join(unread)}"
-        return f"{told}: {todo}, or make them text by debezium.sink.iceberg.temporal-as-text"
+        reason = f"Spark, which looks rows up, does not read {files} files with columns like {', '.join(unread)}"
+        return f"{reason}: {todo}, or make them text by debezium.sink.iceberg.temporal-as-text"
     return None

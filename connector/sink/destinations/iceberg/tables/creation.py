@@ -52,7 +52,7 @@ class TableCreator:
     def create(
         self, name: str, needs: list[SchemaChange], options: TableOptions, more: Mapping[str, str] | None = None
     ) -> Table:
-        """Create a table that takes in events of these shapes; `more` are properties that it gets besides.
+        """Create a table for events of these shapes; `more` are additional properties.
 
         Raises:
             DataFault: no table may be created, or none can have such events.
@@ -113,7 +113,7 @@ class TableCreator:
         return self._with_columns("sort-by", options, [parse_sort_term(term) for term in new.sort_by], columns)
 
     def _with_columns(self, option: str, options: TableOptions, terms: list[T], columns: pa.Schema) -> tuple[T, ...]:
-        """Leave out the terms of columns that a table has not: what is meant for all tables need not fit each."""
+        """Drop terms of columns that a table lacks: a setting for all tables need not fit each of them."""
         missing = [term.column for term in terms if term.column not in columns.names]
         if missing:
             self._log.warning(f"{option} names columns that the table lacks", table=options.names[0], columns=missing)

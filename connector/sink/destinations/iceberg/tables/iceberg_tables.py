@@ -1,4 +1,4 @@
-"""Shapes of events, our commits -> the tables of a sink, created on first sight and evolved on need. On the driver."""
+"""Shapes of events, our commits -> the tables of a sink, created and evolved when needed. On the driver."""
 
 from __future__ import annotations
 
@@ -74,12 +74,11 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         deleted_keys: DeletedKeysTable | None = None,
         guard: DeleteGuard | None = None,
     ) -> None:
-        """Start with no table known; `noted` is what the offsets table says of tables, by full name.
+        """Start with no table loaded; `noted` is what the offsets table stores about tables, by full name.
 
-        With a guard each table is checked whenever it is read: for deletes that rewrites of other engines removed.
-
-        Tables are loaded on first sight. Raises then:
-            GapError: a table that was noted was rolled back, or dropped and made again; or it has lost deletes.
+        With a guard each table is checked whenever it is read, for deletes that rewrites by others removed. Tables are
+        loaded when first needed, which may raise GapError: a table was rolled back, or dropped and re-created; or it
+        has lost deletes.
         """
         super().__init__(settings)
         self._guard = guard
@@ -107,7 +106,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return self._known[name].table.name
 
     def needed_since_ms(self, name: str) -> int:
-        """Return the date of the oldest snapshot of a table that a source has still to read; now without one.
+        """Return the time of the oldest snapshot of a table that a source has yet to read; now if there is none.
 
         Looked up once in a while: it only moves on. Where the offsets cannot be read everything is needed.
         """
@@ -146,30 +145,30 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return self._catalog.full_name(self.name(topic))
 
     def find_existing(self, topics: Iterable[str]) -> list[str]:
-        """Return the tables there are of these topics, or of those that events name themselves."""
+        """Return the tables that exist for these topics, or those that events name themselves."""
         return sorted(set(self.find(topics).values())) or self.list_routed()
 
     def apply_schema_changes(self, needs: Iterable[SchemaChange]) -> None:
-        """Create and evolve tables for shapes of events that they were not ready for."""
+        """Create and evolve tables for shapes of events that do not fit yet."""
         super().apply_schema_changes(needs)
         changed, self._changed = sorted(self._changed), set()
         if self._history is not None:
             self._history.note([self._known[name].table for name in changed])
 
     def expect_unavailable_values(self, name: str) -> None:
-        """Take note that a table's events leave out values that the table may hold."""
+        """Record that events of a table omit values that the table may hold."""
         self._patched.add(name)
 
     def find_other_sources(self, name: str) -> frozenset[str]:
-        """Return the names of sources whose rows other connectors brought into a table, by snapshots that are left."""
+        """Return the names of sources whose rows other connectors wrote to a table, by its remaining snapshots."""
         summaries = map(snapshot_summary, self._known[name].table.ancestors())
         return find_sources_of_others(summaries, self._settings.name)
 
     def refresh(self, name: str, *, alone: bool = False) -> None:
-        """Read a table again, after a conflict, or after a change of our own (`alone`).
+        """Reload a table after a conflict, or after a commit of our own (`alone`).
 
-        Who conflicted may do so again: from then on keys are deleted whether the table is known to hold them or not,
-        so that a commit of equality deletes depends on no other writer.
+        A writer that conflicted may do so again. From then on a delete is written for every key, whether the table is
+        known to hold it or not, so that a commit of equality deletes depends on no other writer.
         """
         table = self._known[name].table
         table.refresh()
@@ -191,13 +190,13 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return build_table_plan(target, self._options(name), index, start, patched=name in self._patched)
 
     def committed(self, name: str, files: Iterable[FileDescription], done: CommittedSnapshot) -> None:
-        """Take note of our own commit."""
+        """Record our own commit."""
         self._known[name].record_commit(files, done)
 
     def take_unstored(self, names: Iterable[str]) -> dict[str, LastCommit]:
-        """Return, once, the commits of tables that an earlier run made, and of which the offsets table does not know.
+        """Return, once, the commits of an earlier run that the offsets table does not have.
 
-        Offsets beyond them are about to be stored: a table that were rolled back later would not be noticed.
+        They must be stored before later offsets are: otherwise a later rollback of such a table would not be detected.
         """
         found = {name: self._known[name].stored for name in names if name in self._unstored}
         self._unstored -= found.keys()
@@ -212,7 +211,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return target
 
     def _compare(self, name: str, target: TargetTable) -> None:
-        """Compare a table that is there with what the settings say of tables that are made.
+        """Compare an existing table with the settings for new tables.
 
         Raises:
             FatalError: a declared column is there with another type.
@@ -225,14 +224,14 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         terms = [parse_partition_term(term) for term in (rule.new_tables.partition_by if own is None else own)]
         other = table_checks.check_partitions(terms, target.layout) if terms else None
         if other is not None:
-            told = "the table keeps its partition spec; partition-by applies to new tables only"
-            self._log.warning(told, table=target.table.name, partitioned_by=other)
+            warning = "the table keeps its partition spec; partition-by applies to new tables only"
+            self._log.warning(warning, table=target.table.name, partitioned_by=other)
         if self._creator.properties()[DEFAULT_FORMAT_PROPERTY].lower() not in ("parquet", target.layout.data_format):
-            told = f"the table keeps its data file format; {DEFAULT_FORMAT_PROPERTY} applies to new tables only"
-            self._log.warning(told, table=target.table.name, format=target.layout.data_format)
+            warning = f"the table keeps its data file format; {DEFAULT_FORMAT_PROPERTY} applies to new tables only"
+            self._log.warning(warning, table=target.table.name, format=target.layout.data_format)
 
     def _target(self, name: str, table: Table, *, alone: bool = True) -> TargetTable:
-        """See a table as it is; `alone` until another writer was met."""
+        """Build the target of a table as it is now; `alone` until another writer was noticed."""
         options = self._options(name)
         table.follow(options.branch)
         table.turn = self.turn(table.name)
@@ -266,7 +265,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return TargetTable(table, layout, mode_name, keys, self._find_last_commit(name, table), table.snapshot_id)
 
     def _find_last_commit(self, name: str, table: Table) -> LastCommit:
-        """Return where the sink stands in a table, by its snapshots or, once those have expired, by what is known."""
+        """Return the sink's last commit to a table, from its snapshots or, once those expired, the stored offsets."""
         before = self._known.get(name)
         if before is None:
             noted = self._noted.get(table.name)
@@ -319,7 +318,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
     def _follow_renames(
         self, name: str, known: TargetTable, needs: list[SchemaChange]
     ) -> tuple[TargetTable, list[SchemaChange]]:
-        """Rename the columns that the source has renamed, and see the shapes of events by the names that are now."""
+        """Rename the columns that the source renamed, and return the shapes of events under the current names."""
         columns, before = known.layout.columns.names, parse_renames(known.layout.properties)
         renames = {**before, **self._find_renames(name, needs, columns)}
         # Where the table has both names, somebody made two columns of them.
@@ -333,7 +332,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return known, [rename_shape(need, renames, before) for need in needs]
 
     def _find_renames(self, name: str, needs: list[SchemaChange], columns: Collection[str] | None) -> dict[str, str]:
-        """Return the earlier names of the source's columns, but for columns that settings name as the key."""
+        """Return the earlier names of the source's columns, except for key columns named in the settings."""
         if self._schemas is None:
             return {}
         renames = find_source_renames(self._schemas, needs, columns, self._settings.events.add_fields_prefix)

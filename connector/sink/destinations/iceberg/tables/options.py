@@ -1,4 +1,4 @@
-"""Settings + a table's name -> what is configured for this very table: key, write mode, history, branch."""
+"""Settings + a table's name -> what is configured for that table: key, write mode, history, branch."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ from connector.sink.destinations.table_schema import scd2_key
 
 @attrs.frozen
 class TableOptions:
-    """The settings as they are for one table.
-
-    `names` are those by which a table's own settings may call it: without its namespace, and with it.
-    """
+    """The settings as they apply to one table; `names` (without and with namespace) select the table's own settings."""
 
     settings: TableSettings
     names: tuple[str, str]

@@ -1,7 +1,7 @@
-"""Topics of schema changes -> the names that the columns of each source table have had. On the driver.
+"""Schema change topics -> the names that the columns of each source table have had. On the driver.
 
-A connector sends a schema change before the first row that has the new schema, but to another topic. So who meets a
-column that is new to its table reads on here until the column is told of, which it is within moments.
+A connector sends a schema change before the first row that has the new schema, but to another topic. So when a column
+is new to its table, these topics are read until they mention the column, which takes moments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WAIT_S, _PAUSE_S = 5.0, 0.2
 
 
 class SourceSchemas:
-    """What the topics of schema changes tell, read as far as they go whenever somebody asks."""
+    """The contents of schema change topics, read to their end on each request."""
 
     def __init__(self, settings: SinkSettings) -> None:
         """Connect lazily."""
@@ -40,9 +40,10 @@ class SourceSchemas:
         self._log = structlog.get_logger()
 
     def find_names(self, topic: str, columns: Collection[str]) -> ColumnNames:
-        """Return the names of the columns of the source table behind a topic, once all of `columns` are told of.
+        """Return the column names of the source table behind a topic, once all of `columns` were mentioned.
 
-        A table that nobody tells of is not waited for, a column that nobody does (a transform adds it) for 5 s.
+        A table that no schema change mentions is not waited for; a column that none mentions (because a transform adds
+        it) is waited for for 5 s.
 
         Raises:
             RetriableError: the broker is away.
@@ -57,8 +58,8 @@ class SourceSchemas:
                 if names is None or not untold:
                     return names or ColumnNames()
                 if time.monotonic() > limit:
-                    told = "schema changes do not tell of columns; they are taken for new ones"
-                    self._log.warning(told, topic=topic, columns=untold, schema_changes=list(self._topics))
+                    warning = "schema changes do not tell of columns; they are taken for new ones"
+                    self._log.warning(warning, topic=topic, columns=untold, schema_changes=list(self._topics))
                     return names
                 time.sleep(_PAUSE_S)
 
@@ -77,7 +78,7 @@ class SourceSchemas:
                 self._next[at] = int(found[-1].offset()) + 1
 
     def _note(self, value: bytes | None) -> None:
-        """Take one record in; what cannot be read says nothing."""
+        """Read one record; an unreadable one is ignored."""
         decoded = self._value.decode(pa.array([value], pa.binary()), "VALUE_CONVERTER")
         for block in decoded.blocks:
             for event in block.fields.to_pylist():

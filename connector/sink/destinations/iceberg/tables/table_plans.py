@@ -21,7 +21,7 @@ from connector.sink.model.plan import TablePlan
 def build_table_plan(
     target: TargetTable, options: TableOptions, index: int, start: Mapping[TopicPartition, int], *, patched: bool
 ) -> TablePlan:
-    """Return what tasks of a batch that starts at `start` need of a table; patched: its events leave values out."""
+    """Return what tasks of a batch that starts at `start` need to know of a table; patched: its events omit values."""
     settings, history, stored = options.settings, options.keeps_history, target.stored.position
     one_row_per_key = target.upsert and not history
     return TablePlan(
@@ -50,7 +50,7 @@ def build_table_plan(
 
 
 def is_dated(layout: TableLayout, settings: TableSettings) -> bool:
-    """Tell whether the table's rows say how old they are."""
+    """Tell whether the table's rows have a column that says how old they are."""
     column = settings.dedup_column
     return column in layout.columns.names and pa.types.is_integer(layout.columns.field(column).type)
 

@@ -1,4 +1,4 @@
-"""A table of the catalog and our commits to it -> what batches have to know of it: layout, key bounds, last commit."""
+"""A table of the catalog and our commits to it -> what batches need to know: layout, key bounds, last commit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REPLACE = "replace"
 
 @attrs.define(eq=False)
 class TargetTable:
-    """One table of the sink; `known_keys` and `stored` are true of the snapshot `base`."""
+    """One table of the sink; `known_keys` and `stored` describe the snapshot `base`."""
 
     table: Table
     layout: TableLayout
@@ -44,7 +44,7 @@ class TargetTable:
 
 
 def _is_based_on(table: Table, snapshot_id: int, base: int | None) -> bool:
-    """Tell whether a commit came right after a snapshot; those that replace files, and leave the rows, do not count."""
+    """Tell whether a commit directly follows a snapshot; snapshots that only replace files do not count."""
     parent = table.java.snapshot(snapshot_id).parentId()
     while parent is not None and parent != base:
         snapshot = table.java.snapshot(parent)

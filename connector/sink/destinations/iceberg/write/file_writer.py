@@ -1,7 +1,7 @@
-"""Folded changes -> rows of a table, and what takes the rows before them out. On executors.
+"""Folded changes -> rows of a table, and the removal of the rows that they replace. On executors.
 
-Each surviving key has its rows replaced, by one row or, with a hard delete, by none. A create is an upsert too: a
-redelivered create must not double a row. Only keys that the table provably does not hold have nothing to replace.
+Each key that is left has its rows replaced, by one row or, with a hard delete, by none. A create is an upsert too,
+because a redelivered create must not duplicate a row. Only keys that the table provably does not hold need no removal.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ def write_append(writer: TableWriter, part: ChangeBatch, table: TablePlan) -> No
 
 
 def write_upserts(writer: TableWriter, folded: FoldedChanges, table: TablePlan) -> Iterator[TaskOutput]:
-    """Write the winners' rows; the rows that the table may hold under their keys go (`remove_rows`)."""
+    """Write the winners' rows, and remove the rows that the table may hold under their keys (`remove_rows`)."""
     deleted = np.concatenate([part.deleted for part in folded.parts])
-    gone = deleted[folded.winners]
+    is_deleted = deleted[folded.winners]
     if table.keep_deletes:
-        _write_soft_deletes(writer, folded, gone, table)
+        _write_soft_deletes(writer, folded, is_deleted, table)
         replaced = folded.winners[folded.images >= 0]
     else:
-        _write_rows(writer, gather(folded.parts, folded.winners[~gone]), table)
+        _write_rows(writer, gather(folded.parts, folded.winners[~is_deleted]), table)
         replaced = folded.winners
     for part in gather(folded.parts, replaced):
         yield from remove_rows(writer, part.rows, table)
 
 
-def _write_soft_deletes(writer: TableWriter, folded: FoldedChanges, gone: Mask, table: TablePlan) -> None:
-    """Write the last known row of every key, marked where the key is gone."""
+def _write_soft_deletes(writer: TableWriter, folded: FoldedChanges, is_deleted: Mask, table: TablePlan) -> None:
+    """Write the last known row of every key, marked deleted if the key is."""
     known = folded.images >= 0
     rows = folded.images[known]
     sequence = np.argsort(rows)
-    marks = gone[known][sequence]
+    marks = is_deleted[known][sequence]
     start = 0
     for part in gather(folded.parts, rows[sequence]):
         stop = start + len(part)
@@ -53,8 +53,8 @@ def _write_soft_deletes(writer: TableWriter, folded: FoldedChanges, gone: Mask, 
         start = stop
 
 
-def _mark_if_deleted(part: ChangeBatch, gone: Mask) -> ChangeBatch:
-    return attrs.evolve(part, rows=mark_deleted(part.rows, gone)) if gone.any() else part
+def _mark_if_deleted(part: ChangeBatch, is_deleted: Mask) -> ChangeBatch:
+    return attrs.evolve(part, rows=mark_deleted(part.rows, is_deleted)) if is_deleted.any() else part
 
 
 def _write_rows(writer: TableWriter, parts: list[ChangeBatch], table: TablePlan) -> None:

@@ -58,7 +58,7 @@ class IcebergTaskWriter:
     def find_key_changes(
         self, table: TablePlan, part: ChangeBatch, run: ConsumerRecords
     ) -> tuple[ChangeBatch, list[TaskOutput]]:
-        """Mark creates that a change of key made, and hand on the keys before."""
+        """Mark creates that a key change made, and pass on the old keys."""
         if not table.patches or run.old_key is None:
             return part, []
         part = mark_key_changes(part, run.offset, run.old_key)
@@ -75,7 +75,7 @@ class IcebergTaskWriter:
         folded: FoldedChanges,
         elsewhere: Sequence[bytes] = (),  # noqa: ARG002 - joins find other keys
     ) -> Iterator[TaskOutput]:
-        """Write winners; hand on what only the table can complete.
+        """Write winners; pass on rows that only the table can complete.
 
         See `lookups.unavailable_values`, `lookups.tombstones`, and for tables that keep history `write_modes.scd2`.
         """
@@ -107,7 +107,7 @@ class IcebergTaskWriter:
             yield from (TaskOutput.of(DeletedKeysWritten(file)) for file in self._deleted.close())
 
     def _remember(self, folded: FoldedChanges, table: TablePlan) -> None:
-        """Note the keys that are gone: a change of them that comes again finds no row that tells its age."""
+        """Record the deleted keys: a late change of them would find no row to be compared with."""
         if self._memory is None or not table.dated or table.keep_deletes:
             return
         rows = build_deleted_key_rows(folded, table, self._plan.ranks, self._memory)
@@ -122,7 +122,7 @@ class IcebergTaskWriter:
 
 
 def _emit_incomplete_rows(part: ChangeBatch, table: TablePlan) -> Iterator[TaskOutput]:
-    """Hand on rows that lack values, and apart from them those of which only changes are known."""
+    """Pass on rows that lack values, and separately rows of which only changes are known."""
     patched = np.zeros(len(part), np.bool_) if part.patches is None else np.asarray(part.patches.is_valid())
     for kind, which in ((OutputKind.UNAVAILABLE_ROWS, ~patched), (OutputKind.PATCHED_ROWS, patched)):
         if which.any():

@@ -47,7 +47,7 @@ from connector.sink.model.task_output import Task, TaskOutput, unpack_value
 
 
 class CopyOnWrite:
-    """Rewrites data files: no delete files, so readers have nothing to apply; any format version holds them."""
+    """Rewrites data files: no delete files, so readers have nothing to apply; works with any format version."""
 
     min_format_version = 1
     looks_up_rows = True
@@ -58,17 +58,17 @@ class CopyOnWrite:
         return find_lookup_fault(columns, keys)
 
     def remove_rows(self, writer: TableWriter, keys: Sequence[pa.Array], table: TablePlan) -> Iterator[TaskOutput]:  # noqa: ARG002
-        """Yield the keys: rows are looked for when all are known."""
+        """Yield the keys: rows are looked up when all keys are known."""
         return emit_keys(keys, table)
 
     def find_rows(
         self, spark: SparkSession, table: Table, plan: TablePlan, lookup: KeyLookup
     ) -> tuple[RowsToReplace | None, list[FileDescription]]:
-        """Find the data files that have such rows, and rewrite the rest of each."""
+        """Find the data files that have such rows, and rewrite each without them."""
         return find_rows(spark, table, plan, lookup, _rewrite_files)
 
     def apply(self, update: Any, found: RowsToReplace) -> None:
-        """Take out the files that were rewritten; deletes that another writer made in them would be lost."""
+        """Remove the rewritten files from the table; refused if another writer deleted rows in them meanwhile."""
         update.validateNoConflictingDeleteFiles()
         for task in found.affected_files:
             update.removeRows(task.java().file())
@@ -100,7 +100,7 @@ def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescriptio
 
 
 def _tell_files(index: int) -> FileRowsTask:
-    """Return what a task does with rows that go: it tells their files."""
+    """Return a task that reports the files of the rows to replace."""
 
     def task(files: Iterator[FileRows]) -> Iterator[pa.RecordBatch]:
         paths = tuple(file.path for file in files)

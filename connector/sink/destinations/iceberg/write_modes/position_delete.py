@@ -41,7 +41,7 @@ class PositionDelete:
         return find_lookup_fault(columns, keys)
 
     def remove_rows(self, writer: TableWriter, keys: Sequence[pa.Array], table: TablePlan) -> Iterator[TaskOutput]:  # noqa: ARG002
-        """Yield the keys: rows are looked for when all are known."""
+        """Yield the keys: rows are looked up when all keys are known."""
         return emit_keys(keys, table)
 
     def find_rows(
@@ -51,10 +51,10 @@ class PositionDelete:
         return find_rows(spark, table, plan, lookup, _delete_positions)
 
     def apply(self, update: Any, found: RowsToReplace) -> None:
-        """Replace the vectors that the new ones stand for.
+        """Remove the vectors that the new ones replace.
 
-        A compaction may have moved the rows that are deleted. Two writers' vectors of one data file Iceberg refuses by
-        itself.
+        Checks that no compaction moved the deleted rows. If two writers add vectors for one data file, Iceberg itself
+        refuses.
         """
         update.validateDataFilesExist([task.path for task in found.affected_files])
         for task in found.affected_files:
@@ -74,7 +74,7 @@ def _delete_positions(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescrip
 
 
 def _delete_task(plan: TablePlan, places: dict[str, DataFileDeletes], *, as_vectors: bool) -> FileRowsTask:
-    """Return what a task does with rows that go: positions by file -> outputs of delete files."""
+    """Return the task that writes delete files: positions by file -> outputs."""
     layout, index = file_layout(plan), plan.index
 
     def task(files: Iterator[FileRows]) -> Iterator[pa.RecordBatch]:

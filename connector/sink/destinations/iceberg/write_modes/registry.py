@@ -28,5 +28,5 @@ WRITE_MODES: Mapping[str, WriteMode] = {name: _import_mode(name) for name in DEC
 
 
 def remove_rows(writer: TableWriter, rows: pa.RecordBatch, table: TablePlan) -> Iterator[TaskOutput]:
-    """Have the table's mode take out the rows that the table may hold under the keys of these."""
+    """Let the table's write mode remove the rows that the table may hold under the keys of these rows."""
     return WRITE_MODES[table.write_mode].remove_rows(writer, read_columns(rows, table.layout.keys), table)

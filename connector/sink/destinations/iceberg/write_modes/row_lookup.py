@@ -46,8 +46,8 @@ def emit_keys(keys: Sequence[pa.Array], table: TablePlan) -> Iterator[TaskOutput
 
 def collect_keys(spark: SparkSession, outputs: Sequence[TaskOutput]) -> KeyLookup:
     """Return the look-up of a few keys that the driver has as outputs of `emit_keys`."""
-    told = (unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
-    ranges = KeyRanges.join(one.ranges for one in told if isinstance(one, KeysToReplace))
+    driver_outputs = (unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
+    ranges = KeyRanges.join(one.ranges for one in driver_outputs if isinstance(one, KeysToReplace))
     keys = (one for one in outputs if one.kind == OutputKind.KEYS)
     rows = [(one.kind.value, one.table, one.bucket, one.payload) for one in keys]
     return KeyLookup([spark.createDataFrame(rows, task_output.OUTPUT_SCHEMA)], ranges)

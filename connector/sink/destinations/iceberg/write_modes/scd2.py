@@ -103,23 +103,25 @@ def _update_task(table: TablePlan) -> Task:
     """Return the task that makes histories: outputs sorted by bucket -> outputs of files, and of keys to replace."""
     versioned, keys = table.with_identity_key, table.layout.keys
 
-    def written(writer: TableWriter, came: list[ChangeBatch], held: list[ChangeBatch]) -> Iterator[pa.RecordBatch]:
-        if came:
-            replaced, rows = update_versions(came, held, keys, table.layout.columns)
+    def written(
+        writer: TableWriter, changes: list[ChangeBatch], versions: list[ChangeBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        if changes:
+            replaced, rows = update_versions(changes, versions, keys, table.layout.columns)
             writer.write_rows(rows)
             for output in remove_rows(writer, replaced, versioned):
                 yield task_output.to_batch([output])
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = TableWriter(file_layout(versioned), FILE_LABEL)
-        at, came, held = -1, list[ChangeBatch](), list[ChangeBatch]()
+        at, changes, versions = -1, list[ChangeBatch](), list[ChangeBatch]()
         for batch in batches:
             for kind, _, bucket, payload in task_output.read_rows(batch):
                 if bucket != at:
-                    yield from written(writer, came, held)
-                    at, came, held = bucket, [], []
-                (came if kind == OutputKind.NEW_VERSIONS else held).append(unpack(payload, table.layout.rows))
-        yield from written(writer, came, held)
+                    yield from written(writer, changes, versions)
+                    at, changes, versions = bucket, [], []
+                (changes if kind == OutputKind.NEW_VERSIONS else versions).append(unpack(payload, table.layout.rows))
+        yield from written(writer, changes, versions)
         yield from emit_files(writer.close(), table.index)
 
     return task

@@ -1,9 +1,9 @@
 """Changes of a key and the versions that its table has -> versions that are new, or end otherwise. On executors.
 
-A version is a row with the time from which it was true (`valid_from`, the source's time of the change) and the one from
-which it was not (`valid_to`, null while it is the current one). Key and `valid_from` identify it. The versions follow
-from the set of changes alone: whatever comes again, or in another batch, changes nothing that is right already. Only a
-delete that comes before the version that it ends leaves no trace.
+A version is a row with the time from which it was true (`valid_from`, the source's time of the change) and the time
+until which it was (`valid_to`, null for the current one). Key and `valid_from` identify it. The versions follow from
+the set of changes alone, so reprocessing is idempotent. Only a delete that arrives before the version that it ends is
+lost.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _to_spark_batch(keys: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def to_changes(rows: pa.RecordBatch) -> ChangeBatch:
-    """Take versions of the table for changes that came at their time."""
+    """Turn versions of the table into changes at their time."""
     count = rows.num_rows
     unknown, none = np.full(count, NO_VALUE, np.int64), np.zeros(count, np.bool_)
     since = _to_micros(rows.column(VALID_FROM)) * _NS_PER_US
@@ -58,36 +58,36 @@ def to_changes(rows: pa.RecordBatch) -> ChangeBatch:
 
 
 def update_versions(
-    came: Sequence[ChangeBatch], held: Sequence[ChangeBatch], keys: Sequence[str], columns: pa.Schema
+    changes: Sequence[ChangeBatch], versions: Sequence[ChangeBatch], keys: Sequence[str], columns: pa.Schema
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Return the versions that are new or end otherwise than the table says, and those that they stand for.
+    """Return the versions that are new or have another end than in the table, and those that they replace.
 
     Args:
-        came: the changes of some keys, each key and time once.
-        held: what the table has under these keys.
+        changes: the changes of some keys, each key and time once.
+        versions: what the table has under these keys.
         keys: what tells keys apart, without times.
         columns: the table's columns.
 
     Returns:
         Rows to be replaced by key and `valid_from`, whether the table has them or not; rows to write.
     """
-    count = sum(map(len, came))
-    every = np.arange(count + sum(map(len, held)))
-    folded = fill_in_batch(FoldedChanges((*came, *held), every, every), keys, by_date=True)
+    count = sum(map(len, changes))
+    every = np.arange(count + sum(map(len, versions)))
+    folded = fill_in_batch(FoldedChanges((*changes, *versions), every, every), keys, by_date=True)
     rows = pa.Table.from_batches([part.rows for part in folded.parts]).combine_chunks().to_batches()[0]
-    gone = np.concatenate([part.deleted for part in folded.parts])
+    is_delete = np.concatenate([part.deleted for part in folded.parts])
     since, until = _to_micros(rows.column(VALID_FROM)), _to_micros(rows.column(VALID_TO))
     new = every < count
     until = np.where(new, NO_VALUE, until)
     codes = encode_keys(read_columns(rows, keys))
     ends = find_valid_to(codes, since, until)
     stale = ~new & ~_mark_duplicates(codes, since, new) & (ends != until)
-    replaced, wanted = np.flatnonzero(new | stale), np.flatnonzero((new & ~gone) | stale)
+    replaced, wanted = np.flatnonzero(new | stale), np.flatnonzero((new & ~is_delete) | stale)
     return rows.take(pa.array(replaced)), _set_validity(rows.take(pa.array(wanted)), ends[wanted], columns)
 
 
 def find_valid_to(codes: Ints, since: Ints, until: Ints) -> Ints:
-    """Return for each version when the next thing happened to its key; `NO_VALUE` for those that nothing has followed.
+    """Return for each version the time of the next change or delete of its key; `NO_VALUE` if nothing followed.
 
     Args:
         codes: which key each version or delete is of.
@@ -108,7 +108,7 @@ def find_valid_to(codes: Ints, since: Ints, until: Ints) -> Ints:
 
 
 def _mark_duplicates(codes: Ints, since: Ints, new: Mask) -> Mask:
-    """Mark versions of the table that came again: of equal ones the new one is sorted first."""
+    """Mark versions of the table that were sent again: among equal ones the new one is sorted first."""
     sequence = np.lexsort((~new, since, codes))
     result: Mask = np.zeros(len(codes), np.bool_)
     result[sequence] = ~mark_run_starts(codes[sequence], since[sequence])

@@ -65,8 +65,8 @@ class _WaitingDocuments:
 
     def __init__(self, writer: OpenSearchTaskWriter, table: TablePlan, waiting: Sequence[WaitingKeys]) -> None:
         self._writer, self._table = writer, table
-        told = [one for each in waiting for one in each.elsewhere]
-        self._keys: KeyChanges = read_key_changes(told, table, table.layout.rows)
+        elsewhere = [one for each in waiting for one in each.elsewhere]
+        self._keys: KeyChanges = read_key_changes(elsewhere, table, table.layout.rows)
         self._folded = fold_changes([unpack(each.changes, table.layout.rows) for each in waiting], table)
         self._codes = read_codes(self._folded, table.layout.keys)
         self._moved: dict[str, MovedDocument] = {}
@@ -96,12 +96,12 @@ class _WaitingDocuments:
         self._writer.write(self._take(rest), self._table)
 
     def _move(self, some: Sequence[DocumentMove], to_leave: Mapping[str, int]) -> None:
-        came = {move.old: self._moved.pop(move.old, None) for move in some}
-        asked = [move.old for move in some if not move.takes(came[move.old])]
-        held = self._writer.requests.find_by_id(self._table, asked, self._table.layout.columns.names)
+        arrivals = {move.old: self._moved.pop(move.old, None) for move in some}
+        ids_to_find = [move.old for move in some if not move.takes(arrivals[move.old])]
+        stored = self._writer.requests.find_by_id(self._table, ids_to_find, self._table.layout.columns.names)
         for move in some:
-            number, known = self._find_number(move), held.get(move.old)
-            document = self._writer.mover.move_document(move, number, came[move.old], known, self._table)
+            number, known = self._find_number(move), stored.get(move.old)
+            document = self._writer.mover.move_document(move, number, arrivals[move.old], known, self._table)
             # Most are never asked for: a task has no room for all of them.
             if document is not None and (to_leave.get(move.new) or move.new in self._open):
                 self._moved[move.new] = document
@@ -136,8 +136,8 @@ class _WaitingDocuments:
         documents = self._writer.mover.find_documents(wanted, list(unsent), self._folded, self._keys, self._table)
         moved = map(self._find_moved, wanted)
         found: list[KnownFields | None] = [
-            came if came is not None and (came.whole or document is None) else document
-            for came, document in zip(moved, documents, strict=True)
+            arrival if arrival is not None and (arrival.whole or document is None) else document
+            for arrival, document in zip(moved, documents, strict=True)
         ]
         self._writer.requests.fill(part, pa.array(wanted, pa.string()), unsent, found, self._table)
 

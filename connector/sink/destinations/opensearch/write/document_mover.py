@@ -85,20 +85,25 @@ class DocumentMover:
             table: the table's plan.
         """
         versioned, names = self.requests.is_versioned(table), table.layout.columns.names
-        held: KnownFields | None = document if move.is_of_life(document, versioned=versioned) else None
-        whole = held is not None or not move.needs_document
-        if moved is not None and moved.old == move.came_from and move.document_counts and (moved.whole or held is None):
-            held, whole = moved, moved.whole or whole
-        if held is None and (move.row is None or (move.suspect and move.document_counts)):
+        stored: KnownFields | None = document if move.is_of_life(document, versioned=versioned) else None
+        whole = stored is not None or not move.needs_document
+        if (
+            moved is not None
+            and moved.old == move.came_from
+            and move.document_counts
+            and (moved.whole or stored is None)
+        ):
+            stored, whole = moved, moved.whole or whole
+        if stored is None and (move.row is None or (move.suspect and move.document_counts)):
             return None
         texts = {} if move.row is None else to_texts(move.row)
-        if held is not None:
-            fill_texts(texts, names if move.row is None else move.lacking, held)
+        if stored is not None:
+            fill_texts(texts, names if move.row is None else move.lacking, stored)
         set_key(texts, move.place, table)
         # What lacks something must not go over what an earlier try of the batch put there whole.
         version = max(number - 1 - (not whole), 0) if versioned else 0
         self.requests.move_texts(texts, move.place, version, table)
-        missing = () if held is not None and whole else move.lacking
+        missing = () if stored is not None and whole else move.lacking
         fields = {name: text[0].as_py() for name, text in texts.items() if name not in missing}
         return MovedDocument(move.old, {name: orjson.loads(text) for name, text in fields.items()}, whole)
 

@@ -157,8 +157,10 @@ class DocumentRequests:
     def build_letters(self) -> tuple[DeadLetterRef, ...]:
         """Return dead letters of what was refused."""
         places, low = {rank: at for at, rank in self._plan.ranks.items()}, (1 << RECORD_BITS) - 1
-        told = ((*places[record >> RECORD_BITS], record & low, reason) for record, reason in self.dead.items())
-        return tuple(DeadLetterRef(topic, partition, at, "TASK_PUT", reason) for topic, partition, at, reason in told)
+        letters = ((*places[record >> RECORD_BITS], record & low, reason) for record, reason in self.dead.items())
+        return tuple(
+            DeadLetterRef(topic, partition, at, "TASK_PUT", reason) for topic, partition, at, reason in letters
+        )
 
     def settle(self) -> None:
         """Wait until everything that was sent is settled."""

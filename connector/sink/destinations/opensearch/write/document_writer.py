@@ -102,9 +102,9 @@ class OpenSearchTaskWriter:
 
     def write(self, folded: FoldedChanges, table: TablePlan) -> None:
         """Write winners; values that events leave out are those of the documents that there are."""
-        gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners]
+        is_deleted = np.concatenate([part.deleted for part in folded.parts])[folded.winners]
         missing = mark_unavailable(folded)
-        for part in gather(folded.parts, folded.winners[~gone & ~missing]):
+        for part in gather(folded.parts, folded.winners[~is_deleted & ~missing]):
             self.requests.index(part, table)
         for part in gather(folded.parts, folded.winners[missing]):
             unsent, ids = find_unavailable_columns(part), find_ids(part, table)
@@ -113,15 +113,15 @@ class OpenSearchTaskWriter:
 
     def take_out(self, folded: FoldedChanges, table: TablePlan) -> None:
         """Take out, or mark, the documents of the winners that are gone."""
-        gone = np.concatenate([part.deleted for part in folded.parts])[folded.winners]
+        is_deleted = np.concatenate([part.deleted for part in folded.parts])[folded.winners]
         if table.keep_deletes:
-            marked = gone & (folded.images >= 0)
+            marked = is_deleted & (folded.images >= 0)
             for part in build_soft_deletes(folded, marked):
                 self.requests.index(part, table)
-            for part in gather(folded.parts, folded.winners[gone & ~marked]):
+            for part in gather(folded.parts, folded.winners[is_deleted & ~marked]):
                 self._mark(part, table)
         else:
-            for part in gather(folded.parts, folded.winners[gone]):
+            for part in gather(folded.parts, folded.winners[is_deleted]):
                 self.requests.delete(part, table)
 
     def find_stale(self, table: TablePlan, folded: FoldedChanges) -> set[int]:
@@ -160,13 +160,13 @@ class OpenSearchTaskWriter:
         names = [name for name in part.rows.schema.names if name not in (*table.layout.keys, DELETED_COLUMN)]
         ids = find_ids(part, table)
         found = self.requests.find(table, ids.to_pylist(), names)
-        there = np.flatnonzero([document is not None for document in found])
-        if len(there):
-            kept = part.take(there)
+        found_rows = np.flatnonzero([document is not None for document in found])
+        if len(found_rows):
+            kept = part.take(found_rows)
             kept = attrs.evolve(kept, rows=mark_deleted(kept.rows))
-            wanted = {name: np.ones(len(there), np.bool_) for name in names}
-            known = [found[row] for row in there]
-            self.requests.fill(kept, ids.take(pa.array(there)), wanted, known, table)
+            wanted = {name: np.ones(len(found_rows), np.bool_) for name in names}
+            known = [found[row] for row in found_rows]
+            self.requests.fill(kept, ids.take(pa.array(found_rows)), wanted, known, table)
 
 
 def build_soft_deletes(folded: FoldedChanges, which: Mask) -> Iterator[ChangeBatch]:

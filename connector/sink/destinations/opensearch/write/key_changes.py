@@ -110,8 +110,8 @@ def find_last_deletes(folded: FoldedChanges, ids: Iterable[str], table: TablePla
     """Return the version of the last delete of some keys, by document id, that comes before the row they have."""
     wanted, found = set(ids), dict[str, int]()
     for part in folded.parts:
-        gone = part.take(np.flatnonzero(part.deleted & (part.order.dedup != NO_VALUE)))
-        for text, version in zip(to_document_ids(gone, table), gone.order.dedup.tolist(), strict=True):
+        deletes = part.take(np.flatnonzero(part.deleted & (part.order.dedup != NO_VALUE)))
+        for text, version in zip(to_document_ids(deletes, table), deletes.order.dedup.tolist(), strict=True):
             if text in wanted:
                 found[text] = max(version, found.get(text, version))
     return found
@@ -141,15 +141,15 @@ def read_codes(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
 
 def announce_key_changes(part: ChangeBatch, run: ConsumerRecords, table: TablePlan) -> Iterator[TaskOutput]:
     """Tell the reducers of both keys of each other, where a part has changes of key."""
-    for told, raw in ((_CAME_FROM, run.old_key), (_WENT_TO, run.new_key)):
+    for message, raw in ((_CAME_FROM, run.old_key), (_WENT_TO, run.new_key)):
         if raw is None or raw.null_count == len(raw):
             continue
-        own = part.take(np.flatnonzero(part.image & ~part.deleted if told == _CAME_FROM else part.deleted))
+        own = part.take(np.flatnonzero(part.image & ~part.deleted if message == _CAME_FROM else part.deleted))
         found = pair_with_other_key(own, run.offset, raw, table)
         if found is None:
             continue
-        yield from _announce(told, *found, table)
-        if told == _CAME_FROM:
+        yield from _announce(message, *found, table)
+        if message == _CAME_FROM:
             rows, others = found
             whole = np.flatnonzero(~_mark_lacking(rows))
             if len(whole):
@@ -164,7 +164,7 @@ def _mark_lacking(rows: ChangeBatch) -> Mask:
     return lacking
 
 
-def _announce(told: bytes, rows: ChangeBatch, others: ChangeBatch, table: TablePlan) -> Iterator[TaskOutput]:
+def _announce(message: bytes, rows: ChangeBatch, others: ChangeBatch, table: TablePlan) -> Iterator[TaskOutput]:
     """Tell the bucket of each row's key; both halves are cut alike: rows are found again by their place in Kafka.
 
     What is sent of the other key has the change's own number, where its key has the version.
@@ -174,7 +174,7 @@ def _announce(told: bytes, rows: ChangeBatch, others: ChangeBatch, table: TableP
         others = attrs.evolve(others, order=attrs.evolve(others.order, dedup=others.numbers))
     for bucket, piece in split_by_bucket(rows, keys, table.buckets):
         same = others.take(np.flatnonzero(np.isin(others.order.offset, piece.order.offset)))
-        payload = orjson.dumps(len(pack(piece))) + b"\n" + told + pack(piece) + pack(same)
+        payload = orjson.dumps(len(pack(piece))) + b"\n" + message + pack(piece) + pack(same)
         yield TaskOutput(OutputKind.KEY_CHANGES, payload, table.index, bucket)
 
 
@@ -186,18 +186,18 @@ def read_key_changes(payloads: Iterable[bytes], table: TablePlan, columns: pa.Sc
     deletes, whole, awaited = dict[RecordPlace, _Change](), Counter[_Change](), set[str]()
     for payload in payloads:
         size, _, rest = payload.partition(b"\n")
-        told, body, middle = rest[:1], rest[1:], orjson.loads(size)
+        message, body, middle = rest[:1], rest[1:], orjson.loads(size)
         own, other = unpack(body[:middle], columns), unpack(body[middle:], columns)
         other = other.take(np.searchsorted(other.order.offset, own.order.offset))
-        if told == _CAME_FROM:
+        if message == _CAME_FROM:
             awaited.update(to_document_ids(own.take(np.flatnonzero(_mark_lacking(own))), table))
         for row, (here, there) in enumerate(
             zip(to_document_ids(own, table), to_document_ids(other, table), strict=True)
         ):
             change = (here, there, int(own.order.dedup[row]), tuple(own.order.place[row].tolist()))
-            if told == _CAME_WHOLE:
+            if message == _CAME_WHOLE:
                 whole[change] += 1
-            elif told == _CAME_FROM:
+            elif message == _CAME_FROM:
                 origin = RowOrigin(there, int(own.order.dedup[row]), int(other.order.dedup[row]))
                 before[here] = max(origin, before.get(here, origin), key=lambda one: one.version)
                 origins[_place(own, row)] = origin

@@ -147,10 +147,10 @@ def find_moves(folded: FoldedChanges, keys: KeyChanges, table: TablePlan, *, ver
     at = np.flatnonzero(np.isin(codes, codes[moves]))
     part, own = ChangeBatch.concat(gather(folded.parts, at)), codes[at]
     sequence = sort_changes(own, part.order)
-    told = part.order.take(sequence)
-    stands = ~mark_repeated(np.cumsum(mark_run_starts(own[sequence], told.partition)), told)
+    sorted_order = part.order.take(sequence)
+    is_new = ~mark_repeated(np.cumsum(mark_run_starts(own[sequence], sorted_order.partition)), sorted_order)
     # A tombstone repeats the delete before it.
-    sequence = sequence[stands & ~told.bare] if versioned else sequence
+    sequence = sequence[is_new & ~sorted_order.bare] if versioned else sequence
     ids = to_document_ids(part, table)
     for rows in np.split(sequence, np.flatnonzero(np.diff(own[sequence])) + 1):
         yield from _find_moves_of_key(int(own[rows[0]]), part, rows, keys, table, ids, versioned=versioned)
