@@ -18,7 +18,7 @@ from connector.errors import FatalError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.settings import KafkaSettings, SinkSettings, load
 from connector.sink import runner
-from connector.sink.microbatch.background_look import BackgroundLook
+from connector.sink.microbatch.background_query import BackgroundQuery
 from connector.sink.microbatch.stream import Stream
 
 
@@ -123,7 +123,7 @@ def test_a_look_raises_where_its_answer_is_asked_for(tmp_path: Path) -> None:
             raise FatalError("no rights")
         return tmp_path
 
-    background, told = BackgroundLook(look), list[object]()
+    background, told = BackgroundQuery(look), list[object]()
     background._due_s = 0.0
     while len(told) < 2:
         try:

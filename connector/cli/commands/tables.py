@@ -44,8 +44,8 @@ def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[st
 @click.option(
     "--task", "tasks", default="", metavar="TASK,...", help="Only these: convert, rewrite, manifests, expire, orphans."
 )
-@click.option("--once", is_flag=True, help="Do one round of all that there is to do (the default).")
-@click.option("--every", default=None, metavar="10m", help="Repeat at this interval what is due by its schedule.")
+@click.option("--once", is_flag=True, help="Do everything that is needed, once (the default).")
+@click.option("--every", default=None, metavar="10m", help="Check at this interval, and do what is due.")
 @click.option("--execute", is_flag=True, help="Apply the change; without it, only show what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document for each round.")
 def maintain(
@@ -61,8 +61,8 @@ def maintain(
     """Convert deletes, merge files, expire snapshots.
 
     Dry run unless --execute is given. Shows files, bytes and deletes of each partition, and does in this order
-    what is needed: convert equality deletes to deletion vectors, merge small files, merge manifests, expire snapshots
-    that no source has yet to read, delete files that no snapshot needs. The sink may be running.
+    what is needed: convert equality deletes to deletion vectors, merge small files, merge manifests, expire old
+    snapshots except those that a source has yet to read, delete files that no snapshot needs. The sink may be running.
     """
     with report_errors(), leave_on_signals():
         from connector.cli.maintain import Round, maintain_tables, parse_duration, parse_tasks

@@ -64,7 +64,7 @@ def examine(settings: _Settings, *, output: Literal["text", "json"]) -> bool:
 
 
 def _examine(settings: _Settings) -> Iterator[Finding]:
-    yield Finding("configuration", "ok", "it can be read")
+    yield Finding("configuration", "ok", "the files can be read")
     for note in settings.notes:
         yield Finding("configuration", "warning", note)
     checks = list(_far_checks(settings))

@@ -1,4 +1,4 @@
-"""What the batches of a sink reach the world by: the job, the destination, stored offsets and Kafka."""
+"""What batches of a sink use to reach other systems: the job, the destination, stored offsets and Kafka."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from connector.sink.model.job import Job
 
 @attrs.frozen(eq=False)
 class SinkPorts:
-    """The other side of a sink, which tests replace; `transactions` is None where batches may cut transactions."""
+    """The ports of a sink, which tests replace; `transactions` is None if a batch may end inside a transaction."""
 
     job: Job
     destination: Destination

@@ -36,7 +36,7 @@ from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
 from connector.settings import SinkSettings
 from connector.settings.kafka.batching import BatchPace
-from connector.sink.microbatch.background_look import BackgroundLook
+from connector.sink.microbatch.background_query import BackgroundQuery
 from connector.sink.microbatch.size_estimates import ByteLimit
 from connector.sink.microbatch.start_offsets import check_topic_id
 from connector.sink.model.micro_batch import MicroBatch
@@ -184,7 +184,7 @@ class Stream:
 
     def _watch(self, query: StreamingQuery, *, once: bool) -> dict[TopicPartition, int]:
         """Wait for the query's end, or for more to read; gives where that begins, nothing when the run is over."""
-        growth = BackgroundLook(self._discover_partitions)
+        growth = BackgroundQuery(self._discover_partitions)
         try:
             while not query.awaitTermination(_POLL_S):
                 self.beat()
@@ -206,7 +206,7 @@ class Stream:
         return {}
 
     def _poll_or_stop(
-        self, growth: BackgroundLook[dict[TopicPartition, int]], query: StreamingQuery
+        self, growth: BackgroundQuery[dict[TopicPartition, int]], query: StreamingQuery
     ) -> dict[TopicPartition, int] | None:
         try:
             return growth.poll()
