@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connector.iceberg.read.key_index import KeyIndexStore
+from connector.iceberg.read.key_index_store import KeyIndexStore
 from connector.iceberg.read.scan_planning import FileScanTask
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDeletes

@@ -20,7 +20,8 @@ from connector.iceberg.keys import key_hashes
 from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.keys.key_hashes import hash_keys
 from connector.iceberg.read import key_index
-from connector.iceberg.read.key_index import IndexRun, KeyIndexStore, UnindexableFileError, read_runs, sort_keys
+from connector.iceberg.read.key_index import IndexRun, UnindexableFileError, read_runs, sort_keys
+from connector.iceberg.read.key_index_store import KeyIndexStore
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.opensearch.documents.document_ids import build_document_ids
 from connector.sink.destinations.deleted_keys import keys_to_text

@@ -1,24 +1,18 @@
 """A data file -> its key index: the numbers of its keys, sorted, with their positions. On executors.
 
-A data file never changes, and neither does its index: it is made when the file is first looked into, and kept in the
-executor's scratch folder, which goes with Spark's application. Which files count, and which of their rows live, the
-snapshot says. An index that is lost is made again.
+A data file never changes, so neither does its index (`read.key_index_store` keeps it). The snapshot says which files
+count, and which of their rows are live.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from hashlib import sha256
-from pathlib import Path as FilePath
+from collections.abc import Iterator, Mapping
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-import structlog
 
 from connector.iceberg.catalog.file_io import file_io_for, map_read_errors
 from connector.iceberg.catalog.table_layout import TableLayout
@@ -28,17 +22,13 @@ from connector.iceberg.types.nested_columns import Path
 from connector.iceberg.types.values.conversion import convert
 from serde.arrays import Ints, Mask, child_at, valid_mask
 
-FOLDER = "icebridge-key-index"
-"""The name of the folder of indexes, within a scratch folder of Spark's."""
-
 INDEX_ROW_BYTES = 12
 """What an index takes for a row; the values of keys that are more than one number come on top."""
 
 _RUN_ROWS, _RUN_BYTES = 2**20, 64 * 1024**2
 """How much of a file is sorted at once: bounds a task's memory."""
 
-_READ_ROWS, _IDLE_S, _FORMAT = 2**16, 600.0, 1
-_TEMPORARY = ".part"
+_READ_ROWS = 2**16
 
 Positions = npt.NDArray[np.uint32]
 _MOST_ROWS = 2**32
@@ -210,114 +200,3 @@ def _read_key(column: pa.Array, layout: TableLayout, path: Path) -> pa.Array | N
         column = child_at(column, place)
     values, unfit = convert(column, field.type)
     return values if unfit is None else None
-
-
-@attrs.define(eq=False)
-class KeyIndexStore:
-    """The indexes on one executor. Without a folder none is kept.
-
-    `max_bytes` bounds the folder, by as much as one more index of each task: the longest unused ones go first, and
-    where none has been unused for ten minutes no further one is kept.
-    """
-
-    folder: FilePath | None
-    max_bytes: int
-    read: Callable[[TableLayout, str], Iterator[IndexRun]] = read_runs
-    _used_bytes: int | None = None
-
-    @staticmethod
-    def open(max_bytes: int) -> KeyIndexStore:
-        """Open that of Spark's application, in a task of it."""
-        scratch = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-        return KeyIndexStore(FilePath(scratch) / FOLDER if scratch and max_bytes else None, max_bytes)
-
-    def runs(self, layout: TableLayout, path: str, size_bytes: int) -> Iterator[IndexRun]:
-        """Return the index of a data file; it is made if it is not there.
-
-        Raises:
-            UnindexableFileError: the file has none; runs that came before do not count.
-            RetriableError, FatalError: the data file cannot be read.
-        """
-        if self.folder is None:
-            return self.read(layout, path)
-        place = self.folder / _index_name(layout, path, size_bytes)
-        try:
-            if not place.exists() and self._has_room():
-                self._keep(place, self.read(layout, path))
-        except OSError as error:
-            structlog.get_logger().warning("a key index is not kept", reason=str(error))
-        return self._open(place, layout, path)
-
-    def _open(self, place: FilePath, layout: TableLayout, path: str) -> Iterator[IndexRun]:
-        try:
-            os.utime(place)
-            source = pa.memory_map(str(place))
-        except OSError:
-            yield from self.read(layout, path)
-            return
-        with source:
-            if not source.size():
-                raise UnindexableFileError(path)
-            reader = pa.ipc.open_file(source)
-            for number in range(reader.num_record_batches):
-                yield IndexRun.of(reader.get_batch(number))
-
-    def _keep(self, place: FilePath, runs: Iterable[IndexRun]) -> None:
-        """Write an index; an empty file where there is none."""
-        place.parent.mkdir(exist_ok=True)
-        part = place.with_name(f"{place.name}.{os.getpid()}{_TEMPORARY}")
-        try:
-            with part.open("wb") as sink:
-                self._write(sink, runs)
-            self._used_bytes = (self._used_bytes or 0) + part.stat().st_size
-            part.replace(place)
-        finally:
-            part.unlink(missing_ok=True)
-
-    def _write(self, sink: object, runs: Iterable[IndexRun]) -> None:
-        writer = None
-        try:
-            for run in runs:
-                batch = run.batch
-                writer = writer or pa.ipc.new_file(sink, batch.schema)
-                writer.write_batch(batch)
-        except UnindexableFileError:
-            if writer is not None:
-                writer.close()
-            sink.truncate(0)  # type: ignore[attr-defined]
-            return
-        (writer or pa.ipc.new_file(sink, pa.schema([]))).close()
-
-    def _has_room(self) -> bool:
-        """Tell whether one more may be kept, and remove what has long not been used where there is none."""
-        assert self.folder is not None
-        if self._used_bytes is None:
-            self._used_bytes = sum(size for _, size, _ in self._list())
-        if self._used_bytes < self.max_bytes:
-            return True
-        entries = sorted(self._list())
-        self._used_bytes = sum(size for _, size, _ in entries)
-        for used_s, size, entry in entries:
-            if self._used_bytes < self.max_bytes or used_s > time.time() - _IDLE_S:
-                break
-            entry.unlink(missing_ok=True)
-            self._used_bytes -= size
-        return self._used_bytes < self.max_bytes
-
-    def _list(self) -> Iterator[tuple[float, int, FilePath]]:
-        """Return when each file was last used (epoch seconds), its size and its path."""
-        assert self.folder is not None
-        if not self.folder.is_dir():
-            return
-        for entry in os.scandir(self.folder):
-            try:
-                found = entry.stat()
-            except FileNotFoundError:
-                continue
-            yield found.st_mtime, found.st_size, FilePath(entry.path)
-
-
-def _index_name(layout: TableLayout, path: str, size_bytes: int) -> str:
-    """Name an index by the file, and by what of the table's key it depends on."""
-    keys = [(field_id_of(field), str(field.type)) for field in layout.key_fields]
-    return sha256(repr((_FORMAT, path, size_bytes, keys)).encode()).hexdigest()

@@ -22,14 +22,8 @@ from connector.errors import FatalError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.keys.key_hashes import KeyHashes, hash_keys
-from connector.iceberg.read.key_index import (
-    IndexRun,
-    KeyIndexStore,
-    Spans,
-    UnindexableFileError,
-    read_keys,
-    read_runs,
-)
+from connector.iceberg.read.key_index import IndexRun, Spans, UnindexableFileError, read_keys, read_runs
+from connector.iceberg.read.key_index_store import KeyIndexStore
 from connector.iceberg.write.position_deletes import PositionDeleteWriter
 from connector.maintenance.conversion.position_files import FILE_LABEL
 from connector.maintenance.conversion.shards import KeyDeletes, SearchedFile, Shard

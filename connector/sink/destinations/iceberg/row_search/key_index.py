@@ -18,7 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.errors import FatalError
 from connector.iceberg.catalog.file_io import file_io_for, map_read_errors
 from connector.iceberg.keys.key_hashes import KeyHashes, hash_keys
-from connector.iceberg.read.key_index import INDEX_ROW_BYTES, KeyIndexStore, UnindexableFileError, sort_keys
+from connector.iceberg.read.key_index import INDEX_ROW_BYTES, UnindexableFileError, sort_keys
+from connector.iceberg.read.key_index_store import KeyIndexStore
 from connector.iceberg.read.scan_planning import FileScanTask
 from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.iceberg.types.values.spark_types import from_spark
