@@ -9,6 +9,7 @@ import logging
 import sys
 import threading
 import traceback
+from pathlib import Path
 from types import TracebackType
 
 import structlog
@@ -44,12 +45,17 @@ def configure_logging(*, terminal: bool, level: str = "INFO") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[_drop_meta, *last]))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    # A broken gateway is reported by whoever called it; Py4J's own lines only repeat the call's arguments.
+    # A broken gateway is reported by its caller. Py4J's own lines, some of the root logger, repeat the call's arguments
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    handler.addFilter(_is_not_py4j)
     # An index that is not there yet is asked for on purpose.
     logging.getLogger("opensearch").setLevel(logging.ERROR)
     sys.excepthook = _print_uncaught
-    threading.excepthook = lambda told: _print_uncaught(told.exc_type, told.exc_value, told.exc_traceback)
+    threading.excepthook = lambda args: _print_uncaught(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
