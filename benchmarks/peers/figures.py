@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from benchmarks.figures import Run
-from benchmarks.peers.plan import without_round
+from benchmarks.peers.plan import LEAST_BATCHES, without_round
 from benchmarks.plan import Contender
 
 
@@ -17,7 +17,8 @@ from benchmarks.plan import Contender
 class Summary:
     """A contender on a topic: medians of its rounds, each figure by itself; None where no round has it.
 
-    Warm figures leave out everything until the first commit. CPU is that of the contender's processes.
+    Warm figures leave out everything until the first commit, and need a few more. CPU is that of the contender's
+    processes.
     """
 
     name: str
@@ -79,7 +80,7 @@ def _summary(name: str, rounds: Sequence[Run]) -> Summary:
 
 
 def _warm(rounds: Iterable[Run], figure: Callable[[Any], float]) -> float | None:
-    return _median(figure(run.warm) if run.warm else None for run in rounds)
+    return _median(figure(run.warm) if run.warm and len(run.batches) >= LEAST_BATCHES else None for run in rounds)
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -32,13 +32,13 @@ CATALOG = catalog_properties(Path("/w"))
 
 
 def run_at(name: str, wall_s: float, cpu_s: float = 10.0, fault: str | None = None) -> Run:
-    """A run of two commits, of 1,000,000 events each, that took `wall_s` seconds after the first."""
-    lines = [Line(at_s, {"event": "batch committed", "batch": n, "seconds": 1.0}) for n, at_s in enumerate((10, 20))]
-    lines += [Line(21, {"event": "batch read", "batch": n, "events": 1_000_000, "offsets": {"0": 9}}) for n in (0, 1)]
+    """A run of four commits, of 500,000 events each, that took `wall_s` seconds after the first."""
+    lines = [Line(10 + n, {"event": "batch committed", "batch": n, "seconds": 1.0}) for n in range(4)]
+    lines += [Line(21, {"event": "batch read", "batch": n, "events": 500_000, "offsets": {"0": 9}}) for n in range(4)]
     usage = Usage((Sample(0.0, 0.0, 0.0, 0.0), Sample(2 * wall_s, cpu_s, 1.0, cpu_s)), Memory(1, 1, 1, 3 << 20))
     run = run_of(attrs.evolve(CASES[without_round(name)], name=name), Finished(0.0, 0, tuple(lines), usage, ""))
     assert run.warm is not None
-    warm = attrs.evolve(run.warm, wall_s=wall_s, tree_cpu_s=cpu_s)
+    warm = attrs.evolve(run.warm, events=1_000_000, wall_s=wall_s, tree_cpu_s=cpu_s)
     return attrs.evolve(run, warm=warm, files={"data_files": 2, "delete_files": 1}, correct=True, fault=fault)
 
 
@@ -173,6 +173,14 @@ def test_medians_of_the_rounds() -> None:
     (spoilt,) = summaries_of([*runs, run_at("append-ours-4", 1.0, fault="wrong")])
     assert spoilt.faults == ("wrong",)
     assert row_of(spoilt)[-1] == "1 WRONG"
+
+
+def test_few_commits_have_no_warm_figures() -> None:
+    """What is committed second was mostly read before the first commit was visible: three commits say too little."""
+    run = run_at("append-flink-1", 1.0)
+    (found,) = summaries_of([attrs.evolve(run, batches=run.batches[:3])])
+    assert (found.warm_events_per_s, found.warm_cpu_s_per_million) == (None, None)
+    assert found.wall_s == 2.0
 
 
 def peers(**changes: float) -> list[Summary]:
