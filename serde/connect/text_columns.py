@@ -23,6 +23,7 @@ from serde.connect.schema_node import Field, Leaf, List, Map, Node, Struct, Stru
 from serde.connect.type_table import CONNECT_PREFIX, TEXT, TIME_PREFIX
 from serde.connect.values.iso_text import TEXT_CONVERSIONS
 from serde.connect.values.structured_times import STRUCTURED_TYPES
+from serde.events.sourceless import ENVELOPE_FIELDS
 
 ALL_COLUMNS = "*"
 """Stands for all columns."""
@@ -62,7 +63,7 @@ _SOURCE_NAME = re.compile(r"io\.debezium\.connector\.(\w+)\.Source")
 _DATA_NAME = re.compile(r"io\.debezium\.connector\.(\w+)\.Data")
 """CloudEvents' data: images, whose source is not beside them."""
 _IMAGES = frozenset({"before", "after"})
-_DATA = frozenset({*_IMAGES, "patch", "updateDescription"})
+_DATA = ENVELOPE_FIELDS | {"patch"}
 
 
 def find_text_types(connector: str | None, columns: frozenset[str]) -> frozenset[str]:
@@ -136,7 +137,7 @@ def with_text_columns(
 
 
 def _holds_images(fields: Mapping[str, Field]) -> bool:
-    """True for the data of CloudEvents, which has nothing beside the images."""
+    """True for the data of CloudEvents, which has little beside the images, and for envelopes without source."""
     images = [fields[name].node for name in _IMAGES if name in fields]
     return bool(images) and _DATA.issuperset(fields) and all(isinstance(node, Struct) for node in images)
 

@@ -13,6 +13,7 @@ from attrs import evolve
 
 from serde.arrays import Mask, valid_mask
 from serde.byte_windows import ByteWindows
+from serde.events.sourceless import split_sourceless
 from serde.messages import MessageBlock
 
 TRANSACTION_METADATA = "TransactionMetadataValue"
@@ -119,9 +120,12 @@ def _has_transaction_fields(block: MessageBlock) -> bool:
     return pa.types.is_string(status.type) and pc.all(pc.is_in(status, pa.array(["BEGIN", "END"]))).as_py() is True
 
 
-def split_event_kinds(block: MessageBlock) -> list[MessageBlock]:
-    """Messages without schema: envelopes, rows and what is between, each in a block of its own."""
-    return _split_by_fields(block, sorted(_ENVELOPE))
+def split_event_kinds(block: MessageBlock, texts: ByteWindows) -> list[MessageBlock]:
+    """Messages without schema: envelopes, with source or without, rows and what is between, each in a block of its own.
+
+    texts: theirs, by row.
+    """
+    return [part for each in _split_by_fields(block, sorted(_ENVELOPE)) for part in split_sourceless(each, texts)]
 
 
 def _split_by_fields(block: MessageBlock, marks: list[str]) -> list[MessageBlock]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from attrs import define, evolve, field
 
 from serde.arrays import Mask
-from serde.byte_windows import byte_windows
+from serde.byte_windows import ByteWindows, byte_windows
 from serde.connect.connect_schema import ConnectSchema, make_block, narrow_schema
 from serde.connect.logical_columns import to_logical_rows
 from serde.connect.schema_node import Node, Struct, needs_exact
@@ -25,6 +25,7 @@ from serde.events.event_kind import (
     mark_transaction_metadata,
     split_event_kinds,
 )
+from serde.events.sourceless import add_source, complete_envelopes, is_sourceless
 from serde.faults import RecordError, Stage, Unfit
 from serde.json.columns.column_reader import ReadResult
 from serde.json.columns.trailer_reader import TrailerReader
@@ -116,8 +117,19 @@ class JsonDeserializer:
         if not isinstance(node, Struct):
             raise TypeError(kind)
         rows, fields = _assemble_rows(frames, group.loose, part, reading, node)
-        blocks = split_event_kinds(MessageBlock(rows, fields, "", None, {}))
-        return [evolve(block, fields=prune_empty(block.fields, kind, expected)) for block in blocks]
+        blocks = split_event_kinds(MessageBlock(rows, fields, "", None, {}), frames.texts)
+        return [evolve(block, fields=_prune_events(block, frames.texts, kind, expected)) for block in blocks]
+
+
+def _prune_events(
+    block: MessageBlock, texts: ByteWindows, kind: pa.StructType, expected: pa.StructType | None
+) -> pa.StructArray:
+    """The messages without columns that hold nothing; envelopes without source with an empty one."""
+    if not is_sourceless(block, texts):
+        return prune_empty(block.fields, kind, expected)
+    whole = add_source(block.fields)
+    told = {**{each.name: each.type for each in kind}, "source": whole.type.field("source").type}
+    return add_source(prune_empty(whole, pa.struct(list(told.items())), expected))
 
 
 @lru_cache(maxsize=_CACHED_TYPES)
@@ -147,7 +159,7 @@ def decode_with_schema(
     rows, wire = _assemble_rows(frames, group.loose, part, reading, schema.node)
     rows, fields, unfit = to_logical_rows(rows, wire, schema.node)
     frames.faults.extend(RecordError(row, frames.stage, reason) for row, reason in unfit)
-    return [make_block(rows, fields, schema)]
+    return complete_envelopes(make_block(rows, fields, schema))
 
 
 def _assemble_rows(

@@ -12,6 +12,7 @@ from typing import Any
 
 from serde.events.changes import ORIGIN_FIELDS, SOURCE_DATES
 from serde.events.source_positions import POSITION_FIELDS, TRANSACTION_FIELDS
+from serde.events.sourceless import is_sourceless_document
 
 _IMAGES = ("before", "after")
 _AROUND = ("source", "transaction")
@@ -37,7 +38,9 @@ def mend_metadata(event: Mapping[str, Any], at: tuple[str, ...]) -> dict[str, An
         return None
     around = event.get(at[0])
     value = around.get(at[1]) if isinstance(around, dict) else None
-    if not isinstance(around, dict) or value is None or not isinstance(event.get("source"), dict):
+    if not isinstance(around, dict) or value is None:
+        return None
+    if not isinstance(event.get("source"), dict) and not is_sourceless_document(event):
         return None
     if isinstance(value, str) and _DIGITS.fullmatch(value) and int(value) in _INT64:
         return {**event, at[0]: {**around, at[1]: int(value)}}

@@ -19,6 +19,7 @@ from attrs import define, field
 from serde.byte_windows import ByteWindows
 from serde.events.changes import SOURCE_DATES
 from serde.events.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
+from serde.events.sourceless import ENVELOPE_FIELDS, is_sourceless_document
 from serde.faults import Unfit
 from serde.json.columns.column_reader import ReadResult
 from serde.json.columns.trailer_reader import TrailerReader
@@ -45,7 +46,6 @@ _GIVE_UP = 8
 _REMEMBERED = 16
 _CACHED_TYPES = 256
 _IMAGES = frozenset({"before", "after"})
-_ENVELOPE_FIELDS = frozenset({*_IMAGES, "op", "source", "transaction", "ts_ms", "ts_us", "ts_ns"})
 _CLOUD_ATTRIBUTES = frozenset({*CLOUD_EVENT_FIELDS, "id", "type", "time", "subject", "datacontenttype", "dataschema"})
 _ORIGIN_TYPES = dict.fromkeys(("version", "connector", "name", "db", "schema", "table"), pa.string())
 _POSITION_TYPES = dict.fromkeys(("ts_ns", "ts_us", "ts_ms", "lsn"), pa.int64())
@@ -105,7 +105,7 @@ def _expect_columns(seen: ObservedTypes, columns: pa.StructType) -> None:
         around.fields[image].expect(columns, fix=True)
     if not images:
         around.expect(columns, fix=True)
-    around_images = _ENVELOPE_FIELDS if "op" in seen.fields else _ENVELOPE_FIELDS | _CLOUD_ATTRIBUTES
+    around_images = ENVELOPE_FIELDS if "op" in seen.fields else ENVELOPE_FIELDS | _CLOUD_ATTRIBUTES
     for column in columns:
         # Flattened events may stand between envelopes.
         if column.name in seen.fields and column.name not in around_images:
@@ -114,6 +114,8 @@ def _expect_columns(seen: ObservedTypes, columns: pa.StructType) -> None:
 
 def _find_envelope(seen: ObservedTypes) -> ObservedTypes | None:
     """What holds the images of an envelope; None for a flattened event."""
+    if seen.sourceless:
+        return seen
     if {"op", "source"} <= seen.fields.keys():
         # A row may have columns of these names, but a source with members envelopes alone.
         return seen if seen.fields.keys() & _IMAGES and seen.fields["source"].kinds["object"] else None
@@ -142,7 +144,7 @@ def _expect_envelope(seen: ObservedTypes) -> None:
             seen.fields[name].expect_nested(kind)
     if around is seen:
         # Whatever else stands there is no date, also where all events of a block have it.
-        for name, date in seen.fields["source"].fields.items():
+        for name, date in seen.fields["source"].fields.items() if "source" in seen.fields else ():
             if name in SOURCE_DATES and date.kinds:
                 date.expect(pa.int64(), fix=True)
     images = [around.fields[name] for name in ("after", "before") if name in around.fields]
@@ -207,7 +209,9 @@ def _observe_rows(seen: ObservedTypes, texts: ByteWindows, rows: list[int]) -> b
     """Counts the kinds of these rows; True when a field has kinds that exclude each other and none is expected."""
     for row in rows:
         try:
-            seen.look(unwrap_payload(parse_message(texts.text(row))))
+            event = unwrap_payload(parse_message(texts.text(row)))
+            seen.look(event)
+            seen.sourceless = seen.sourceless or is_sourceless_document(event)
         except (Unfit, RecursionError):
             continue
     _expect_envelope(seen)
@@ -231,7 +235,7 @@ def _has_clashes(seen: ObservedTypes) -> bool:
 
 def _recount_rows(seen: ObservedTypes, texts: ByteWindows, part: FramePart, reading: ReadResult) -> ObservedTypes:
     """Counts every row once, keeping what was expected: read rows by their columns, the others one by one."""
-    fresh = ObservedTypes()
+    fresh = ObservedTypes(sourceless=seen.sourceless)
     _keep_fixed(seen, fresh)
     for _, array in reading.parts:
         fresh.count_column(array)

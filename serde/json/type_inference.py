@@ -41,6 +41,9 @@ class ObservedTypes:
     met: bool = False
     """Whether the field was in a message, if only as null, or in those of before; else it is only expected."""
 
+    sourceless: bool = False
+    """Of messages: whether any of them was an envelope without source."""
+
     def look(self, value: object) -> None:
         """Counts one value, as a parser gives it, and what is in it."""
         self.met = True

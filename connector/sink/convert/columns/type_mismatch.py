@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from serde.arrays import column_at
 from serde.events.event_kind import is_envelope
+from serde.events.sourceless import is_sourceless_document
 from serde.faults import RecordError, Unfit
 from serde.json.row_reader import parse_message
 from serde.messages import DecodedMessages, MessageBlock
@@ -105,7 +106,7 @@ def _find_differences(message: bytes | None, expected: Mapping[str, pa.DataType]
         return frozenset()
     if not isinstance(found, dict):
         return frozenset()
-    if "op" in found and "source" in found:
+    if ("op" in found and "source" in found) or is_sourceless_document(found):
         images = {name: found[name] for name in ("before", "after") if isinstance(found.get(name), dict)}
         return frozenset(one for name, image in images.items() for one in _compare_row(image, expected, f"{name}."))
     return frozenset(_compare_row(found, expected, ""))

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.events.cloudevents import holds_images, is_cloud_document, is_framed
+from serde.events.sourceless import is_sourceless_document
 from serde.faults import Unfit
 from serde.json.row_reader import parse_message
 from serde.messages import DecodedMessages
@@ -108,7 +109,8 @@ def _find_rows(document: object) -> Iterator[dict[str, Any]]:
     if not isinstance(document, dict):
         return
     if not _is_cloud_event(document):
-        around = document if document.keys() >= _ENVELOPE and isinstance(document["source"], dict) else None
+        told = document.keys() >= _ENVELOPE and isinstance(document["source"], dict)
+        around = document if told or is_sourceless_document(document) else None
     elif is_framed(around := document["data"]):
         around = around["payload"] if around.get("schema") is None else {}
     if isinstance(around, dict) and (around is document or not around.keys().isdisjoint(_IMAGES)):
