@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -10,7 +10,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from connector.errors import CommitRefused, CommitUnknown, RetriableError
-from connector.iceberg.commit.commit_attempts import _CommitAttempts
+from connector.iceberg.commit.commit_attempts import Ancestors, _AncestryValidator, _CommitAttempts
+from connector.iceberg.commit.commit_summary import COMMIT_ID
 from connector.settings import ErrorSettings
 
 ERRORS = ErrorSettings("all", "t", -1, 0.1, 1, 5_000, 1)
@@ -43,12 +44,13 @@ class _Thrown(Py4JJavaError):
 @attrs.define(slots=False)
 class _Snapshot:
     number: int
+    commit_id: str = "another"
 
     def snapshotId(self) -> int:  # noqa: N802 - Java's name
         return self.number
 
     def summary(self) -> dict[str, str]:
-        return {}
+        return {COMMIT_ID: self.commit_id}
 
 
 @attrs.define(slots=False)
@@ -125,6 +127,15 @@ def test_a_refusal_counts_when_no_other_try_may_land() -> None:
         _attempts(table, _never()).settle()
     assert table.answers == []
     assert table.deleted == ["manifest-1", "manifest-0"]
+
+
+@pytest.mark.parametrize("rule", [None, lambda ancestors: len(list(ancestors)) > 0], ids=["no rule", "a rule"])
+def test_a_commit_does_not_land_on_itself(rule: Callable[[Ancestors], bool] | None) -> None:
+    """A try that the catalog lands late, after it was looked for, keeps the next one out, whatever the rule says."""
+    validator = _AncestryValidator("id", rule)
+    assert validator.validate(_Snapshots([_Snapshot(1)]))
+    assert validator.validate(_Snapshots([_Snapshot(2), _Snapshot(1)]))
+    assert not validator.validate(_Snapshots([_Snapshot(3), _Snapshot(2, "id"), _Snapshot(1)]))
 
 
 def test_a_refusal_of_what_landed_deletes_nothing() -> None:

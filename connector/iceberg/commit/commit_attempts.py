@@ -11,7 +11,7 @@ up after a refusal (docs/decisions/0026).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, tee
 from typing import Any
 
 import structlog
@@ -38,8 +38,8 @@ def commit_exactly_once(
         table: up to date afterwards.
         commit_id: goes into the snapshot's summary; no other commit has it.
         update: makes Iceberg's `SnapshotUpdate` of the table as it is; called for each try.
-        rule: whether the snapshots found let the commit in; without one, those that came since the first try must not
-            have it already.
+        rule: whether the snapshots found let the commit in. Those that came since the first try must not have it,
+            whatever the rule says.
 
     Raises:
         CommitRefused: it is in no snapshot and cannot land any more; its files may be deleted. The cause is Java's.
@@ -146,8 +146,8 @@ class _AncestryValidator:
         self.base = None if newest is None else int(newest.snapshotId())
         if not self.asked:
             self.asked, self._first = True, self.base
-        every = found if newest is None else chain((newest,), found)
-        return self._is_new(every) if self._rule is None else self._rule(every)
+        every, again = tee(found if newest is None else chain((newest,), found))
+        return self._is_new(every) and (self._rule is None or self._rule(again))
 
     def _is_new(self, ancestors: Iterator[Any]) -> bool:
         for snapshot in ancestors:
