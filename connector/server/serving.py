@@ -29,12 +29,11 @@ from connector.server.rest.plugins import load_config
 from connector.server.worker import Worker
 from connector.settings import SinkSettings, SourceSettings
 from connector.settings import server as server_options
-from connector.settings.source.settings import SOURCE_CLASS
+from connector.settings.source.settings import is_source, is_source_key
 
 _OWN_KEYS = frozenset(name for option in server_options.OPTIONS for name in option.names)
 """What a worker's file says of the worker itself."""
-_CLASS, _SINK_TYPE = "connector.class", "debezium.sink.type"
-"""Where a worker's sinks write is none of its sources' business."""
+_SINK_TYPE = "debezium.sink.type"
 
 
 @attrs.frozen
@@ -44,8 +43,10 @@ class ConnectorDefaults:
     config: Mapping[str, str] = attrs.field(repr=False)
 
     def complete(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Return a connector's properties with what it does not say itself."""
-        unfit = _OWN_KEYS | {"name"} | ({_SINK_TYPE} if config.get(_CLASS) == SOURCE_CLASS else set())
+        """Return a connector's properties with what it does not say itself; a source has none of a sink's options."""
+        unfit = _OWN_KEYS | {"name"}
+        if is_source((), config):
+            unfit |= {_SINK_TYPE, *(key for key in self.config if not is_source_key(key))}
         return {**{key: text for key, text in self.config.items() if key not in unfit}, **config}
 
 

@@ -2,67 +2,28 @@
 
 from __future__ import annotations
 
-import select
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 import attrs
 import pytest
 
+from connector.demo.servers.ports import free_ports
 from connector.errors import RetriableError
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.producer import MessageProducer
 from connector.settings.source.settings import load_source
+from tests.relay import Relay
 from tests.servers import SharedBroker
 from tests.topics import Topics
 
 pytestmark = pytest.mark.kafka
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-@contextmanager
-def _forwarded(port: int, to: str) -> Iterator[None]:
-    """Forward connections of a port: the broker is there from now on."""
-    host, number = to.split(":")
-    stopping = threading.Event()
-
-    def carry(one: socket.socket) -> None:
-        with one, socket.create_connection((host, int(number))) as other:
-            while not stopping.is_set():
-                for ready in select.select([one, other], [], [], 0.2)[0]:
-                    data = ready.recv(65536)
-                    if not data:
-                        return
-                    (other if ready is one else one).sendall(data)
-
-    def accept(server: socket.socket) -> None:
-        while not stopping.is_set():
-            if select.select([server], [], [], 0.2)[0]:
-                threading.Thread(target=carry, args=(server.accept()[0],), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", port)) as server:
-        thread = threading.Thread(target=accept, args=(server,), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stopping.set()
-            thread.join()
-
-
 def test_what_timed_out_is_never_written(broker: SharedBroker, topics: Topics, tmp_path: Path) -> None:
     """A message that was not acknowledged in time may be tried again; the old one does not go out behind the caller's
     back, and its end is no error of the next one, whatever topic that goes to."""
-    topic, port = f"messages-{uuid4().hex}", _free_port()
+    topic, port = f"messages-{uuid4().hex}", free_ports(1)[0]
     topics.create({topic: 1})
     file = tmp_path / "s.properties"
     file.write_text(
@@ -75,7 +36,7 @@ def test_what_timed_out_is_never_written(broker: SharedBroker, topics: Topics, t
     for text in (b"BEGIN", b"heartbeat"):
         with pytest.raises(RetriableError):
             messages.send(topic, [(b"k", text)])
-    with _forwarded(port, broker.bootstrap_servers):
+    with Relay(int(broker.bootstrap_servers.rpartition(":")[2]), port=port):
         messages._flush_s = 30.0
         messages.send(topic, [(b"k", b"BEGIN again"), (b"k", b"END")])
         messages.send(topic, [(b"k", None)])

@@ -23,7 +23,7 @@ from connector.server.rest.documents import mask_config
 from connector.server.rest.security import AccessRules
 from connector.server.serving import ConnectorDefaults
 from connector.settings import load
-from connector.settings.source.settings import SOURCE_CLASS
+from connector.settings.source.settings import SOURCE_CLASS, load_source
 from connector.sink.microbatch.start_offsets import ClusterState
 from tests.connectors import InMemoryConnector
 
@@ -181,6 +181,24 @@ def test_what_a_worker_says_for_all() -> None:
     sinks = ConnectorDefaults({"debezium.sink.type": "iceberg"})
     assert sinks.complete({"name": "s"}) == {"debezium.sink.type": "iceberg", "name": "s"}
     assert "debezium.sink.type" not in sinks.complete({"name": "s", "connector.class": SOURCE_CLASS})
+
+
+@pytest.mark.parametrize("name", [SOURCE_CLASS, "IcebergSource"])
+def test_a_source_has_no_options_of_the_workers_sinks(name: str) -> None:
+    """What a worker's file says of sinks is left out, and what both kinds know is not, under whichever name."""
+    both = {
+        "bootstrap.servers": "h:1",
+        "debezium.sink.iceberg.warehouse": "/w",
+        "errors.retry.timeout": "5",
+        "spark.a": "b",
+        "debezium.sink.iceberg.s3.endpoint": "http://s",
+    }
+    of_sinks = {"iceberg.maintenance.enabled": "false", "topics": "t", "write.format": "orc", "upsert": "true"}
+    defaults = ConnectorDefaults({**both, **of_sinks, "debezium.sink.iceberg.upsert": "false"})
+    found = defaults.complete({"name": "s", "connector.class": name, "topic.prefix": "p"})
+    assert both.items() <= found.items()
+    assert not of_sinks.keys() & found.keys()
+    load_source([], found, {})
 
 
 def test_a_store_in_memory() -> None:

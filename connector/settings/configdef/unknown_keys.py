@@ -56,14 +56,14 @@ class AllowedKeys:
     others: Collection[str] = ()
     other_todo: str = ""
 
+    def knows(self, key: str) -> bool:
+        """Tell whether a key is let through: an option, or one of another program."""
+        return key in self.names or key.startswith(self.free) or any(owner.owns(key) for owner in self.foreign)
+
     def check(self, reader: ConfigReader) -> None:
         """Sort every key that is not an option."""
         others = [(key, entry) for key, entry in reader.entries.items() if key not in self.names]
-        unknown = [
-            (key, entry)
-            for key, entry in others
-            if not any(owner.owns(key) for owner in self.foreign) and not key.startswith(self.free)
-        ]
+        unknown = [(key, entry) for key, entry in others if not self.knows(key)]
         for place, (key, entry) in enumerate(unknown):
             self._refuse(reader, key, entry, is_compared=place < _COMPARED)
         reader.notes.extend(_note_foreign_keys(self.foreign, others))

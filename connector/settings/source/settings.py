@@ -141,11 +141,20 @@ def rename_entries(given: Mapping[str, Entry]) -> dict[str, Entry]:
     """
     renamed: dict[str, Entry] = {}
     for key, entry in sorted(given.items(), key=lambda item: item[1].layer):
-        name = key.removeprefix(_DEBEZIUM)
-        if name.startswith(catalog.SINK_CATALOG.rest.name):
-            name = catalog.SOURCE_CATALOG.rest.name + name.removeprefix(catalog.SINK_CATALOG.rest.name)
-        renamed[name] = entry
+        renamed[_rename_key(key)] = entry
     return renamed
+
+
+def is_source_key(key: str) -> bool:
+    """Tell whether a key means something in a source's file, be it that of another program."""
+    return ALLOWED_KEYS.knows(_rename_key(key))
+
+
+def _rename_key(key: str) -> str:
+    name = key.removeprefix(_DEBEZIUM)
+    if name.startswith(catalog.SINK_CATALOG.rest.name):
+        return catalog.SOURCE_CATALOG.rest.name + name.removeprefix(catalog.SINK_CATALOG.rest.name)
+    return name
 
 
 def _build(reader: ConfigReader) -> SourceSettings:
