@@ -55,9 +55,9 @@ demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg 
 test: $(DEVELOPMENT) ## lint and the tests of every change, always the same examples (about 9 minutes on 2 cores)
 	@$(MAKE) --no-print-directory -j2 beside servers
 
-# In one process, and with one piece of output.
+# With one piece of output.
 beside: $(DEVELOPMENT)
-	@out=$$(mktemp); nice -n 10 $(MAKE) --no-print-directory UNIT_WORKERS=1 lint unit >$$out 2>&1; code=$$?; \
+	@out=$$(mktemp); nice -n 10 $(MAKE) --no-print-directory lint unit >$$out 2>&1; code=$$?; \
 		cat $$out; rm -f $$out; exit $$code
 
 test-all: $(DEVELOPMENT) ## lint and all tests but interop and soak, with other examples each time (about an hour on 2 cores)

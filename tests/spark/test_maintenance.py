@@ -120,12 +120,12 @@ def test_small_files_are_merged_with_those_of_their_size(spark: SparkSession, wo
     assert rewrite()["removed"] >= 7
     assert set(sizes()) - {large} != set() and large in sizes() and len(sizes()) <= 3
     assert int(spark.table(name).count()) == 60_064
-    for turn in range(5):
+    for turn in range(7):
         append(300_000 + 100_000 * turn, 60_000)
-    assert rewrite()["removed"] >= 6
+    assert rewrite()["removed"] >= 8
     assert large not in sizes()
     assert max(sizes().values()) > 2**22
-    assert int(spark.table(name).count()) == 360_064
+    assert int(spark.table(name).count()) == 480_064
 
 
 def test_expiry_leaves_what_a_source_has_to_read(spark: SparkSession, workshop: Workshop) -> None:
