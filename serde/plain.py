@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import frozen
 
+from serde.arrays import Mask
 from serde.byte_windows import ByteWindows, byte_windows, window_array
 from serde.connect.primitive_keys import key_field_name
 from serde.faults import RecordError, Stage
@@ -47,15 +49,18 @@ class PlainDeserializer:
         data = window_array(texts.data, texts.starts, texts.ends)
         if not self.text:
             return data, none
-        try:
-            return data.cast(pa.string()), none
-        except pa.ArrowInvalid:
-            wrong = np.array([at for at, value in enumerate(data) if not _is_text(value.as_py())], np.int64)
-            mask = np.zeros(len(data), np.bool_)
-            mask[wrong] = True
-            return pa.array([None if bad else v for bad, v in zip(mask, data.to_pylist(), strict=True)]).cast(
-                pa.string()
-            ), wrong
+        text, wrong = decode_text(data)
+        return text, np.flatnonzero(wrong)
+
+
+def decode_text(data: pa.Array) -> tuple[pa.StringArray, Mask]:
+    """Return bytes as text, null where they are not UTF-8, and a mask of those."""
+    try:
+        return data.cast(pa.string()), np.zeros(len(data), np.bool_)
+    except pa.ArrowInvalid:
+        good = [value is None or _is_text(value) for value in data.to_pylist()]
+        kept = pc.if_else(pa.array(good), data, pa.scalar(None, data.type))
+        return kept.cast(pa.string()), ~np.array(good, np.bool_)
 
 
 def _is_text(value: bytes) -> bool:

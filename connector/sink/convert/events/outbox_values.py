@@ -18,6 +18,7 @@ from serde.arrays import Ints, Mask, children, valid_mask
 from serde.faults import RecordError, Stage, Unfit
 from serde.json.row_reader import parse_message
 from serde.messages import DecodedMessages, MessageBlock
+from serde.plain import decode_text
 
 Decode = Callable[[pa.Array, Stage, pa.StructType], DecodedMessages]
 """Reads keys or values, where a single value counts as a field of the given name."""
@@ -48,7 +49,7 @@ class Reading:
 
 def read_texts(data: pa.Array, name: str, read: Reading | None) -> tuple[pa.StringArray, list[RecordError]]:
     """Keys as text: those behind a schema or in quotes are decoded, others are texts as they are."""
-    text, bad = _to_text(data)
+    text, bad = decode_text(data)
     faults = list[RecordError]()
     for rows in () if read is None else read.find_forms(data, bad):
         made, wrong = _decode_rows(data, rows, name, "KEY_CONVERTER", read)
@@ -63,7 +64,7 @@ def read_values(
     data: pa.Array, name: str, read: Reading | None, *, keep_bytes: bool
 ) -> tuple[Columns, list[RecordError]]:
     """Values as texts, or as bytes where these are to be kept, by the name of a column; and what stands beside them."""
-    text, bad = _to_text(data)
+    text, bad = decode_text(data)
     made, faults = Columns(), list[RecordError]()
     if read is not None:
         text = pc.if_else(pc.equal(data, _NULL).fill_null(False), pa.scalar(None, pa.string()), text)
@@ -195,24 +196,6 @@ def _to_plain_text(column: pa.Array) -> pa.StringArray:
     text = to_json_text(column, keep_nulls=True)
     plain = pa.types.is_string(column.type) or pa.types.is_nested(column.type)
     return text if plain else pc.replace_substring_regex(text, r'^"(.*)"$', r"\1")
-
-
-def _to_text(data: pa.Array) -> tuple[pa.StringArray, Mask]:
-    """Bytes as text, and which are none."""
-    try:
-        return data.cast(pa.string()), np.zeros(len(data), np.bool_)
-    except pa.ArrowInvalid:
-        good = [value is None or _is_utf8(value) for value in data.to_pylist()]
-        kept = pc.if_else(pa.array(good), data, pa.scalar(None, data.type))
-        return kept.cast(pa.string()), ~np.array(good, np.bool_)
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _match(data: pa.Array, pattern: bytes) -> Mask:
