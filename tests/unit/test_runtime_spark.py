@@ -62,6 +62,8 @@ def test_jobs_have_pools() -> None:
     pools = ElementTree.fromstring(Path(conf["spark.scheduler.allocation.file"].removeprefix("file://")).read_text())
     assert conf["spark.scheduler.mode"] == "FAIR"
     assert {pool.attrib["name"] for pool in pools} == {"default", MAINTENANCE}
+    for pool in pools:  # Spark warns at each start of what a pool does not say
+        assert {element.tag for element in pool} == {"schedulingMode", "weight", "minShare"}
     assert _conf(spark_scheduler_mode="FIFO")["spark.scheduler.mode"] == "FIFO"
 
 
