@@ -2,7 +2,8 @@
 
 Run as `python -m benchmarks.check JOB.json` with warehouse, result and pairs of tables and reference (Parquet). Spark's
 Iceberg reader applies all delete files. A table is right when its count, the sum and the exclusive or of its row
-hashes, and the sum of the hashes of each column equal the reference's.
+hashes, and the sum of the hashes of each column equal the reference's. A pair with `where` has the rows that meet this
+condition in its reference, and with `rows` says how many the table has in all.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ def fault_of(spark: SparkSession, pair: dict[str, Any]) -> str | None:
     reference = spark.read.parquet(pair["reference"])
     try:
         table = all_rows(spark, pair["tables"])
+        if (rows := pair.get("rows")) is not None and (found_rows := table.count()) != rows:
+            return f"{found_rows} rows for {rows}"
+        table = table.where(pair.get("where", "true"))
         missing = [name for name in reference.columns if name not in table.columns]
         if missing:
             return f"columns missing: {', '.join(missing)}"

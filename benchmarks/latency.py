@@ -28,12 +28,12 @@ from benchmarks.generate import Events
 from benchmarks.measure import Memory, TreeSampler
 from benchmarks.messages import envelopes
 from benchmarks.metadata import MetadataWatch, local_path
-from benchmarks.plan import CONVERTED, FIRST_EVENTS, LATENCY, Case, Sizes
+from benchmarks.plan import CONVERTED, FIRST_EVENTS, LATENCY, PROMPT, Case, Sizes
 from benchmarks.tables import open_table
 from benchmarks.topics import create, producer, send
 
-CASE = Case("latency-ours", "ours", LATENCY, 1_000_000)
-CONVERTING = Case("latency-converting-ours", "ours", f"{LATENCY}_converted", 1_000_000, properties=CONVERTED)
+CASE = Case("latency-ours", "ours", LATENCY, 1_000_000, properties=PROMPT)
+CONVERTING = Case("latency-converting-ours", "ours", f"{LATENCY}_converted", 1_000_000, properties=PROMPT | CONVERTED)
 _TICK_S, _POLL_S, _QUIET_S, _FIRST_LIMIT_S, _STOP_LIMIT_S = 0.05, 0.05, 6.0, 120.0, 60.0
 
 
@@ -86,7 +86,7 @@ class CatalogWatch(MetadataWatch):
 
 
 def measure(events: Events, place: Place, sizes: Sizes, case: Case = CASE) -> tuple[Latency, Events]:
-    """Run the sink with its default trigger; returns the figures and the events as they were produced."""
+    """Run the sink; returns the figures and the events as they were produced."""
     topic = case.full_topic
     create(place.bootstrap, topic)
     client = producer(place.bootstrap, linger_ms=5)

@@ -29,6 +29,9 @@ CONVERTED = {
 }
 """A sink that converts its equality deletes every 30 seconds."""
 
+PROMPT = {"debezium.sink.batch.interval-ms": "200"}
+"""A sink that commits up to five times a second."""
+
 LATENCY_RATE_PER_S, LATENCY_SECONDS, FIRST_EVENTS = 5_000, 60, 1_000
 
 
@@ -44,6 +47,7 @@ class Sizes:
     changes: int = 10_000
     latency_seconds: int = LATENCY_SECONDS
     latency_rate: int = LATENCY_RATE_PER_S
+    factor: float = 1.0
 
     @property
     def stride(self) -> int:
@@ -61,6 +65,7 @@ class Sizes:
             changes=max(4, round(self.changes * factor)),
             latency_seconds=max(5, round(self.latency_seconds * min(1.0, factor))),
             latency_rate=self.latency_rate,
+            factor=self.factor * factor,
         )
 
 
@@ -68,7 +73,7 @@ class Sizes:
 class Case:
     """One run: a contender on a topic. `batches` limits a slow one; `prefilled` starts from the big table.
 
-    `routed` sends each event to the table that its source names, of which there are `TABLES`. `properties`
+    `routed` sends each event to the table that its source names, of which there are so many. `properties`
     are further ones of our sink. `lacks` are columns that the contender cannot know, and does not write.
     """
 
@@ -79,7 +84,7 @@ class Case:
     upsert: bool = True
     prefilled: bool = False
     batches: int | None = None
-    routed: bool = False
+    routed: int = 0
     properties: Mapping[str, str] = attrs.field(factory=dict)
     lacks: tuple[str, ...] = ()
 
@@ -96,7 +101,8 @@ class Case:
     @property
     def tables(self) -> tuple[str, ...]:
         """All tables of the case."""
-        return tuple(f"{self.namespace}.{name}" for name in source_tables()) if self.routed else (self.table,)
+        names = source_tables(self.routed)
+        return tuple(f"{self.namespace}.{name}" for name in names) if names else (self.table,)
 
     @property
     def full_topic(self) -> str:
@@ -109,9 +115,9 @@ def topic_name(table: str) -> str:
     return f"bench.public.{table}"
 
 
-def source_tables() -> list[str]:
-    """The source's tables whose events the topic of many has."""
-    return [f"orders_{number:03d}" for number in range(TABLES)]
+def source_tables(count: int = TABLES) -> list[str]:
+    """The source's tables whose events a topic of many has."""
+    return [f"orders_{number:03d}" for number in range(count)]
 
 
 def topic_events(sizes: Sizes) -> dict[str, int]:
@@ -137,7 +143,7 @@ def cases(sizes: Sizes) -> list[Case]:
         Case("upsert-full-merge-cow", "merge-cow", UPSERT, upsert, prefilled=True, batches=2),
         Case("upsert-large-ours", "ours", LARGE, sizes.upsert),
         Case("tables-one", "ours", MANY, 2 * upsert),
-        Case("tables-ours", "ours", MANY, 2 * upsert, routed=True),
+        Case("tables-ours", "ours", MANY, 2 * upsert, routed=TABLES),
     ]
 
 

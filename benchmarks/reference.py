@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import attrs
 import numpy as np
@@ -23,11 +23,16 @@ from benchmarks.topics import PARTITIONS
 
 
 class Pair(TypedDict):
-    """What is compared: the tables of a case, all their rows together, and the file with what they must hold."""
+    """What is compared: the tables of a case, all their rows together, and the file with what they must hold.
+
+    Of a table that is too large for a file: the condition that the file's rows meet, and the number of all rows.
+    """
 
     name: str
     tables: Sequence[str]
     reference: str
+    where: NotRequired[str]
+    rows: NotRequired[int]
 
 
 def consumed_of(events: Events, offsets: Mapping[str, int] | None) -> NDArray[np.bool_]:

@@ -22,6 +22,7 @@ from benchmarks.figures import Run
 from benchmarks.latency import Latency
 from benchmarks.maintenance.figures import Maintenance, maintenance_line
 from benchmarks.plan import Sizes
+from benchmarks.scale.figures import Pair
 from benchmarks.source.figures import Source
 from benchmarks.source.report import show_source
 from benchmarks.verdicts import MB, Verdict
@@ -51,12 +52,18 @@ class Results:
     maintenance: Maintenance | None = None
     maintenance_fault: str = ""
     converting: Latency | None = None
+    scale: tuple[Pair, ...] = ()
+
+    @property
+    def all_runs(self) -> tuple[Run, ...]:
+        """Those of the pairs that grow, too."""
+        return (*self.runs, *(run for pair in self.scale for run in (pair.small, pair.large)))
 
     @property
     def failed(self) -> bool:
         """Whether a case failed or left a wrong table."""
         latencies = [found for found in (self.latency, self.converting) if found is not None]
-        sink = any(run.fault for run in self.runs) or any(found.fault for found in latencies)
+        sink = any(run.fault for run in self.all_runs) or any(found.fault for found in latencies)
         return (
             sink
             or bool(self.maintenance_fault)
@@ -78,6 +85,7 @@ class Results:
             "maintenance": attrs.asdict(self.maintenance) if self.maintenance else None,
             "converting": attrs.asdict(self.converting) if self.converting else None,
             "wire": attrs.asdict(self.wire) if self.wire else None,
+            "scale": {pair.growth.name: pair.as_json() for pair in self.scale},
             "verdicts": [
                 attrs.asdict(verdict) | {"reached": verdict.reached, "ratio": verdict.ratio}
                 for verdict in self.verdicts
@@ -90,11 +98,11 @@ def show(results: Results, console: Console) -> None:
     table = Table(*_COLUMNS, title="icebridge benchmark (warm figures: after the first batch)")
     for column in table.columns[1:]:
         column.justify = "right"
-    for run in results.runs:
+    for run in results.all_runs:
         table.add_row(*row_of(run))
-    if results.runs:
+    if results.all_runs:
         console.print(table)
-    for run in results.runs:
+    for run in results.all_runs:
         if run.fault:
             console.print(f"{run.case.name}: {run.fault[-_FAULT_CHARS:]}", style="red", markup=False, highlight=False)
     _show_latencies(results, console)

@@ -34,6 +34,8 @@ from benchmarks.plan import (
 )
 from benchmarks.reference import Pair, consumed_of, faults_of, with_check, write_reference
 from benchmarks.report import Results
+from benchmarks.scale.figures import scale_verdicts
+from benchmarks.scale.suite import measure_scale
 from benchmarks.session import merge_properties
 from benchmarks.source.suite import measure_source
 from benchmarks.source.verdicts import source_verdicts
@@ -73,11 +75,13 @@ def measure_all(place: Place, sizes: Sizes, only: Sequence[str], say: Say) -> Re
     judged += source_verdicts(source) if source else []
     wire = measure_wire(place, sizes.wire, only, say)
     judged += wire_verdicts(wire) if wire else []
+    scale = measure_scale(place, sizes.factor, only, say)
+    judged += scale_verdicts(scale)
     kept, fault = measure_maintenance(place, sizes, only, say)
     if matches(MAINTENANCE_CASE, only) or converting is not None:
         judged += maintenance_verdicts(kept, *(None if one is None else one.p95_ms for one in (latency, converting)))
     seconds = time.monotonic() - started
-    return Results(sizes, tuple(runs), latency, tuple(judged), seconds, source, wire, kept, fault, converting)
+    return Results(sizes, tuple(runs), latency, tuple(judged), seconds, source, wire, kept, fault, converting, scale)
 
 
 def fill_topics(place: Place, sizes: Sizes, wanted: Iterable[str], say: Say) -> dict[str, Events]:

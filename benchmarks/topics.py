@@ -14,14 +14,15 @@ from benchmarks.generate import Events
 from benchmarks.messages import Message, keys_of
 from benchmarks.partition import partitions_of
 
-PARTITIONS = 4
+PARTITIONS, MESSAGE_BYTES = 4, 4_000_000
 _IN_FLIGHT = 300_000
 
 
-def create(bootstrap: str, topic: str) -> None:
-    """Create `topic` with four partitions and wait until it is there."""
+def create(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
+    """Create `topic`, for messages of a few megabytes at most, and wait until it is there."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+    sizes = {"max.message.bytes": str(MESSAGE_BYTES)}
+    for future in admin.create_topics([NewTopic(topic, partitions, 1, config=sizes)]).values():
         future.result(30)
 
 
@@ -35,16 +36,17 @@ def producer(bootstrap: str, linger_ms: int = 50) -> Producer:
             "log_level": 3,
             "linger.ms": linger_ms,
             "batch.size": 1_000_000,
+            "message.max.bytes": MESSAGE_BYTES,
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 1_000_000,
         }
     )
 
 
-def fill(bootstrap: str, topic: str, chunks: Iterable[list[Message]]) -> float:
+def fill(bootstrap: str, topic: str, chunks: Iterable[list[Message]], partitions: int = PARTITIONS) -> float:
     """Create `topic`, produce every message in order; returns the seconds it took."""
     started = time.monotonic()
-    create(bootstrap, topic)
+    create(bootstrap, topic, partitions)
     client = producer(bootstrap)
     for chunk in chunks:
         while len(client) > _IN_FLIGHT:
