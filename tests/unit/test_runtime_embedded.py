@@ -36,6 +36,14 @@ def _gone(pid: int, limit_s: float = 10.0) -> bool:
     return not _alive(pid)
 
 
+@pytest.mark.parametrize("server", ["kafka_broker", "opensearch_node", "schema_registry"])
+def test_a_server_needs_neither_spark_nor_arrow(server: str) -> None:
+    """What starts a server for a test or a benchmark does not import what only the demo itself needs."""
+    code = f"import sys, connector.demo.servers.{server}; print(*{{'pyspark', 'pyarrow', 'rich'}} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert not done.stdout.split()
+
+
 def test_free_ports_differ_and_are_free() -> None:
     """Ports chosen together differ and can be listened on; one that is taken is told apart."""
     first, second = free_ports(2)

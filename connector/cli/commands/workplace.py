@@ -74,6 +74,6 @@ def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
     The events go through a local broker; the tables are printed.
     """
     with report_errors():
-        from connector.demo import play
+        from connector.demo.demo import play
 
         play(home, fresh=fresh)
