@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks.options import SCALE, add_case_options
 from benchmarks.plan import Sizes
 from benchmarks.report import show, write
 from benchmarks.suite import measure_all
@@ -20,11 +21,8 @@ from benchmarks.workplace import open_console, workplace
 @click.option("--keys", default=200_000, help="Distinct keys of the upsert topics.")
 @click.option("--rows", default=5_000_000, help="Rows of the big table.")
 @click.option("--changes", default=10_000, help="Upserts of each of 50 batches to the table that is maintained.")
-@click.option("--scale", default=1.0, help="Multiplies all of the above; 0.02 tries whether everything works.")
-@click.option("--only", multiple=True, help="Name, start of a name, or pattern of cases to run; may be repeated.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("benchmarks/results"), help="Where results go.")
-@click.option("--work", type=click.Path(path_type=Path), default=None, help="Folder to work in (default: temporary).")
-@click.option("--keep", is_flag=True, help="Keep the working folder (tables, topics, logs).")
+@SCALE
+@add_case_options
 def main(
     events_append: int,
     events_upsert: int,

@@ -15,13 +15,13 @@ from typing import Any
 import attrs
 import psutil
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.chart import draw
 from benchmarks.figures import Run
 from benchmarks.latency import Latency
 from benchmarks.maintenance.figures import Maintenance, maintenance_line
 from benchmarks.plan import Sizes
+from benchmarks.printing import format_figure, show_fault, show_verdicts, table_of_figures
 from benchmarks.scale.figures import Pair
 from benchmarks.source.figures import Source
 from benchmarks.source.report import show_source
@@ -86,39 +86,33 @@ class Results:
             "converting": attrs.asdict(self.converting) if self.converting else None,
             "wire": attrs.asdict(self.wire) if self.wire else None,
             "scale": {pair.growth.name: pair.as_json() for pair in self.scale},
-            "verdicts": [
-                attrs.asdict(verdict) | {"reached": verdict.reached, "ratio": verdict.ratio}
-                for verdict in self.verdicts
-            ],
+            "verdicts": [verdict.as_json() for verdict in self.verdicts],
         }
 
 
 def show(results: Results, console: Console) -> None:
     """Print the table of runs, the latency and a line per verdict."""
-    table = Table(*_COLUMNS, title="icebridge benchmark (warm figures: after the first batch)")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = table_of_figures("icebridge benchmark (warm figures: after the first batch)", _COLUMNS)
     for run in results.all_runs:
         table.add_row(*row_of(run))
     if results.all_runs:
         console.print(table)
     for run in results.all_runs:
         if run.fault:
-            console.print(f"{run.case.name}: {run.fault[-_FAULT_CHARS:]}", style="red", markup=False, highlight=False)
+            show_fault(f"{run.case.name}: {run.fault[-_FAULT_CHARS:]}", console)
     _show_latencies(results, console)
     _show_maintenance(results, console)
     if results.source:
         show_source(results.source, console)
     for line in wire_lines(results.wire) if results.wire else []:
         console.print(line, markup=False, highlight=False)
-    for verdict in results.verdicts:
-        console.print(verdict_line(verdict), style=_style(verdict), markup=False, highlight=False)
+    show_verdicts(results.verdicts, console)
 
 
 def _show_latencies(results: Results, console: Console) -> None:
     for name, latency in (("latency", results.latency), ("latency, converting", results.converting)):
         if latency and latency.fault:
-            console.print(f"{name}: {latency.fault}", style="red", markup=False, highlight=False)
+            show_fault(f"{name}: {latency.fault}", console)
         if latency:
             console.print(f"{name}: {latency_line(latency)}", highlight=False)
 
@@ -127,7 +121,7 @@ def _show_maintenance(results: Results, console: Console) -> None:
     if results.maintenance:
         console.print(maintenance_line(results.maintenance), markup=False, highlight=False)
     if results.maintenance_fault:
-        console.print(results.maintenance_fault, style="red", markup=False, highlight=False)
+        show_fault(results.maintenance_fault, console)
 
 
 def row_of(run: Run) -> list[str]:
@@ -138,11 +132,11 @@ def row_of(run: Run) -> list[str]:
     return [
         run.case.name,
         f"{run.events:,}",
-        _figure(first),
-        _figure(warm.seconds_per_batch if warm else None),
+        format_figure(first),
+        format_figure(warm.seconds_per_batch if warm else None),
         f"{warm.events_per_s:,.0f}" if warm else "-",
-        _figure(warm.tree_cpu_s / warm.events * 1e6 if warm else None, 1),
-        _figure(warm.broker_cpu_s / warm.events * 1e6 if warm else None, 1),
+        format_figure(warm.tree_cpu_s / warm.events * 1e6 if warm else None, 1),
+        format_figure(warm.broker_cpu_s / warm.events * 1e6 if warm else None, 1),
         f"{run.jvm_bytes / MB:,.0f}",
         f"{run.worker_bytes / MB:,.0f}",
         str(run.files.get("data_files", "-")),
@@ -159,15 +153,6 @@ def latency_line(latency: Latency) -> str:
         f"({latency.rows:,} rows, {latency.commits} commits, {latency.cpu_s_per_s:.2f} cores busy); "
         f"start to first commit {latency.start_to_first_commit_s:.1f} s"
     )
-
-
-def verdict_line(verdict: Verdict) -> str:
-    """`reached  name: found unit (at least limit unit; ratio to the limit)`."""
-    word = {None: "not measured", True: "reached", False: "MISSED"}[verdict.reached]
-    if verdict.found is None:
-        return f"{word:13}{verdict.name} ({verdict.side} {verdict.limit:,g} {verdict.unit})".rstrip()
-    ratio = f"; {verdict.ratio:.2f} of the target" if verdict.ratio is not None else ""
-    return f"{word:13}{verdict.name}: {verdict.found:,.2f} {verdict.unit} ({verdict.side} {verdict.limit:,g}{ratio})"
 
 
 def write(results: Results, folder: Path) -> tuple[Path, Path]:
@@ -203,11 +188,3 @@ def jar_versions(*starts: str) -> dict[str, str]:
     """The jars of the lock whose names start so."""
     locked = parse_lockfile(LOCK_FILE.read_text())
     return {jar.name: jar.version for jars in locked.values() for jar in jars if jar.name.startswith(starts)}
-
-
-def _figure(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
-def _style(verdict: Verdict) -> str:
-    return {None: "yellow", True: "green", False: "bold red"}[verdict.reached]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -41,6 +41,10 @@ class Verdict:
         if not self.found:
             return None
         return self.found / self.limit if self.side == "at least" else self.limit / self.found
+
+    def as_json(self) -> dict[str, Any]:
+        """What a file of results says of it."""
+        return attrs.asdict(self) | {"reached": self.reached, "ratio": self.ratio}
 
 
 def verdicts(runs: Mapping[str, Run], latency: Latency | None) -> list[Verdict]:

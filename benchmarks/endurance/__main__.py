@@ -22,6 +22,7 @@ from benchmarks.endurance.picture import draw
 from benchmarks.endurance.samples import Sample, Verdict, judge
 from benchmarks.endurance.watch import Sampler, TableWatch
 from benchmarks.latency import drain, stop
+from benchmarks.options import OUT
 from benchmarks.plan import Case
 from benchmarks.session import open_session, qualified
 from benchmarks.topics import create
@@ -38,7 +39,7 @@ _FIRST_LIMIT_S, _CATCH_UP_S = 240.0, 600.0
 @click.option("--keys", default=100_000, help="Distinct keys.")
 @click.option("--every", default=15.0, help="Seconds between two samples.")
 @click.option("--property", "properties", multiple=True, help="A property of the sink, KEY=VALUE; may be repeated.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("benchmarks/results"), help="Where results go.")
+@OUT
 def main(
     minutes: float, rate: int, burst: float, keys: int, every: float, properties: Sequence[str], out: Path
 ) -> None:

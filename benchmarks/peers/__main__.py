@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks.options import SCALE, add_case_options
 from benchmarks.peers.plan import APPEND_EVENTS, KEYS, UPSERT_EVENTS, peer_sizes
 from benchmarks.peers.report import show, write
 from benchmarks.peers.suite import measure_peers
@@ -18,12 +19,9 @@ from benchmarks.workplace import open_console, workplace
 @click.option("--events-append", default=APPEND_EVENTS, help="Events of the append topic.")
 @click.option("--events-upsert", default=UPSERT_EVENTS, help="Events of the upsert topic.")
 @click.option("--keys", default=KEYS, help="Distinct keys of the upsert topic.")
-@click.option("--scale", default=1.0, help="Multiplies all of the above; 0.02 tries whether everything works.")
+@SCALE
 @click.option("--rounds", default=3, help="How often each contender runs; the medians count.")
-@click.option("--only", multiple=True, help="Name, start of a name, or pattern of cases to run; may be repeated.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("benchmarks/results"), help="Where results go.")
-@click.option("--work", type=click.Path(path_type=Path), default=None, help="Folder to work in (default: temporary).")
-@click.option("--keep", is_flag=True, help="Keep the working folder (tables, topics, logs).")
+@add_case_options
 def main(
     events_append: int,
     events_upsert: int,

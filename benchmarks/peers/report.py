@@ -10,13 +10,13 @@ from typing import Any
 
 import attrs
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.chart import Bars, draw_rows
 from benchmarks.figures import Run
 from benchmarks.peers.figures import Summary
 from benchmarks.plan import Sizes
-from benchmarks.report import jar_versions, machine, verdict_line, versions
+from benchmarks.printing import format_figure, show_fault, show_verdicts, table_of_figures
+from benchmarks.report import jar_versions, machine, versions
 from benchmarks.verdicts import MB, Verdict
 
 _COLUMNS = (
@@ -41,7 +41,7 @@ class PeerResults:
     @property
     def failed(self) -> bool:
         """Whether a run failed or left a wrong table."""
-        return any(found.faults for found in self.summaries)
+        return any(summary.faults for summary in self.summaries)
 
     def as_json(self) -> dict[str, Any]:
         """The content of peers.json."""
@@ -51,52 +51,46 @@ class PeerResults:
             "machine": machine() | {"load_before_and_after": self.load},
             "versions": versions() | jar_versions(*_PEER_JARS),
             "sizes": {name: getattr(self.sizes, name) for name in ("append", "upsert", "keys")},
-            "summaries": {found.name: found.as_json() for found in self.summaries},
+            "summaries": {summary.name: summary.as_json() for summary in self.summaries},
             "runs": {run.case.name: run.as_json() for run in self.runs},
-            "verdicts": [
-                attrs.asdict(verdict) | {"reached": verdict.reached, "ratio": verdict.ratio}
-                for verdict in self.verdicts
-            ],
+            "verdicts": [verdict.as_json() for verdict in self.verdicts],
         }
 
 
 def show(results: PeerResults, console: Console) -> None:
     """Print a line per contender and one per verdict."""
-    table = Table(*_COLUMNS, title="icebridge and its peers (medians; warm: after the first commit)")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for found in results.summaries:
-        table.add_row(*row_of(found))
+    table = table_of_figures("icebridge and its peers (medians; warm: after the first commit)", _COLUMNS)
+    for summary in results.summaries:
+        table.add_row(*row_of(summary))
     console.print(table)
-    for found in results.summaries:
-        for fault in found.faults:
-            console.print(f"{found.name}: {fault[-_FAULT_CHARS:]}", style="red", markup=False, highlight=False)
-    for verdict in results.verdicts:
-        console.print(verdict_line(verdict), markup=False, highlight=False)
+    for summary in results.summaries:
+        for fault in summary.faults:
+            show_fault(f"{summary.name}: {fault[-_FAULT_CHARS:]}", console)
+    show_verdicts(results.verdicts, console)
 
 
-def row_of(found: Summary) -> list[str]:
+def row_of(summary: Summary) -> list[str]:
     """One line of the table."""
     return [
-        found.name,
-        str(found.rounds),
-        f"{found.events:,}",
-        _figure(found.wall_s, 1),
-        _figure(found.cpu_s, 1),
-        _figure(found.first_commit_s, 1),
-        _figure(found.warm_events_per_s),
-        _figure(found.warm_cpu_s_per_million, 2),
-        _figure(found.warm_broker_s_per_million, 2),
-        _figure(found.memory_bytes / MB),
-        _figure(found.data_files),
-        _figure(found.delete_files),
-        f"{len(found.faults)} WRONG" if found.faults else "right",
+        summary.name,
+        str(summary.rounds),
+        f"{summary.events:,}",
+        format_figure(summary.wall_s, 1),
+        format_figure(summary.cpu_s, 1),
+        format_figure(summary.first_commit_s, 1),
+        format_figure(summary.warm_events_per_s, 0),
+        format_figure(summary.warm_cpu_s_per_million, 2),
+        format_figure(summary.warm_broker_s_per_million, 2),
+        format_figure(summary.memory_bytes / MB, 0),
+        format_figure(summary.data_files, 0),
+        format_figure(summary.delete_files, 0),
+        f"{len(summary.faults)} WRONG" if summary.faults else "right",
     ]
 
 
 def bars_of(summaries: Sequence[Summary]) -> list[Bars]:
     """Two rows of charts: the whole process, and what is left of it after the first commit."""
-    shown = [found for found in summaries if found.events and not found.faults]
+    shown = [one for one in summaries if one.events and not one.faults]
     whole = tuple((one.name, one.contender, one.events_per_s, one.cpu_s_per_million) for one in shown)
     warm = tuple(
         (one.name, one.contender, one.warm_events_per_s, one.warm_cpu_s_per_million)
@@ -117,7 +111,3 @@ def write(results: PeerResults, folder: Path) -> tuple[Path, Path]:
     file.write_text(json.dumps(results.as_json(), indent=2) + "\n")
     draw_rows(bars_of(results.summaries), picture)
     return file, picture
-
-
-def _figure(value: float | None, digits: int = 0) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"

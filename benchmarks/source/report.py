@@ -7,6 +7,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.printing import show_fault, table_of_figures
 from benchmarks.source.figures import Idle, Publishing, Source, Timing
 from benchmarks.verdicts import MB
 
@@ -24,20 +25,18 @@ def show_source(source: Source, console: Console) -> None:
         )
     for case in source.changes:
         if case.fault:
-            console.print(f"{case.name}: {case.fault}", style="red", markup=False, highlight=False)
+            show_fault(f"{case.name}: {case.fault}", console)
     if source.publishing:
         console.print(publishing_line(source.publishing), highlight=False, markup=False)
     if source.idle:
         console.print(idle_line(source.idle), highlight=False)
     for fault in source.faults:
-        console.print(fault, style="red", markup=False, highlight=False)
+        show_fault(fault, console)
 
 
 def changes_table(source: Source) -> Table:
     """One line per case; an update counts as two changes, as in Spark's view."""
-    table = Table(*_COLUMNS, title="changes of one snapshot (medians of warm rounds)")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = table_of_figures("changes of one snapshot (medians of warm rounds)", _COLUMNS)
     for case in source.changes:
         ratio = f"{case.view.wall_s / case.ours.wall_s:.2f}" if case.view and case.ours else "-"
         times = [*_times(case.ours), *_times(case.view)]

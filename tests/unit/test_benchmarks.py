@@ -27,8 +27,9 @@ from benchmarks.measure import Memory, Sample, Usage, kind_of
 from benchmarks.messages import envelopes, flattened, keys_of
 from benchmarks.partition import murmur2, offsets_within, partitions_of
 from benchmarks.plan import Case, Sizes, cases, chosen, topic_events
+from benchmarks.printing import verdict_line
 from benchmarks.reference import consumed_of
-from benchmarks.report import row_of, verdict_line
+from benchmarks.report import row_of
 from benchmarks.verdicts import Verdict, verdicts
 from connector.settings import load
 
