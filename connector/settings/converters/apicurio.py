@@ -7,15 +7,17 @@ eight bytes, unless they are told otherwise.
 from __future__ import annotations
 
 import re
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeVar
 
 import attrs
 
-from connector.settings.configdef.option import Option
+from connector.settings.configdef.option import Importance, Option
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, TEXT, InvalidValue, ValueType, one_of
 from connector.settings.converters.schema_registry import name_within_cloud_events
 
+T = TypeVar("T")
 IdKind = Literal["globalId", "contentId"]
 _URL = re.compile(r"https?://[^/\s]+\S*")
 _API = "/apis/registry/v2"
@@ -49,66 +51,63 @@ class ApicurioOptions:
 
 def declare_options(side: str) -> ApicurioOptions:
     """Declare the options of a side."""
-    prefix = f"{side}.converter.apicurio."
-    within = name_within_cloud_events(side)
+    declare = partial(_declare, side)
     return ApicurioOptions(
-        url=Option(
-            name=f"{prefix}registry.url",
-            kind=ValueType("string", _parse_url),
-            default=None,
+        url=declare(
+            "registry.url",
+            ValueType("string", _parse_url),
+            None,
+            f"With Apicurio's AvroConverter: URL of the registry's own API for the {side}s.",
             importance="medium",
-            doc=f"With Apicurio's AvroConverter: URL of the registry's own API for the {side}s.",
-            aliases=within("apicurio.registry.url"),
         ),
-        use_id=Option(
-            name=f"{prefix}registry.use-id",
-            kind=one_of("globalId", "contentId"),
-            default="globalId",
-            importance="low",
-            doc=f"Which id the {side}s have; Apicurio 3 writes contentId unless told otherwise.",
-            aliases=within("apicurio.registry.use-id"),
+        use_id=declare(
+            "registry.use-id",
+            one_of("globalId", "contentId"),
+            "globalId",
+            f"Which id the {side}s have; Apicurio 3 writes contentId unless told otherwise.",
         ),
-        confluent=Option(
-            name=f"{prefix}registry.as-confluent",
-            kind=BOOLEAN,
-            default=False,
-            importance="low",
-            doc=f"Whether ids of {side}s have four bytes, as Confluent's, and not eight.",
-            aliases=within("apicurio.registry.as-confluent"),
+        confluent=declare(
+            "registry.as-confluent",
+            BOOLEAN,
+            False,
+            f"Whether ids of {side}s have four bytes, as Confluent's, and not eight.",
         ),
-        handler=Option(
-            name=f"{prefix}registry.id-handler",
-            kind=TEXT,
-            default=None,
-            importance="low",
-            doc=f"Class that wrote the ids of {side}s: with Confluent or 4Byte in its name they have four bytes.",
-            aliases=within("apicurio.registry.id-handler"),
+        handler=declare(
+            "registry.id-handler",
+            TEXT,
+            None,
+            f"Class that wrote the ids of {side}s: with Confluent or 4Byte in its name they have four bytes.",
         ),
-        headers=Option(
-            name=f"{prefix}registry.headers.enabled",
-            kind=BOOLEAN,
-            default=False,
-            importance="low",
-            doc=f"Whether the ids of {side}s are in the records' headers (apicurio.{side}.globalId).",
-            aliases=within("apicurio.registry.headers.enabled"),
+        headers=declare(
+            "registry.headers.enabled",
+            BOOLEAN,
+            False,
+            f"Whether the ids of {side}s are in the records' headers (apicurio.{side}.globalId).",
         ),
-        user=Option(
-            name=f"{prefix}auth.username",
-            kind=TEXT,
-            default=None,
-            importance="low",
-            doc=f"User for the registry of the {side}s.",
-            aliases=within("apicurio.auth.username"),
-        ),
-        password=Option(
-            name=f"{prefix}auth.password",
-            kind=TEXT,
-            default=None,
-            importance="low",
-            doc=f"Password for the registry of the {side}s.",
-            secret=True,
-            aliases=within("apicurio.auth.password"),
-        ),
+        user=declare("auth.username", TEXT, None, f"User for the registry of the {side}s."),
+        password=declare("auth.password", TEXT, None, f"Password for the registry of the {side}s.", secret=True),
+    )
+
+
+def _declare(
+    side: str,
+    name: str,
+    kind: ValueType[T],
+    default: T,
+    doc: str,
+    *,
+    importance: Importance = "low",
+    secret: bool = False,
+) -> Option[T]:
+    """Declare an option of a side, which has the same name within Debezium's CloudEventsConverter."""
+    return Option(
+        name=f"{side}.converter.apicurio.{name}",
+        kind=kind,
+        default=default,
+        importance=importance,
+        doc=doc,
+        secret=secret,
+        aliases=name_within_cloud_events(side)(f"apicurio.{name}"),
     )
 
 
