@@ -19,6 +19,15 @@ from connector.sink.model.plan import BatchPlan, FieldRoutes, TablePlan
 from connector.sink.model.truncate_scope import TruncateScope
 
 
+@attrs.frozen
+class _TableRoutes:
+    """The tables of a batch by index, and how events find theirs: by their topic, or by what they say (`by_field`)."""
+
+    names: list[str]
+    by_topic: dict[str, int]
+    by_field: FieldRoutes | None
+
+
 class BatchPlanner:
     """Plans the jobs of one sink's batches; `parallelism` is how many tasks run at a time."""
 
@@ -47,15 +56,8 @@ class BatchPlanner:
             epochs: the leader epochs of the records before the batch, where they are known.
             max_letters: how many records may be dead letters.
         """
-        routes = self._tables.find(topic for topic in batch.topics if topic not in self._tables.refused)
-        names = sorted(set(routes.values())) or self._tables.list_routed()
-        index = {name: i for i, name in enumerate(names)}
-        by_topic = {topic: index[name] for topic, name in routes.items()}
-        settings = self._settings.table
-        refused = dict(self._tables.refused_tables)
-        routing = None if settings.routes is None else FieldRoutes(settings.routes, index, refused)
+        routes, settings = self._find_routes(batch), self._settings.table
         writers = count_reducers(batch.events, self._parallelism)
-        expected = self._shares.estimate(batch, names, by_topic, routing)
         return BatchPlan(
             label=f"{batch.id:06d}",
             events=self._settings.events,
@@ -63,11 +65,8 @@ class BatchPlanner:
             op_field=settings.op_field,
             excluded_columns=frozenset(settings.excluded_columns),
             evolve=settings.allow_field_addition,
-            tables=tuple(
-                self._plan_table(name, i, batch, cuts, buckets=count_buckets(expected[i], writers))
-                for name, i in index.items()
-            ),
-            routes=by_topic,
+            tables=self._plan_tables(batch, cuts, routes, writers),
+            routes=routes.by_topic,
             refused=dict(self._tables.refused),
             ranks={at: rank for rank, at in enumerate(sorted(batch.end))},
             feed=assign_ranges(
@@ -75,22 +74,38 @@ class BatchPlanner:
                 batch.start,
                 batch.end,
                 self._parallelism,
-                mixed=routing is not None,
+                mixed=routes.by_field is not None,
                 epochs=epochs,
             ),
             reducers=writers,
             max_letters=max_letters,
-            routing=routing,
+            routing=routes.by_field,
             case_insensitive=settings.case_insensitive,
             record_keys=settings.keys.mode == "record_key",
             upserts=settings.upsert,
             variants=settings.new_tables.nested_as_variant,
             transaction_topic=self._settings.kafka.transactions.topic,
             raw_ms=time.time_ns() // 1_000_000 if settings.events_only else None,
-        ), names
+        ), routes.names
 
-    def _plan_table(
-        self, name: str, index: int, batch: MicroBatch, cuts: Mapping[str, TruncateScope], *, buckets: int
-    ) -> TablePlan:
-        plan = self._tables.plan(name, index, batch.start)
-        return attrs.evolve(plan, cuts=cuts.get(name, TruncateScope()), buckets=buckets)
+    def _find_routes(self, batch: MicroBatch) -> _TableRoutes:
+        tables = self._tables
+        by_topic = tables.find(topic for topic in batch.topics if topic not in tables.refused)
+        names = sorted(set(by_topic.values())) or tables.list_routed()
+        index = {name: i for i, name in enumerate(names)}
+        rule = self._settings.table.routes
+        by_field = None if rule is None else FieldRoutes(rule, index, dict(tables.refused_tables))
+        return _TableRoutes(names, {topic: index[name] for topic, name in by_topic.items()}, by_field)
+
+    def _plan_tables(
+        self, batch: MicroBatch, cuts: Mapping[str, TruncateScope], routes: _TableRoutes, writers: int
+    ) -> tuple[TablePlan, ...]:
+        expected = self._shares.estimate(batch, routes.names, routes.by_topic, routes.by_field)
+        return tuple(
+            attrs.evolve(
+                self._tables.plan(name, index, batch.start),
+                cuts=cuts.get(name, TruncateScope()),
+                buckets=count_buckets(events, writers),
+            )
+            for index, (name, events) in enumerate(zip(routes.names, expected, strict=True))
+        )
