@@ -7,7 +7,6 @@ import threading
 import time
 
 import pytest
-from confluent_kafka import Producer
 
 from connector.errors import GapError, RetriableError
 from connector.kafka.admin import KafkaAdmin
@@ -16,44 +15,29 @@ from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.readers import with_reader
 from connector.settings import KafkaSettings
 from connector.settings.kafka.reading import ReaderKind
-from tests.cluster import Cluster, send
+from tests.cluster import Cluster
+from tests.cluster_writer import ClusterWriter, write_in_order
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough, pytest.mark.timeout(600)]
 BOTH: tuple[ReaderKind, ...] = ("native", "librdkafka")
 At = tuple[str, int]
 
 
-class Writer:
-    """Writes numbers to the partitions in turn, each acknowledged by all, until it is stopped."""
+class Writer(ClusterWriter):
+    """Writes numbers to the partitions in turn."""
 
     def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
-        self._producer = Producer({"bootstrap.servers": cluster.servers, "enable.idempotence": True, "log_level": 0})
+        super().__init__(cluster)
         self.partitions, self._topic = partitions, topic
-        self._stop, self.failed = threading.Event(), list[str]()
         self.written: list[int] = []
-        self._thread = threading.Thread(target=self._write, daemon=True)
-
-    def __enter__(self) -> Writer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        assert self._producer.flush(120) == 0
-        assert not self.failed
 
     def _write(self) -> None:
         for number in itertools.count():
             if self._stop.is_set():
                 return
-            send(self._producer, (self._topic, number % self.partitions), b"%d" % number, None, self._delivered)
+            self._send((self._topic, number % self.partitions), b"%d" % number)
             self.written.append(number)
             self._producer.poll(0.001)
-
-    def _delivered(self, error: object, _: object) -> None:
-        if error is not None:
-            self.failed.append(str(error))
 
 
 class Reader:
@@ -172,7 +156,4 @@ def test_a_topic_made_again_is_no_continuation(cluster: Cluster, kind: ReaderKin
 
 def write(cluster: Cluster, topic: str, numbers: range) -> None:
     """Write numbers to partition 0 of a topic, in order."""
-    producer = Producer({"bootstrap.servers": cluster.servers, "enable.idempotence": True, "log_level": 0})
-    for number in numbers:
-        producer.produce(topic, b"%d" % number, partition=0)
-    assert producer.flush(90) == 0
+    write_in_order(cluster, topic, ((b"%d" % number, None) for number in numbers))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from connector.settings.kafka.reading import ReaderKind
-from tests.cluster import Cluster, send
+from tests.cluster import Cluster
+from tests.cluster_writer import ClusterWriter, write_in_order
 from tests.conftest import OpenLake
 from tests.model.events import COLUMNS, Database, row
 from tests.model.life import Life
@@ -49,24 +49,15 @@ def start() -> Iterator[Start]:
         sink.kill()
 
 
-class Load:
+class Load(ClusterWriter):
     """A source that lives and writes without a pause: a keyed table, and one that is only appended to."""
 
     def __init__(self, cluster: Cluster, prefix: str, seed: int) -> None:
+        super().__init__(cluster, linger_ms=5, message_timeout_ms=300_000)
         self.keyed = Database(f"{prefix}.public.keyed", 3)
         self.plain = Database(f"{prefix}.public.log", 2, keyed=False)
         self._rng, self._life = random.Random(seed), Life(KEYS)
-        self._producer = Producer(
-            {
-                "bootstrap.servers": cluster.servers,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "message.timeout.ms": 300_000,
-                "log_level": 0,
-            }
-        )
-        self._stop, self._lock, self._failed = threading.Event(), threading.Lock(), list[str]()
-        self._thread = threading.Thread(target=self._live, daemon=True)
+        self._lock = threading.Lock()
         self._sent = Counter[str]()
 
     @property
@@ -78,33 +69,19 @@ class Load:
         """Whether the sink has committed all that was written."""
         last = next((line for line in reversed(sink.lines()) if line.get("event") == COMMITTED), {})
         ends = Counter((record.topic, str(record.partition)) for db in (self.keyed, self.plain) for record in db.log)
-        told = last.get("offsets", {}).items()
-        offsets = {(topic, partition): end for topic, parts in told for partition, end in parts.items()}
+        committed = last.get("offsets", {}).items()
+        offsets = {(topic, partition): end for topic, parts in committed for partition, end in parts.items()}
         return all(offsets.get(at) == end for at, end in ends.items())
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        assert self._producer.flush(120) == 0
-        assert not self._failed
 
     def grow(self, partitions: int) -> None:
         """Write to more partitions of the keyed topic from now on: keys move."""
         with self._lock:
             self.keyed.grow(partitions)
 
-    def _live(self) -> None:
-        try:
-            while not self._stop.wait(STEP_S):
-                self._step()
-            self._send_new()
-        except BaseException as error:
-            self._failed.append(repr(error))
-            raise
+    def _write(self) -> None:
+        while not self._stop.wait(STEP_S):
+            self._step()
+        self._send_new()
 
     def _step(self) -> None:
         with self._lock:
@@ -116,16 +93,9 @@ class Load:
     def _send_new(self) -> None:
         for table in (self.keyed, self.plain):
             for record in table.log[self._sent[table.topic] :]:
-                self._send(record)
+                self._send((record.topic, record.partition), record.value, record.key)
             self._sent[table.topic] = len(table.log)
         self._producer.poll(0)
-
-    def _send(self, record: Record) -> None:
-        send(self._producer, (record.topic, record.partition), record.value, record.key, self._note)
-
-    def _note(self, error: object, _: object) -> None:
-        if error is not None:
-            self._failed.append(str(error))
 
 
 def kill_a_leader(cluster: Cluster, load: Load) -> None:
@@ -254,10 +224,7 @@ def wait_for_batch(sink: Sink) -> None:
 
 def write(cluster: Cluster, topic: str, records: list[Record]) -> None:
     """Write to partition 0 of a topic, in order."""
-    producer = Producer({"bootstrap.servers": cluster.servers, "enable.idempotence": True, "log_level": 0})
-    for record in records:
-        producer.produce(topic, record.value, record.key, partition=0)
-    assert producer.flush(90) == 0
+    write_in_order(cluster, topic, ((record.value, record.key) for record in records))
 
 
 def assert_same(space: Workspace, table: Database, lake: OpenLake) -> None:
