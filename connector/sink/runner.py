@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
@@ -36,13 +37,13 @@ from connector.runtime.topic_partitions import TopicPartition, nest_by_topic
 from connector.settings import KafkaSettings, SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.factory import Sink, SinkObservers, build_sink
-from connector.sink.microbatch.cluster import inspect_cluster
+from connector.sink.microbatch.cluster import NoTopics, inspect_cluster
 from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.microbatch.warmup import WarmUpBeside
 
 T = TypeVar("T")
 _Look = tuple[ClusterState, KafkaSettings]
-_LOOK_S = 0.1
+_LOOK_S, _TOPICS_S = 0.1, 1.0
 REFUSAL_S = 1.0
 """So long a start waits for the brokers to refuse us; those that answer do so in milliseconds."""
 
@@ -81,7 +82,12 @@ def run_sink(
     checked = start_call(
         lambda: call_with_retries(_until(left, lambda: _check_reader(settings)), settings.errors), "reader"
     )
-    looked = start_call(lambda: _look_with(checked.result(), settings, left), "look")
+
+    def look() -> _Look:
+        kafka = checked.result()
+        return _look_for_topics(settings, _until(left, lambda: None), once=once), kafka
+
+    looked = start_call(look, "look")
     try:
         # A wrong password is told before the JVM is waited for; brokers that are slow to answer hold nothing up.
         if checked in wait([checked], REFUSAL_S).done:
@@ -120,8 +126,9 @@ def live_sink(
     runs = list[Sink]()
 
     def begin() -> _SinkRun:
-        wanted = monitor.lifecycle.check_wanted
-        seen, kafka = _await_look(first.pop(), wanted) if first else _look_when(wanted, settings)
+        seen, kafka = (
+            _await_look(first.pop(), monitor.lifecycle) if first else _look_when(monitor.lifecycle, settings, once=once)
+        )
         spark, own, beat = open_own(), attrs.evolve(settings, kafka=kafka), monitor.lifecycle.beat
         with ExitStack() as kept:
             names = name_datasets(spark, own)
@@ -153,27 +160,50 @@ def name_datasets(spark: SparkSession, settings: SinkSettings) -> DatasetNames:
     return DatasetNames(tables, partial(Dataset, topics), columns, settings.catalog.namespace)
 
 
-def _await_look(asked: Future[_Look], check_wanted: Callable[[], None]) -> _Look:
+def _await_look(asked: Future[_Look], lifecycle: Lifecycle) -> _Look:
     """Return what a look began earlier finds, unless no run is wanted any more."""
     while asked not in wait([asked], _LOOK_S).done:
-        check_wanted()
+        lifecycle.check_wanted()
+        lifecycle.beat()
     return asked.result()
 
 
-def _look_when(check_wanted: Callable[[], None], settings: SinkSettings) -> _Look:
-    """Look at the cluster, again and again where that fails, while a run is wanted."""
+def _look_when(lifecycle: Lifecycle, settings: SinkSettings, *, once: bool) -> _Look:
+    """Look at the brokers and topics, again and again where that fails, while a run is wanted."""
 
-    def look() -> _Look:
+    def check_reader_when() -> KafkaSettings:
+        lifecycle.check_wanted()
+        return _check_reader(settings)
+
+    def check_wanted() -> None:
+        lifecycle.check_wanted()
+        lifecycle.beat()
+
+    kafka = call_with_retries(check_reader_when, settings.errors)
+    return _look_for_topics(settings, check_wanted, once=once), kafka
+
+
+def _look_for_topics(settings: SinkSettings, check_wanted: Callable[[], None], *, once: bool) -> ClusterState:
+    """Return the cluster once a selected topic exists; a run to the end of today's topics does not wait for any."""
+    cluster, told = KafkaAdmin(settings.kafka), False
+
+    def look() -> ClusterState | None:
         check_wanted()
-        return _look_at_cluster(settings)
+        try:
+            return inspect_cluster(cluster)
+        except NoTopics:
+            if once:
+                raise
+            return None
 
-    return call_with_retries(look, settings.errors)
-
-
-def _look_at_cluster(settings: SinkSettings) -> _Look:
-    """Return the cluster as it is, and the settings with the reader that can read its records."""
-    kafka = _check_reader(settings)
-    return inspect_cluster(KafkaAdmin(settings.kafka)), kafka
+    while (found := call_with_retries(look, settings.errors)) is None:
+        if not told:
+            selected = settings.kafka.topics_regex or ",".join(settings.kafka.topics)
+            note = "none of the selected topics exists yet, and the sink waits for one"
+            structlog.get_logger().warning(note, topics=selected)
+            told = True
+        time.sleep(_TOPICS_S)
+    return found
 
 
 def _check_reader(settings: SinkSettings) -> KafkaSettings:
@@ -182,11 +212,6 @@ def _check_reader(settings: SinkSettings) -> KafkaSettings:
         structlog.get_logger().warning(note)
     structlog.get_logger().info(found.line)
     return found.kafka
-
-
-def _look_with(kafka: KafkaSettings, settings: SinkSettings, left: threading.Event) -> _Look:
-    look = _until(left, lambda: inspect_cluster(KafkaAdmin(settings.kafka)))
-    return call_with_retries(look, settings.errors), kafka
 
 
 def _until(left: threading.Event, call: Callable[[], T]) -> Callable[[], T]:

@@ -10,15 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import attrs
 import pytest
 from attrs import define, field
 from structlog.testing import capture_logs
 
 from connector.errors import FatalError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.runtime.lifecycle import Lifecycle
 from connector.settings import KafkaSettings, SinkSettings, load
 from connector.sink import runner
 from connector.sink.microbatch.background_query import BackgroundQuery
+from connector.sink.microbatch.cluster import NoTopics
+from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.microbatch.stream import Stream
 
 
@@ -220,3 +224,52 @@ def test_a_pause_gives_up_the_first_look(tmp_path: Path) -> None:
     monitor.lifecycle.stop()
     living.join(20)
     assert not living.is_alive()
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the first run", "a later one"])
+def test_a_sink_waits_for_its_topics_for_as_long_as_it_takes(
+    first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so once, its loop moves meanwhile, and the reader is chosen once; what appears is read."""
+    looks, readers = list[int](), list[int]()
+
+    def inspect(_: object) -> ClusterState:
+        looks.append(1)
+        if len(looks) < 4:
+            raise NoTopics("none")
+        return ClusterState("c", {}, {}, {})
+
+    settings = _sink_settings(tmp_path)
+
+    def check(_: object) -> KafkaSettings:
+        readers.append(1)
+        return settings.kafka
+
+    monkeypatch.setattr(runner, "inspect_cluster", inspect)
+    monkeypatch.setattr(runner, "_check_reader", check)
+    monkeypatch.setattr(runner, "_TOPICS_S", 0.01)
+    lifecycle = Lifecycle()
+    with capture_logs() as lines:
+        if first:
+            left = threading.Event()
+            found = runner._look_for_topics(settings, runner._until(left, lambda: None), once=False)
+        else:
+            found, _ = runner._look_when(lifecycle, settings, once=False)
+            assert lifecycle.beat_at is not None
+    assert found.cluster_id == "c"
+    assert len(looks) == 4
+    assert len(readers) == (0 if first else 1)
+    assert [line["event"] for line in lines] == ["none of the selected topics exists yet, and the sink waits for one"]
+
+
+def test_a_run_to_the_end_waits_for_no_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--once` there is no end to run to: it is an error, when retries are over."""
+
+    def inspect(_: object) -> ClusterState:
+        raise NoTopics("none of them")
+
+    settings = _sink_settings(tmp_path)
+    settings = attrs.evolve(settings, errors=attrs.evolve(settings.errors, retry_timeout_ms=0))
+    monkeypatch.setattr(runner, "inspect_cluster", inspect)
+    with pytest.raises(RetriableError, match="none of them"):
+        runner._look_for_topics(settings, lambda: None, once=True)

@@ -7,14 +7,19 @@ from connector.kafka.admin import KafkaAdmin
 from connector.sink.microbatch.start_offsets import ClusterState
 
 
+class NoTopics(RetriableError):
+    """There is nothing to read yet: a connector that makes topics begins before or after us."""
+
+
 def inspect_cluster(cluster: KafkaAdmin) -> ClusterState:
     """Return the cluster as it is now.
 
     Raises:
-        RetriableError: it is away, or no selected topic exists yet.
+        RetriableError: it is away.
+        NoTopics: no selected topic exists yet.
     """
     topics = cluster.select_topics()
     if not topics:
-        raise RetriableError("none of the selected topics exists yet; check topics, topics.regex or the topic prefix")
+        raise NoTopics("none of the selected topics exists yet; check topics, topics.regex or the topic prefix")
     at = [(topic.name, partition) for topic in topics.values() for partition in range(topic.partitions)]
     return ClusterState(cluster.id(), topics, cluster.fetch_beginning_offsets(at), cluster.fetch_end_offsets(at))
