@@ -17,6 +17,8 @@ LEAST_FILES = 5
 """So many files of a tier are merged; more than `RATIO`, so that what they become is not of that tier again."""
 _LEAST_BYTES = 1024**2
 """No tier is told apart below this size."""
+_MOST_BYTES = 2**61
+"""No file aims at more: what is computed of it has to be a `long` of Java."""
 _ICEBERGS_SHARE = 0.75
 _LARGE_SHARE = 1.8
 """Iceberg's own: below and above these shares of the size aimed at, files are rewritten."""
@@ -51,7 +53,7 @@ def plan_passes(policy: RewritePolicy, state: TableState, target_bytes: int) -> 
         state: the table before it.
         target_bytes: the size of files that the table's properties ask for.
     """
-    wanted = policy.target_bytes or target_bytes
+    wanted = min(policy.target_bytes or target_bytes, _MOST_BYTES)
     if not has_tiers(policy):
         small = min(small_file_bytes(policy, target_bytes), wanted - 1)
         least = policy.min_input_files or LEAST_FILES
@@ -79,7 +81,7 @@ def small_file_bytes(policy: RewritePolicy, target_bytes: int) -> int:
     With tiers half the size aimed at: what is more than one file's worth becomes files of which each has more than
     that, where with Iceberg's three quarters 600 MB would become twice 300 MB for ever.
     """
-    wanted = policy.target_bytes or target_bytes
+    wanted = min(policy.target_bytes or target_bytes, _MOST_BYTES)
     return wanted // 2 if has_tiers(policy) else policy.min_file_bytes or int(wanted * _ICEBERGS_SHARE)
 
 

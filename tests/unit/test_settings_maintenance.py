@@ -86,3 +86,20 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, key: str, value: str, wa
     with pytest.raises(ConfigError) as caught:
         _load(tmp_path, {key: value})
     assert wanted in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rewrite.delete-ratio-threshold", "0"),
+        ("rewrite.delete-file-threshold", "2147483648"),
+        ("rewrite.min-input-files", "2147483648"),
+        ("rewrite.partial-progress.max-commits", "2147483648"),
+        ("expire-snapshots.retain-last", "2147483648"),
+    ],
+)
+def test_what_iceberg_refuses_is_refused_at_the_start(tmp_path: Path, key: str, value: str) -> None:
+    """Values that each rewrite or expiry would fail by are faults of the configuration, of all tables and of one."""
+    for prefix in ("iceberg.maintenance.", "iceberg.table.db.orders.maintenance."):
+        with pytest.raises(ConfigError, match=key):
+            _load(tmp_path, {f"{prefix}{key}": value})

@@ -70,6 +70,13 @@ def _parse_ratio(text: str) -> float:
     return number
 
 
+def _parse_positive_ratio(text: str) -> float:
+    number = _parse_ratio(text)
+    if not number:
+        raise InvalidValue("{} is not above 0", "write a number above 0, up to 1, such as 0.3")
+    return number
+
+
 def split_list(text: str) -> tuple[str, ...]:
     """Items of a comma separated list, trimmed, empty ones left out."""
     return tuple(item for part in text.split(",") if (item := part.strip()))
@@ -152,6 +159,7 @@ def _parse_key_columns(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
 TEXT: ValueType[str] = ValueType("string", str)
 BOOLEAN: ValueType[bool] = ValueType("boolean", _parse_boolean)
 RATIO: ValueType[float] = ValueType("double", _parse_ratio)
+POSITIVE_RATIO: ValueType[float] = ValueType("double", _parse_positive_ratio)
 LIST: ValueType[tuple[str, ...]] = ValueType("list", split_list)
 TOPIC_NAME: ValueType[str] = ValueType("string", _parse_topic)
 TOPIC_DELIMITER: ValueType[str] = ValueType("string", _parse_delimiter)

@@ -6,12 +6,14 @@ Names: those of Flink's table maintenance; `settings.iceberg.maintenance` reads 
 from __future__ import annotations
 
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.value_types import BOOLEAN, LIST, RATIO, one_of, whole_number
+from connector.settings.configdef.value_types import BOOLEAN, LIST, POSITIVE_RATIO, one_of, whole_number
 
 PREFIX = "iceberg.maintenance."
 _MIB = 1024**2
 _COUNT = whole_number(1)
 _NONE_OR_COUNT = whole_number(0)
+_INT, _NONE_OR_INT = whole_number(1, 2**31 - 1), whole_number(0, 2**31 - 1)
+"""What Iceberg reads as an `int`."""
 _DAY_S = 24 * 3600
 
 ENABLED = Option(
@@ -109,7 +111,7 @@ REWRITE_PARTIAL = Option(
 )
 REWRITE_MAX_COMMITS = Option(
     name=f"{PREFIX}rewrite.partial-progress.max-commits",
-    kind=_COUNT,
+    kind=_INT,
     default=10,
     importance="low",
     doc="Maximum number of such commits.",
@@ -124,7 +126,7 @@ REWRITE_TARGET = Option(
 )
 REWRITE_MIN_FILES = Option(
     name=f"{PREFIX}rewrite.min-input-files",
-    kind=_NONE_OR_COUNT,
+    kind=_NONE_OR_INT,
     default=0,
     importance="low",
     doc="Merge when a partition has this many small files, of whatever sizes; 0: 5 of about the same size.",
@@ -138,14 +140,14 @@ REWRITE_MIN_BYTES = Option(
 )
 REWRITE_DELETE_FILES = Option(
     name=f"{PREFIX}rewrite.delete-file-threshold",
-    kind=_NONE_OR_COUNT,
+    kind=_NONE_OR_INT,
     default=0,
     importance="low",
     doc="Rewrite a data file with at least this many delete files; 0: never because of their number.",
 )
 REWRITE_RATIO = Option(
     name=f"{PREFIX}rewrite.delete-ratio-threshold",
-    kind=RATIO,
+    kind=POSITIVE_RATIO,
     default=0.3,
     importance="medium",
     doc="Rewrite a data file if at least this share of its rows is deleted.",
@@ -194,7 +196,7 @@ EXPIRE_AGE = Option(
 )
 EXPIRE_LAST = Option(
     name=f"{PREFIX}expire-snapshots.retain-last",
-    kind=_NONE_OR_COUNT,
+    kind=_NONE_OR_INT,
     default=0,
     importance="medium",
     doc="Number of snapshots to keep in any case; 0: the table's history.expire.min-snapshots-to-keep (1).",
