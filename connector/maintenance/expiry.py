@@ -19,6 +19,7 @@ from connector.iceberg.commit.snapshot_expiry import (
     METADATA_CLEANUP_PROPERTIES,
     METADATA_CLEANUP_PROPERTY,
     MIN_SNAPSHOTS_PROPERTY,
+    may_delete_files,
 )
 from connector.iceberg.java import activate_session, jvm, map_java_errors, to_dict
 from connector.iceberg.state.offset_rows import read_all_rows
@@ -26,11 +27,12 @@ from connector.maintenance.expiry_rules import (
     IN_FLIGHT_MS,
     Expiry,
     ReaderPosition,
+    find_idle_sink,
     newest_commits,
     parse_reader_positions,
     plan_expiry,
 )
-from connector.maintenance.table_history import read_history, read_other_branches, read_own_ages_ms
+from connector.maintenance.table_history import read_branch_histories
 from connector.settings.iceberg.maintenance.options import EXPIRE_OFFSETS
 from connector.settings.iceberg.maintenance.policies import ExpiryPolicy
 
@@ -60,13 +62,15 @@ def find_needed_since_ms(catalog: Catalog, offset_tables: Iterable[str], table: 
         RetriableError, ConfigError: as `read_reader_positions`.
     """
     readers = read_reader_positions(catalog, offset_tables, table)
+    histories = read_branch_histories(table)
     now_ms = time.time_ns() // 1_000_000
     return plan_expiry(
-        read_history(table),
+        histories.ancestors,
         readers,
         (),
-        others=read_other_branches(table),
-        own_ages_ms=read_own_ages_ms(table),
+        others=histories.others,
+        own_ages_ms=histories.own_ages_ms,
+        own_least=histories.own_least,
         now_ms=now_ms,
         age_ms=0,
         retain_last=1,
@@ -87,19 +91,20 @@ def find_expiry(
     `in_flight` are snapshots that a current batch reads.
     """
     properties = to_dict(table.java.properties())
-    if properties.get("gc.enabled") == "false":
+    if not may_delete_files(properties):
         return None
-    ancestors, others = read_history(table), read_other_branches(table)
+    histories = read_branch_histories(table)
     age_ms = policy.age_s * 1000 or _read_number(properties, MAX_AGE_PROPERTY, _DEFAULT_AGE_MS)
     least = policy.retain_last or _read_number(properties, MIN_SNAPSHOTS_PROPERTY, _DEFAULT_LAST)
-    writers = (*newest_commits(ancestors, CONNECTOR_NAME), *in_flight)
+    writers = (*newest_commits(histories.ancestors, CONNECTOR_NAME), *in_flight)
     now_ms = time.time_ns() // 1_000_000
     found = plan_expiry(
-        ancestors,
+        histories.ancestors,
         readers,
         writers,
-        others=others,
-        own_ages_ms=read_own_ages_ms(table),
+        others=histories.others,
+        own_ages_ms=histories.own_ages_ms,
+        own_least=histories.own_least,
         now_ms=now_ms,
         age_ms=age_ms,
         retain_last=least,
@@ -108,6 +113,14 @@ def find_expiry(
     if not found.older_than_ms:
         structlog.get_logger().warning(
             "nothing expires: the retention of a branch does not keep what sources or sinks need", table=table.name
+        )
+    idle = find_idle_sink(histories.ancestors, CONNECTOR_NAME, found.older_than_ms, now_ms)
+    if idle is not None and idle[1] > policy.max_reader_lag_s:
+        structlog.get_logger().warning(
+            "a sink that has not committed for long delays the expiry of snapshots",
+            table=table.name,
+            sink=idle[0],
+            lag_s=idle[1],
         )
     if found.lag_s > policy.max_reader_lag_s:
         structlog.get_logger().warning(

@@ -78,6 +78,7 @@ def plan_expiry(
     *,
     others: Sequence[Sequence[SnapshotSummary]] = (),
     own_ages_ms: Sequence[int | None] = (),
+    own_least: int | None = None,
     now_ms: int,
     age_ms: int,
     retain_last: int,
@@ -92,12 +93,13 @@ def plan_expiry(
         others: the snapshots of the table's other branches, which expire by the same limit.
         own_ages_ms: of the branch, and of each other: how old snapshots get there by the branch's own retention, which
             Iceberg goes by instead of the limit; None without one. Where that lets go what is needed nothing may go.
+        own_least: how many snapshots the branch's own retention keeps, whatever `retain_last` says; None without one.
         now_ms: the time.
         age_ms: younger ones stay.
         retain_last: so many stay.
         in_flight_ms: how long a batch or query may read a snapshot.
     """
-    limit = now_ms - max(age_ms, in_flight_ms)
+    limit = max(1, now_ms - max(age_ms, in_flight_ms))
     held_by, lag_ms = "", 0
     asked, needed = list(readers), set(writers)
     is_lost = False
@@ -121,18 +123,35 @@ def plan_expiry(
     if is_lost:
         return Expiry(0, max(1, retain_last), 0, held_by, lag_ms // 1000)
     ends = limit if own_ms is None else now_ms - own_ms
-    going = sum(snapshot.timestamp_ms < ends for snapshot in ancestors[max(1, retain_last) :])
+    going = sum(snapshot.timestamp_ms < ends for snapshot in ancestors[max(1, own_least or retain_last) :])
     return Expiry(limit, max(1, retain_last), going, held_by, lag_ms // 1000)
 
 
 def newest_commits(ancestors: Sequence[SnapshotSummary], name_key: str) -> Iterator[int]:
     """Yield the newest commit of each sink that wrote to the table; `name_key` is where summaries name it."""
+    for _, place in _newest_places(ancestors, name_key):
+        yield ancestors[place].snapshot_id
+
+
+def find_idle_sink(
+    ancestors: Sequence[SnapshotSummary], name_key: str, older_than_ms: int, now_ms: int
+) -> tuple[str, int] | None:
+    """Return the sink whose newest commit delays expiry, as nothing else does, and for how long (seconds) others have
+    committed since; None without one. `older_than_ms` is what `plan_expiry` found.
+    """
+    for name, place in _newest_places(ancestors, name_key):
+        if place and _oldest_ms(ancestors[: place + 1]) == older_than_ms:
+            return name, (now_ms - ancestors[place - 1].timestamp_ms) // 1000
+    return None
+
+
+def _newest_places(ancestors: Sequence[SnapshotSummary], name_key: str) -> Iterator[tuple[str, int]]:
     seen: set[str] = set()
-    for snapshot in ancestors:
+    for place, snapshot in enumerate(ancestors):
         name = snapshot.summary.get(name_key)
         if name is not None and name not in seen:
             seen.add(name)
-            yield snapshot.snapshot_id
+            yield name, place
 
 
 def _lets_go(own_age_ms: int | None, needed_ms: int, now_ms: int) -> bool:

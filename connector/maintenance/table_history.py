@@ -1,14 +1,29 @@
-"""A table's metadata file -> the snapshots of its branch as maintenance sees them. On the driver; metadata only."""
+"""A table's metadata file -> the snapshots of its branches as maintenance sees them. On the driver; metadata only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+import attrs
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.iceberg.catalog.table import Table
 from connector.maintenance.table_state import SnapshotSummary
+
+
+@attrs.frozen
+class BranchHistories:
+    """The snapshots of the branch that is followed, and of each other, newest first.
+
+    `own_ages_ms` tells how old snapshots get by the retention of the branch, and of each other: None by the table's
+    properties. `own_least` tells how many snapshots of the branch its retention keeps.
+    """
+
+    ancestors: Sequence[SnapshotSummary]
+    others: Sequence[Sequence[SnapshotSummary]] = ()
+    own_ages_ms: Sequence[int | None] = ()
+    own_least: int | None = None
 
 
 def read_history(table: Table) -> list[SnapshotSummary]:
@@ -23,26 +38,23 @@ def read_history(table: Table) -> list[SnapshotSummary]:
     return [_summary_of(snapshot) for snapshot in table.ancestors()]
 
 
-def read_other_branches(table: Table) -> list[list[SnapshotSummary]]:
-    """Return the same of each other branch.
+def read_branch_histories(table: Table) -> BranchHistories:
+    """Return the snapshots of all branches as the table was last read.
 
-    Cost, Raises: as `read_history`.
+    Cost: reads the metadata file, once: of a table with 10,000 snapshots that is 10 MB.
+
+    Raises: as `read_history`.
     """
-    metadata = table.metadata().metadata
+    newest, metadata = table.snapshot_id, table.metadata().metadata
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    heads = (ref.snapshot_id for name, ref in metadata.refs.items() if _is_other_branch(table, name, ref))
-    return [list(_iter_ancestors(by_id, head)) for head in heads]
-
-
-def read_own_ages_ms(table: Table) -> list[int | None]:
-    """Return how old snapshots get by the retention of the branch, and of each other: None by the table's properties.
-
-    Cost, Raises: as `read_history`.
-    """
-    refs = table.metadata().metadata.refs
-    others = (ref for name, ref in refs.items() if _is_other_branch(table, name, ref))
-    own = refs.get(table.branch)
-    return [None if ref is None else ref.max_snapshot_age_ms for ref in (own, *others)]
+    others = [ref for name, ref in metadata.refs.items() if _is_other_branch(table, name, ref)]
+    own = metadata.refs.get(table.branch)
+    return BranchHistories(
+        list(_iter_ancestors(by_id, newest)),
+        [list(_iter_ancestors(by_id, ref.snapshot_id)) for ref in others],
+        [None if ref is None else ref.max_snapshot_age_ms for ref in (own, *others)],
+        None if own is None else own.min_snapshots_to_keep,
+    )
 
 
 def _is_other_branch(table: Table, name: str, ref: SnapshotRef) -> bool:

@@ -29,6 +29,7 @@ from connector.maintenance.conversion.plan import EqualityDeleteFile
 from connector.maintenance.conversion.validation import LaterSnapshot
 from connector.maintenance.lease import LeaseTable
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
+from connector.maintenance.table_history import BranchHistories
 from connector.maintenance.table_state import SnapshotSummary
 from connector.settings import SinkSettings
 from tests.simulation.catalog_server import CatalogServer, LiveFile, SnapshotVersion
@@ -70,7 +71,7 @@ def _in_memory(server: CatalogServer, rng: Random) -> Iterator[None]:
             (maintainer, "DeleteGuard", NoRewritesGuard),
             (maintainer, "read_history", _read_history),
             (maintainer, "delete_unfinished_files", _delete_unfinished_files),
-            (expiry, "read_history", _read_history),
+            (expiry, "read_branch_histories", lambda table: BranchHistories(_read_history(table))),
             (expiry, "time", clock),
             (expiry, "activate_session", _nothing),
             (expiry, "jvm", lambda _: java),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import structlog
@@ -17,11 +17,15 @@ from connector.iceberg.commit.snapshot_expiry import (
     MAX_AGE_PROPERTY,
     METADATA_CLEANUP_PROPERTIES,
     METADATA_CLEANUP_PROPERTY,
+    MIN_SNAPSHOTS_PROPERTY,
     SnapshotRetention,
     find_growth,
 )
 from connector.settings import load
+from connector.settings.iceberg.maintenance.back_pressure import BackPressureSettings
 from connector.settings.iceberg.maintenance.policies import ExpiryPolicy, MaintenancePolicy, MaintenanceSettings
+from connector.sink.destinations.iceberg import back_pressure
+from connector.sink.destinations.iceberg.back_pressure import BackPressure
 from connector.sink.destinations.iceberg.destination import _warn_of_growth
 from connector.sink.destinations.iceberg.tables import iceberg_tables
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
@@ -36,6 +40,7 @@ HOUR_MS = 3600 * 1000
         METADATA_CLEANUP_PROPERTIES,
         {**CREATED_TABLE_PROPERTIES, EXPIRE_SNAPSHOTS_PROPERTY: "false"},
         {**CREATED_TABLE_PROPERTIES, "gc.enabled": "false"},
+        {**CREATED_TABLE_PROPERTIES, "gc.enabled": "FALSE"},
         {MAX_AGE_PROPERTY: "1"},
         {**CREATED_TABLE_PROPERTIES, MAX_AGE_PROPERTY: "an hour"},
     ],
@@ -122,6 +127,38 @@ def test_old_snapshots_go_in_portions() -> None:
     """None goes that is young, or among the newest; and not each commit expires one."""
     keeping = SnapshotRetention.of({**CREATED_TABLE_PROPERTIES, MAX_AGE_PROPERTY: str(HOUR_MS)})
     assert keeping == SnapshotRetention(HOUR_MS, 100)
+    # Iceberg keeps one at least, and refuses to be told less.
+    few = SnapshotRetention.of({**CREATED_TABLE_PROPERTIES, MIN_SNAPSHOTS_PROPERTY: "0"})
+    assert few is not None and few.least == 1
     assert not keeping.is_due(100, 0, 9 * HOUR_MS)
     assert not keeping.is_due(4000, 0, HOUR_MS + 1)
     assert keeping.is_due(4000, 0, 2 * HOUR_MS)
+
+
+def test_a_sink_that_waits_expires_what_goes_with_its_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above its limit of snapshots a table of its own loses those that its properties do not keep, without slack; one
+    below the limit is not touched.
+    """
+    snapshots = {"many": 9, "few": 2}
+
+    def expire(table: Any, properties: Any, needed_since_ms: Any, *, slack: float) -> bool:
+        assert (properties, needed_since_ms(), slack) == (CREATED_TABLE_PROPERTIES, 7, 1)
+        snapshots[table.name] = 3
+        return True
+
+    def target(name: str) -> Any:
+        table = Mock(branch="main")
+        table.name = name
+        table.java.operations.return_value.current.return_value.snapshots.return_value.size = lambda: snapshots[name]
+        table.java.snapshot.return_value.summary.return_value = {}
+        return SimpleNamespace(table=table, layout=SimpleNamespace(properties=CREATED_TABLE_PROPERTIES))
+
+    tables = MagicMock(label=str, needed_since_ms=lambda _: 7)
+    tables.__iter__.side_effect = lambda: iter(snapshots)
+    tables.__getitem__.side_effect = target
+    monkeypatch.setattr(back_pressure, "expire_snapshots", expire)
+    assert BackPressure(tables, BackPressureSettings(max_snapshots=3)).find_reason() is None
+    assert snapshots == {"many": 3, "few": 2}
+    keeping = SnapshotRetention.of(CREATED_TABLE_PROPERTIES)
+    assert keeping is not None
+    assert keeping.is_due(101, 0, keeping.age_ms + 1, 1) and not keeping.is_due(101, 0, keeping.age_ms + 1)

@@ -34,12 +34,25 @@ CREATED_TABLE_PROPERTIES = {
 }
 """What tables that the sink makes have, unless the settings say something else."""
 
+DELETION_PROPERTY = "gc.enabled"
+"""Table property: whether files may be deleted with snapshots; Iceberg's."""
+
 METADATA_FILES, SNAPSHOTS = "metadata files", "snapshots"
 """What grows with every commit where nothing takes it away."""
 
 EXPIRY_SLACK = 1.1
 """Expiring begins when the oldest is older than it may be by so much: several go at once."""
 DELETE_THREADS = 8
+
+
+def is_on(properties: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """Tell what a table's property says, as Iceberg reads it: in any case, and whatever is not `true` is off."""
+    return properties.get(name, str(default)).lower() == "true"
+
+
+def may_delete_files(properties: Mapping[str, str]) -> bool:
+    """Tell by a table's properties whether its files may be deleted."""
+    return is_on(properties, DELETION_PROPERTY, default=True)
 
 
 @attrs.frozen
@@ -52,19 +65,19 @@ class SnapshotRetention:
     @staticmethod
     def of(properties: Mapping[str, str]) -> SnapshotRetention | None:
         """Read a table's properties; None where snapshots are not ours to expire."""
-        if properties.get(EXPIRE_SNAPSHOTS_PROPERTY) != "true" or properties.get("gc.enabled") == "false":
+        if not is_on(properties, EXPIRE_SNAPSHOTS_PROPERTY) or not may_delete_files(properties):
             return None
         try:
             return SnapshotRetention(
                 int(properties.get(MAX_AGE_PROPERTY, CREATED_TABLE_PROPERTIES[MAX_AGE_PROPERTY])),
-                int(properties.get(MIN_SNAPSHOTS_PROPERTY, CREATED_TABLE_PROPERTIES[MIN_SNAPSHOTS_PROPERTY])),
+                max(1, int(properties.get(MIN_SNAPSHOTS_PROPERTY, CREATED_TABLE_PROPERTIES[MIN_SNAPSHOTS_PROPERTY]))),
             )
         except ValueError:
             return None
 
-    def is_due(self, count: int, oldest_ms: int, now_ms: int) -> bool:
+    def is_due(self, count: int, oldest_ms: int, now_ms: int, slack: float = EXPIRY_SLACK) -> bool:
         """Tell whether some of `count` snapshots, the oldest of that time, may go."""
-        return count > self.least * EXPIRY_SLACK and now_ms - oldest_ms > self.age_ms * EXPIRY_SLACK
+        return count > self.least * slack and now_ms - oldest_ms > self.age_ms * slack
 
 
 def is_kept_small(properties: Mapping[str, str]) -> bool:
@@ -74,18 +87,21 @@ def is_kept_small(properties: Mapping[str, str]) -> bool:
 
 def find_growth(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Name what of a table grows with every commit, by its properties, unless other maintenance takes it away."""
-    metadata = properties.get(METADATA_CLEANUP_PROPERTY) == "true"
+    metadata = is_on(properties, METADATA_CLEANUP_PROPERTY)
     snapshots = is_kept_small(properties)
     return (*(() if metadata else (METADATA_FILES,)), *(() if snapshots else (SNAPSHOTS,)))
 
 
 def expire_snapshots(
-    table: Table, properties: Mapping[str, str], needed_since_ms: Callable[[], int] | None = None
+    table: Table,
+    properties: Mapping[str, str],
+    needed_since_ms: Callable[[], int] | None = None,
+    slack: float = EXPIRY_SLACK,
 ) -> bool:
     """Expire what the table's properties do not keep, if it is time; True when it was done.
 
     `needed_since_ms` gives the date (epoch milliseconds) of the oldest snapshot that somebody has still to read: it,
-    and younger ones, stay.
+    and younger ones, stay. With a `slack` of 1 whatever may go goes at once.
 
     What fails is left for the next time.
     """
@@ -101,7 +117,7 @@ def expire_snapshots(
             if count <= keeping.least:
                 return False
             oldest_ms = int(snapshots.get(0).timestampMillis())
-            if not keeping.is_due(count, oldest_ms, now_ms):
+            if not keeping.is_due(count, oldest_ms, now_ms, slack):
                 return False
         limit_ms = now_ms - keeping.age_ms
         if needed_since_ms is not None:

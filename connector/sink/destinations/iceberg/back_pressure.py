@@ -9,6 +9,7 @@ import attrs
 
 from connector.errors import RetriableError
 from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.snapshot_expiry import expire_snapshots
 from connector.iceberg.java import map_java_errors
 from connector.settings.iceberg.maintenance.back_pressure import BackPressureSettings
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
@@ -46,6 +47,9 @@ class BackPressure:
             return None
         with suppress(RetriableError):  # then as it was last known
             table.refresh()
+        # Snapshots that expire with the sink's own commits would stay for as long as it waits for them to go.
+        properties = self.tables[name].layout.properties
+        expire_snapshots(table, properties, lambda: self.tables.needed_since_ms(name), slack=1)
         return self._count(table)
 
     def _count(self, table: Table) -> str | None:

@@ -8,7 +8,12 @@ import attrs
 import structlog
 
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.commit.snapshot_expiry import METADATA_CLEANUP_PROPERTY, METADATA_FILES, find_growth
+from connector.iceberg.commit.snapshot_expiry import (
+    METADATA_CLEANUP_PROPERTY,
+    METADATA_FILES,
+    find_growth,
+    may_delete_files,
+)
 from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer
@@ -105,7 +110,7 @@ def _find_growth(target: TargetTable, maintenance: MaintenanceSettings) -> tuple
     """Name what grows in a table although the sink may maintain it; nothing if the sink expires snapshots."""
     properties, name = target.layout.properties, target.table.name
     policy, grows = maintenance.of(name.rpartition(".")[2], name), find_growth(properties)
-    if expires_by_task(policy, properties) and properties.get("gc.enabled") != "false":
+    if expires_by_task(policy, properties) and may_delete_files(properties):
         return tuple(growth for growth in grows if growth == METADATA_FILES and METADATA_CLEANUP_PROPERTY in properties)
     return grows
 
