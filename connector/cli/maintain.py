@@ -21,7 +21,7 @@ from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
 from connector.maintenance.partitions import PartitionFiles, count_partitions
-from connector.maintenance.spark_actions import delete_orphan_files
+from connector.maintenance.spark_actions import count_small_manifests, delete_orphan_files
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE, TASKS
 from connector.runtime.retry import call_with_retries
@@ -177,12 +177,26 @@ def _do_table(maintainer: Maintainer, table: Table, asked: Round) -> TableReport
         due = {task: reason for task, reason in due.items() if task in (asked.tasks or TASKS)}
         report = attrs.evolve(report, state=state, due=due)
         if asked.execute and due:
-            report = attrs.evolve(report, done=maintainer.run(table, tuple(due)))
-            table.refresh()
-            report = attrs.evolve(report, state=maintainer.read_state(table))
-        return attrs.evolve(report, partitions=count_partitions(table, maintainer.policy_of(table.name).rewrite))
+            report = _execute(maintainer, table, asked, report)
+        # Repeated, a look at a table with nothing to do reads its metadata file only.
+        if due or not asked.by_triggers:
+            policy = maintainer.policy_of(table.name).rewrite
+            report = attrs.evolve(report, partitions=count_partitions(table, policy))
     except ConnectorError as error:
         return attrs.evolve(report, failure=_report_failure(table.name, error).failure)
+    return report
+
+
+def _execute(maintainer: Maintainer, table: Table, asked: Round, report: TableReport) -> TableReport:
+    """Do what is due, and rewrite files of which a conversion has left few rows, which nobody can tell before."""
+    may_follow = CONVERT in report.due and REWRITE not in report.due and not asked.by_triggers
+    enabled = maintainer.policy_of(table.name).rewrite.enabled
+    after = (REWRITE,) if may_follow and _is_wanted(asked, REWRITE, enabled=enabled) else ()
+    outcomes = maintainer.run(table, (*report.due, *after))
+    done = [one for one in outcomes if one.task in report.due or one.failure is not None or one.counts.get("removed")]
+    found = {one.task: "what the conversion left" for one in done if one.task not in report.due}
+    table.refresh()
+    return attrs.evolve(report, due={**report.due, **found}, done=done, state=maintainer.read_state(table))
 
 
 def _find_work(maintainer: Maintainer, table: Table, state: TableState, asked: Round) -> dict[str, str]:
@@ -191,10 +205,12 @@ def _find_work(maintainer: Maintainer, table: Table, state: TableState, asked: R
     found: dict[str, str] = {}
     if _is_wanted(asked, CONVERT, enabled=policy.convert.enabled) and state.equality_deletes:
         found[CONVERT] = f"{state.equality_deletes} equality deletes"
-    if _is_wanted(asked, REWRITE, enabled=policy.rewrite.enabled) and state.since(REWRITE).commits:
-        found[REWRITE] = f"{state.data_files} data files, {state.since(REWRITE).commits} commits since the last time"
-    if _is_wanted(asked, MANIFESTS, enabled=policy.manifests.enabled) and state.since(MANIFESTS).commits > 1:
-        found[MANIFESTS] = f"{state.since(MANIFESTS).commits} commits since the last time"
+    rewrite = _find_rewrite(maintainer, table, asked, enabled=policy.rewrite.enabled)
+    if rewrite is not None:
+        found[REWRITE] = rewrite
+    manifests = count_small_manifests(table) if _is_wanted(asked, MANIFESTS, enabled=policy.manifests.enabled) else 0
+    if manifests:
+        found[MANIFESTS] = f"{manifests} small manifests"
     if _is_wanted(asked, EXPIRE, enabled=policy.expire.enabled):
         expiry = maintainer.find_expiry(table)
         if expiry is not None and expiry.snapshots:
@@ -208,6 +224,11 @@ def _find_work(maintainer: Maintainer, table: Table, state: TableState, asked: R
         if count:
             found[ORPHANS] = f"files older than {policy.orphans.min_age_s} s that no snapshot has"
     return found
+
+
+def _find_rewrite(maintainer: Maintainer, table: Table, asked: Round, *, enabled: bool) -> str | None:
+    groups = maintainer.count_rewrites(table) if _is_wanted(asked, REWRITE, enabled=enabled) else 0
+    return f"{groups} groups of files that are small, or of which much is deleted" if groups else None
 
 
 def _is_wanted(asked: Round, task: str, *, enabled: bool) -> bool:
@@ -275,7 +296,10 @@ def parse_duration(text: str) -> int:
     number, unit = text[:-1], text[-1:]
     if unit not in units or not number.isascii() or not number.isdigit() or not int(number):
         raise ConfigError(f"--every {text}: is not a duration; write 30s, 10m, 2h or 1d")
-    return int(number) * units[unit]
+    seconds = int(number) * units[unit]
+    if seconds > threading.TIMEOUT_MAX:
+        raise ConfigError(f"--every {text}: is longer than anybody waits; write 30s, 10m, 2h or 1d")
+    return seconds
 
 
 def parse_tasks(text: str) -> tuple[str, ...]:
@@ -285,6 +309,8 @@ def parse_tasks(text: str) -> tuple[str, ...]:
         ConfigError: one is none.
     """
     names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise ConfigError(f"--task {text}: names no task; write some of {', '.join(TASKS)}")
     wrong = [name for name in names if name not in TASKS]
     if wrong:
         raise ConfigError(f"--task {', '.join(wrong)}: is not known; write {', '.join(TASKS)}")

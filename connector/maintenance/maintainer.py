@@ -30,6 +30,8 @@ from connector.maintenance.lease_rules import LOST_RACES
 from connector.maintenance.rewrite_rules import TURN_BYTES, commits_by_groups
 from connector.maintenance.spark_actions import (
     WritePermit,
+    count_rewrite_groups,
+    count_small_manifests,
     delete_orphan_files,
     delete_unfinished_files,
     rewrite_data_files,
@@ -45,6 +47,8 @@ from connector.settings.iceberg.maintenance.policies import MaintenancePolicy, R
 
 _BY_FILES = (CONVERT, REWRITE, MANIFESTS)
 """Tasks that find the same in a table to which nothing was written."""
+_BY_INTERVAL = (CONVERT, REWRITE)
+"""Tasks that leave a snapshot, and are due by time."""
 _TELLING = ("delete_files", "removed", "added", "failed")
 """What they count where there was something to do."""
 
@@ -100,16 +104,28 @@ class Maintainer:
 
     def read_state(self, table: Table) -> TableState:
         """Return a table's state as it was last read, which listeners hear of; reads the metadata file."""
-        state = summarize(read_history(table))
+        state = summarize(read_history(table), self._vain_of(table))
         for listener in self.listeners:
             listener.on_table(table.name, state.figures)
         return state
 
     def find_due(self, table: Table, state: TableState) -> dict[str, str]:
         """Return which tasks are due, and why."""
+        self._note_progress(table, state)
         done = {task: self._done_ms.get((table.name, task), 0) for task in TASKS}
-        vain = {task: at for (name, task), at in self._fruitless.items() if name == table.name}
-        return find_due_tasks(self.policy_of(table.name), state, _now_ms(), done, vain)
+        return find_due_tasks(self.policy_of(table.name), state, _now_ms(), done, self._vain_of(table))
+
+    def _vain_of(self, table: Table) -> dict[str, int]:
+        return {task: at for (name, task), at in self._fruitless.items() if name == table.name}
+
+    def _note_progress(self, table: Table, state: TableState) -> None:
+        """Remember when tasks were done: the snapshots that tell may expire before these are due by time."""
+        for task in _BY_INTERVAL if state.snapshots else ():
+            since_ms, key = state.since(task).since_ms, (table.name, task)
+            if since_ms is not None:
+                self._done_ms[key] = max(self._done_ms.get(key, 0), since_ms)
+            else:
+                self._done_ms.setdefault(key, state.oldest_ms)
 
     def find_expiry(self, table: Table, in_flight: Collection[int] = ()) -> Expiry | None:
         """Return what may expire, with regard to where sources stand.
@@ -122,6 +138,15 @@ class Maintainer:
         readers = read_reader_positions(self.catalog, tables, table)
         return find_expiry(table, policy, readers, in_flight=in_flight, in_flight_ms=self.in_flight_ms)
 
+    def count_rewrites(self, table: Table, *, alone: bool = False) -> int:
+        """Return how many groups of files a rewrite would begin with, as the table was last read; `alone` as in `run`.
+
+        Raises:
+            RetriableError, FatalError: as `count_rewrite_groups`.
+        """
+        policy = self._rewrite_policy(table, alone=alone)
+        return count_rewrite_groups(self.spark, table, policy, summarize(read_history(table)))
+
     def run(
         self, table: Table, tasks: Sequence[str], in_flight: Collection[int] = (), *, alone: bool = False
     ) -> list[TaskOutcome]:
@@ -133,11 +158,10 @@ class Maintainer:
             What became of each; nothing where another process has the lease.
         """
         wanted = [task for task in TASKS if task in tasks]
-        idle = self._find_needless_expiry(table, in_flight) if EXPIRE in wanted else None
-        if idle is not None:
-            wanted.remove(EXPIRE)
+        idle = self._find_needless(table, wanted, in_flight, alone=alone)
+        wanted = [task for task in wanted if all(one.task != task for one in idle)]
         if not wanted:
-            return [] if idle is None else [idle]
+            return idle
         with self.leases.held(table.name) as run:
             if run is None:
                 structlog.get_logger().info("another process maintains this table", table=table.name)
@@ -146,19 +170,43 @@ class Maintainer:
             done = [self._run_task(table, task, in_flight, run) for task in wanted]
             run.failed = any(one.failure is not None for one in done)
             self._clean_up(table, run)
-        return done if idle is None else [*done, idle]
+        return [*done, *idle]
 
-    def _find_needless_expiry(self, table: Table, in_flight: Collection[int]) -> TaskOutcome | None:
-        """Return the outcome of an expiry that expires nothing: a lease for it would be two commits."""
+    def _find_needless(
+        self, table: Table, tasks: Sequence[str], in_flight: Collection[int], *, alone: bool
+    ) -> list[TaskOutcome]:
+        """Return the outcomes of tasks that find nothing to do: a lease for them would be two commits."""
+        found = []
+        # What tasks leave for those after them cannot be told before.
+        if MANIFESTS in tasks and not {CONVERT, REWRITE} & set(tasks):
+            found.append(self._find_needless_task(table, MANIFESTS, lambda: count_small_manifests(table)))
+        if REWRITE in tasks and CONVERT not in tasks:
+            found.append(self._find_needless_task(table, REWRITE, lambda: self.count_rewrites(table, alone=alone)))
+        if EXPIRE in tasks:
+            found.append(self._find_needless_task(table, EXPIRE, lambda: self._count_old(table, in_flight)))
+        return [one for one in found if one is not None]
+
+    def _find_needless_task(self, table: Table, task: str, count: Callable[[], int]) -> TaskOutcome | None:
         try:
-            found = self.find_expiry(table, in_flight)
+            if task != EXPIRE:
+                table.refresh()  # a sink's commits soon delete the metadata file that was read before
+            if count():
+                return None
         except ConnectorError as error:
-            structlog.get_logger().warning("maintenance failed", table=table.name, task=EXPIRE, reason=str(error))
-            return TaskOutcome(EXPIRE, failure=str(error))
-        if found is not None and found.snapshots:
-            return None
-        self._done_ms[table.name, EXPIRE] = _now_ms()
-        return TaskOutcome(EXPIRE, {"snapshots": 0, "files": 0})
+            structlog.get_logger().warning("maintenance failed", table=table.name, task=task, reason=str(error))
+            self._tell(MaintenanceReport(table.name, task, "failed", 0.0))
+            return TaskOutcome(task, failure=str(error))
+        counts = dict.fromkeys(("snapshots", "files") if task == EXPIRE else ("removed", "added"), 0)
+        self._note_done(table, task, counts)
+        return TaskOutcome(task, counts)
+
+    def _count_old(self, table: Table, in_flight: Collection[int]) -> int:
+        found = self.find_expiry(table, in_flight)
+        return 0 if found is None else found.snapshots
+
+    def _rewrite_policy(self, table: Table, *, alone: bool) -> RewritePolicy:
+        policy = self.policy_of(table.name).rewrite
+        return attrs.evolve(policy, max_bytes=min(policy.max_bytes, TURN_BYTES)) if alone else policy
 
     def _clean_up(self, table: Table, run: MaintenanceRun) -> None:
         """Remove what runs before this one wrote and did not commit, as soon as they can commit no more."""
@@ -226,7 +274,7 @@ class Maintainer:
         if task == CONVERT:
             return self._convert(table, policy.convert.max_bytes, run)
         if task == REWRITE:
-            return self._rewrite(table, policy.rewrite, run)
+            return self._rewrite(table, self._rewrite_policy(table, alone=run.is_alone), run)
         if task == MANIFESTS:
             return rewrite_manifests(self.spark, table, self.name)
         if task == EXPIRE:
@@ -251,8 +299,6 @@ class Maintainer:
 
     def _rewrite(self, table: Table, policy: RewritePolicy, run: MaintenanceRun) -> Mapping[str, int]:
         """Merge files; a table of which all could not be merged at once is from then on merged group by group."""
-        if run.is_alone:
-            policy = attrs.evolve(policy, max_bytes=min(policy.max_bytes, TURN_BYTES))
         state, permit = self.read_state(table), WritePermit(_folder(table, run.name), run.is_held)
         has_failed = table.name in self._grouped and not run.is_alone
         by_groups = commits_by_groups(policy, state, has_failed=has_failed)
@@ -265,7 +311,8 @@ class Maintainer:
             self._grouped.add(table.name)
             structlog.get_logger().warning("files are merged group by group", table=table.name, reason=str(error))
             raise CommitRefused(str(error)) from error.__cause__
-        if has_failed and not any(done[name] for name in ("removed", "failed")):
+        is_untouched = not any(done[name] for name in ("removed", "failed"))
+        if has_failed and is_untouched and count_rewrite_groups(self.spark, table, policy, state):
             raise CommitRefused("no group of files could be committed")  # Iceberg says nothing of it
         return done
 

@@ -15,7 +15,9 @@ from connector.errors import FatalError
 from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import SnapshotChange, settle_commits
+from connector.iceberg.commit.snapshot_expiry import may_delete_files
 from connector.iceberg.java import JavaTable, activate_session, iterate, jvm, load_class, map_java_errors, to_dict
+from connector.maintenance.metadata_files import MetadataFiles, find_metadata_of_others, metadata_folders, plain_path
 from connector.maintenance.rewrite_rules import may_land, rewrite_options
 from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.table_state import TableState
@@ -24,8 +26,9 @@ from connector.settings.iceberg.maintenance.options import ORPHANS
 from connector.settings.iceberg.maintenance.policies import OrphanPolicy, RewritePolicy
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
 
-METADATA_ENDINGS, METADATA_PATH_PROPERTY = (".metadata.json", ".metadata.json.gz"), "write.metadata.path"
-_MOST_PATHS = 100_000
+MANIFEST_SIZE_PROPERTY, DEFAULT_MANIFEST_BYTES = "commit.manifest.target-size-bytes", 8 * 1024**2
+"""Iceberg's."""
+_SMALL_SHARE = 0.75
 
 
 @attrs.frozen
@@ -72,6 +75,34 @@ def rewrite_data_files(
     return done
 
 
+def count_rewrite_groups(spark: SparkSession, table: Table, policy: RewritePolicy, state: TableState) -> int:
+    """Return how many groups of files a rewrite would begin with; 0 where it would find nothing to do.
+
+    Asks Iceberg's planner of rewrites, with the options of each call of it: the first one that finds something sees the
+    files as they are. Cost: the manifests, for each call until then.
+
+    Raises:
+        RetriableError: the store is away.
+        FatalError: a manifest cannot be read.
+    """
+    newest = table.snapshot_id
+    if newest is None:
+        return 0
+    activate_session(spark)
+    java = jvm(spark)
+    with map_java_errors(f"planning a rewrite of files of {table.name}"):
+        everything = java.org.apache.iceberg.expressions.Expressions.alwaysTrue()
+        for one in plan_passes(policy, state, table.layout().target_file_size_bytes):
+            planner = java.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table.java, everything, newest, False)
+            options = java.java.util.HashMap()
+            for key, value in rewrite_options(policy, state, one, by_groups=False).items():
+                options.put(key, value)
+            planner.init(options)
+            if groups := int(planner.plan().totalGroupCount()):
+                return groups
+    return 0
+
+
 def _rewrite_once(
     spark: SparkSession, table: Table, options: Mapping[str, str], name: str, permit: WritePermit
 ) -> dict[str, int]:
@@ -102,8 +133,29 @@ def _remove_dangling_deletes(spark: SparkSession, table: Table, name: str) -> No
         action.snapshotProperty(MAINTENANCE_TASK, REWRITE).toBranch(table.branch).execute()
 
 
+def count_small_manifests(table: Table) -> int:
+    """Return how many manifests would be merged: those that are small, where there are several of data or of deletes.
+
+    Cost: the manifest list.
+
+    Raises:
+        RetriableError: the store is away.
+        FatalError: the list cannot be read.
+    """
+    newest = table.java.snapshot(table.branch)
+    if newest is None or table.branch != MAIN_BRANCH:
+        return 0
+    with map_java_errors(f"reading the manifest list of {table.name}"):
+        is_small, spec_id = _SmallManifests.of(table), int(table.java.spec().specId())
+        counts = [
+            sum(int(one.partitionSpecId()) == spec_id and is_small.test(one) for one in iterate(manifests))
+            for manifests in (newest.dataManifests(table.java.io()), newest.deleteManifests(table.java.io()))
+        ]
+    return sum(count for count in counts if count > 1)
+
+
 def rewrite_manifests(spark: SparkSession, table: Table, name: str) -> dict[str, int]:
-    """Merge the manifests of the table's current spec; nothing where a branch is followed: Iceberg does it for `main`.
+    """Merge small manifests of the table's current spec; nothing where a branch is followed: Iceberg knows only `main`.
 
     Raises:
         CommitUnknown: nobody could tell until `errors.retry.timeout`.
@@ -115,6 +167,7 @@ def rewrite_manifests(spark: SparkSession, table: Table, name: str) -> dict[str,
     activate_session(spark)
     with map_java_errors(doing), settle_commits(table, doing) as java:
         action = _actions(spark).rewriteManifests(java).snapshotProperty(CREATED_BY, name)
+        action = action.rewriteIf(_SmallManifests.of(table))
         done = action.snapshotProperty(MAINTENANCE_TASK, MANIFESTS).execute()
         return {"removed": _count(done.rewrittenManifests()), "added": _count(done.addedManifests())}
 
@@ -136,26 +189,27 @@ def delete_orphan_files(spark: SparkSession, table: Table, policy: OrphanPolicy,
     activate_session(spark)
     table.refresh()
     with map_java_errors(doing):
-        if to_dict(table.java.properties()).get("gc.enabled") == "false":
+        if not may_delete_files(to_dict(table.java.properties())):
             return {"removed": 0}
         _refuse_other_tables(spark, table, policy)
         action = _below_location(spark, table, policy)
         if not execute:
-            action = action.deleteWith(_Paths())
+            action = action.deleteWith(_Untouched())
         done = action.execute()
         return {"removed": int(done.orphanFilesCount())}
 
 
 def _refuse_other_tables(spark: SparkSession, table: Table, policy: OrphanPolicy) -> None:
     """Raise where a table lies below this one: no snapshot of this one has its files. Its metadata may be young."""
-    found = _Paths(METADATA_ENDINGS)
+    folders = metadata_folders(str(table.java.location()), to_dict(table.java.properties()))
+    found = MetadataFiles(frozenset(map(plain_path, folders)))
     _below_location(spark, table, attrs.evolve(policy, min_age_s=0)).deleteWith(found).execute()
-    own = {_plain_path(path) for path in metadata_folders(str(table.java.location()), to_dict(table.java.properties()))}
-    others = sorted(path for path in found.paths if _plain_path(path).rpartition("/")[0] not in own)
-    if others:
+    # A table that was renamed keeps its location, which the next one of its former name gets, too.
+    other = found.elsewhere or find_metadata_of_others(table, found.beside)
+    if other is not None:
         raise FatalError(
-            f"orphans of {table.name} cannot be told from files of another table below its location, which has "
-            f"{others[0]}; set {ORPHANS.name}=false for this table"
+            f"orphans of {table.name} cannot be told from files of another table below its location, or at it, which "
+            f"has {other}; if that table was dropped, delete this file, else set {ORPHANS.name}=false for this table"
         )
 
 
@@ -163,17 +217,6 @@ def _below_location(spark: SparkSession, table: Table, policy: OrphanPolicy) -> 
     location = str(table.java.location())
     action = _orphan_action(spark, table.java, policy).location(location)
     return action.usePrefixListing(not _is_known_to_hadoop(spark, location))
-
-
-def metadata_folders(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return where a table's metadata files are, and were before its properties said something else."""
-    default = f"{location.rstrip('/')}/metadata"
-    return (default, properties.get(METADATA_PATH_PROPERTY, default).rstrip("/"))
-
-
-def _plain_path(path: str) -> str:
-    """Return a path without scheme and authority, in which listings differ from what a table says."""
-    return urlsplit(path).path
 
 
 def delete_unfinished_files(spark: SparkSession, table: Table, policy: OrphanPolicy, folder: str) -> int:
@@ -193,7 +236,7 @@ def delete_unfinished_files(spark: SparkSession, table: Table, policy: OrphanPol
     doing = f"deleting files of a run of {table.name} that was killed"
     activate_session(spark)
     with map_java_errors(doing):
-        if to_dict(table.java.properties()).get("gc.enabled") == "false" or not _has_files(table, folder):
+        if not may_delete_files(to_dict(table.java.properties())) or not _has_files(table, folder):
             return 0
         action = _orphan_action(spark, table.java, attrs.evolve(policy, min_age_s=0)).location(folder)
         return int(action.usePrefixListing(True).execute().orphanFilesCount())
@@ -226,7 +269,7 @@ def _has_files(table: Table, folder: str) -> bool:
 def _orphan_action(spark: SparkSession, java: JavaTable, policy: OrphanPolicy) -> Any:
     modes = load_class(spark, "org.apache.iceberg.actions.DeleteOrphanFiles$PrefixMismatchMode")
     mode = next(one for one in modes.getEnumConstants() if str(one) == policy.prefix_mismatch_mode)
-    before_ms = time.time_ns() // 1_000_000 - policy.min_age_s * 1000
+    before_ms = max(0, time.time_ns() // 1_000_000 - policy.min_age_s * 1000)
     action = _actions(spark).deleteOrphanFiles(java).olderThan(before_ms)
     return action.prefixMismatchMode(mode).option("stream-results", "true")
 
@@ -239,17 +282,34 @@ def _count(files: Any) -> int:
     return sum(1 for _ in iterate(files))
 
 
-@attrs.define(eq=False)
-class _Paths:
-    """Java's `Consumer` that leaves files where they are, and notes those that end so, if anything is to be noted."""
+@attrs.frozen
+class _SmallManifests:
+    """Java's `Predicate` of manifests below a size: what is large enough is not written again each time."""
 
-    endings: tuple[str, ...] = ()
-    paths: list[str] = attrs.field(factory=list)
+    below_bytes: float
+
+    @staticmethod
+    def of(table: Table) -> _SmallManifests:
+        text = to_dict(table.java.properties()).get(MANIFEST_SIZE_PROPERTY, "")
+        target = int(text) if text.isdigit() else DEFAULT_MANIFEST_BYTES
+        return _SmallManifests(target * _SMALL_SHARE)
+
+    def test(self, manifest: Any) -> bool:
+        """Tell whether it is small."""
+        return bool(int(manifest.length()) < self.below_bytes)
+
+    class Java:
+        """Which Java interface this object stands for (Py4J's convention)."""
+
+        implements = ("java.util.function.Predicate",)
+
+
+@attrs.frozen(eq=False)
+class _Untouched:
+    """Java's `Consumer` that leaves files where they are."""
 
     def accept(self, path: Any) -> None:
-        """Note a file."""
-        if str(path).endswith(self.endings) and len(self.paths) < _MOST_PATHS:
-            self.paths.append(str(path))
+        """Do nothing."""
 
     class Java:
         """Which Java interface this object stands for (Py4J's convention)."""

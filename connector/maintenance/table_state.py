@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 import attrs
 
-from connector.maintenance.tasks import MAINTENANCE_TASK, TASKS
+from connector.maintenance.tasks import CONVERT, MAINTENANCE_TASK, TASKS
 
 
 @attrs.frozen
@@ -60,29 +61,45 @@ class TableState:
         return self.progress.get(task, Progress())
 
 
-def summarize(ancestors: Sequence[SnapshotSummary]) -> TableState:
-    """Return the state of a table by its snapshots, the newest first."""
+def summarize(ancestors: Sequence[SnapshotSummary], fruitless: Mapping[str, int] | None = None) -> TableState:
+    """Return the state of a table by its snapshots, the newest first.
+
+    `fruitless` are snapshots at which tasks found nothing to do: from there on it counts what came, as from those that
+    tasks have made.
+    """
     if not ancestors:
         return TableState()
+    vain = fruitless or {}
     newest = ancestors[0]
     return TableState(
-        data_files=newest.count("total-data-files"),
+        data_files=_count_all(ancestors, "data-files"),
         size_bytes=newest.count("total-files-size"),
-        delete_files=newest.count("total-delete-files"),
-        equality_deletes=newest.count("total-equality-deletes"),
+        delete_files=_count_all(ancestors, "delete-files"),
+        equality_deletes=_count_all(ancestors, "equality-deletes", CONVERT),
         position_deletes=newest.count("total-position-deletes"),
         snapshots=len(ancestors),
         oldest_ms=ancestors[-1].timestamp_ms,
         newest_ms=newest.timestamp_ms,
         newest_id=newest.snapshot_id,
-        progress={task: _measure_progress(ancestors, task) for task in TASKS},
+        progress={task: _measure_progress(ancestors, task, vain.get(task)) for task in TASKS},
     )
 
 
-def _measure_progress(ancestors: Sequence[SnapshotSummary], task: str) -> Progress:
+def _count_all(ancestors: Sequence[SnapshotSummary], kind: str, task: str | None = None) -> int:
+    """Return a total of the newest snapshot; where it tells none, what came since a task, as far as snapshots tell.
+
+    Iceberg tells no totals once a snapshot, such as that of another writer, has told none.
+    """
+    if f"total-{kind}" in ancestors[0].summary:
+        return ancestors[0].count(f"total-{kind}")
+    since = takewhile(lambda one: task is None or one.summary.get(MAINTENANCE_TASK) != task, ancestors)
+    return sum(one.count(f"added-{kind}") for one in since)
+
+
+def _measure_progress(ancestors: Sequence[SnapshotSummary], task: str, vain: int | None) -> Progress:
     commits = data_files = deletes = 0
     for snapshot in ancestors:
-        if snapshot.summary.get(MAINTENANCE_TASK) == task:
+        if snapshot.summary.get(MAINTENANCE_TASK) == task or snapshot.snapshot_id == vain:
             return Progress(snapshot.timestamp_ms, commits, data_files, deletes)
         if MAINTENANCE_TASK not in snapshot.summary:
             commits += 1

@@ -27,7 +27,8 @@ def find_due_tasks(
         policy: the table's.
         state: as its snapshots tell it.
         now_ms: the time.
-        done_ms: when this process did tasks that leave no snapshot, or found nothing to do.
+        done_ms: when this process did tasks, or found nothing to do; or when they were done last at the latest, as
+            snapshots told that have expired since.
         fruitless: the newest snapshot at which a task found nothing to do: there it finds nothing again.
     """
     vain = {task for task, snapshot_id in (fruitless or {}).items() if snapshot_id == state.newest_id}
@@ -75,7 +76,9 @@ def _convert_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, d
 
 def _rewrite_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: int) -> str | None:
     rule, since = policy.rewrite, state.since(REWRITE)
-    if not rule.enabled or not since.commits or state.data_files < min(rule.min_input_files or LEAST_FILES, rule.files):
+    few = state.data_files < min(rule.min_input_files or LEAST_FILES, rule.files)
+    # One file is enough where most of its rows may be deleted.
+    if not rule.enabled or not since.commits or (few and not state.delete_files):
         return None
     if since.data_files >= rule.files:
         return f"{since.data_files} data files since the last rewrite"
@@ -114,6 +117,8 @@ def _orphan_reason(policy: MaintenancePolicy, now_ms: int, done_ms: int) -> str 
 
 
 def _measure_wait_s(since: Progress, state: TableState, now_ms: int, done_ms: int) -> int:
-    """Return how long ago a task was done; as long as the table's snapshots tell where it never was."""
-    last = max(done_ms, state.oldest_ms if since.since_ms is None else since.since_ms)
+    """Return how long ago a task was done; where no snapshot is left that tells, since it was as this process knows, or
+    else as long as there are snapshots.
+    """
+    last = (done_ms or state.oldest_ms) if since.since_ms is None else max(done_ms, since.since_ms)
     return max(0, now_ms - last) // _S

@@ -71,6 +71,7 @@ def _in_memory(server: CatalogServer, rng: Random) -> Iterator[None]:
             (maintainer, "DeleteGuard", NoRewritesGuard),
             (maintainer, "read_history", _read_history),
             (maintainer, "delete_unfinished_files", _delete_unfinished_files),
+            (maintainer, "count_rewrite_groups", lambda *_: 1),
             (expiry, "read_branch_histories", lambda table: BranchHistories(_read_history(table))),
             (expiry, "time", clock),
             (expiry, "activate_session", _nothing),

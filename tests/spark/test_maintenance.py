@@ -27,6 +27,7 @@ from connector.maintenance.expiry_rules import Expiry
 from connector.maintenance.lease_rules import Lease
 from connector.maintenance.maintainer import TaskOutcome
 from connector.maintenance.partitions import count_partitions
+from connector.maintenance.spark_actions import count_rewrite_groups, count_small_manifests
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
 from connector.settings import load
 from connector.settings.iceberg.maintenance.policies import (
@@ -44,6 +45,7 @@ from tests.host import Host
 from tests.spark.test_conversion import check_rows, summary_of
 from tests.spark.test_key_types import values_by_spark
 from tests.tiers import tiered
+from tests.unit.test_maintenance_looks import draw_files, draw_policy
 from tests.workshop import OFFSETS, Workshop, disturb_tasks
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -183,6 +185,57 @@ def test_a_branchs_own_retention_takes_nothing_from_a_source(spark: SparkSession
     assert oldest not in {one.snapshot_id for one in table.ancestors()}
 
 
+def test_a_look_says_what_icebergs_planner_picks(spark: SparkSession, workshop: Workshop) -> None:
+    """Of random sets of files, of which there is nothing but metadata, a look finds a rewrite where a simulated one
+    finds files to merge.
+    """
+    name, rng = f"{workshop.name}.`default`.looks", Random(11)
+    spark.sql(f"CREATE TABLE {name} (id bigint, p int) USING iceberg PARTITIONED BY (p)")
+    maintainer, iceberg = workshop.maintainer(), spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
+    table, answers = maintainer.load("default.looks"), list[bool]()
+    assert table is not None
+    for turn in range(24):
+        files, policy = draw_files(rng), draw_policy(rng)
+        overwrite = table.java.newOverwrite().overwriteByRowFilter(iceberg.expressions.Expressions.alwaysTrue())
+        for partition, sizes in files.sizes.items():
+            for place, size in enumerate(sizes):
+                data = iceberg.DataFiles.builder(table.java.spec()).withPath(f"none/{turn}-{partition}-{place}.parquet")
+                data = data.withPartitionPath(f"p={partition}").withFileSizeInBytes(size).withRecordCount(1)
+                overwrite.addFile(data.build())
+        overwrite.commit()
+        table.refresh()
+        groups = count_rewrite_groups(spark, table, policy, maintainer.read_state(table))
+        assert (groups > 0) == (files.rewrite(policy) > 0), policy
+        answers.append(groups > 0)
+    assert {True, False} == set(answers)
+
+
+def test_large_manifests_are_not_written_again(spark: SparkSession, workshop: Workshop) -> None:
+    """Small manifests are merged, and one that is large enough stays; a look tells how many are small."""
+    name, maintainer, rng = f"{workshop.name}.`default`.manifests", workshop.maintainer(), Random(3)
+    spark.sql(
+        f"CREATE TABLE {name} (id bigint) USING iceberg TBLPROPERTIES ('commit.manifest-merge.enabled' = 'false')"
+    )
+    table, iceberg = maintainer.load("default.manifests"), spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
+    assert table is not None
+    for count in (500, 1, 1, 1):
+        append = table.java.newAppend()
+        for _ in range(count):
+            data = iceberg.DataFiles.builder(table.java.spec()).withPath(f"none/{rng.randbytes(32).hex()}.parquet")
+            append.appendFile(data.withFileSizeInBytes(1).withRecordCount(1).build())
+        append.commit()
+    large, *small = spark.sql(f"SELECT path, length FROM {name}.manifests ORDER BY length DESC").collect()
+    assert large.length > 1.5 * small[0].length
+    table.java.updateProperties().set("commit.manifest.target-size-bytes", str(large.length)).commit()
+    table.refresh()
+    assert count_small_manifests(table) == 3
+    assert _by_task(maintainer.run(table, [MANIFESTS]))[MANIFESTS].counts["removed"] == 3
+    table.refresh()
+    left = {row.path for row in spark.sql(f"SELECT path FROM {name}.manifests").collect()}
+    assert len(left) == 2 and large.path in left
+    assert count_small_manifests(table) == 0
+
+
 def test_orphans_go_when_they_are_old(spark: SparkSession, workshop: Workshop) -> None:
     """Old files below the table's location that no snapshot has go; young ones, and those of the table, stay."""
     written = workshop.written(3)
@@ -222,6 +275,31 @@ def test_orphans_of_a_table_with_another_one_below_it_stay(workshop: Workshop) -
     outer.java.updateProperties().set("gc.enabled", "true").commit()
     assert _by_task(workshop.maintainer().run(outer, [ORPHANS]))[ORPHANS].counts["removed"] >= 1
     assert not orphan.exists()
+
+
+def test_orphans_of_a_table_at_whose_location_is_another_one_stay(workshop: Workshop) -> None:
+    """A table that was renamed keeps its folder, which the next one of its former name gets too: neither takes the
+    other's files for orphans, however old they are, and metadata files that it has left itself are none of another.
+    """
+    outer, inner = workshop.written(33).table, workshop.written(34).table
+    home, other = (Path(str(one.java.location()).removeprefix("file:")) for one in (outer, inner))
+    newest = Path(str(inner.java.operations().current().metadataFileLocation()).removeprefix("file:"))
+    orphan, left, foreign = home / "data" / "left-behind.parquet", home / "metadata" / "a", home / "metadata" / "b"
+    orphan.write_bytes(b"left behind")
+    left, foreign = (file.with_name(f"0-{file.name}.metadata.json") for file in (left, foreign))
+    shutil.copy(next((home / "metadata").glob("v1.*")), left)
+    shutil.copy(newest, foreign)
+    shutil.copytree(other / "data", home / "data", dirs_exist_ok=True)
+    long_ago = time.time() - 4 * 24 * 3600
+    for file in [orphan, left, foreign, *(home / "data").rglob("*.parquet")]:
+        os.utime(file, (long_ago, long_ago))
+    before = sorted(home.rglob("*"))
+    (failed,) = workshop.maintainer().run(outer, [ORPHANS])
+    assert failed.failure is not None and foreign.name in failed.failure
+    assert sorted(home.rglob("*")) == before
+    foreign.unlink()
+    assert _by_task(workshop.maintainer().run(outer, [ORPHANS]))[ORPHANS].counts["removed"] >= 2
+    assert not orphan.exists() and not left.exists()
 
 
 def test_a_branch_is_maintained_alone(spark: SparkSession, workshop: Workshop) -> None:

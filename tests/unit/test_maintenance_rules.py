@@ -17,7 +17,13 @@ from connector.errors import ConfigError
 from connector.iceberg.commit.commit_summary import CREATED_BY, MANIFEST_REWRITE
 from connector.iceberg.commit.settlement import SnapshotChange
 from connector.maintenance.expiry import read_reader_positions
-from connector.maintenance.expiry_rules import ReaderPosition, newest_commits, parse_reader_positions, plan_expiry
+from connector.maintenance.expiry_rules import (
+    ReaderPosition,
+    find_idle_sink,
+    newest_commits,
+    parse_reader_positions,
+    plan_expiry,
+)
 from connector.maintenance.lease_rules import LEASE_MS, Lease, UnfinishedRun
 from connector.maintenance.rewrite_rules import commits_by_groups, count_files, may_land, rewrite_options
 from connector.maintenance.size_tiers import plan_passes
@@ -74,6 +80,17 @@ def test_a_state_is_what_summaries_say() -> None:
     assert (since.since_ms, since.commits, since.data_files, since.equality_delete_files) == (20 * S, 2, 3, 1)
     assert (state.since(REWRITE).since_ms, state.since(REWRITE).data_files) == (None, 8)
     assert summarize([]) == TableState()
+
+
+def test_a_state_without_totals_is_what_came() -> None:
+    """Where no snapshot tells totals, as after one of a writer that tells none, deletes are still due some time."""
+    added = {"added_data_files": "6", "added_delete_files": "1", "added_equality_deletes": "4"}
+    before, after = _snapshot(1, 10, **added), _snapshot(3, 30, **added, added_equality_delete_files="1")
+    state = summarize(_history(before, _done(2, 20, CONVERT), after))
+    assert (state.data_files, state.delete_files, state.equality_deletes) == (12, 2, 4)
+    often = evolve(POLICY, convert=ConvertPolicy(files=1), rewrite=RewritePolicy(files=12))
+    assert {CONVERT, REWRITE} <= _due(often, before, after)
+    assert summarize(_history(before, _done(2, 20, CONVERT))).equality_deletes == 0
 
 
 def _due(policy: MaintenancePolicy, *snapshots: SnapshotSummary, done: dict[str, int] | None = None) -> set[str]:
@@ -290,6 +307,24 @@ def test_nothing_expires_by_an_offsets_table_that_does_not_exist() -> None:
         read_reader_positions(catalog, ["ns.own", "ns.mistyped"], table)
 
 
+def test_expiry_knows_how_much_a_branch_keeps_by_itself() -> None:
+    """What a branch's own number of snapshots keeps is not told as what may go; an age beyond all bounds keeps all."""
+    for least, going in ((None, 8), (4, 6), (100, 0)):
+        found = plan_expiry(TEN, (), (), own_least=least, now_ms=20_000 * S, age_ms=0, retain_last=2)
+        assert found.snapshots == going
+    assert plan_expiry(TEN, (), (), now_ms=NOW_MS, age_ms=2**62 * S, retain_last=1).older_than_ms == 1
+
+
+def test_a_sink_that_came_to_its_end_and_delays_expiry_is_told() -> None:
+    """The newest commit of a sink that was renamed stays, and so does all since; a sink that commits delays nothing."""
+    told = _history(*(evolve(one, summary={"c": "old" if one.snapshot_id < 4 else "new"}) for one in TEN))
+    found = plan_expiry(told, (), newest_commits(told, "c"), now_ms=20_000 * S, age_ms=0, retain_last=1)
+    assert found.older_than_ms == 3000 * S
+    assert find_idle_sink(told, "c", found.older_than_ms, 20_000 * S) == ("old", 16_000)
+    assert find_idle_sink(told, "c", 2000 * S, 20_000 * S) is None
+    assert find_idle_sink(told[:7], "c", 10_000 * S, 20_000 * S) is None
+
+
 def test_newest_commits_of_each_sink() -> None:
     """Each sink finds its newest commit again, however many others came since."""
     told = [
@@ -385,11 +420,12 @@ def test_what_the_command_line_reads() -> None:
     """Durations and names of tasks; anything else is a configuration error that says what to write."""
     assert [parse_duration(text) for text in ("30s", "10m", "2h", "1d")] == [30, 600, 7200, 86_400]
     assert parse_tasks(" convert, expire,") == (CONVERT, EXPIRE)
-    for wrong in ("10", "m", "0m", "-1m", "10 m", "1w"):
+    for wrong in ("10", "m", "0m", "-1m", "10 m", "1w", "999999999999d"):
         with pytest.raises(ConfigError):
             parse_duration(wrong)
-    with pytest.raises(ConfigError, match="compact"):
-        parse_tasks("convert,compact")
+    for wrong, told in (("convert,compact", "compact"), ("", "no task"), (" , ", "no task")):
+        with pytest.raises(ConfigError, match=told):
+            parse_tasks(wrong)
 
 
 @pytest.mark.parametrize("every_s", [None, 600])

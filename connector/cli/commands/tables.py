@@ -42,7 +42,11 @@ def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[st
 @OVERRIDES
 @click.option("--table", "tables", multiple=True, help="Only this table; repeatable.")
 @click.option(
-    "--task", "tasks", default="", metavar="TASK,...", help="Only these: convert, rewrite, manifests, expire, orphans."
+    "--task",
+    "tasks",
+    default=None,
+    metavar="TASK,...",
+    help="Only these: convert, rewrite, manifests, expire, orphans.",
 )
 @click.option("--once", is_flag=True, help="Do everything that is needed, once (the default).")
 @click.option("--every", default=None, metavar="10m", help="Check at this interval, and do what is due.")
@@ -52,7 +56,7 @@ def maintain(
     files: tuple[Path, ...],
     overrides: tuple[str, ...],
     tables: tuple[str, ...],
-    tasks: str,
+    tasks: str | None,
     once: bool,  # noqa: FBT001
     every: str | None,
     execute: bool,  # noqa: FBT001
@@ -69,7 +73,8 @@ def maintain(
 
         if once and every is not None:
             raise ConfigError("--once and --every: give one of them")
-        asked = Round(tables, parse_tasks(tasks), by_triggers=every is not None, execute=execute)
+        named = () if tasks is None else parse_tasks(tasks)
+        asked = Round(tables, named, by_triggers=every is not None, execute=execute)
         every_s = None if every is None else parse_duration(every)
         maintain_tables(load_sink_settings(files, overrides), asked, every_s=every_s, as_json=as_json)
 
