@@ -1,8 +1,8 @@
-"""column -> which values are Debezium's word for "not sent": TOASTed columns that an update did not change.
+"""column -> which values are Debezium's word for "not sent": TOASTed and LOB columns that an update did not change.
 
-Source: Debezium's `unavailable.value.placeholder` and how its PostgreSQL connector writes it per type: text and JSON as
-it is, bytes as its bytes (base64 in JSON), arrays of one text or of its bytes as numbers (dates: as days), arrays of
-one UUID that is made of it, hstore as one pair.
+Source: Debezium's `unavailable.value.placeholder` and how its connectors write it per type: text and JSON as it is,
+bytes as its bytes (base64 in JSON) or as a text of them (`binary.handling.mode`), arrays of one text or of its bytes as
+numbers (dates: as days), arrays of one UUID that is made of it, hstore as one pair.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ _EPOCH = date(1970, 1, 1)
 
 @lru_cache(maxsize=64)
 def _forms(word: str) -> tuple[str, ...]:
-    """How a text column has the word: itself, as base64, as the only pair of a JSON object."""
-    return word, base64.b64encode(word.encode()).decode(), f'{{"{word}":"{word}"}}'
+    """How a text column has the word: itself, its bytes as `binary.handling.mode` writes them, the only pair of a JSON
+    object.
+    """
+    codes = word.encode()
+    coded = (base64.b64encode(codes).decode(), base64.urlsafe_b64encode(codes).decode(), codes.hex())
+    return tuple(dict.fromkeys((word, *coded, f'{{"{word}":"{word}"}}')))
 
 
 @lru_cache(maxsize=64)
@@ -101,8 +105,7 @@ def _match_texts(column: pa.Array, word: str) -> Mask | None:
         return None
     _, starts, ends = view_bytes(column)
     sizes, forms = ends - starts, _forms(word)
-    first, second, third = (len(form.encode()) for form in forms)
-    likely = np.flatnonzero((sizes == first) | (sizes == second) | (sizes == third))
+    likely = np.flatnonzero(np.logical_or.reduce([sizes == size for size in {len(form.encode()) for form in forms}]))
     if not len(likely):
         return None
     words = pa.array(forms).cast(column.type)
