@@ -2,10 +2,10 @@
 
 A column is text from its first event on, or never:
 - by option: columns, or types by their schema name, that are to be text;
-- by its source: MySQL's and MariaDB's TIME is a span of time from -838:59:59 to 838:59:59, and no time of day; SQL
-  Server's times have seven digits behind the point, Oracle's and Db2's nine where their type says more than six, and
-  Iceberg's have six (nanoseconds only as timestamps of format version 3). Envelopes name the connector in the schema of
-  `source`; flattened events do in a header, which the reader looks at.
+- by its source: MySQL's, MariaDB's and Vitess's TIME is a span of time from -838:59:59 to 838:59:59, and no time of
+  day; SQL Server's times have seven digits behind the point, Oracle's and Db2's nine where their type says more than
+  six, and Iceberg's have six (nanoseconds only as timestamps of format version 3). Envelopes name the connector in the
+  schema of `source`; flattened events do in a header, which the reader looks at.
 
 Decimals of more than 38 digits are text by the table of types itself (`connect.type_table`).
 """
@@ -34,7 +34,7 @@ WITH_NANOSECONDS = "timestamp_ns"
 DURATION_TYPES = frozenset(
     {TIME_PREFIX + "MicroTime", TIME_PREFIX + "NanoTime", TIME_PREFIX + "Time", CONNECT_PREFIX + "Time"}
 )
-"""Types of MySQL's and MariaDB's TIME in the modes of `time.precision.mode`."""
+"""Types of MySQL's, MariaDB's and Vitess's TIME in the modes of `time.precision.mode`."""
 
 _NANOSECONDS = frozenset({TIME_PREFIX + "NanoTimestamp"})
 _SEVEN_DIGITS = _NANOSECONDS | {
@@ -54,9 +54,10 @@ _SEVEN_DIGITS = _NANOSECONDS | {
 _TYPES_OF_CONNECTORS: Mapping[str, frozenset[str]] = {
     "mysql": DURATION_TYPES,
     "mariadb": DURATION_TYPES,
+    "vitess": DURATION_TYPES,
     "sqlserver": _SEVEN_DIGITS,
     "oracle": _NANOSECONDS,
-    "db2": _NANOSECONDS,
+    "db2": _NANOSECONDS | {TIME_PREFIX + "NanoTime"},
 }
 """Connectors, as a header and `source.connector` name them, and their types that Iceberg has none for."""
 _SOURCE_NAME = re.compile(r"io\.debezium\.connector\.(\w+)\.Source")

@@ -24,6 +24,8 @@ CONNECT_PREFIX = "org.apache.kafka.connect.data."
 TIME_PREFIX = "io.debezium.time."
 DATA_PREFIX = "io.debezium.data."
 JSON_TEXT = DATA_PREFIX + "Json"
+_JSON_NAMES = {"float32": "float", "float64": "double"}
+"""Connect types that JsonConverter calls otherwise."""
 _KNOWN_PREFIXES = (CONNECT_PREFIX, "io.debezium.")
 _MAX_PRECISION = 38
 
@@ -81,6 +83,7 @@ SEMANTIC_TYPES: Mapping[tuple[str, str], TypeMapping] = {
     ("int32", CONNECT_PREFIX + "Date"): _DATE,
     ("int32", CONNECT_PREFIX + "Time"): _TIME_MS,
     ("int64", CONNECT_PREFIX + "Timestamp"): _TIMESTAMP_MS,
+    ("int64", CONNECT_PREFIX + "Time"): evolve(_TIME_MS, plain=pa.int64()),
     ("int32", TIME_PREFIX + "Date"): _DATE,
     ("int32", TIME_PREFIX + "Time"): _TIME_MS,
     ("int64", TIME_PREFIX + "MicroTime"): TypeMapping(
@@ -120,6 +123,9 @@ SEMANTIC_TYPES: Mapping[tuple[str, str], TypeMapping] = {
     ("int64", TIME_PREFIX + "MicroDuration"): evolve(
         _INT64, note="microseconds, a month being 30.4375 days at the source"
     ),
+    ("double", TIME_PREFIX + "MicroDuration"): TypeMapping(
+        pa.float64(), pa.float64(), None, "microseconds, as the long; the type that Oracle's page tells"
+    ),
     ("int64", TIME_PREFIX + "NanoDuration"): evolve(_INT64, note="nanoseconds"),
     ("string", DATA_PREFIX + "Uuid"): TypeMapping(
         _TEXT, pa.uuid(), text_to_uuid, "36 characters with dashes, any case"
@@ -156,7 +162,7 @@ def find_type(kind: str, name: str | None, parameters: Parameters) -> TypeMappin
     """
     if kind == "bytes" and name == CONNECT_PREFIX + "Decimal":
         return _decimal_type(name, parameters)
-    named = SEMANTIC_TYPES.get((kind, name or ""))
+    named = SEMANTIC_TYPES.get((_JSON_NAMES.get(kind, kind), name or ""))
     if named is not None:
         return evolve(named, name=name or kind)
     found = PRIMITIVE_TYPES.get(kind)

@@ -41,13 +41,12 @@ column is text from its first event on, or never.
 
 - Decimals with a declared precision or scale of more than 38 digits (MySQL's `decimal(65,30)`) are text; with
   `debezium.sink.iceberg.decimal-as-text` others are too.
-- MySQL's and MariaDB's TIME, a time span from -838:59:59 to 838:59:59, is text (`-00:00:01.000000`). The connector is
-  known from the schema of an envelope's `source`, or from the header `__debezium.context.connectorName` of flattened
-  events (Debezium 3.5 and newer). If there is neither, name the columns in `temporal-as-text`.
-- SQL Server's `time`, `datetime2` and `datetimeoffset` have seven decimal places, and are text; so are
-  timestamps of more than six decimal places of Oracle and Db2. In new tables with
-  `debezium.sink.iceberg.format-version=3`, a `NanoTimestamp` (`datetime2`, Oracle's and Db2's) is `timestamp_ns`. The
-  connector is known as for MySQL's TIME.
+- TIME of MySQL, MariaDB and Vitess, a time span from -838:59:59 to 838:59:59, is text (`-00:00:01.000000`). The
+  connector is known from the schema of an envelope's `source`, or from the header `__debezium.context.connectorName` of
+  flattened events (Debezium 3.5 and newer). If there is neither, name the columns in `temporal-as-text`.
+- SQL Server's `time`, `datetime2` and `datetimeoffset` have seven decimal places, and are text; so are `NanoTimestamp`
+  of Oracle and Db2, and `NanoTime` of Db2. In new tables with `debezium.sink.iceberg.format-version=3`, a
+  `NanoTimestamp` (`datetime2`, Oracle's and Db2's) is `timestamp_ns`. The connector is known as for TIME.
 - Other dates and times have Iceberg's types, and a value that these do not have (infinity, 24:00:00, years before
   Christ) is a dead letter. Columns that `debezium.sink.iceberg.temporal-as-text` names, directly or by the schema
   name of their type, are ISO 8601 text instead.
