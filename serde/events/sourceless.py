@@ -1,7 +1,8 @@
 """Envelopes without `source` -> envelopes whose source tells nothing, so that all that follows knows one kind.
 
 Source: Flink's `debezium-json` format, which writes `before`, `after` and `op` alone (an update is a delete, then a
-create), and Debezium's own events behind ReplaceField. Their order is Kafka's: no position stands beside it.
+create), and Debezium's own events behind ReplaceField; MongoDB's images are texts, and `updateDescription` is beside
+them. Their order is Kafka's: no position stands beside it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from serde.byte_windows import ByteWindows
 from serde.messages import MessageBlock
 
 IMAGES = frozenset({"before", "after"})
-ENVELOPE_FIELDS = frozenset({*IMAGES, "op", "source", "transaction", "ts_ms", "ts_us", "ts_ns", "updateDescription"})
+UPDATE_DESCRIPTION = "updateDescription"
+"""What MongoDB's envelopes have, and no others: images beside it may be texts."""
+ENVELOPE_FIELDS = frozenset({*IMAGES, "op", "source", "transaction", "ts_ms", "ts_us", "ts_ns", UPDATE_DESCRIPTION})
 """What envelopes have; a message with any other field beside is none without source."""
 _NAME = ".Envelope"
 _OPS = ("c", "r", "u", "d", "t", "m")
@@ -29,7 +32,8 @@ def is_sourceless_document(event: object) -> bool:
     if not isinstance(event, Mapping) or event.get("op") not in _OPS or event.get("source"):
         return False
     images = [event[name] for name in IMAGES if name in event]
-    return bool(images) and event.keys() <= ENVELOPE_FIELDS and all(one is None or type(one) is dict for one in images)
+    kinds = (dict, str) if UPDATE_DESCRIPTION in event else (dict,)
+    return bool(images) and event.keys() <= ENVELOPE_FIELDS and all(one is None or type(one) in kinds for one in images)
 
 
 def is_sourceless(block: MessageBlock, texts: ByteWindows | None = None) -> bool:
@@ -87,11 +91,23 @@ def _mark_sourceless(block: MessageBlock, texts: ByteWindows | None) -> Mask:
     mask: Mask = pc.is_in(columns["op"], pa.array(_OPS)).to_numpy(zero_copy_only=False)
     mask = mask if source is None else mask & ~valid_mask(source)
     for name, column in columns.items():
-        if name not in ENVELOPE_FIELDS or (name in IMAGES and not pa.types.is_struct(column.type)):
+        if name in IMAGES and pa.types.is_string(column.type):
+            mask &= ~valid_mask(column) | _mark_described(mask, block, texts)
+        elif name not in ENVELOPE_FIELDS or (name in IMAGES and not pa.types.is_struct(column.type)):
             mask &= ~valid_mask(column)
         if not mask.any():
             return mask
     return mask if texts is None else _drop_rows_without_images(mask, block, columns, texts)
+
+
+def _mark_described(mask: Mask, block: MessageBlock, texts: ByteWindows | None) -> Mask:
+    """Mark, among those of the mask, the messages that have an `updateDescription`, be it null."""
+    if texts is None:
+        return mask & (UPDATE_DESCRIPTION in block.fields.type.names)
+    marked = mask.copy()
+    if mask.any():
+        marked[mask] = texts.pick(block.rows[mask]).contains(b'"%s"' % UPDATE_DESCRIPTION.encode())
+    return marked
 
 
 def _drop_rows_without_images(

@@ -19,7 +19,7 @@ from attrs import define, field
 from serde.byte_windows import ByteWindows
 from serde.events.changes import SOURCE_DATES
 from serde.events.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
-from serde.events.sourceless import ENVELOPE_FIELDS, is_sourceless_document
+from serde.events.sourceless import ENVELOPE_FIELDS, UPDATE_DESCRIPTION, is_sourceless_document
 from serde.faults import Unfit
 from serde.json.columns.column_reader import ReadResult
 from serde.json.columns.trailer_reader import TrailerReader
@@ -130,6 +130,7 @@ def _holds_documents(seen: ObservedTypes, around: ObservedTypes) -> bool:
     """True for MongoDB's envelopes, whose images are texts: their source has a collection in place of a table."""
     source = around.fields.get("source")
     told = "iodebeziumcollection" in seen.fields if source is None else "collection" in source.fields
+    told = told or (seen.sourceless and UPDATE_DESCRIPTION in around.fields)
     images = [around.fields[name] for name in _IMAGES if name in around.fields]
     return told and not any(one.kinds["object"] for one in images)
 

@@ -125,8 +125,9 @@ def _build_block(block: MessageBlock, places: Ints, image: str, column: pa.Struc
 
 def _name_table(source: pa.StructArray) -> pa.StructArray:
     columns = dict(zip(source.type.names, children(source), strict=True))
-    if "collection" in columns and "table" not in columns:
-        columns["table"] = columns["collection"]
+    if "collection" not in columns or "table" in columns:
+        return source
+    columns["table"] = columns["collection"]
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
 
