@@ -30,11 +30,11 @@ WHEEL = Java(Path("/wheel"), 21, PLAIN)
 @pytest.mark.parametrize(
     ("installed", "need", "expected"),
     [
-        ((JAVA_17, JAVA_21), VECTOR_MODULE, JavaChoice(JAVA_17)),
-        ((JAVA_21, JAVA_17), VECTOR_MODULE, JavaChoice(JAVA_21)),
-        ((JAVA_11, JAVA_17), VECTOR_MODULE, JavaChoice(JAVA_17)),
-        ((JAVA_25, JAVA_17), VECTOR_MODULE, JavaChoice(JAVA_17)),
-        ((JAVA_17_PLAIN, JAVA_21), VECTOR_MODULE, JavaChoice(JAVA_21)),
+        ((JAVA_17, JAVA_21), VECTOR_MODULE, JavaChoice(JAVA_17, VECTOR_MODULE)),
+        ((JAVA_21, JAVA_17), VECTOR_MODULE, JavaChoice(JAVA_21, VECTOR_MODULE)),
+        ((JAVA_11, JAVA_17), VECTOR_MODULE, JavaChoice(JAVA_17, VECTOR_MODULE)),
+        ((JAVA_25, JAVA_17), VECTOR_MODULE, JavaChoice(JAVA_17, VECTOR_MODULE)),
+        ((JAVA_17_PLAIN, JAVA_21), VECTOR_MODULE, JavaChoice(JAVA_21, VECTOR_MODULE)),
         ((JAVA_17_PLAIN,), VECTOR_MODULE, JavaChoice(WHEEL, VECTOR_MODULE)),
         ((JAVA_17_PLAIN,), None, JavaChoice(JAVA_17_PLAIN)),
         ((JAVA_11,), VECTOR_MODULE, JavaChoice(WHEEL, VECTOR_MODULE)),
@@ -43,7 +43,7 @@ WHEEL = Java(Path("/wheel"), 21, PLAIN)
     ],
 )
 def test_first_fitting_java_wins(installed: tuple[Java, ...], need: str | None, expected: JavaChoice) -> None:
-    """The first installed Java in range that has the module is taken, else the wheel's less the module."""
+    """The first installed Java in range that has the module is taken, else the wheel's; neither is told of it."""
     assert choose_java(installed, WHEEL, 17, 21, need) == expected
 
 
@@ -99,3 +99,21 @@ def test_shim_is_made_once_per_runtime(tmp_path: Path) -> None:
     """The same runtime gives the same private home, another runtime another one."""
     assert make_shim(WHEEL, VECTOR_MODULE, tmp_path) == make_shim(WHEEL, VECTOR_MODULE, tmp_path)
     assert make_shim(WHEEL, VECTOR_MODULE, tmp_path) != make_shim(JAVA_21, VECTOR_MODULE, tmp_path)
+
+
+def test_the_runtime_stands_without_a_script_where_it_can(tmp_path: Path) -> None:
+    """Where the cache takes no script, a Java that has the module runs as it is, and one without it is an error."""
+    cache = tmp_path / "cache"
+    choice = JavaChoice(JAVA_17, VECTOR_MODULE)
+    assert choice.home(cache) == make_shim(JAVA_17, VECTOR_MODULE, cache)
+    full = tmp_path / "file"
+    full.touch()
+    assert choice.home(full) == JAVA_17.home
+    with pytest.raises(OSError, match="file"):
+        JavaChoice(WHEEL, VECTOR_MODULE).home(full)
+
+
+def test_a_cache_that_runs_no_programs_has_no_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a file system without programs (noexec) a Java that has the module runs as it is."""
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert JavaChoice(JAVA_17, VECTOR_MODULE).home(tmp_path) == JAVA_17.home

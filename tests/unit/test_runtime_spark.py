@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from attrs import field, frozen
 
-from connector.runtime.spark.job_pools import MAINTENANCE
+from connector.runtime.spark.job_pools import MAINTENANCE, POOLS
 from connector.runtime.spark.packages import packages_zip
 from connector.runtime.spark.session_builder import (
     EXTENSIONS,
@@ -117,3 +117,12 @@ def test_zip_holds_both_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert {"connector/__init__.py", "serde/__init__.py", "connector/runtime/jvm/jars.lock"} <= set(names)
     assert not [name for name in names if name.endswith(".pyc")]
     assert archive.parent == tmp_path / "packages"
+
+
+def test_pools_say_all_that_spark_asks_for() -> None:
+    """Each pool has the three settings: Spark warns at every start of one that it has to guess."""
+    file = POOLS["spark.scheduler.allocation.file"].removeprefix("file://")
+    pools = ElementTree.parse(file).getroot().findall("pool")
+    assert pools and all(
+        {setting.tag for setting in pool} == {"schedulingMode", "minShare", "weight"} for pool in pools
+    )

@@ -1,8 +1,9 @@
 """installed Javas -> the JAVA_HOME to run on: the machine's own when it fits, else the runtime that comes as a wheel.
 
-Spark 4.1 always starts with `--add-modules=jdk.incubator.vector` (its launcher's JavaModuleOptions). A runtime without
-that module, such as the wheel's, dies on the argument; it is then put behind a private JAVA_HOME whose `bin/java` drops
-that one argument. Spark uses the module for vectorised linear algebra only.
+Spark 4.1 always starts with `--add-modules=jdk.incubator.vector` (its launcher's JavaModuleOptions), which it uses for
+vectorised linear algebra only. A runtime without that module, such as the wheel's, dies on the argument, and one that
+has it prints "WARNING: Using incubator modules" at every start. So Spark's Java is put behind a private JAVA_HOME whose
+`bin/java` drops that one argument.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NEWEST = 21
 
 _ASK_TIMEOUT_S = 60
 _SHIM = """#!/bin/sh
-# Spark passes this module to every Java; the runtime below has no such module and would refuse to start.
+# Spark passes this module to every Java: one without it would refuse to start, another would print a warning.
 left=$#
 while [ "$left" -gt 0 ]; do
   argument=$1; shift; left=$((left - 1))
@@ -53,27 +54,40 @@ class Java:
 
 @frozen
 class JavaChoice:
-    """The runtime to use and the module argument that has to be kept from it, if any."""
+    """The runtime to use and the module argument that is kept from it, if any."""
 
     java: Java
     drop_module: str | None = None
 
-    def home(self) -> Path:
-        """Return the JAVA_HOME to set: the runtime's own, or one in the cache that keeps the argument from it."""
-        return self.java.home if self.drop_module is None else make_shim(self.java, self.drop_module, cache_dir())
+    def home(self, cache: Path | None = None) -> Path:
+        """Return the JAVA_HOME to set: the runtime's own, or one in the cache that keeps the argument from it.
+
+        Its own also where no script can be written to the cache and run from there: it only warns of a module that it
+        has. OSError: the same, and it does not have the module.
+        """
+        if self.drop_module is None:
+            return self.java.home
+        needless = self.drop_module in self.java.modules
+        try:
+            home = make_shim(self.java, self.drop_module, cache or cache_dir())
+        except OSError:
+            if not needless:
+                raise
+            return self.java.home
+        # Of a file system that runs no programs (noexec) this says no.
+        return home if not needless or os.access(home / "bin" / "java", os.X_OK) else self.java.home
 
 
 def choose_java(
     installed: Iterable[Java], bundled: Java | None, minimum: int, maximum: int | None, need_module: str | None
 ) -> JavaChoice | None:
-    """Take the first installed Java that fits whole, else the bundled one, without the module if it lacks it."""
+    """Take the first installed Java that fits and has all modules, else the bundled one; keep the module from it."""
     for java in installed:
         if java.fits(minimum, maximum) and (need_module is None or need_module in java.modules):
-            return JavaChoice(java)
+            return JavaChoice(java, need_module)
     if bundled is None or not bundled.fits(minimum, maximum):
         return None
-    lacks = need_module is not None and need_module not in bundled.modules
-    return JavaChoice(bundled, need_module if lacks else None)
+    return JavaChoice(bundled, need_module)
 
 
 def parse_java(modules: str, settings: str) -> Java | None:
