@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import orjson
 from pyspark.sql import Row, SparkSession
 from rich.console import Console
 
 from connector.demo.printing import make_grid
 from connector.demo.servers.opensearch_node import OpenSearchNode
-from connector.demo.source_demo import TABLES
+from connector.demo.source_demo import REPORT, TABLES
 from connector.errors import FatalError
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.settings import load
@@ -18,6 +17,8 @@ from connector.settings.opensearch.connection import ConnectionSettings
 from connector.sink.factory import build_sink
 
 HITS = 5
+_SHOWN = ("name", "price", "sold")
+"""Fields of a document that fit a narrow terminal."""
 _SINK = """\
 # The demo's third sink: what the source published, as documents of indexes lake.shop.*.
 name=icebridge-demo-search
@@ -59,7 +60,7 @@ def _compare_documents(spark: SparkSession, node: OpenSearchNode, table: str, in
         found = asking.search(index=index, size=10_000, body={"query": {"match_all": {}}})["hits"]["hits"]
     rows = {str(row.id): (row.name, None if row.price is None else str(row.price)) for row in _rows(spark, table)}
     if {hit["_id"]: (hit["_source"]["name"], hit["_source"]["price"]) for hit in found} != rows:
-        raise FatalError(f"the demo's index {index} is not equal to shop.{table}")
+        raise FatalError(f"the demo's index {index} is not equal to shop.{table}; {REPORT}")
 
 
 def _rows(spark: SparkSession, table: str) -> list[Row]:
@@ -71,7 +72,8 @@ def _show(console: Console, node: OpenSearchNode, indexes: str) -> None:
     with map_opensearch_errors("searching"):
         answer = opensearch_client(ConnectionSettings((node.url,))).search(index=indexes, size=HITS, body=query)
     hits = answer["hits"]
-    grid = make_grid("index", "_id", "score", "document", title=f"things from 10 on: {hits['total']['value']} hits")
+    title = f"name matches thing, id from 10 on: {hits['total']['value']} hits"
+    grid = make_grid("index", "_id", *_SHOWN, title=title)
     for hit in hits["hits"]:
-        grid.add_row(hit["_index"], hit["_id"], f"{hit['_score']:.2f}", orjson.dumps(hit["_source"]).decode())
+        grid.add_row(hit["_index"], hit["_id"], *(str(hit["_source"].get(name)) for name in _SHOWN))
     console.print(grid)

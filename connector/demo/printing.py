@@ -20,6 +20,8 @@ ROWS = 5
 COLUMNS = 8
 WIDTH = 22
 COMMITS = 3
+_SORTED = 1000
+"""Of so many rows the first by their keys are shown."""
 _NARROW = 100
 """Below so many characters a table shows fewer columns."""
 
@@ -32,15 +34,16 @@ def show_rows(console: Console, spark: SparkSession, table: Table) -> None:
     shown = [name for name in shown if name in names]
     grid = make_grid(*shown, title=f"{table.name} ({len(names)} columns)")
     with_rows = jvm(spark).org.apache.iceberg.data.IcebergGenerics.read(table.java).build()
-    for record in islice(iterate(with_rows), ROWS):
-        grid.add_row(*(_text(record.getField(name)) for name in shown))
+    rows = [[record.getField(name) for name in shown] for record in islice(iterate(with_rows), _SORTED)]
     with_rows.close()
+    for row in sorted(rows, key=_order)[:ROWS]:
+        grid.add_row(*map(_text, row))
     console.print(grid)
 
 
 def show_commits(console: Console, tables: list[Table], name: str) -> None:
     """Print the newest commits of each table, each with the Kafka offsets that it reaches."""
-    grid = make_grid("table", "operation", "rows added", "delete files", OFFSETS, title="commits, newest first")
+    grid = make_grid("table", "operation", "rows", "deletes", "Kafka offsets", title="commits, newest first")
     for table in tables:
         for snapshot in islice(table.ancestors(), COMMITS):
             summary = snapshot.summary.additional_properties if snapshot.summary else {}
@@ -50,8 +53,10 @@ def show_commits(console: Console, tables: list[Table], name: str) -> None:
             offsets = ", ".join(f"{partition}: {offset}" for (_, partition), offset in sorted(position.offsets.items()))
             added, deletes = summary.get("added-records", "0"), summary.get("added-delete-files", "0")
             operation = snapshot.summary.operation.value
-            grid.add_row(table.name, operation, added, deletes, offsets)
+            # The namespace is in the titles above; a narrow terminal has no room for it here.
+            grid.add_row(table.name.rpartition(".")[2], operation, added, deletes, offsets)
     console.print(grid)
+    console.print(f"[dim]The next run goes on there: they are in each commit ({OFFSETS}).[/]")
 
 
 def make_grid(*columns: str, title: str) -> Grid:
@@ -66,8 +71,8 @@ def show_summary(console: Console, home: Path) -> None:
     """Say what was done, and what to try next."""
     console.rule("what happened")
     for line in (
-        "1. Events that Debezium recorded went through a Kafka broker into Iceberg tables:",
-        "   a row per key, deleted ones kept and marked.",
+        "1. Events that Debezium recorded went through Kafka into Iceberg tables:",
+        "   one row per key, deleted rows kept and marked.",
         "2. Iceberg tables were changed by SQL; the changes went out as Debezium events,",
         "   and into replicas that are equal.",
         "3. The same events became documents of OpenSearch indexes.",
@@ -75,13 +80,18 @@ def show_summary(console: Console, home: Path) -> None:
         console.print(line, highlight=False)
     console.rule("what next")
     command, sink = _find_command(), _shorten(home / "sink.properties")
-    for tried, what in (
+    commands = (
         (f"{command} demo", "again: what was read is not read twice"),
         (f"{command} validate {sink}", "the first sink's settings"),
-        (f"{command} maintain {sink}", "its tables' files"),
-        ("config/iceberg-sink.properties", "every option, for a sink of your own"),
+        (f"{command} maintain {sink}", "its tables' files, and what maintenance would do"),
+    )
+    # Of a checkout; a wheel has no pages.
+    pages = (
+        ("docs/tutorial.md", "PostgreSQL, Debezium and Grafana by Docker, in ten minutes"),
+        ("docs/how-to/debezium-stack.md", "your own topics: the first file of a sink"),
         ("docs/how-to/README.md", "what else it does, task by task"),
-    ):
+    )
+    for tried, what in (*commands, *(page for page in pages if Path(page[0]).exists())):
         console.print(f"  {tried}\n      [dim]{what}[/]", highlight=False)
     console.print(f"Everything is below {home} and may be deleted: {size_mb(home)} MB", highlight=False)
 
@@ -100,6 +110,12 @@ def _shorten(path: Path) -> str:
     """Return a path as one would write it here."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _order(row: list[object]) -> tuple[bool, float, str]:
+    """Return what rows are sorted by: the first column, numbers by their size."""
+    first = row[0] if row else None
+    return (True, float(first), "") if isinstance(first, int | float) else (False, 0.0, str(first))
 
 
 def _text(value: object) -> str:

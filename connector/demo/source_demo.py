@@ -49,6 +49,7 @@ debezium.sink.iceberg.warehouse={warehouse}
 debezium.sink.iceberg.table-namespace=replica
 debezium.sink.iceberg.upsert-keep-deletes=false
 """
+REPORT = "please report it, with the demo's folder"
 
 
 @attrs.frozen
@@ -144,9 +145,9 @@ def _compare_tables(spark: SparkSession, table: str) -> int:
     columns = [column for column in wanted.columns if column in found.columns]
     late = [column for column in wanted.columns if column not in found.columns]
     if late and not wanted.dropna("all", subset=late).isEmpty():
-        raise FatalError(f"the demo's replica {name} lacks {', '.join(late)}")
+        raise FatalError(f"the demo's replica {name} lacks {', '.join(late)}; {REPORT}")
     if _has_difference(wanted.select(columns), found.select(columns)):
-        raise FatalError(f"the demo's replica {name} is not equal to shop.{table}")
+        raise FatalError(f"the demo's replica {name} is not equal to shop.{table}; {REPORT}")
     return int(wanted.count())
 
 

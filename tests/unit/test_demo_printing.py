@@ -24,8 +24,9 @@ def test_tables_fold(width: int) -> None:
     assert "19:" in text and "19000" in text.replace("\n", "")
 
 
-def test_the_summary_says_what_next(tmp_path: Path) -> None:
-    """It fits 80 columns, names commands and files that exist, and says where everything is."""
+def test_the_summary_says_what_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fits 80 columns, names commands and pages that exist, and says where everything is."""
+    monkeypatch.chdir(Path(__file__).parents[2])
     out = io.StringIO()
     (tmp_path / "x").write_bytes(b"x" * 3_000_000)
     show_summary(Console(file=out, width=80), tmp_path)
@@ -33,8 +34,16 @@ def test_the_summary_says_what_next(tmp_path: Path) -> None:
     assert all(len(line) <= 80 or str(tmp_path) in line for line in text.splitlines())
     assert "icebridge demo" in text and "3 MB" in text.replace("\n", " ")
     assert size_mb(tmp_path) == 3
-    root = Path(__file__).parents[2]
-    assert (root / "config" / "iceberg-sink.properties").exists()
+    # Pages are named where they can be opened, which is not so of a wheel.
+    assert "docs/tutorial.md" in text
+
+
+def test_a_wheel_names_no_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside of a checkout no file of it is named."""
+    monkeypatch.chdir(tmp_path)
+    out = io.StringIO()
+    show_summary(Console(file=out, width=80), tmp_path)
+    assert "docs/" not in out.getvalue() and "config/" not in out.getvalue()
 
 
 @pytest.mark.parametrize("active", [True, False])
