@@ -246,3 +246,22 @@ def test_the_tutorial_speaks_of_the_ports_of_the_stack() -> None:
     text = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
     asked = set(re.findall(r"http://localhost:(\d+)", text))
     assert asked and asked <= ports
+
+
+def test_alerts_ask_for_metrics_that_there_are() -> None:
+    """Each rule's metrics are in the reference; each has a text, and pages that exist for what to do."""
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
+    (group,) = yaml.safe_load((ROOT / "docker" / "config" / "alerts.yml").read_text("utf-8"))["groups"]
+    asked = {name for rule in group["rules"] for name in re.findall(r"\b[a-z]+_\w+", rule["expr"])}
+    assert len(asked) > 4 and [name for name in asked if f"`{name}`" not in page] == []
+    assert all(rule["annotations"].keys() == {"summary", "todo"} for rule in group["rules"])
+    pages = {name for rule in group["rules"] for name in re.findall(r"docs/[\w/-]+\.md", rule["annotations"]["todo"])}
+    assert [name for name in pages if not (ROOT / name).exists()] == []
+
+
+def test_the_pod_says_how_many_cores_it_takes() -> None:
+    """Spark runs as many tasks as the pod asks for cores: by itself it would take all of the node."""
+    documents = _documents("sink.yaml")
+    master = re.search(r"^spark\.master=local\[(\d+)\]$", documents["ConfigMap"]["data"]["sink.properties"], re.M)
+    (container,) = documents["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert master is not None and master[1] == container["resources"]["requests"]["cpu"]
