@@ -149,7 +149,9 @@ def do_round(
         elif table is not None:
             yield _do_table(maintainer, table, asked)
         elif asked.tables:
-            yield _report_failure(name, FatalError(f"table {name} no longer exists: it was dropped"))
+            yield _report_failure(
+                name, FatalError(f"table {name} no longer exists: it was dropped; leave it out of --table")
+            )
 
 
 def _list_tables(settings: SinkSettings, catalog: Catalog) -> tuple[str, ...]:

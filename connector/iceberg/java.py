@@ -43,6 +43,7 @@ _RETRIABLE_EXCEPTIONS = (
 _MAX_CAUSES = 20
 _HADOOP = "hadoop."
 _CALLBACK_LOCK = threading.Lock()
+_JVM_REMEDY = "give it more memory (spark.driver.memory, the limit of the container), then start again"
 _CATALOG_REMEDY = "retrying does not help: check the catalog's properties, its credentials, and the jars given to Spark"
 
 
@@ -67,7 +68,7 @@ def map_java_errors(doing: str) -> Iterator[None]:
         origin = error._origin  # noqa: SLF001
         raise (FatalError(f"{doing}: {error}") if origin is None else _to_connector_error(origin, doing)) from error
     except Py4JNetworkError as error:
-        raise FatalError(f"{doing}: the JVM is gone ({error})") from error
+        raise FatalError(f"{doing}: the JVM is gone ({error}); {_JVM_REMEDY}") from error
 
 
 def _to_connector_error(cause: Any, doing: str) -> ConnectorError:

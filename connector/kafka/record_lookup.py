@@ -20,6 +20,7 @@ from connector.kafka.brokers.connection import UnsupportedBroker
 from connector.kafka.consumer.readers import NATIVE, choose_reader
 from connector.kafka.consumer.records.record_headers import list_headers
 from connector.kafka.consumer.single_records import read_forward
+from connector.kafka.protocol.error_codes import BROKER_REMEDY
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
 
@@ -172,7 +173,8 @@ class RecordReader:
             found = self.read_from({at: offset}, 1)[at]
             if not found or found[0].offset() != offset:
                 raise FatalError(
-                    f"{at[0]}-{at[1]} offset {offset} is no longer in the topic: retention removed it first"
+                    f"{at[0]}-{at[1]} offset {offset} is no longer in the topic: retention removed it first; write "
+                    "the row by other means, or let Debezium read the table again (a snapshot signal)"
                 )
             yield found[0]
 
@@ -195,7 +197,7 @@ def _collect(
     error = message.error()
     if error is not None and error.code() != _PARTITION_EOF and at in waiting:
         if not error.retriable():
-            raise FatalError(f"reading {at[0]}-{at[1]}: {error.str()}")
+            raise FatalError(f"reading {at[0]}-{at[1]}: {error.str()}; {BROKER_REMEDY}")
         return
     if at not in waiting:
         return

@@ -79,7 +79,10 @@ def to_connector_error(doing: str, error: TransportError) -> RetriableError | Fa
         )
     if status in _TRANSIENT_STATUSES:
         return RetriableError(f"{doing}: OpenSearch is busy (status {status}, {kind})")
-    return FatalError(f"{doing}: OpenSearch refuses it (status {status}, {kind}{_index_error_reason(error.info)})")
+    return FatalError(
+        f"{doing}: OpenSearch refuses it (status {status}, {kind}{_index_error_reason(error.info)}); its reason "
+        "says what to change: the index, its template, or the settings of the connection"
+    )
 
 
 def to_lookup_error(doing: str, error: Mapping[str, Any]) -> RetriableError | FatalError:
@@ -140,7 +143,10 @@ def _build_ssl_context(settings: ConnectionSettings) -> ssl.SSLContext:
             context.load_cert_chain(settings.certificate, settings.key)
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(filter(None, (settings.ca, settings.certificate, settings.key)))
-        raise FatalError(f"the certificates cannot be read ({files}): {error}") from error
+        raise FatalError(
+            f"the certificates cannot be read ({files}): {error}; give PEM files that this user may read "
+            "(connection.ssl.*)"
+        ) from error
     if settings.trust_all:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -65,8 +65,9 @@ def find_credentials(identity: AwsIdentity, purpose: str, environ: Mapping[str, 
 def _from_environ(identity: AwsIdentity, purpose: str, environ: Mapping[str, str]) -> AwsCredentials:
     if identity.profile or identity.role or not all(environ.get(name) for name in _NAMES):
         raise FatalError(
-            f"{purpose}: set {' and '.join(_NAMES)}, or install botocore (pip install 'icebridge[aws]'), which finds "
-            "credentials of roles, profiles, instances and containers, and renews them"
+            f"{purpose}: without botocore AWS credentials are those of the environment; set {' and '.join(_NAMES)}, or "
+            "install botocore (pip install 'icebridge[aws]'), which finds credentials of roles, profiles, instances "
+            "and containers, and renews them"
         )
     return AwsCredentials(environ[_NAMES[0]], environ[_NAMES[1]], environ.get("AWS_SESSION_TOKEN", ""))
 
@@ -88,7 +89,10 @@ class _CredentialsHolder:
                 return self._take_role()
             self._found = self._found or self._session.get_credentials()
             if self._found is None:
-                raise FatalError(f"{purpose}: no AWS credentials are found, neither in the environment nor of a role")
+                raise FatalError(
+                    f"{purpose}: no AWS credentials are found, neither in the environment nor of a role; set "
+                    f"{' and '.join(_NAMES)}, or give this machine or pod a role"
+                )
             frozen = self._found.get_frozen_credentials()
             return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token or "")
 
@@ -112,8 +116,10 @@ def _map_botocore_errors(purpose: str) -> Iterator[None]:
     try:
         yield
     except errors.ClientError as error:
-        raise FatalError(f"{purpose}: AWS refuses: {error}") from error
+        raise FatalError(f"{purpose}: AWS refuses: {error}; check the keys, and the rights of the role") from error
     except (errors.HTTPClientError, errors.CredentialRetrievalError) as error:
         raise RetriableError(f"{purpose}: AWS credentials are not available now: {error}") from error
     except errors.BotoCoreError as error:
-        raise FatalError(f"{purpose}: AWS credentials: {error}") from error
+        raise FatalError(
+            f"{purpose}: AWS credentials: {error}; check the profile and AWS's configuration files"
+        ) from error

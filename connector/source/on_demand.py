@@ -133,7 +133,9 @@ class SnapshotOnDemand:
         """Publish the next chunk; return the progress (None: it was the last one), the offset, and the rows so far."""
         began = time.monotonic()
         if progress.table_uuid != stored.position.table_uuid:
-            raise GapError(f"table {self.access.table.name} was replaced by another one while it was read")
+            raise GapError(
+                f"table {self.access.table.name} was replaced by another one while it was read; send the signal again"
+            )
         parts = self._pinned_parts(progress.snapshot_id, progress.chunk_bytes)
         info = self._info(stored)
         planned = {task.path: task for part in parts for task in part.tasks}
@@ -197,7 +199,8 @@ class SnapshotOnDemand:
         found = None if stored.position.snapshot_id is None else retained.get(stored.position.snapshot_id)
         if found is None:
             raise GapError(
-                f"table {self.access.table.name}: snapshot {stored.position.snapshot_id} expired before it was read"
+                f"table {self.access.table.name}: snapshot {stored.position.snapshot_id} expired before it was "
+                "read; keep snapshots for longer (history.expire.max-snapshot-age-ms), and send the signal again"
             )
         at = parse_ancestor(found)
         ts_ns = event_ts_ns(at.timestamp_ms, None) if stored.ts_ns is None else stored.ts_ns

@@ -142,7 +142,9 @@ class TableCapture:
         began = time.monotonic()
         current = read_head(self.access.table, self.access.snapshots).snapshot_id
         if current is None:
-            raise GapError(f"table {self.name} has no snapshot to read")
+            raise GapError(
+                f"table {self.name} has no snapshot to read; write to it, or take it out of table.include.list"
+            )
         before = self.access.offsets.of(self.name) or TableOffset(SnapshotOffset(self.access.table.uuid, None))
         table = self.access.describe(self.access.snapshot_info(current, before), "true")
         reader = TableReader(self.access.spark, self.access.table, table.schema)

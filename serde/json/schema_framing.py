@@ -167,7 +167,10 @@ class MessageFramer:
             if isinstance(block, dict) and "type" in block:
                 return parse_document(block, JSON_LEAVES), document["payload"]
         if self.format == "json-schema":
-            raise Unfit("message without schema and payload, though the converter has schemas enabled")
+            raise Unfit(
+                "message without schema and payload, though the converter has schemas enabled; set "
+                "schemas.enable=false, or leave the converter out (the format is then found per message)"
+            )
         return None, document
 
 

@@ -67,7 +67,7 @@ def test_too_many_fields(topics: Topics, plain_workspace: MakeWorkspace, search:
         search.ask("PUT", f"{name}.t", {"settings": {limit: 5}})
         topics.replay([_flat(name, 0, 1, a="x"), _flat(name, 1, 2, **{f"f{n}": n for n in range(9)})])
     sink = _sink(spark, plain_workspace, search, "wide")
-    with pytest.raises(FatalError, match=r"takes no more fields: raise its index\.mapping\.total_fields\.limit"):
+    with pytest.raises(FatalError, match=r"takes no more fields; raise its index\.mapping\.total_fields\.limit"):
         sink.run()
     assert search.documents("wide.t") == {}
     search.ask("PUT", "wide.t/_settings", {limit: 50})

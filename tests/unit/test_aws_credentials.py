@@ -157,5 +157,5 @@ def test_without_botocore_the_environment_counts(monkeypatch: pytest.MonkeyPatch
     keys = {"AWS_ACCESS_KEY_ID": "A", "AWS_SECRET_ACCESS_KEY": "s"}
     assert find_credentials(AwsIdentity(), "x", keys) == AwsCredentials("A", "s")
     for identity, environ in ((AwsIdentity(), {}), (AwsIdentity(profile="p"), keys), (AwsIdentity(role="r"), keys)):
-        with pytest.raises(FatalError, match=r"x: set AWS_ACCESS_KEY_ID and .*pip install 'icebridge\[aws\]'"):
+        with pytest.raises(FatalError, match=r"x: .*; set AWS_ACCESS_KEY_ID and .*pip install 'icebridge\[aws\]'"):
             find_credentials(identity, "x", environ)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,39 @@ def test_words_are_found(code: str, found: Message, tmp_path: Path) -> None:
     (tmp_path / "serde").mkdir()
     (tmp_path / "connector" / "m.py").write_text(code)
     assert find_messages(tmp_path) == ([found], [])
+
+
+def test_words_of_another_module_are_found(tmp_path: Path) -> None:
+    """What to do is read where it is declared, if several modules say it."""
+    (tmp_path / "connector").mkdir()
+    (tmp_path / "serde").mkdir()
+    (tmp_path / "connector" / "a.py").write_text('REMEDY = "restore it"')
+    code = 'from connector.a import REMEDY\ndef f(x):\n    raise FatalError(f"table {x} is gone; {REMEDY}")'
+    (tmp_path / "connector" / "m.py").write_text(code)
+    assert find_messages(tmp_path) == ([Message("stop", "table <x> is gone", "restore it", "connector.m")], [])
+
+
+WITHOUT_OWN_ADVICE = {
+    "connector.runtime.jvm.lock": "developers alone see it",
+    "connector.runtime.jvm.archives": "the same",
+    "connector.demo.servers.server": "the same",
+    "connector.cli.doctor.report": "the table of checks has the advice",
+    "connector.kafka.registry.apicurio": "by the status",
+    "connector.kafka.registry.confluent": "by the status",
+}
+"""Module -> why its messages do not end with what to do."""
+OF_OTHERS = re.compile(
+    r"<(?:fault|reason|error|message|failed|reasons|unread|hint|unfit|refused|text|missing row id)[^>]*>"
+)
+"""Placeholders that hold the words of another error, with what to do."""
+
+
+def test_an_operator_is_told_what_to_do() -> None:
+    """An error that ends the run has advice of its own, unless it hands on another one's."""
+    messages, _ = find_messages()
+    assert [one for one in messages if re.fullmatch(r"<[^>]*>", one.todo) and one.todo not in {"<todo>", "<why>"}] == []
+    bare = [one for one in messages if one.chapter == "stop" and one.todo.startswith("follow the message")]
+    assert [one for one in bare if one.module not in WITHOUT_OWN_ADVICE and not OF_OTHERS.search(one.what)] == []
 
 
 def test_a_message_without_words_is_told(tmp_path: Path) -> None:

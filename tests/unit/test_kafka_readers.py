@@ -263,7 +263,7 @@ def test_auto_takes_ours_where_it_can(cluster: Brokers) -> None:
     kerberos = settings(cluster, "auto", security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI")
     assert choose_reader(kerberos).kind == "librdkafka"
     assert "no logins by GSSAPI" in choose_reader(kerberos).reason
-    with pytest.raises(FatalError, match=r"no logins by GSSAPI: set consumer\.reader=auto or librdkafka"):
+    with pytest.raises(FatalError, match=r"no logins by GSSAPI; set consumer\.reader=auto or librdkafka"):
         check_reader(with_reader(kerberos, "native"))
     with Brokers(ANCIENT) as old:
         found = check_reader(settings(old, "auto"))

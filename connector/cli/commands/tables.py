@@ -72,7 +72,7 @@ def maintain(
         from connector.cli.maintain import Round, maintain_tables, parse_duration, parse_tasks
 
         if once and every is not None:
-            raise ConfigError("--once and --every: give one of them")
+            raise ConfigError("--once and --every are both given; give one of them")
         named = () if tasks is None else parse_tasks(tasks)
         asked = Round(tables, named, by_triggers=every is not None, execute=execute)
         every_s = None if every is None else parse_duration(every)
@@ -94,5 +94,5 @@ def reindex(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[s
 
         settings = load_settings(files, overrides)
         if not isinstance(settings, SourceSettings):
-            raise ConfigError("reindex reads Iceberg tables: give the configuration files of a source")
+            raise ConfigError("reindex reads Iceberg tables; give the configuration files of a source")
         reindex_tables(settings, tables=tables)

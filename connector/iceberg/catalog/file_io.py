@@ -69,7 +69,7 @@ def _open_file_io(properties: tuple[tuple[str, str], ...], scheme: str, netloc: 
     if store_of(scheme) == S3 and needs_remote_signing(known):
         raise FatalError(
             f"the catalog requires signing every request to {place} (s3.remote-signing-enabled), which the writers of "
-            "files cannot ask for: let it vend credentials, or give keys"
+            "files cannot ask for; let it vend credentials, or give keys"
         )
     if store_of(scheme) == ADLS and "py-io-impl" not in known:
         return AzureFileIO(known)

@@ -109,7 +109,10 @@ def load_snapshot_schema(spark: SparkSession, table: Table, snapshot_id: int) ->
     """
     iceberg = jvm(spark).org.apache.iceberg
     if table.java.snapshot(snapshot_id) is None:
-        raise GapError(f"table {table.name} has no snapshot {snapshot_id} any more: it has expired")
+        raise GapError(
+            f"table {table.name} has no snapshot {snapshot_id} any more: it has expired; keep snapshots for longer "
+            "(history.expire.max-snapshot-age-ms); a source reads the table in full after `icebridge offsets reset`"
+        )
     with map_java_errors(f"reading the schema of {table.name} at snapshot {snapshot_id}"):
         return SnapshotSchema(iceberg.SchemaParser.toJson(iceberg.util.SnapshotUtil.schemaFor(table.java, snapshot_id)))
 
@@ -127,6 +130,6 @@ def check_format_version(table: Table) -> None:
     """
     if table.format_version < 2:  # noqa: PLR2004 - the first version with sequence numbers
         raise FatalError(
-            f"table {table.name} is of format version 1, which has no sequence numbers: upgrade it with "
+            f"table {table.name} is of format version 1, which has no sequence numbers; upgrade it with "
             f"ALTER TABLE {table.name} SET TBLPROPERTIES ('format-version'='2')"
         )

@@ -44,7 +44,7 @@ class SnapshotHistory:
         with map_java_errors(f"looking for branch {self._branch} of {self._table.name}"):
             snapshot = self._table.java.snapshot(self._branch)
         if snapshot is None:
-            raise FatalError(f"table {self._table.name} has no branch {self._branch}: set iceberg.branch to one it has")
+            raise FatalError(f"table {self._table.name} has no branch {self._branch}; set iceberg.branch to one it has")
         return int(snapshot.snapshotId())
 
     def retained(self) -> dict[int, Json]:

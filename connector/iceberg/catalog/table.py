@@ -103,7 +103,7 @@ class Table:
             found.isBranch() if found is not None else self.java.currentSnapshot() is None
         ):
             raise FatalError(
-                f"table {self.name} has no branch {branch}: make it (ALTER TABLE ... CREATE BRANCH) or name another"
+                f"table {self.name} has no branch {branch}; make it (ALTER TABLE ... CREATE BRANCH) or name another"
             )
         self.branch = branch
 
@@ -151,7 +151,7 @@ class Table:
         """Have Java read the newest metadata; of a table that was dropped it tells so once, and has nothing then."""
         self.java.refresh()
         if self.java.operations().current() is None:
-            raise FatalError(f"table {self.name} no longer exists: it was dropped")
+            raise FatalError(f"table {self.name} no longer exists: it was dropped; start again")
 
     def settle(self, doing: str, change: Callable[[], None]) -> None:
         """Change the table's metadata, again until it is known to be done; done twice it must be as done once.

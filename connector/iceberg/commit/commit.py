@@ -102,7 +102,10 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
     # Others may have committed since: the newest snapshot of the table need not be this one.
     snapshot = next((one for one in table.ancestors() if snapshot_summary(one).get(COMMIT_ID) == commit_id), None)
     if snapshot is None:
-        raise FatalError(f"table {table.name} does not have the snapshot of a commit that was just made")
+        raise FatalError(
+            f"table {table.name} does not have the snapshot of a commit that was just made; see whether somebody "
+            "rolled it back (its table `history`), then start again"
+        )
     deletes = sum(not description.is_data for description in pending.files)
     place = snapshot.snapshot_id, snapshot.sequence_number or 0
     return CommittedSnapshot(

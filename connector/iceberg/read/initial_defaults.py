@@ -52,7 +52,10 @@ def default_column(field: pa.Field, count: int, defaults: Mapping[int, Any]) -> 
         return pa.StructArray.from_arrays(inside, fields=list(field.type))
     one = _parse_default(field.type, default)
     if len(one) != 1 or one.null_count:
-        raise FatalError(f"column {field.name}: its initial-default cannot be read as {field.type}")
+        raise FatalError(
+            f"column {field.name}: its initial-default cannot be read as {field.type}; report it with the column's "
+            "type and default"
+        )
     return one.take(pa.array(bytes(count), pa.int8()) if count else pa.array([], pa.int8()))
 
 

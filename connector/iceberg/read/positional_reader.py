@@ -61,7 +61,10 @@ def read_rows_at(
 
 def _read_from_file(layout: TableLayout, path: str, at: Ints, fields: Sequence[pa.Field]) -> list[pa.Array]:
     if not path.endswith(".parquet"):
-        raise FatalError(f"table {layout.name}: its data file {path} is no Parquet, in which rows are looked up")
+        raise FatalError(
+            f"table {layout.name}: its data file {path} is no Parquet, in which rows are looked up; set "
+            "write.format.default to parquet and rewrite the file (rewrite_data_files)"
+        )
     with (
         file_io_for(layout.io_properties, path).new_input(path).open() as stream,
         pq.ParquetFile(stream) as file,
@@ -89,7 +92,7 @@ def _name_columns(layout: TableLayout, columns: pa.Schema, path: str) -> dict[in
     mapping = layout.properties.get(NAME_MAPPING_PROPERTY)
     if mapping is None:
         raise FatalError(
-            f"table {layout.name}: its data file {path} has no field ids, and the table no {NAME_MAPPING_PROPERTY}: "
+            f"table {layout.name}: its data file {path} has no field ids, and the table no {NAME_MAPPING_PROPERTY}; "
             "rewrite the file (rewrite_data_files)"
         )
     known = {

@@ -300,5 +300,8 @@ class _TaskBuilder:
 def _require_snapshot(table: Table, snapshot_id: int) -> Any:
     snapshot = table.java.snapshot(snapshot_id)
     if snapshot is None:
-        raise GapError(f"table {table.name} has no snapshot {snapshot_id} any more: it has expired")
+        raise GapError(
+            f"table {table.name} has no snapshot {snapshot_id} any more: it has expired; keep snapshots for longer "
+            "(history.expire.max-snapshot-age-ms); a source reads the table in full after `icebridge offsets reset`"
+        )
     return snapshot

@@ -199,7 +199,7 @@ def read_deleted_positions(io: FileIO, file: PositionDeletes, data_file: str) ->
 def _read_delete_file(io: FileIO, file: PositionDeletes, data_file: str) -> Iterable[Any]:
     if not file.path.endswith(".parquet"):
         raise FatalError(
-            f"position delete file {file.path} is no Parquet: set write.delete.format.default to parquet and "
+            f"position delete file {file.path} is no Parquet; set write.delete.format.default to parquet and "
             "rewrite it (rewrite_position_delete_files)"
         )
     with io.new_input(file.path).open() as stream:

@@ -150,7 +150,10 @@ class BrokerClient:
         found = self.refresh(topic)
         for at, leader in found.leaders.items():
             if is_authorization(leader.error):
-                raise FatalError(f"topic {at[0]}: not allowed to read it: {name_error(leader.error)}")
+                raise FatalError(
+                    f"topic {at[0]}: not allowed to read it: {name_error(leader.error)}; give this user READ and "
+                    "DESCRIBE on the topic (docs/security.md)"
+                )
             if leader.broker in found.brokers:
                 self._leaders[at] = LeaderAddress(found.brokers[leader.broker], leader.epoch)
 

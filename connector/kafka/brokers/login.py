@@ -11,7 +11,7 @@ from connector.kafka.brokers import sasl
 from connector.kafka.brokers.address import ClusterAddress, HostPort, format_host
 from connector.kafka.brokers.connection import BrokerConnection
 from connector.kafka.protocol.api_versions import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from connector.kafka.protocol.error_codes import name_error
+from connector.kafka.protocol.error_codes import LOGIN_REMEDY, name_error
 from connector.kafka.protocol.requests import SaslAuthenticateRequest, SaslHandshakeRequest
 
 _MAX_MESSAGE_BYTES = 1 << 20
@@ -40,7 +40,7 @@ def open_connection(host: HostPort, address: ClusterAddress) -> BrokerConnection
 def _log_in(connection: BrokerConnection, settings: Mapping[str, str]) -> None:
     mechanism, broker = settings["sasl.mechanisms"], format_host(connection.host)
     if missing := connection.versions.name_missing([SASL_HANDSHAKE]):
-        raise FatalError(f"login at broker {broker} by {mechanism}: {missing}")
+        raise FatalError(f"login at broker {broker} by {mechanism}: {missing}; set consumer.reader=librdkafka")
     handshake = SaslHandshakeRequest(mechanism)
     error, mechanisms = connection.ask(handshake)
     if error:
@@ -57,7 +57,7 @@ def _log_in(connection: BrokerConnection, settings: Mapping[str, str]) -> None:
     except StopIteration:
         return
     except (sasl.LoginRefused, KeyError, ValueError, struct.error) as refused:
-        raise FatalError(f"login at broker {broker} by {mechanism}: {refused}") from refused
+        raise FatalError(f"login at broker {broker} by {mechanism}: {refused}; {LOGIN_REMEDY}") from refused
 
 
 def _exchange(connection: BrokerConnection, mechanism: str, message: bytes, *, framed: bool) -> bytes:
@@ -67,7 +67,7 @@ def _exchange(connection: BrokerConnection, mechanism: str, message: bytes, *, f
     answer = connection.ask(SaslAuthenticateRequest(message))
     if answer.error:
         broker, reason = format_host(connection.host), answer.reason or name_error(answer.error)
-        raise FatalError(f"broker {broker} refused the login by {mechanism}: {reason}")
+        raise FatalError(f"broker {broker} refused the login by {mechanism}: {reason}; {LOGIN_REMEDY}")
     if answer.lifetime_ms > 0:
         connection.expires_at = time.monotonic() + answer.lifetime_ms / 1000 * _LIFETIME_SHARE
     return answer.message

@@ -22,7 +22,10 @@ def build_ssl_context(settings: Mapping[str, str]) -> ssl.SSLContext:
             context.check_hostname = False
         _load_client_certificate(context, settings)
     except (OSError, ValueError) as error:
-        raise FatalError(f"the TLS settings of the Kafka client cannot be used: {error}") from error
+        raise FatalError(
+            f"the TLS settings of the Kafka client cannot be used: {error}; check ssl.truststore.* and ssl.keystore.*, "
+            "their files, types and passwords"
+        ) from error
     return context
 
 

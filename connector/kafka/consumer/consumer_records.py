@@ -12,7 +12,7 @@ import pyarrow as pa
 from connector.errors import FatalError
 from connector.kafka.consumer.records.record_columns import RecordColumns
 from connector.kafka.consumer.records.record_headers import read_first_header, read_headers
-from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
+from connector.kafka.consumer.records.unreadable_records import BATCH_REMEDY, UnreadableBatch
 from serde.arrays import Ints
 from serde.events.header_names import CONNECTOR_HEADER
 
@@ -88,7 +88,7 @@ class ConsumerRecords:
         """Return these records, for who cannot do without any. FatalError where they stand for an unreadable batch."""
         if self.unreadable is not None:
             place = f"{self.topic}-{self.partition} offsets {self.unreadable.first} to {self.unreadable.last}"
-            raise FatalError(f"{place} cannot be read: {self.unreadable.reason}")
+            raise FatalError(f"{place} cannot be read: {self.unreadable.reason}; {BATCH_REMEDY}")
         return self
 
     def with_headers(self, old_key: str | None, new_key: str | None) -> ConsumerRecords:

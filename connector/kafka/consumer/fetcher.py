@@ -22,8 +22,9 @@ from connector.kafka.consumer.log_bounds import check_bounds, check_truncation
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.records.batch_reader import read_batches
 from connector.kafka.consumer.records.record_batches import RecordBatches, check_leaps, drop_aborted, parse_batches
-from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
+from connector.kafka.consumer.records.unreadable_records import BATCH_REMEDY, UnreadableBatch, UnreadableRecords
 from connector.kafka.protocol.error_codes import (
+    BROKER_REMEDY,
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_ERROR,
     UNSUPPORTED_COMPRESSION_TYPE,
@@ -109,7 +110,7 @@ class _RangeFetcher:
                 self._fetch_ahead()
                 yield from self._read(listed, found, first)
             except UnreadableRecords as error:
-                raise FatalError(f"{self._place} from offset {first}: {error}") from error
+                raise FatalError(f"{self._place} from offset {first}: {error}; {BATCH_REMEDY}") from error
 
     def _read(self, listed: RecordBatches, found: FetchedPartition, first: int) -> Iterator[ConsumerRecords]:
         kept, limit = self._select_committed(listed, found), self._how.max_unpacked_bytes
@@ -185,9 +186,12 @@ class _RangeFetcher:
         if code == OFFSET_OUT_OF_RANGE:
             reason = self._explain_out_of_range(host)
         elif code == UNSUPPORTED_COMPRESSION_TYPE:
-            raise FatalError(f"{self._place} is compressed by zstd, which its broker sends from Kafka 2.1 on only")
+            raise FatalError(
+                f"{self._place} is compressed by zstd, which its broker sends from Kafka 2.1 on only; upgrade the "
+                "broker, or have the topic compressed otherwise (compression.type)"
+            )
         elif not is_transient(code):
-            raise FatalError(f"{self._place} cannot be read from offset {self._next}: {reason}")
+            raise FatalError(f"{self._place} cannot be read from offset {self._next}: {reason}; {BROKER_REMEDY}")
         self._again(reason)
         return None
 

@@ -31,6 +31,7 @@ from connector.kafka.consumer.records.header_bytes import encode_headers
 from connector.kafka.consumer.records.record_columns import RecordColumns
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from connector.kafka.librdkafka_config import build_librdkafka_config
+from connector.kafka.protocol.error_codes import BROKER_REMEDY, LOGIN_REMEDY
 from connector.kafka.protocol.requests import READ_COMMITTED
 
 RETRY_TIMEOUT_S = 30.0
@@ -137,7 +138,7 @@ class _RangeReader:
         for message in self._consumer.consume(_POLL_RECORDS, _POLL_S):
             error = message.error()
             if error is not None and error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
-                raise FatalError(f"{self._place}: the broker refuses the login: {error.str()}")
+                raise FatalError(f"{self._place}: the broker refuses the login: {error.str()}; {LOGIN_REMEDY}")
             if message.topic() != self._wanted.topic or message.partition() != self._wanted.partition:
                 continue
             offset = message.offset()
@@ -229,13 +230,16 @@ class _RangeReader:
         if error.code() in _GAPS:
             self._judge_range(place, error)
         elif not is_transient_error(error):
-            raise FatalError(f"{place} cannot be read: {error.name()}: {error.str()}")
+            raise FatalError(f"{place} cannot be read: {error.name()}: {error.str()}; {BROKER_REMEDY}")
         self._meter.retries += 1
 
     def _judge_range(self, place: str, error: KafkaError) -> None:
         """Raise what an offset out of range means; ask again, after a pause, where the log may have it after all."""
         if error.code() == KafkaError._LOG_TRUNCATION:  # noqa: SLF001
-            raise GapError(f"{place}: the log was cut by an unclean leader election: {error.str()}")
+            raise GapError(
+                f"{place}: the log was cut by an unclean leader election: {error.str()}; icebridge offsets reset "
+                "says how to continue"
+            )
         at = (self._wanted.topic, self._wanted.partition)
         try:
             oldest, end = self._consumer.get_watermark_offsets(TopicPartition(*at), timeout=_QUERY_S)

@@ -13,7 +13,7 @@ from connector.kafka.brokers.client import BrokerClient, broker_client_for
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.records.batch_reader import read_batches
 from connector.kafka.consumer.records.record_batches import drop_aborted, parse_batches
-from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
+from connector.kafka.consumer.records.unreadable_records import BATCH_REMEDY, UnreadableBatch, UnreadableRecords
 from connector.kafka.protocol.error_codes import is_transient, name_error
 from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
 from connector.kafka.protocol.requests import READ_UNCOMMITTED
@@ -53,7 +53,7 @@ def find_unreadable(
     try:
         batches = drop_aborted(parse_batches(fetched.data), fetched.aborted, fetched.data)
     except UnreadableRecords as error:
-        raise FatalError(f"{at[0]}-{at[1]} from offset {wanted.start}: {error}") from error
+        raise FatalError(f"{at[0]}-{at[1]} from offset {wanted.start}: {error}; {BATCH_REMEDY}") from error
     preceded = False
     for found in read_batches(batches, fetched.data, wanted.start, wanted.end, max_unpacked_bytes):
         if isinstance(found, UnreadableBatch):

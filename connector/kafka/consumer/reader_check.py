@@ -39,7 +39,7 @@ def check_reader(kafka: KafkaSettings, within_s: float = WITHIN_S) -> ReaderChec
         client = kafka.client("consumer")
         if not knows_login(client):
             mechanism = client.get("sasl.mechanisms", "")
-            raise FatalError(f"the native reader has no logins by {mechanism}: set consumer.reader=auto or librdkafka")
+            raise FatalError(f"the native reader has no logins by {mechanism}; set consumer.reader=auto or librdkafka")
         try:
             report = check_brokers(client, within_s)
             line = f"records are read by the native reader: {choice.reason} ({report.summary})"

@@ -15,7 +15,7 @@ from connector.kafka.consumer.raw_batches import fetch_partition
 from connector.kafka.consumer.records.batch_reader import read_batches
 from connector.kafka.consumer.records.record_batches import drop_aborted, parse_batches
 from connector.kafka.consumer.records.record_columns import RecordColumns
-from connector.kafka.consumer.records.unreadable_records import UnreadableRecords
+from connector.kafka.consumer.records.unreadable_records import BATCH_REMEDY, UnreadableRecords
 from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
 from connector.kafka.protocol.requests import READ_COMMITTED
 from connector.runtime.topic_partitions import TopicPartition
@@ -52,7 +52,7 @@ def read_forward(
             listed = parse_batches(fetched.data)
             kept = drop_aborted(listed, fetched.aborted, fetched.data)
         except UnreadableRecords as error:
-            raise FatalError(f"{at[0]}-{at[1]} from offset {start}: {error}") from error
+            raise FatalError(f"{at[0]}-{at[1]} from offset {start}: {error}; {BATCH_REMEDY}") from error
         if not len(listed) or listed.last[-1] < start:
             return
         for some in read_batches(kept, fetched.data, start, _END_OF_OFFSETS, max_unpacked_bytes):

@@ -84,7 +84,10 @@ class DeadLetterProducer:
             self._wait()
         failed, self._failed = self._failed, []
         for error in failed:
-            text = f"a message to {self._topic} was refused: {error.str()}"
+            text = (
+                f"a message to {self._topic} was refused: {error.str()}; check the right to write to that "
+                "topic, and its max.message.bytes"
+            )
             raise RetriableError(text) if all(map(is_transient_error, failed)) else FatalError(text)
 
     def _wait(self) -> None:

@@ -9,6 +9,11 @@ OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_ERROR = -1
 UNSUPPORTED_COMPRESSION_TYPE = 76
 
+LOGIN_REMEDY = "check security.protocol, sasl.mechanism and the user with its password or token"
+BROKER_REMEDY = (
+    "look up the error in Kafka's documentation; `icebridge doctor FILE` asks the brokers for topics and rights"
+)
+
 _NAMES = [
     "NONE",
     "OFFSET_OUT_OF_RANGE",

@@ -105,7 +105,10 @@ class PositionSearch:
         known = self.spark.createDataFrame(pa.table(dict(of_files))).withColumn(_HASH, F.xxhash64(_PATH))
         hashed = [row[0] for row in known.select(_HASH).collect()]
         if len(set(hashed)) < len(hashed):
-            raise FatalError(f"table {self.table.name}: two of its files have paths of the same hash")
+            raise FatalError(
+                f"table {self.table.name}: two of its files have paths of the same hash; rewrite its files "
+                "(rewrite_data_files), which gives them other paths"
+            )
         numbered = rows.withColumn(_HASH, F.xxhash64(FILE_COLUMN)).drop(FILE_COLUMN)
         return numbered.join(F.broadcast(known.drop(_PATH)), _HASH).drop(_HASH)
 

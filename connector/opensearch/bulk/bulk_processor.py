@@ -120,7 +120,10 @@ class BulkProcessor:
             FatalError: it refuses what no later try would change, or answers something else than was asked.
         """
         if actions.lines.null_count:
-            raise FatalError("a line of a bulk request has no text, so that answers would be taken for others'")
+            raise FatalError(
+                "a line of a bulk request has no text, so that answers would be taken for others'; report it with "
+                "the log"
+            )
         for piece in split_actions(actions, self._settings.max_documents, self._settings.max_bytes):
             while len(self._flying) >= self._settings.in_flight:
                 self._settle_request(self._flying.pop(0))
@@ -210,8 +213,7 @@ class BulkProcessor:
                 case "stop":
                     raise FatalError(
                         f"OpenSearch refuses a document ({_describe_item_error(result)}); "
-                        "nothing of this batch is acknowledged: put "
-                        "the index right, then start again"
+                        "nothing of this batch is acknowledged: put the index right, then start again"
                     )
         return np.array(again, np.int64), problem
 

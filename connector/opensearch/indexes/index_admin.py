@@ -184,7 +184,7 @@ class IndexAdmin:
             except RequestError as error:
                 if "Limit of total fields" in str(error.info):
                     raise FatalError(
-                        f"index {index.name} takes no more fields: raise its index.mapping.total_fields.limit, leave "
+                        f"index {index.name} takes no more fields; raise its index.mapping.total_fields.limit, leave "
                         "columns out (debezium.sink.iceberg.excluded-columns), or set schema.ignore=true"
                     ) from error
                 raise
@@ -271,7 +271,7 @@ def _find_write_index(name: str, aliases: Mapping[str, Mapping[str, Any]]) -> st
         chosen = list(aliases)
     if not chosen:
         raise FatalError(
-            f"alias {name} stands for {', '.join(aliases)}, and none of them takes documents: set is_write_index on one"
+            f"alias {name} stands for {', '.join(aliases)}, and none of them takes documents; set is_write_index on one"
         )
     return chosen[0]
 

@@ -203,7 +203,7 @@ def open_client(settings: LineageSettings, namespace: str, job: str) -> Callable
         client = OpenLineageClient(config=_read_config(settings)) if settings.config_file else OpenLineageClient()
     except Exception as error:
         raise ConfigError(
-            f"openlineage.integration.config.file.path: {type(error).__name__}: check the file"
+            f"openlineage.integration.config.file.path: {type(error).__name__}; check the file"
         ) from error
     return lambda event: client.emit(to_run_event(event, settings, namespace, job))
 

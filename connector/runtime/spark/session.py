@@ -73,7 +73,9 @@ def open_session(
         if isinstance(error, ConnectorError) or not _is_jvm_gone(error):
             raise
         raise FatalError(
-            "Spark's JVM ended by itself (out of memory, or killed); the current batch is repeated at the next start"
+            "Spark's JVM ended by itself (out of memory, or killed); give it more memory (spark.driver.memory, the "
+            "limit "
+            "of the container) or fewer cores (spark.master=local[2]); the current batch is repeated at the next start"
         ) from error
     finally:
         try:

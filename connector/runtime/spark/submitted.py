@@ -73,6 +73,6 @@ def _remedy(what: str, components: Sequence[str]) -> str:
     locked = parse_lockfile(LOCK_FILE.read_text("utf-8"))
     files = ",".join(f"FOLDER/{artifact.file_name}" for name in components for artifact in locked[name])
     return (
-        f"spark-submit started {what}: say `icebridge jars --to FOLDER {' '.join(components)}` and give spark-submit "
+        f"spark-submit started {what}; say `icebridge jars --to FOLDER {' '.join(components)}` and give spark-submit "
         f"--jars {files}"
     )

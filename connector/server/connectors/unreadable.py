@@ -11,6 +11,8 @@ from connector.runtime.monitoring.prometheus.series import MetricSource
 from connector.server.connectors.port import Check, ConnectorOffset, Kind
 from connector.settings.source.settings import is_source
 
+_REMEDY = "correct its properties (PUT /connectors/NAME/config), or delete it"
+
 
 class UnreadableConnector:
     """A `Connector` without settings: it can be looked at, given other properties, restarted, and deleted."""
@@ -48,8 +50,8 @@ class UnreadableConnector:
 
     def offsets(self) -> list[ConnectorOffset]:
         """Raise FatalError: where they are is not known."""
-        raise FatalError(f"connector {self.name} cannot be read: {self.lifecycle.error}")
+        raise FatalError(f"connector {self.name} cannot be read: {self.lifecycle.error}; {_REMEDY}")
 
     def alter_offsets(self, offsets: Sequence[ConnectorOffset] | None) -> None:  # noqa: ARG002
         """Raise FatalError: where they are is not known."""
-        raise FatalError(f"connector {self.name} cannot be read: {self.lifecycle.error}")
+        raise FatalError(f"connector {self.name} cannot be read: {self.lifecycle.error}; {_REMEDY}")

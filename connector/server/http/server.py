@@ -144,7 +144,10 @@ def open_server(app: ASGIApp, address: Address, *, is_given: bool) -> HttpServer
         return HttpServer(app, address)
     except OSError as error:
         if is_given:
-            raise ConfigError(f"port {address.port} of {address.host} cannot be opened: {error.strerror}") from error
+            raise ConfigError(
+                f"port {address.port} of {address.host} cannot be opened: {error.strerror}; stop the process that "
+                "has it, or name another in listeners or quarkus.http.port (0 for any)"
+            ) from error
         structlog.get_logger().warning(
             "no HTTP server: another process has its port; set listeners or quarkus.http.port",
             port=address.port,

@@ -56,14 +56,20 @@ def read_stores(native: Mapping[str, str]) -> dict[str, str]:
     if TRUSTSTORE in native:
         held = _read_store("ssl.truststore.location", native[TRUSTSTORE], native.get(TRUSTSTORE_PASSWORD, ""), "")
         if not held.trusted:
-            raise ConfigError(f"ssl.truststore.location: {native[TRUSTSTORE]} holds no certificate that is trusted")
+            raise ConfigError(
+                f"ssl.truststore.location: {native[TRUSTSTORE]} holds no certificate that is trusted; import the "
+                "authority of the brokers into it"
+            )
         settings["ssl.ca.pem"] = held.trusted
     if KEYSTORE in native:
         password = native.get(KEYSTORE_PASSWORD, "")
         key_password = settings.pop("ssl.key.password", password)
         held = _read_store("ssl.keystore.location", native[KEYSTORE], password, key_password)
         if not held.key:
-            raise ConfigError(f"ssl.keystore.location: {native[KEYSTORE]} holds no key with its certificate")
+            raise ConfigError(
+                f"ssl.keystore.location: {native[KEYSTORE]} holds no key with its certificate; import both under "
+                "one alias"
+            )
         settings |= {"ssl.key.pem": held.key, "ssl.certificate.pem": held.chain}
     return settings
 
@@ -81,7 +87,10 @@ def _read_store(option: str, location: str, password: str, key_password: str) ->
         if asked in _read_before:
             return _read_before[asked]
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"{option}: {location} cannot be read: {reason or 'it is no store'}") from None
+        raise ConfigError(
+            f"{option}: {location} cannot be read: {reason or 'it is no store'}; check the path, its rights, the "
+            "store's type and its password"
+        ) from None
     return found
 
 

@@ -19,6 +19,7 @@ PAGE = Path("docs/reference/errors.md")
 PACKAGES = ("connector", "serde")
 _ROOT = Path(__file__).parents[3]
 _CONFIG, _RETRY, _STOP, _LETTER, _REST, _SIGNAL = "config", "retry", "stop", "letter", "rest", "signal"
+_BATCH = "batch"
 CHAPTER_OF = {
     "ConfigError": _CONFIG,
     "add_fault": _CONFIG,
@@ -33,7 +34,7 @@ CHAPTER_OF = {
     "GapError": _STOP,
     "DataFault": _LETTER,
     "Unfit": _LETTER,
-    "UnreadableRecords": _LETTER,
+    "UnreadableRecords": _BATCH,
     "RestError": _REST,
     "InvalidSignal": _SIGNAL,
     "Fail": _STOP,
@@ -67,6 +68,14 @@ then the run ends with exit code 1 and this message. Nothing is lost.""",
 With `errors.tolerance=all` the record becomes a dead letter with this reason; otherwise the run ends, and names topic,
 partition and offset. [Repair and replay them](../how-to/dead-letters.md).""",
         "`icebridge dlq show` prints the record; repair and replay it",
+    ),
+    _BATCH: (
+        "A record batch cannot be read",
+        """\
+What a broker sent is not what Kafka's protocol says. The batch is a dead letter whose value has its bytes, and which
+cannot be replayed; with `errors.tolerance=none`, or where the next batch cannot be found, the run ends and says where.
+[More](../how-to/dead-letters.md).""",
+        "look for what damaged it (Kafka's DumpLogSegments); write its rows by other means",
     ),
     _SIGNAL: (
         "A signal is not understood",
@@ -128,15 +137,16 @@ def find_messages(root: Path = _ROOT) -> tuple[list[Message], list[str]]:
         for path in sorted((root / package).rglob("*.py"))
     }
     trees.pop(__name__, None)
-    functions = _functions(trees.values())
+    constants = {module: _assigned(tree.body) for module, tree in trees.items()}
+    names = {module: {**_imported(tree, constants), **constants[module]} for module, tree in trees.items()}
+    functions = _functions(trees, names)
     found: set[Message] = set()
     unread: list[str] = []
     for module, tree in trees.items():
-        of_module = _assigned(tree.body)
         for function, call in _calls(tree):
             name = _name_of(call.func)
             body = [] if function is None else list(ast.walk(function))
-            words = Words({**of_module, **_assigned(body)}, functions, module)
+            words = Words({**names[module], **_assigned(body)}, functions, module)
             texts = list(_texts(name, call, words))
             found |= {_split(CHAPTER_OF[name], text, module) for text in texts}
             if not texts and not _is_handing_on(call):
@@ -145,6 +155,16 @@ def find_messages(root: Path = _ROOT) -> tuple[list[Message], list[str]]:
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Names = Mapping[str, ast.expr]
+"""What names of a place are set to."""
+
+
+@frozen
+class Results:
+    """What a function returns, and what the names of its module stand for."""
+
+    values: list[ast.expr]
+    names: Names
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[Function | None, ast.Call]]:
@@ -162,13 +182,13 @@ def _name_of(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def _functions(trees: Iterable[ast.Module]) -> dict[str, list[ast.expr]]:
+def _functions(trees: Mapping[str, ast.Module], names: Mapping[str, Names]) -> dict[str, Results]:
     """Return what functions return, by name, of those whose name only one has."""
-    found: dict[str, list[list[ast.expr]]] = {}
-    for node in (node for tree in trees for node in ast.walk(tree)):
+    found: dict[str, list[Results]] = {}
+    for module, node in ((module, node) for module, tree in trees.items() for node in ast.walk(tree)):
         if isinstance(node, ast.FunctionDef):
             results = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value is not None]
-            found.setdefault(node.name, []).append(results)
+            found.setdefault(node.name, []).append(Results(results, names[module]))
     return {name: results[0] for name, results in found.items() if len(results) == 1}
 
 
@@ -183,12 +203,23 @@ def _assigned(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
     return found
 
 
+def _imported(tree: ast.Module, constants: Mapping[str, Names]) -> dict[str, ast.expr]:
+    """Return what names stand for that a module takes from another one of ours."""
+    return {
+        alias.asname or alias.name: said[alias.name]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (said := constants.get(node.module or ""))
+        for alias in node.names
+        if alias.name in said
+    }
+
+
 @frozen
 class Words:
     """What names and functions of a place stand for; `read` makes text of an expression."""
 
-    names: Mapping[str, ast.expr]
-    functions: Mapping[str, list[ast.expr]]
+    names: Names
+    functions: Mapping[str, Results]
     module: str
 
     def read(self, node: ast.expr, depth: int = 0) -> list[str]:  # noqa: PLR0911 - one per kind of expression
@@ -216,8 +247,8 @@ class Words:
                 return [re.sub(r"\{(\w*)[^}]*\}", lambda seen: f"<{seen[1] or '...'}>", text) for text in texts]
             case ast.Call(func=func) if _name_of(func) in self.functions:
                 results = self.functions[_name_of(func)]
-                inner = Words({}, self.functions, self.module)
-                return [text for result in results for text in inner.read(result, depth + 1)]
+                inner = Words(results.names, self.functions, self.module)
+                return [text for result in results.values for text in inner.read(result, depth + 1)]
             case ast.Name(id=name) if name in self.names:
                 return self.read(self.names[name], depth + 1)
             case ast.Attribute(value=ast.Name(id=name), attr="name"):

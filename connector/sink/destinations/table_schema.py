@@ -61,7 +61,10 @@ def find_identifier_fields(needs: list[SchemaChange], rule: TableSettings) -> tu
     if not rule.new_tables.create_identifier_fields or not keys:
         return ()
     if len(keys) > 1:
-        raise DataFault(f"its events have keys of different fields: {', '.join(map(str, sorted(keys)))}")
+        raise DataFault(
+            f"its events have keys of different fields: {', '.join(map(str, sorted(keys)))}; name the key's columns "
+            "(primary.key.fields), or give the topics tables of their own"
+        )
     return keys.pop()
 
 
@@ -90,7 +93,8 @@ def choose_key(
         return expand_key(fields, configured)
     except KeyError as missing:
         raise DataFault(
-            f"its events have no field {', '.join(missing.args)}, which is configured as its key"
+            f"its events have no field {', '.join(missing.args)}, which is configured as its key; name fields that "
+            "they have (primary.key.fields, id-columns)"
         ) from missing
 
 
@@ -117,7 +121,7 @@ def with_keys(columns: pa.Schema, needs: list[SchemaChange], keys: tuple[str, ..
     if unfit:
         raise DataFault(
             f"its key has a field that cannot be an identifier field ({', '.join(unfit)}: list, map, variant or "
-            "floating point)"
+            "floating point); name other columns (primary.key.fields), or append (debezium.sink.iceberg.upsert=false)"
         )
     return schema
 
@@ -157,7 +161,10 @@ def with_validity(columns: pa.Schema) -> pa.Schema:
     added = (pa.field(VALID_FROM, time), pa.field(VALID_TO, time), pa.field(IS_CURRENT, pa.bool_()))
     conflicting = [field.name for field in added if field.name in columns.names]
     if conflicting:
-        raise DataFault(f"its events have a field {', '.join(conflicting)}, which a table with scd-type=2 reserves")
+        raise DataFault(
+            f"its events have a field {', '.join(conflicting)}, which a table with scd-type=2 reserves; rename the "
+            "column at the source, or set scd-type=1"
+        )
     return pa.schema([*columns, *added])
 
 
@@ -170,6 +177,7 @@ def scd2_key(layout: RowLayout, ids: tuple[str, ...]) -> tuple[str, ...]:
     missing = [name for name in (VALID_FROM, VALID_TO, IS_CURRENT) if name not in layout.columns.names]
     if missing and (ids or layout.keys):
         raise FatalError(
-            f"table {layout.name} has no column {', '.join(missing)}: scd-type=2 needs a table that was created with it"
+            f"table {layout.name} has no column {', '.join(missing)}; scd-type=2 needs a table that was created "
+            "with it: write to another table, or set scd-type=1"
         )
     return ids or tuple(name for name in layout.keys if name != VALID_FROM)

@@ -292,8 +292,11 @@ class Stream:
         except ConnectorError as unknown:
             structlog.get_logger().debug("topics cannot be looked at", reason=str(unknown))
         if "data loss" in text.lower() or "KAFKA_DATA_LOSS" in text:
-            return GapError(f"records are gone from Kafka before they were read: {_first_lines(text)}")
-        return FatalError(f"the stream ended: {_first_lines(text)}")
+            return GapError(
+                f"records are gone from Kafka before they were read: {_first_lines(text)}; see `icebridge offsets "
+                "show`, and `icebridge offsets reset` to start again from what is there"
+            )
+        return FatalError(f"the stream ended: {_first_lines(text)}; start again, or report it with the log")
 
     def _check_topics(self) -> None:
         """Look for what Spark stumbles over, and says in words of its own: topics that are gone, or others.

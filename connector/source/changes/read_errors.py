@@ -49,7 +49,10 @@ def _translate(text: str, where: str) -> ConnectorError:
     file = next(iter(_FILE.findall(text)), None)
     unfit = _UNFIT_VALUE.search(text)
     if unfit:
-        return FatalError(f"{where}: a row cannot be written as Avro: {unfit[1]}")
+        return FatalError(
+            f"{where}: a row cannot be written as Avro: {unfit[1]}; correct the row, leave the column out "
+            "(column.exclude.list), or write JSON"
+        )
     name, message = (causes[-1][1], causes[-1][2]) if causes else ("", text.splitlines()[0] if text else "")
     store = classify_store_error(text, where)
     # A file that cannot be opened now is a missing one to Java, whatever the system says of it.
@@ -59,4 +62,7 @@ def _translate(text: str, where: str) -> ConnectorError:
         any(is_transient([Cause(cause[1], cause[2])]) for cause in causes) or is_retriable_exception(name)
     ):
         return RetriableError(f"{where}: {name}: {message}")
-    return store or FatalError(f"{where}: file {file or 'unknown'} cannot be read: {name}: {message}")
+    return store or FatalError(
+        f"{where}: file {file or 'unknown'} cannot be read: {name}: {message}; see whether a query "
+        "reads the table, restore the file, or reset the offset of the table to read it again in full"
+    )

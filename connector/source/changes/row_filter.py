@@ -43,7 +43,10 @@ def to_condition(expression: BooleanExpression, schema: Schema, row: Column) -> 
     try:
         bound = bind(schema, rewrite_not(expression), case_sensitive=True)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"a filter does not fit the table: {type(error).__name__}") from error
+        raise ConfigError(
+            f"a filter does not fit the table: {type(error).__name__}; compare columns that the table has with "
+            "values of their types"
+        ) from error
     return visit(bound, _ToColumn(schema, row))
 
 

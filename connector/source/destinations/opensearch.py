@@ -167,7 +167,7 @@ class OpenSearchPublisher:
     def _evolve_index(self, index: str, schema: SnapshotSchema, topic: str) -> tuple[FieldNames, IndexInfo]:
         found = self.indexes.find(index)
         if found is not None and found.stream:
-            raise FatalError(f"{index} is a data stream, which is append-only: give the source an index")
+            raise FatalError(f"{index} is a data stream, which is append-only; give the source an index")
         before = IndexMetadata.read(found.noted) if found is not None and found.noted else IndexMetadata({}, "source")
         if before.versions != "source":
             raise FatalError(
@@ -175,7 +175,7 @@ class OpenSearchPublisher:
             )
         if before.is_foreign(topic):
             raise FatalError(
-                f"index {index} has the documents of {before.owner}, and {topic} maps to the same index name: "
+                f"index {index} has the documents of {before.owner}, and {topic} maps to the same index name; "
                 "exclude one of the two tables, or read them by sources with a topic.prefix each"
             )
         others = frozenset[str]() if found is None else find_aliases(found.properties)

@@ -65,7 +65,10 @@ class SchemaSubjects:
             subject_schema = wire_format.serializer.subject_schema(schema)
         except ValueError as error:
             name = wire_format.name.capitalize()
-            raise FatalError(f"topic {topic}: no {name} schema for its {side}s: {error}") from error
+            raise FatalError(
+                f"topic {topic}: no {name} schema for its {side}s: {error}; rename the column, leave it out "
+                "(column.exclude.list), or set field.name.adjustment.mode"
+            ) from error
         schema_id = None
         if subject_schema is not None and wire_format.registry_type is not None:
             assert settings.registration is not None

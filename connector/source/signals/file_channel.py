@@ -38,7 +38,9 @@ class FileChannel:
                 raise FatalError(f"{self._taken} has more than {_MAX_BYTES} bytes; remove it, and send fewer signals")
             content = self._taken.read_bytes()
         except OSError as error:
-            raise FatalError(f"signals of {self._path} cannot be read: {error.strerror}") from error
+            raise FatalError(
+                f"signals of {self._path} cannot be read: {error.strerror}; check the rights on the file and its folder"
+            ) from error
         # The same content written once more is another file.
         digest = hashlib.sha256(b"%d %d " % (state.st_ino, state.st_mtime_ns) + content).hexdigest()
         if digest == position:

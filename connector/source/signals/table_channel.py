@@ -82,7 +82,10 @@ class TableChannel:
         files = read_file_changes(self._spark, table, snapshot_id)
         schema = load_snapshot_schema(self._spark, table, snapshot_id)
         if len(schema.names) < _COLUMNS:
-            raise FatalError(f"table {table.name} has no three columns for id, type and data of signals")
+            raise FatalError(
+                f"table {table.name} has no three columns for id, type and data of signals; create it with three "
+                "STRING columns, or name another in signal.data.collection"
+            )
         reader = TableReader(self._spark, table, schema)
         try:
             rows = reader.read_live_rows(files.added).select(*reader.columns[:_COLUMNS]).limit(_MAX_ROWS + 1).collect()

@@ -50,7 +50,8 @@ def decompress_section(section: memoryview, codec: int, limit: int) -> bytes | m
 
 def _raise_limit(limit: int) -> None:
     raise UnreadableRecords(
-        f"a record batch that unpacks to more than {limit} bytes, which is consumer.batch.unpacked.max.bytes"
+        f"a record batch that unpacks to more than {limit} bytes, which is consumer.batch.unpacked.max.bytes; "
+        "raise it, and reset the offsets to read the batch"
     )
 
 

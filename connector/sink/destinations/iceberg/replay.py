@@ -45,7 +45,10 @@ class IcebergReplay:
         """Write and commit. Raises as the protocol says."""
         table, target = plan.tables[index], self.tables[name]
         if table.upsert and table.history:
-            raise DataFault(f"table {target.table.name} has scd-type=2: dead letters cannot be replayed")
+            raise DataFault(
+                f"table {target.table.name} has scd-type=2, in which dead letters cannot be replayed; write the "
+                "version by other means"
+            )
         standing = [part for part, _ in parts]
         if table.upsert and table.dated:
             deleted_keys = self.tables.deleted_keys

@@ -53,7 +53,10 @@ class OpenSearchCommitter:
             FatalError: a record without value, a refused document or an older change, where the settings say fail.
         """
         if result.metrics.tombstones and self._search.null_values == "fail":
-            raise FatalError(f"{result.metrics.tombstones} records have no value, and behavior.on.null.values is fail")
+            raise FatalError(
+                f"{result.metrics.tombstones} records have no value, and behavior.on.null.values is fail; set it to "
+                "delete or ignore, or let Debezium send no tombstones (tombstones.on.delete=false)"
+            )
         self._remember(names, result)
         commits = {}
         for table in plan.tables:

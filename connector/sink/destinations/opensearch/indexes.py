@@ -116,7 +116,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         own, other = self._owners.setdefault(name, (owner, topic))
         if own != owner:
             raise FatalError(
-                f"topics {other} and {topic} both map to index {name}: name an index for one of them by "
+                f"topics {other} and {topic} both map to index {name}; name an index for one of them by "
                 "topic.to.existing.resource.mapping (or this one, if they are to share it), or leave one out"
             )
         return name
@@ -127,7 +127,10 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             return
         own, _ = self._owners.setdefault(self._place(name), (name, name))
         if own != name:
-            raise DataFault(f"{name} maps to index {self._place(name)}, which has the documents of {own}")
+            raise DataFault(
+                f"{name} maps to index {self._place(name)}, which has the documents of {own}; name an index for it "
+                "(topic.to.existing.resource.mapping)"
+            )
 
     def _owner(self, name: str) -> str:
         """Return what an index's name is made of; empty where it is named as it is."""
@@ -238,7 +241,8 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         note, rule, owner = IndexMetadata.read(index.noted), self._settings.table, self._owner(name)
         if note.is_foreign(owner):
             raise DataFault(
-                f"index {index.name} has the documents of {note.owner}, and {owner} maps to the same index name"
+                f"index {index.name} has the documents of {note.owner}, and {owner} maps to the same index name; "
+                "name an index for it (topic.to.existing.resource.mapping)"
             )
         schema = orjson.dumps(note.schema).decode()
         layout = RowLayout(name, schema, rule.keys.of(name) if rule.upsert else ())
@@ -247,7 +251,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
     def _check_stream(self, index: IndexInfo) -> None:
         if index.stream and not self._search.series.streams:
             raise FatalError(
-                f"{index.name} is a data stream, which is append-only: set data.stream.enabled=true and "
+                f"{index.name} is a data stream, which is append-only; set data.stream.enabled=true and "
                 "key.ignore=true, or give the sink an index or alias"
             )
 
@@ -267,7 +271,10 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         keys = () if self._is_keyless(needs) else choose_key(needs, columns, rule, (name,))
         columns = with_keys(columns, needs if rule.keys.key_source(name) == "record" else [], keys)
         if not len(columns):
-            raise DataFault("its events have no columns that a document could have")
+            raise DataFault(
+                "its events have no columns that a document could have; create the index, or take the topic out of "
+                "topics"
+            )
         tells = DELETED_COLUMN in columns.names
         if rule.keep_deletes and keys and not tells:
             columns = columns.append(pa.field(DELETED_COLUMN, pa.string()))
@@ -281,7 +288,10 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         if found is not None:
             self._grow(found, name, created)
         elif not rule.auto_create:
-            raise DataFault(f"index {self._place(name)} does not exist, and auto-create-enabled is false")
+            raise DataFault(
+                f"index {self._place(name)} does not exist, and auto-create-enabled is false; create it, or set "
+                "iceberg.tables.auto-create-enabled=true, and replay the record"
+            )
         else:
             index = self._indexes.create(self._place(name), self._properties(needs, created), created.document())
             created = attrs.evolve(created, index=index)

@@ -60,7 +60,10 @@ class TableCreator:
         """
         settings, new = self._settings.table, self._settings.table.new_tables
         if not settings.auto_create:
-            raise DataFault(f"table {options.full_name} does not exist, and auto-create-enabled is false")
+            raise DataFault(
+                f"table {options.full_name} does not exist, and auto-create-enabled is false; create it, or set "
+                "iceberg.tables.auto-create-enabled=true, and replay the record"
+            )
         if settings.events_only:
             by, order = icebergevents.PARTITIONS, icebergevents.SORT_ORDER
             return self._catalog.create(name, icebergevents.SCHEMA, by, self.properties(), sort_by=order)
@@ -130,7 +133,9 @@ def _choose_columns(needs: list[SchemaChange], options: TableOptions) -> tuple[p
     keys = choose_key(needs, columns, settings, options.names)
     columns = with_keys(columns, needs if options.key_source == "record" else [], keys)
     if not len(columns):
-        raise DataFault("its events have no columns that a table could have")
+        raise DataFault(
+            "its events have no columns that a table could have; create the table, or take the topic out of topics"
+        )
     ambiguous = find_ambiguous_columns((), columns)
     if ambiguous:
         raise DataFault(f"fields within columns have the full names of columns {', '.join(sorted(ambiguous))}")

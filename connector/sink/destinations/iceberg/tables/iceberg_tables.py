@@ -246,7 +246,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         if table.format_version < mode.min_format_version:
             fitting = (name for name, other in WRITE_MODES.items() if other.min_format_version <= table.format_version)
             raise FatalError(
-                f"table {table.name} is of format version {table.format_version}, which holds no delete files: upgrade "
+                f"table {table.name} is of format version {table.format_version}, which holds no delete files; upgrade "
                 f"it to {mode.min_format_version}, or set its write-mode to {' or '.join(fitting)} ({mode_name} now)"
             )
         if mode.writes_equality_deletes:

@@ -77,10 +77,16 @@ class TableOptions:
         layout = attrs.evolve(layout, properties=properties, id_columns=ids)
         below = sorted(name for name in layout.variants if "." in name)
         if below:
-            raise FatalError(f"table {table.name} has variants inside other columns ({', '.join(below)}): not written")
+            raise FatalError(
+                f"table {table.name} has variants inside other columns ({', '.join(below)}), which are not written; "
+                "leave these columns out (debezium.sink.iceberg.excluded-columns), or give the table other types"
+            )
         missing = [column for column in layout.id_columns if find_path(layout.columns, column) is None]
         if missing:
-            raise FatalError(f"table {table.name} has no column {', '.join(missing)}, which is configured as its key")
+            raise FatalError(
+                f"table {table.name} has no column {', '.join(missing)}, which is configured as its key; name "
+                "columns that it has (primary.key.fields, id-columns), by their present names"
+            )
         columns = pa.schema(
             [f.with_type(VARIANT_ARROW_TYPE) if f.name in layout.variants else f for f in layout.columns]
         )
