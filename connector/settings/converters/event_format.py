@@ -85,7 +85,7 @@ def _format_option(side: str) -> Option[str]:
         kind=one_of("json", "connect"),
         default="json",
         importance="low",
-        doc=f"Debezium Server's format of record {side}s: json or connect; the other formats come later.",
+        doc=f"Debezium Server's format of record {side}s: json or connect; for others set {side}.converter.",
     )
 
 
