@@ -28,6 +28,7 @@ CHAPTER_OF = {
     "RetriableError": _RETRY,
     "CommitRefused": _RETRY,
     "CommitUnknown": _RETRY,
+    "NoTopics": _RETRY,
     "TimeOver": _RETRY,
     "FatalError": _STOP,
     "UnsupportedBroker": _STOP,
