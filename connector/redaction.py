@@ -72,11 +72,11 @@ class KnownSecrets:
     @property
     def longest_first(self) -> tuple[str, ...]:
         """The values in the order in which they are masked: one may hold another."""
-        found = self._longest_first
-        if found is None:
+        secrets = self._longest_first
+        if secrets is None:
             with self._change:
-                found = self._longest_first = tuple(sorted(self._counts, key=len, reverse=True))
-        return found
+                secrets = self._longest_first = tuple(sorted(self._counts, key=len, reverse=True))
+        return secrets
 
 
 _known = KnownSecrets()
@@ -89,10 +89,10 @@ def is_secret(name: str) -> bool:
 
 def remember_secret(name: str, value: str) -> None:
     """Keep what is secret in a property's value: all of it, what stands in its URL, or in its login."""
-    found = [part for match in (*_PASSWORDS.findall(value), *_QUOTED.findall(value)) for part in match]
+    parts = [part for match in (*_PASSWORDS.findall(value), *_QUOTED.findall(value)) for part in match]
     if is_secret(name) and not _PUBLIC.search(name):
-        found += [value, value.partition(":")[2]]
-    kept = [part for part in found if len(part) >= _SHORTEST]
+        parts += [value, value.partition(":")[2]]
+    kept = [part for part in parts if len(part) >= _SHORTEST]
     scope = _scope.get()
     if scope is not None:
         kept = kept[: MOST_PER_SCOPE - len(scope.values)]

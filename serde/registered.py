@@ -44,12 +44,12 @@ class FramedDecoding:
         self.faults.append(RecordError(row, self.stage, reason))
 
     def find_schema(
-        self, group: FramedGroup, rows: Rows, parse: Callable[[], T], told: Callable[[T], ConnectSchema]
+        self, group: FramedGroup, rows: Rows, parse: Callable[[], T], connect_schema_of: Callable[[T], ConnectSchema]
     ) -> T | None:
         """Return what `parse` makes of the schema of these rows; None when they are all faults."""
         try:
             schema = parse()
-            reason = told(schema).fault
+            reason = connect_schema_of(schema).fault
         except UnknownSchema as unknown:
             schema, reason = None, str(unknown)
         if reason is None:

@@ -76,6 +76,6 @@ def _exit(kind: str, lines: tuple[str, ...], code: int, notes: tuple[str, ...] =
     else:
         import structlog
 
-        told = {"notes": list(notes)} if notes else {}
-        structlog.get_logger().error("stopped", kind=kind, faults=list(lines), **told)
+        details = {"notes": list(notes)} if notes else {}
+        structlog.get_logger().error("stopped", kind=kind, faults=list(lines), **details)
     raise SystemExit(code)

@@ -32,15 +32,16 @@ def list_dead_letters(settings: SinkSettings) -> None:
 
 def show_dead_letter(settings: SinkSettings, *, letter: str, save: Path | None) -> None:
     """Print one dead letter, or save its key and value as `<id>.key` and `<id>.value` to be repaired."""
-    (found,) = _choose_dead_letters(_read_dead_letters(settings), (letter,))
-    click.echo(f"{found.topic}-{found.partition} offset {found.offset}: {found.stage}: {found.reason}")
-    for name, data in (("key", found.key), ("value", found.value)):
+    (dead_letter,) = _choose_dead_letters(_read_dead_letters(settings), (letter,))
+    place = f"{dead_letter.topic}-{dead_letter.partition} offset {dead_letter.offset}"
+    click.echo(f"{place}: {dead_letter.stage}: {dead_letter.reason}")
+    for name, data in (("key", dead_letter.key), ("value", dead_letter.value)):
         if save is None:
-            click.echo(f"{name}: {_to_text(data, omitted=name == 'value' and found.omitted)}")
+            click.echo(f"{name}: {_to_text(data, omitted=name == 'value' and dead_letter.omitted)}")
         elif data is not None:
             save.mkdir(parents=True, exist_ok=True)
-            (save / f"{found.id}.{name}").write_bytes(data)
-            click.echo(f"saved {save / f'{found.id}.{name}'}")
+            (save / f"{dead_letter.id}.{name}").write_bytes(data)
+            click.echo(f"saved {save / f'{dead_letter.id}.{name}'}")
 
 
 def _to_text(data: bytes | None, *, omitted: bool) -> str:
@@ -67,9 +68,9 @@ def replay_dead_letters(
         click.echo("there are no dead letters to replay")
         return
     cluster = KafkaAdmin(settings.kafka)
-    seen = call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
+    cluster_state = call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
     with open_session(settings) as spark:
-        sink = build_sink(spark, settings, seen=seen, prime=False)
+        sink = build_sink(spark, settings, cluster_state=cluster_state, prime=False)
         try:
             replayer = Replayer(settings, sink.destination, sink.batches, cluster, known)
             result = replayer.replay(waiting, execute=execute)
@@ -88,11 +89,11 @@ def _read_dead_letters(settings: SinkSettings) -> list[DeadLetterRecord]:
     return call_with_retries(read, settings.errors)
 
 
-def _choose_dead_letters(found: Sequence[DeadLetterRecord], wanted: tuple[str, ...]) -> list[DeadLetterRecord]:
-    unknown = set(wanted) - {letter.id for letter in found}
+def _choose_dead_letters(dead_letters: Sequence[DeadLetterRecord], wanted: tuple[str, ...]) -> list[DeadLetterRecord]:
+    unknown = set(wanted) - {letter.id for letter in dead_letters}
     if unknown:
         raise ConfigError(f"--letter {', '.join(sorted(unknown))}: no such dead letter; see icebridge dlq list")
-    return [letter for letter in found if not wanted or letter.id in wanted]
+    return [letter for letter in dead_letters if not wanted or letter.id in wanted]
 
 
 def _with_repaired(letter: DeadLetterRecord, folder: Path | None) -> DeadLetterRecord:

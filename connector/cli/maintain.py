@@ -139,11 +139,11 @@ def do_round(
         yield _report_failure(settings.table.offsets_table, error)
         return
     maintainer.wrote = frozenset(noted).__contains__
-    found = {name: _load(maintainer, name, settings) for name in map(catalog.full_name, asked.tables or noted)}
-    missing = sorted(name for name, table in found.items() if table is None)
+    tables = {name: _load(maintainer, name, settings) for name in map(catalog.full_name, asked.tables or noted)}
+    missing = sorted(name for name, table in tables.items() if table is None)
     if missing and asked.tables and first:
         raise ConfigError(f"maintain: no table {', '.join(missing)}; add its namespace if it is in another one")
-    for name, table in found.items():
+    for name, table in tables.items():
         if isinstance(table, ConnectorError):
             yield _report_failure(name, table)
         elif table is not None:

@@ -26,13 +26,13 @@ def reindex_tables(settings: SourceSettings, *, tables: tuple[str, ...] = ()) ->
         raise ConfigError(f"reindex: the source publishes to Kafka; set {SINK_TYPE.name}={' or '.join(REBUILDS)}")
     with open_session(settings) as spark:
         source = build_tables(spark, settings)
-        found = source.find()
-        missing = sorted(set(tables) - found.keys())
+        discovered = source.find()
+        missing = sorted(set(tables) - discovered.keys())
         if missing:
             raise ConfigError(f"reindex: the source reads no table {', '.join(missing)}; check table.include.list")
-        for name in sorted(tables or found):
+        for name in sorted(tables or discovered):
             fresh = REBUILDS[settings.sink_type](settings, name)
-            report = source.open(*found[name]).reload(fresh.publisher, fresh.put_in_place)
+            report = source.open(*discovered[name]).reload(fresh.publisher, fresh.put_in_place)
             seconds = round(report.seconds, 1)
             structlog.get_logger().info(
                 "index rebuilt", table=name, index=fresh.name, alias=fresh.alias, seconds=seconds

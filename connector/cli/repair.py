@@ -56,19 +56,19 @@ def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: b
         catalog = Catalog(driver, settings.catalog, settings.errors)
         names = [_place(settings, table) for table in tables] or _list_places(catalog, settings)
         found, unread = _find_faults(catalog, settings, names, asked=bool(tables))
-        hurt = {name: (table, told) for name, (table, told) in found.items() if told.repairable}
-        _print_tables({name: told for name, (_, told) in hurt.items()}, execute=execute)
+        hurt = {name: (table, findings) for name, (table, findings) in found.items() if findings.repairable}
+        _print_tables({name: findings for name, (_, findings) in hurt.items()}, execute=execute)
         for name, (table, _) in hurt.items() if execute else ():
             click.echo(f"{name}: {call_with_retries(partial(_mend_table, table), settings.errors)} files mended")
     if hurt and not execute:
         click.echo("nothing was changed; use --execute to do so")
-    others = {name: told.branches for name, (_, told) in found.items() if told.branches}
+    others = {name: findings.branches for name, (_, findings) in found.items() if findings.branches}
     for name, branches in others.items():
         click.echo(
             f"{name}: branch {', '.join(branches)} has such files too, and Iceberg cannot rewrite its manifests: "
             "publish it (fast_forward), repair the table, and bring the branch to main"
         )
-    mixed = {name: told.placed.mixed for name, (_, told) in found.items() if told.placed.mixed}
+    mixed = {name: findings.placed.mixed for name, (_, findings) in found.items() if findings.placed.mixed}
     for name, count in mixed.items():
         click.echo(
             f"{name}: {count} files are under one partition value and have rows, or deletes, of several: rewrite them "
@@ -88,17 +88,17 @@ def _place(settings: SinkSettings, table: str) -> _Place:
 def _list_places(catalog: Catalog, settings: SinkSettings) -> list[_Place]:
     """Return the tables of the sink's namespace, and those of others that it has written to (events may name them)."""
     namespace = settings.catalog.namespace
-    found = call_with_retries(lambda: catalog.list_tables(namespace), settings.errors)
+    places = call_with_retries(lambda: catalog.list_tables(namespace), settings.errors)
     written = call_with_retries(
         lambda: OffsetsTable(catalog, settings.table.offsets_table, settings.name).tables, settings.errors
     )
-    found += sorted({_place(settings, table) for table in written} - set(found))
-    if not found:
+    places += sorted({_place(settings, table) for table in written} - set(places))
+    if not places:
         raise ConfigError(
             f"repair: namespace {'.'.join(namespace)} of the catalog has no tables; check warehouse, uri and "
             "table-namespace, or name tables with --table"
         )
-    return found
+    return places
 
 
 def _find_faults(
@@ -144,8 +144,8 @@ def _print_tables(found: dict[str, _Findings], *, execute: bool) -> None:
         return
     title = "to repair" if execute else "what would be repaired"
     grid = Grid("table", "what", "columns", "delete files", "data files", "manifests", title=title)
-    for name, told in sorted(found.items()):
-        bounds, placed = told.bounds, told.placed
+    for name, findings in sorted(found.items()):
+        bounds, placed = findings.bounds, findings.placed
         if bounds.manifests:
             counts = (bounds.delete_files, bounds.data_files, len(bounds.manifests))
             grid.add_row(name, "bounds", ", ".join(bounds.columns), *map(str, counts))

@@ -55,16 +55,16 @@ def _run_source(
     *,
     once: bool,
 ) -> None:
-    from connector.source.runner import run
+    from connector.source.runner import run_source
 
     terminal = sys.stderr.isatty()
     if once:
-        run(settings, once=True, terminal=terminal, starting=starting)
+        run_source(settings, once=True, terminal=terminal, starting=starting)
         return
     from connector.server.process import monitor_source
 
     with monitor_source(settings, read_properties(files, parse_overrides(overrides))) as monitor:
-        run(settings, once=False, terminal=terminal, monitor=monitor, starting=starting)
+        run_source(settings, once=False, terminal=terminal, monitor=monitor, starting=starting)
 
 
 def serve_connectors(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:

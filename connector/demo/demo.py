@@ -62,9 +62,12 @@ def play(home: Path | None, *, fresh: bool) -> None:
             count = replayed.result()
             console.print(f"broker on {broker.bootstrap_servers}, {count} recorded Debezium events replayed")
             progress = SinkStatusLine(terminal=terminal)
-            seen = inspect_cluster(KafkaAdmin(settings.kafka))
+            cluster_state = inspect_cluster(KafkaAdmin(settings.kafka))
             sink = build_sink(
-                spark, settings, SinkObservers((progress,), warmed=WarmUpBeside(spark, settings, seen).wait), seen
+                spark,
+                settings,
+                SinkObservers((progress,), warmed=WarmUpBeside(spark, settings, cluster_state).wait),
+                cluster_state,
             )
             with progress:
                 sink.stream.run(once=True)

@@ -57,7 +57,7 @@ def _compare_documents(spark: SparkSession, node: OpenSearchNode, table: str, in
     with map_opensearch_errors(f"reading index {index}"):
         asking = opensearch_client(ConnectionSettings((node.url,)))
         asking.indices.refresh(index=index)
-        found = asking.search(index=index, size=10_000, body={"query": {"match_all": {}}})["hits"]["hits"]
+        hits = asking.search(index=index, size=10_000, body={"query": {"match_all": {}}})["hits"]["hits"]
     rows = {str(row.id): (row.name, None if row.price is None else str(row.price)) for row in _rows(spark, table)}
     if {hit["_id"]: (hit["_source"]["name"], hit["_source"]["price"]) for hit in found} != rows:
         raise FatalError(f"the demo's index {index} is not equal to shop.{table}; {REPORT}")

@@ -99,9 +99,9 @@ class _CredentialsHolder:
     def _take_role(self) -> AwsCredentials:
         if self._taken is None or time.time() > self._taken[1]:
             client = self._session.create_client("sts", region_name=self._identity.region or None)
-            told = client.assume_role(RoleArn=self._identity.role, RoleSessionName=_SESSION_NAME)["Credentials"]
-            taken = AwsCredentials(told["AccessKeyId"], told["SecretAccessKey"], told["SessionToken"])
-            self._taken = taken, told["Expiration"].timestamp() - _ROLE_RENEW_S
+            answer = client.assume_role(RoleArn=self._identity.role, RoleSessionName=_SESSION_NAME)["Credentials"]
+            taken = AwsCredentials(answer["AccessKeyId"], answer["SecretAccessKey"], answer["SessionToken"])
+            self._taken = taken, answer["Expiration"].timestamp() - _ROLE_RENEW_S
         return self._taken[0]
 
 

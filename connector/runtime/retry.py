@@ -39,8 +39,8 @@ def call_with_retries(call: Callable[[], T], settings: ErrorSettings) -> T:
     except RetriableError as error:
         if not settings.retry_timeout_ms:
             raise
-        told = str(error)
-        log.warning("will try again", attempt=1, reason=told)
+        last_reason = str(error)
+        log.warning("will try again", attempt=1, reason=last_reason)
     time.sleep(_FIRST_WAIT_S)
     try:
         for attempt in stamina.retry_context(
@@ -55,9 +55,9 @@ def call_with_retries(call: Callable[[], T], settings: ErrorSettings) -> T:
                     return call()
                 except RetriableError as error:
                     # The same once more is no news.
-                    if _is_retriable(error) and str(error) != told:
-                        told = str(error)
-                        log.warning("will try again", attempt=attempt.num + 1, reason=told)
+                    if _is_retriable(error) and str(error) != last_reason:
+                        last_reason = str(error)
+                        log.warning("will try again", attempt=attempt.num + 1, reason=last_reason)
                     raise
     except TimeOver:
         raise

@@ -32,8 +32,8 @@ class Probe:
         try:
             answer = ask()
         except Exception as error:  # noqa: BLE001 - whatever it is, there was no answer
-            told = str(error) if isinstance(error, ConnectorError) else type(error).__name__
-            self._is_up, self._reason = False, redact(" ".join(told.split()))
+            reason = str(error) if isinstance(error, ConnectorError) else type(error).__name__
+            self._is_up, self._reason = False, redact(" ".join(reason.split()))
             self._at = time.monotonic()
             return None
         self._is_up, self._reason, self._at = True, "", time.monotonic()

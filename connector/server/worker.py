@@ -184,45 +184,45 @@ class Worker:
         assert self._make is not None
         with SecretScope() as secrets:
             try:
-                made = self._make(name, stored.config, stored.target)
+                connector = self._make(name, stored.config, stored.target)
             except Exception as error:  # noqa: BLE001 - one that cannot start does not stop others
                 reason = describe_error(error)
                 structlog.get_logger().error("connector cannot start", connector=name, reason=reason)
-                made = UnreadableConnector(name, stored.config, stored.target, reason)
-        self._secrets[made] = secrets
-        return made
+                connector = UnreadableConnector(name, stored.config, stored.target, reason)
+        self._secrets[connector] = secrets
+        return connector
 
     def _replace(self, name: str, config: Mapping[str, str], target: TargetState) -> Connector:
         self._refuse_fixed()
         assert self._make is not None
         with SecretScope() as secrets:
             try:
-                made = self._make(name, config, target)
+                connector = self._make(name, config, target)
                 self._store.put(name, StoredConnector(dict(config), target))
             except BaseException:
                 secrets.forget()
                 raise
-        self._secrets[made] = secrets
-        return self._succeed(made)
+        self._secrets[connector] = secrets
+        return self._succeed(connector)
 
-    def _succeed(self, made: Connector) -> Connector:
+    def _succeed(self, connector: Connector) -> Connector:
         """Put a connector in the place of the one of its name, if there is one; it starts when that has ended."""
-        if made.name in self._connectors:
-            self._drop(self._connectors[made.name])
-        before = [one for one in self._leaving.pop(made.name, []) if one.is_alive()]
-        self.add(made)
+        if connector.name in self._connectors:
+            self._drop(self._connectors[connector.name])
+        before = [one for one in self._leaving.pop(connector.name, []) if one.is_alive()]
+        self.add(connector)
         if not before:
-            made.start()
-            return made
-        self._leaving[made.name] = before
+            connector.start()
+            return connector
+        self._leaving[connector.name] = before
 
         def start() -> None:
             for thread in before:
                 thread.join()
-            made.start()
+            connector.start()
 
-        start_thread(start, f"start-{made.name}")
-        return made
+        start_thread(start, f"start-{connector.name}")
+        return connector
 
     def _drop(self, connector: Connector) -> None:
         self._connectors = {name: one for name, one in self._connectors.items() if one is not connector}

@@ -60,14 +60,14 @@ class SinkObservers:
     warmed: Callable[[float], bool] = lambda _: True
 
 
-def begin_batches(settings: SinkSettings, ports: SinkPorts, seen: ClusterState) -> BatchProcessor:
+def begin_batches(settings: SinkSettings, ports: SinkPorts, cluster_state: ClusterState) -> BatchProcessor:
     """Return what carries out batches, at the position where the sink has to read on.
 
     Raises:
         GapError: the stored position does not fit the cluster or the tables.
         RetriableError: the catalog is away.
     """
-    position = _find_start(settings, ports.destination, ports.offsets, seen)
+    position = _find_start(settings, ports.destination, ports.offsets, cluster_state)
     return BatchProcessor(settings, ports, position)
 
 
@@ -75,7 +75,7 @@ def build_sink(
     spark: SparkSession,
     settings: SinkSettings,
     observers: SinkObservers | None = None,
-    seen: ClusterState | None = None,
+    cluster_state: ClusterState | None = None,
     *,
     prime: bool = True,
 ) -> Sink:
@@ -94,13 +94,13 @@ def build_sink(
     """
     observers = observers or SinkObservers()
     cluster = KafkaAdmin(settings.kafka)
-    seen = seen or call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
-    ports = _open_ports(spark, settings, cluster, seen, observers.maintenance_listeners)
-    batches = begin_batches(settings, ports, seen)
+    cluster_state = cluster_state or call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
+    ports = _open_ports(spark, settings, cluster, cluster_state, observers.maintenance_listeners)
+    batches = begin_batches(settings, ports, cluster_state)
     if prime:
-        _prepare_tables(settings, ports.destination.tables, batches, batches.position, seen)
+        _prepare_tables(settings, ports.destination.tables, batches, batches.position, cluster_state)
     start = batches.position
-    at_start = KafkaOffsets(start.cluster_id, start.topic_ids, {at: start.offsets[at] for at in seen.ends})
+    at_start = KafkaOffsets(start.cluster_id, start.topic_ids, {at: start.offsets[at] for at in cluster_state.ends})
     return Sink(_build_stream(spark, settings, ports, batches, observers, at_start), batches, ports.destination)
 
 
@@ -141,11 +141,11 @@ def _open_ports(
     spark: SparkSession,
     settings: SinkSettings,
     cluster: KafkaAdmin,
-    seen: ClusterState,
+    cluster_state: ClusterState,
     maintenance_listeners: Sequence[MaintenanceListener],
 ) -> SinkPorts:
     catalog, offsets = call_with_retries(lambda: _open_catalog(spark, settings), settings.errors)
-    context = DestinationContext(spark, settings, catalog, offsets, seen.topics, maintenance_listeners)
+    context = DestinationContext(spark, settings, catalog, offsets, cluster_state.topics, maintenance_listeners)
     followed = settings.kafka.transactions
     return SinkPorts(
         SparkJob(spark),
@@ -159,7 +159,7 @@ def _open_ports(
 
 
 def _find_start(
-    settings: SinkSettings, destination: Destination, offsets: OffsetsTable, seen: ClusterState
+    settings: SinkSettings, destination: Destination, offsets: OffsetsTable, cluster_state: ClusterState
 ) -> KafkaOffsets:
     """Return where the sink has to read on; a new start is stored before anything is committed.
 
@@ -169,7 +169,7 @@ def _find_start(
         offsets.position,
         destination.stored_offsets(),
         {name: commit.position for name, commit in offsets.tables.items()},
-        seen,
+        cluster_state,
         settings.kafka.auto_offset_reset,
         settings.kafka.topics,
     )
@@ -192,10 +192,14 @@ def _open_catalog(spark: SparkSession, settings: SinkSettings) -> tuple[Catalog,
 
 
 def _prepare_tables(
-    settings: SinkSettings, tables: TableRegistry, batches: BatchProcessor, position: KafkaOffsets, seen: ClusterState
+    settings: SinkSettings,
+    tables: TableRegistry,
+    batches: BatchProcessor,
+    position: KafkaOffsets,
+    cluster_state: ClusterState,
 ) -> None:
-    ends = KafkaOffsets(seen.cluster_id, {}, seen.ends)
-    plan, _ = batches.plan(MicroBatch(-1, position.offsets, seen.ends))
+    ends = KafkaOffsets(cluster_state.cluster_id, {}, cluster_state.ends)
+    plan, _ = batches.plan(MicroBatch(-1, position.offsets, cluster_state.ends))
     needs = sample_schemas(settings.kafka, plan, position, ends)
     if needs:
         structlog.get_logger().info(

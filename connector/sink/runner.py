@@ -135,10 +135,10 @@ def live_sink(
             limits = BatchLimits(own.batch.max_events, own.batch.max_bytes)
             exporters = kept.enter_context(open_exporters(own.lineage, names, own.name, "sink", limits=limits))
             listeners = (*monitor.listeners, *exporters.listeners)
-            warming = WarmUpBeside(spark, own, seen)
+            warming = WarmUpBeside(spark, own, cluster_state)
             kept.callback(warming.close)
             sink = build_sink(
-                spark, own, SinkObservers(listeners, monitor.maintenance_listeners, beat, warming.wait), seen
+                spark, own, SinkObservers(listeners, monitor.maintenance_listeners, beat, warming.wait), cluster_state
             )
             if runs:
                 # Who reads the log tells batches by their numbers, also across a pause.

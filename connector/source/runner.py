@@ -51,7 +51,7 @@ class SourceMonitor:
     looked: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
 
 
-def run(
+def run_source(
     settings: SourceSettings,
     *,
     once: bool,

@@ -148,8 +148,8 @@ class _CodecBuilder:
                 return self._build_array(schema, depth)
             case "map":
                 codec, document = self._build_non_null(schema["values"], depth)
-                made = {"type": "map", "keys": {"type": "string"}, "values": document}
-                return Map(LengthPrefixed(text=True), codec), {**made, **_connect_properties(schema, "map")}
+                map_schema = {"type": "map", "keys": {"type": "string"}, "values": document}
+                return Map(LengthPrefixed(text=True), codec), {**map_schema, **_connect_properties(schema, "map")}
             case _:
                 codec, found = self._build_named(kind)
                 return codec, None if found is None else {**found, **_connect_properties(schema, found["type"])}

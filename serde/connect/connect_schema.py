@@ -139,13 +139,13 @@ def _parse_struct(document: Mapping[str, object], name: str | None, leaves: Leaf
         raise TypeError("fields")
     if not all(isinstance(field["field"], str) for field in fields):
         raise TypeError("field")
-    made = tuple(
+    members = tuple(
         Field(field["field"], _parse_node(field, leaves, depth + 1), bool(field.get("optional"))) for field in fields
     )
-    if len({field.name for field in made}) != len(made):
+    if len({field.name for field in members}) != len(members):
         raise ValueError("a field name occurs twice")
-    found = STRUCTURED_TYPES.get(name or "")
-    return Struct(made, name, None if found is None else StructValue(found.logical, found.step))
+    structured = STRUCTURED_TYPES.get(name or "")
+    return Struct(members, name, None if structured is None else StructValue(structured.logical, structured.step))
 
 
 def _walk_fields(node: Struct, prefix: str) -> Iterator[tuple[str, Field]]:

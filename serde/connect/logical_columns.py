@@ -34,14 +34,14 @@ def to_logical_rows(
     becomes null.
     """
     misfits, images = ConversionErrors(), ConversionErrors()
-    made = [
+    columns = [
         to_logical(column, child.node, child.name, None, images if child.name == "before" else misfits)
         for child, column in zip(node.fields, children(wire), strict=True)
     ]
     if images.found:
-        made = _without_images(made, node, images, misfits)
+        columns = _without_images(columns, node, images, misfits)
     fields = replace_children(
-        wire, made, [pa.field(child.name, made[index].type) for index, child in enumerate(node.fields)]
+        wire, columns, [pa.field(child.name, columns[index].type) for index, child in enumerate(node.fields)]
     )
     if not misfits.found:
         return rows, fields, []

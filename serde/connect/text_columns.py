@@ -128,13 +128,13 @@ def with_text_columns(
         columns |= find_text_types(named[1], columns)
     if not columns and not numbers:
         return schema
-    made = [
+    members = [
         (_image_as_text(field, columns, numbers) if field.name in _IMAGES else field)
         if envelope
         else _column_as_text(field, columns, numbers)
         for field in schema.node.fields
     ]
-    return evolve(schema, node=Struct(tuple(made), schema.node.name))
+    return evolve(schema, node=Struct(tuple(members), schema.node.name))
 
 
 def _holds_images(fields: Mapping[str, Field]) -> bool:

@@ -128,8 +128,8 @@ def _prune_events(
     if not is_sourceless(block, texts):
         return prune_empty(block.fields, kind, expected)
     whole = add_source(block.fields)
-    told = {**{each.name: each.type for each in kind}, "source": whole.type.field("source").type}
-    return add_source(prune_empty(whole, pa.struct(list(told.items())), expected))
+    members = {**{each.name: each.type for each in kind}, "source": whole.type.field("source").type}
+    return add_source(prune_empty(whole, pa.struct(list(members.items())), expected))
 
 
 @lru_cache(maxsize=_CACHED_TYPES)

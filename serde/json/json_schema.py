@@ -56,13 +56,13 @@ class _Walk:
         if depth > _MAX_DEPTH:
             raise ValueError("nested too deep")
         schema, optional = self._resolve(schema, depth)
-        made = self._convert_type(schema, depth)
+        connect_schema = self._convert_type(schema, depth)
         name = schema.get("connect.name", schema.get("title"))
         if isinstance(name, str):
-            made["name"] = name
+            connect_schema["name"] = name
         if schema.get("connect.parameters"):
-            made["parameters"] = {key: str(value) for key, value in schema["connect.parameters"].items()}
-        return {**made, "optional": optional}
+            connect_schema["parameters"] = {key: str(value) for key, value in schema["connect.parameters"].items()}
+        return {**connect_schema, "optional": optional}
 
     def _resolve(self, schema: Document, depth: int) -> tuple[Document, bool]:
         """The schema itself behind references and beside null, and whether null is allowed."""
@@ -91,15 +91,15 @@ class _Walk:
     def _find(self, reference: str) -> Document:
         if not reference.startswith("#/"):
             raise ValueError("a reference to another schema")
-        found: Any = self.root
+        node: Any = self.root
         for part in reference[2:].split("/"):
-            found = found[part.replace("~1", "/").replace("~0", "~")]
-        return dict(found)
+            node = node[part.replace("~1", "/").replace("~0", "~")]
+        return dict(node)
 
     def _convert_type(self, schema: Document, depth: int) -> Document:
-        told, kind = schema.get("connect.type"), schema.get("type")
-        if told in _CONNECT_TYPES:
-            return {"type": told}
+        connect_type, kind = schema.get("connect.type"), schema.get("type")
+        if connect_type in _CONNECT_TYPES:
+            return {"type": connect_type}
         if "enum" in schema and kind in (None, "string"):
             return {"type": "string"}
         if kind in _TYPES:
@@ -107,7 +107,7 @@ class _Walk:
         if kind == "array":
             return {"type": "array", "items": self.convert(schema["items"], depth + 1)}
         if kind == "object":
-            return self._convert_object(schema, depth, as_map=told == "map")
+            return self._convert_object(schema, depth, as_map=connect_type == "map")
         raise ValueError("a value of no type that Connect has")
 
     def _convert_object(self, schema: Document, depth: int, *, as_map: bool) -> Document:
@@ -120,8 +120,8 @@ class _Walk:
         for name, inner in sorted(
             (properties or {}).items(), key=lambda pair: pair[1].get("connect.index", _UNORDERED)
         ):
-            made = self.convert(inner, depth + 1)
+            member = self.convert(inner, depth + 1)
             # Connect's converters tell optional fields by null alone.
             needed = name in required or "connect.index" in inner
-            fields.append({**made, "optional": made["optional"] or not needed, "field": name})
+            fields.append({**member, "optional": member["optional"] or not needed, "field": name})
         return {"type": "struct", "fields": fields}

@@ -41,8 +41,8 @@ def find_leaf(kind: str, name: str | None, parameters: Parameters) -> Leaf | Non
 
     ValueError where Arrow and Iceberg have no such type.
     """
-    found = type_table.find_type(kind, name, parameters)
-    return None if found is None else evolve(_make_leaf(kind, found), unknown=found.unknown)
+    row = type_table.find_type(kind, name, parameters)
+    return None if row is None else evolve(_make_leaf(kind, row), unknown=row.unknown)
 
 
 def _make_leaf(kind: str, row: TypeMapping) -> Leaf:

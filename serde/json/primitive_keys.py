@@ -34,11 +34,11 @@ def wrap_values(texts: ByteWindows, nulls: Mask, expected: pa.StructType | None)
         return texts, nulls
     rows = np.flatnonzero(~nulls & ~texts.equals(b"null"))
     name = key_field_name(expected)
-    made = _wrap_bare(texts, rows, name) | _wrap_blocks(texts, rows, name) | _wrap_loose(texts, rows, name)
-    if not made or (expected is None and sum(len(at) for at, _ in made.values()) < len(rows)):
+    wrapped = _wrap_bare(texts, rows, name) | _wrap_blocks(texts, rows, name) | _wrap_loose(texts, rows, name)
+    if not wrapped or (expected is None and sum(len(at) for at, _ in wrapped.values()) < len(rows)):
         return texts, nulls
-    changed = np.concatenate([np.array(at, np.int64) for at, _ in made.values()])
-    whole = pa.concat_arrays([_to_binary_array(texts, nulls), *(array for _, array in made.values())])
+    changed = np.concatenate([np.array(at, np.int64) for at, _ in wrapped.values()])
+    whole = pa.concat_arrays([_to_binary_array(texts, nulls), *(array for _, array in wrapped.values())])
     return byte_windows(whole.take(place_others(len(texts), changed)))
 
 
@@ -77,7 +77,7 @@ def _wrap_bare(texts: ByteWindows, rows: Ints, name: str) -> _WrappedValues:
 
 def _wrap_blocks(texts: ByteWindows, rows: Ints, name: str) -> _WrappedValues:
     """Values behind a schema block, one block after the other."""
-    made: _WrappedValues = {}
+    wrapped: _WrappedValues = {}
     todo = rows[texts.pick(rows).starts_with(_HEAD)]
     for _ in range(_MAX_SCHEMAS):
         if not len(todo):
@@ -96,12 +96,12 @@ def _wrap_blocks(texts: ByteWindows, rows: Ints, name: str) -> _WrappedValues:
             closed = same & (chosen.last() == ord("}"))
             payloads = _window_values(chosen.pick(closed).cut(len(prefix), 1))
             single = _is_primitive_value(payloads)
-            made[prefix] = (
+            wrapped[prefix] = (
                 todo[closed][single].tolist(),
                 _concat_texts(front, payloads.filter(pa.array(single)), b"}}"),
             )
         todo = todo[~same]
-    return made
+    return wrapped
 
 
 def _wrap_loose(texts: ByteWindows, rows: Ints, name: str) -> _WrappedValues:
@@ -112,8 +112,8 @@ def _wrap_loose(texts: ByteWindows, rows: Ints, name: str) -> _WrappedValues:
     chosen = texts.pick(rows)
     others = rows[(chosen.first() == ord("{")) & ~chosen.starts_with(_HEAD)]
     others = others[texts.pick(others).contains(_SCHEMA)] if len(others) else others
-    found = {int(row): made for row in others if (made := _wrap_loose_value(texts.text(int(row)), name)) is not None}
-    return {_SCHEMA: (list(found), pa.array(list(found.values()), pa.large_binary()))} if found else {}
+    values = {int(row): value for row in others if (value := _wrap_loose_value(texts.text(int(row)), name)) is not None}
+    return {_SCHEMA: (list(values), pa.array(list(values.values()), pa.large_binary()))} if values else {}
 
 
 def _wrap_loose_value(message: bytes, name: str) -> bytes | None:

@@ -32,7 +32,7 @@ class RegisteredJsonDeserializer(RegisteredDeserializer):
             group,
             group.rows,
             lambda: parse_json_schema(self.fetch(group.number), work.alone),
-            lambda found: found,
+            lambda framed: framed,
         )
         if schema is None:
             return
@@ -41,9 +41,9 @@ class RegisteredJsonDeserializer(RegisteredDeserializer):
             payload, nulls = wrap_values(payload, nulls, pa.struct([(work.alone, pa.null())]))
         framer = MessageFramer(payload, "json", work.stage)
         framer.sort(nulls)
-        told = work.to_text_columns(narrow_schema(schema, self.wanted))
-        for found in framer.groups.values():
-            for block in decode_with_schema(framer, found, told, self.trailers):
+        text_schema = work.to_text_columns(narrow_schema(schema, self.wanted))
+        for framed in framer.groups.values():
+            for block in decode_with_schema(framer, framed, text_schema, self.trailers):
                 work.blocks.append(evolve(block, rows=group.rows[block.rows]))
         work.tombstones.extend(group.rows[rows] for rows in framer.tombstones)
         for fault in framer.faults:

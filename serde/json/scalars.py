@@ -60,10 +60,10 @@ def holds_exactly(number: int, bits: int) -> bool:
     if -_ALWAYS_EXACT <= number <= _ALWAYS_EXACT:
         return True
     try:
-        found = np.float32(number) if bits == _SINGLE else float(number)
+        nearest = np.float32(number) if bits == _SINGLE else float(number)
     except OverflowError:
         return False
-    return bool(isfinite(found)) and number in (int(found), int(Decimal(str(found))))
+    return bool(isfinite(nearest)) and number in (int(nearest), int(Decimal(str(nearest))))
 
 
 def float_reader(label: str, bits: int = 64) -> Read:
@@ -138,8 +138,8 @@ def number_reader(label: str, kind: pa.Decimal128Type) -> Read:
 
     def read(value: object) -> object:
         if isinstance(value, str):
-            found = _PLAIN_TEXT.fullmatch(value)
-            if found is None or (kind.scale and found[1] is None):
+            match = _PLAIN_TEXT.fullmatch(value)
+            if match is None or (kind.scale and match[1] is None):
                 raise Unfit(f"not the text of a number ({label})")
             value = Decimal(value)
         if isinstance(value, bool) or not isinstance(value, int | Decimal):

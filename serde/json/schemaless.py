@@ -68,13 +68,13 @@ class SchemalessReader:
         self, texts: ByteWindows, part: FramePart, loose: list[int], expected: pa.StructType | None
     ) -> tuple[ReadResult, pa.StructType]:
         """Wire rows of `part` and their type; `texts` are the whole messages by row, for those read one by one."""
-        seen, hint = self._start(texts, part, loose, expected, _FEW) if self.found else (ObservedTypes(), None)
+        types, hint = self._start(texts, part, loose, expected, _FEW) if self.found else (ObservedTypes(), None)
         if hint is None:
-            seen, hint = self._start(texts, part, loose, expected, _SAMPLE)
+            types, hint = self._start(texts, part, loose, expected, _SAMPLE)
         if hint is not None:
-            seen.expect(hint, fix=False)
-        _observe_rows(seen, texts, loose[_SAMPLE:])
-        reading, kind = _read_widening(seen, texts, part, self.trailers)
+            types.expect(hint, fix=False)
+        _observe_rows(types, texts, loose[_SAMPLE:])
+        reading, kind = _read_widening(types, texts, part, self.trailers)
         self._remember(kind)
         return reading, kind
 
@@ -82,74 +82,74 @@ class SchemalessReader:
         self, texts: ByteWindows, part: FramePart, loose: list[int], expected: pa.StructType | None, count: int
     ) -> tuple[ObservedTypes, pa.StructType | None]:
         """What so many of the messages show, and the type found before that has all of it."""
-        seen = ObservedTypes()
+        types = ObservedTypes()
         sample = np.unique(np.linspace(0, max(len(part.rows) - 1, 0), min(count, len(part.rows))).astype(np.int64))
-        _observe_rows(seen, texts, [*part.rows[sample].tolist(), *loose[:_SAMPLE]])
+        _observe_rows(types, texts, [*part.rows[sample].tolist(), *loose[:_SAMPLE]])
         if expected is not None:
-            _expect_columns(seen, expected)
-        known = seen.type(met=True)
-        return seen, next((kind for kind in self.found if covers(kind, known)), None)
+            _expect_columns(types, expected)
+        known = types.type(met=True)
+        return types, next((kind for kind in self.found if covers(kind, known)), None)
 
     def _remember(self, kind: pa.StructType) -> None:
         self.found = [kind, *(old for old in self.found if old != kind)][:_REMEMBERED]
 
 
-def _expect_columns(seen: ObservedTypes, columns: pa.StructType) -> None:
+def _expect_columns(types: ObservedTypes, columns: pa.StructType) -> None:
     """The known columns are those of a flattened event, of the images of an envelope."""
-    around = _find_envelope(seen)
+    around = _find_envelope(types)
     if around is None:
-        seen.expect(columns, fix=True)
+        types.expect(columns, fix=True)
         return
     images = _IMAGES & around.fields.keys()
-    for image in () if _holds_documents(seen, around) else images:
+    for image in () if _holds_documents(types, around) else images:
         around.fields[image].expect(columns, fix=True)
     if not images:
         around.expect(columns, fix=True)
-    around_images = ENVELOPE_FIELDS if "op" in seen.fields else ENVELOPE_FIELDS | _CLOUD_ATTRIBUTES
+    around_images = ENVELOPE_FIELDS if "op" in types.fields else ENVELOPE_FIELDS | _CLOUD_ATTRIBUTES
     for column in columns:
         # Flattened events may stand between envelopes.
-        if column.name in seen.fields and column.name not in around_images:
-            seen.fields[column.name].expect(column.type, fix=True)
+        if column.name in types.fields and column.name not in around_images:
+            types.fields[column.name].expect(column.type, fix=True)
 
 
-def _find_envelope(seen: ObservedTypes) -> ObservedTypes | None:
+def _find_envelope(types: ObservedTypes) -> ObservedTypes | None:
     """What holds the images of an envelope; None for a flattened event."""
-    if seen.sourceless:
-        return seen
-    if {"op", "source"} <= seen.fields.keys():
+    if types.sourceless:
+        return types
+    if {"op", "source"} <= types.fields.keys():
         # A row may have columns of these names, but a source with members envelopes alone.
-        return seen if seen.fields.keys() & _IMAGES and seen.fields["source"].kinds["object"] else None
-    if not seen.fields.keys() >= CLOUD_EVENT_FIELDS:
+        return types if types.fields.keys() & _IMAGES and types.fields["source"].kinds["object"] else None
+    if not types.fields.keys() >= CLOUD_EVENT_FIELDS:
         return None
-    data = seen.fields["data"]
+    data = types.fields["data"]
     data = data.fields["payload"] if is_framed(data.fields) else data
-    return data if holds_images(seen.fields, data.fields) else None
+    return data if holds_images(types.fields, data.fields) else None
 
 
-def _holds_documents(seen: ObservedTypes, around: ObservedTypes) -> bool:
+def _holds_documents(types: ObservedTypes, around: ObservedTypes) -> bool:
     """True for MongoDB's envelopes, whose images are texts: their source has a collection in place of a table."""
     source = around.fields.get("source")
     told = "iodebeziumcollection" in seen.fields if source is None else "collection" in source.fields
     told = told or (seen.sourceless and UPDATE_DESCRIPTION in around.fields)
     images = [around.fields[name] for name in _IMAGES if name in around.fields]
-    return told and not any(one.kinds["object"] for one in images)
+    return names_collection and not any(one.kinds["object"] for one in images)
 
 
-def _expect_envelope(seen: ObservedTypes) -> None:
+def _expect_envelope(types: ObservedTypes) -> None:
     """Expects of envelopes what all have; makes both images one, rows of one table that give a column one type."""
-    around = _find_envelope(seen)
+    around = _find_envelope(types)
     if around is None:
         return
-    for name, kind in _ENVELOPE_TYPES.items() if around is seen else ():
-        if name in seen.fields:
-            seen.fields[name].expect_nested(kind)
-    if around is seen:
+    for name, kind in _ENVELOPE_TYPES.items() if around is types else ():
+        if name in types.fields:
+            types.fields[name].expect_nested(kind)
+    if around is types:
         # Whatever else stands there is no date, also where all events of a block have it.
-        for name, date in seen.fields["source"].fields.items() if "source" in seen.fields else ():
+        for name, date in types.fields["source"].fields.items() if "source" in types.fields else ():
             if name in SOURCE_DATES and date.kinds:
                 date.expect(pa.int64(), fix=True)
     images = [around.fields[name] for name in ("after", "before") if name in around.fields]
-    images = [] if _holds_documents(seen, around) else images
+    images = [] if _holds_documents(types, around) else images
     for image in images:
         image.expect_nested(pa.struct([]))
     if len(images) > 1 and images[0] is not images[1] and all(image.kinds for image in images):
@@ -158,30 +158,30 @@ def _expect_envelope(seen: ObservedTypes) -> None:
 
 
 def _read_widening(
-    seen: ObservedTypes, texts: ByteWindows, part: FramePart, trailers: TrailerReader
+    types: ObservedTypes, texts: ByteWindows, part: FramePart, trailers: TrailerReader
 ) -> tuple[ReadResult, pa.StructType]:
     """Reads and widens until the type holds; what does not fit it then is left to be read one by one.
 
     Columns that are only expected cost the reader as much as others, so they are left out as long as nothing has them.
     """
-    if (usual := _struct_type(seen, met=True)) != _struct_type(seen):
+    if (usual := _struct_type(types, met=True)) != _struct_type(types):
         reading = _read_columns(trailers, part.texts, usual, 1)
         if not reading.failed:
             return reading, usual
     for _ in range(_ROUNDS):
-        kind = _struct_type(seen)
+        kind = _struct_type(types)
         reading = _read_columns(trailers, part.texts, kind, _GIVE_UP)
         if not reading.failed:
             return reading, kind
-        clash = _observe_rows(seen, texts, _failed_rows(part, reading))
-        if not clash and _struct_type(seen) == kind:
+        clash = _observe_rows(types, texts, _failed_rows(part, reading))
+        if not clash and _struct_type(types) == kind:
             break
         if clash:
             reading = _read_columns(_READ_ALL, part.texts, kind, None)
-            seen = _recount_rows(seen, texts, part, reading)
-            if _struct_type(seen) == kind:
+            types = _recount_rows(types, texts, part, reading)
+            if _struct_type(types) == kind:
                 return reading, kind
-    kind = _struct_type(seen)
+    kind = _struct_type(types)
     return _read_columns(trailers, part.texts, kind, None), kind
 
 
@@ -190,8 +190,8 @@ def _failed_rows(part: FramePart, reading: ReadResult) -> list[int]:
     return [row for where in reading.failed for row in part.rows[where].tolist()]
 
 
-def _struct_type(seen: ObservedTypes, *, met: bool = False) -> pa.StructType:
-    kind = seen.type(met=met)
+def _struct_type(types: ObservedTypes, *, met: bool = False) -> pa.StructType:
+    kind = types.type(met=met)
     return kind if pa.types.is_struct(kind) else pa.struct([])
 
 
@@ -206,17 +206,17 @@ def _type_to_read_by(kind: pa.StructType) -> pa.DataType:
     return fill_unknown(kind)
 
 
-def _observe_rows(seen: ObservedTypes, texts: ByteWindows, rows: list[int]) -> bool:
+def _observe_rows(types: ObservedTypes, texts: ByteWindows, rows: list[int]) -> bool:
     """Counts the kinds of these rows; True when a field has kinds that exclude each other and none is expected."""
     for row in rows:
         try:
             event = unwrap_payload(parse_message(texts.text(row)))
-            seen.look(event)
-            seen.sourceless = seen.sourceless or is_sourceless_document(event)
+            types.look(event)
+            types.sourceless = types.sourceless or is_sourceless_document(event)
         except (Unfit, RecursionError):
             continue
-    _expect_envelope(seen)
-    return _has_clashes(seen)
+    _expect_envelope(types)
+    return _has_clashes(types)
 
 
 def unwrap_payload(document: object) -> object:
@@ -226,18 +226,18 @@ def unwrap_payload(document: object) -> object:
     return document
 
 
-def _has_clashes(seen: ObservedTypes) -> bool:
-    if seen.has_clashes():
+def _has_clashes(types: ObservedTypes) -> bool:
+    if types.has_clashes():
         return True
-    return any(_has_clashes(child) for child in seen.fields.values()) or (
-        seen.item is not None and _has_clashes(seen.item)
+    return any(_has_clashes(child) for child in types.fields.values()) or (
+        types.item is not None and _has_clashes(types.item)
     )
 
 
-def _recount_rows(seen: ObservedTypes, texts: ByteWindows, part: FramePart, reading: ReadResult) -> ObservedTypes:
+def _recount_rows(types: ObservedTypes, texts: ByteWindows, part: FramePart, reading: ReadResult) -> ObservedTypes:
     """Counts every row once, keeping what was expected: read rows by their columns, the others one by one."""
-    fresh = ObservedTypes(sourceless=seen.sourceless)
-    _keep_fixed(seen, fresh)
+    fresh = ObservedTypes(sourceless=types.sourceless)
+    _keep_fixed(types, fresh)
     for _, array in reading.parts:
         fresh.count_column(array)
     _observe_rows(fresh, texts, _failed_rows(part, reading))

@@ -214,8 +214,8 @@ class ObservedTypes:
         """The Arrow type of the column; null where no value was seen. `met`: without fields that are only expected."""
         match self.winner():
             case "object":
-                found = [(name, child) for name, child in self.fields.items() if child.met or not met]
-                return pa.struct([pa.field(name, child.type(met=met)) for name, child in found])
+                fields = [(name, child) for name, child in self.fields.items() if child.met or not met]
+                return pa.struct([pa.field(name, child.type(met=met)) for name, child in fields])
             case "list":
                 return pa.list_(self.item.type(met=met) if self.item else pa.null())
             case "number":
@@ -259,16 +259,16 @@ def prune_empty(array: pa.StructArray, kind: pa.DataType, known: pa.StructType |
     known: the columns of the rows, or of the images of an envelope. Whatever such a column has that is not null stays,
     also where it holds nothing: an empty object or list is another value than null, or one that does not fit.
     """
-    made = _prune_struct(array, kind, None if known is None else _wrap_columns(array, known))
-    return pa.array([{}] * len(array), pa.struct([])) if made is None else made
+    rows = _prune_struct(array, kind, None if known is None else _wrap_columns(array, known))
+    return pa.array([{}] * len(array), pa.struct([])) if rows is None else rows
 
 
 def _wrap_columns(array: pa.StructArray, columns: pa.StructType) -> pa.StructType:
     """The type of events whose rows, or images, have these columns."""
     names = {field.name for place, field in enumerate(array.type) if array.field(place).null_count < len(array)}
     images = pa.struct([(name, columns) for name in ("before", "after")])
-    told = names >= {"op", "source"} and pa.types.is_struct(array.type.field("source").type)
-    if told and not names.isdisjoint(images.names):
+    has_source = names >= {"op", "source"} and pa.types.is_struct(array.type.field("source").type)
+    if has_source and not names.isdisjoint(images.names):
         return images
     if not names >= CLOUD_EVENT_FIELDS or not pa.types.is_struct(array.type.field("data").type):
         return columns
@@ -302,8 +302,8 @@ def _prune_column(array: pa.Array, kind: pa.DataType, known: pa.DataType | None)
     if pa.types.is_struct(array.type):
         if known is not None and not pa.types.is_struct(known):
             return array
-        made = _prune_struct(array, kind, known)
-        return _null_column(array, known) if made is None and known is not None else made
+        struct = _prune_struct(array, kind, known)
+        return _null_column(array, known) if struct is None and known is not None else struct
     if pa.types.is_list(array.type):
         if known is not None and not pa.types.is_list(known):
             return array
@@ -315,9 +315,9 @@ def _prune_struct(array: pa.StructArray, kind: pa.DataType, known: pa.StructType
     kept: dict[str, pa.Array] = {}
     expected = {} if known is None else {field.name: field.type for field in known}
     for child, below, column in zip(array.type, kind, children(array), strict=True):
-        made = _prune_column(column, below.type, expected.get(child.name))
-        if made is not None:
-            kept[child.name] = made
+        pruned = _prune_column(column, below.type, expected.get(child.name))
+        if pruned is not None:
+            kept[child.name] = pruned
     fields = [pa.field(name, column.type) for name, column in kept.items()]
     if fields == list(array.type) and fields:
         return array
@@ -326,13 +326,13 @@ def _prune_struct(array: pa.StructArray, kind: pa.DataType, known: pa.StructType
 
 def _prune_list(array: pa.ListArray, kind: pa.DataType, known: pa.DataType | None) -> pa.ListArray | None:
     items = array.flatten()
-    made = _prune_column(items, kind, known)
-    if made is None:
+    pruned = _prune_column(items, kind, known)
+    if pruned is None:
         return None if known is None and _is_unknown(kind) else array
-    if made.type == items.type:
+    if pruned.type == items.type:
         return array
     sizes = np.concatenate([[0], np.cumsum(pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False))])
-    return pa.ListArray.from_arrays(pa.array(sizes, pa.int32()), made, mask=_null_mask(array))
+    return pa.ListArray.from_arrays(pa.array(sizes, pa.int32()), pruned, mask=_null_mask(array))
 
 
 def _is_unknown(kind: pa.DataType) -> bool:

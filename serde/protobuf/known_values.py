@@ -99,10 +99,10 @@ def _decimal_leaf(parameters: Parameters) -> Leaf:
     if "scale" not in parameters:
         return Leaf(_NUMBER, pa.string(), label, _identity, _to_number_text)
     scale = int(parameters["scale"])
-    told = {"scale": str(scale)}
+    connect_parameters = {"scale": str(scale)}
     if parameters.get("precision"):
-        told["connect.decimal.precision"] = parameters["precision"]
-    row = find_type("bytes", label, told)
+        connect_parameters["connect.decimal.precision"] = parameters["precision"]
+    row = find_type("bytes", label, connect_parameters)
     assert row is not None
     unscaled = partial(_to_unscaled, scale=scale)
     words = partial(bytes_to_number_text, scale=scale)

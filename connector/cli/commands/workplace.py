@@ -28,10 +28,10 @@ def connect_config(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 
         from connector.cli.connect_config import convert_files
 
-        found = convert_files(files, parse_overrides(overrides))
-        for note in found.notes:
+        configuration = convert_files(files, parse_overrides(overrides))
+        for note in configuration.notes:
             click.echo(f"note: {redact(note)}", err=True)
-        document = {"name": found.name, "config": found.config}
+        document = {"name": configuration.name, "config": configuration.config}
         click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
 
 

@@ -63,13 +63,13 @@ def check_broker(settings: _Settings) -> Iterator[Finding]:
     require_listener(ClusterAddress.of(settings.kafka.client("admin")), _TIMEOUT_S)
     reader = check_reader(settings.kafka) if isinstance(settings, SinkSettings) else None
     cluster = KafkaAdmin(settings.kafka, _TIMEOUT_S)
-    seen = cluster.describe()
-    yield Finding("broker", "ok", f"cluster {seen.id} with {_count(seen.brokers, 'broker')}")
+    description = cluster.describe()
+    yield Finding("broker", "ok", f"cluster {description.id} with {_count(description.brokers, 'broker')}")
     if isinstance(settings, SinkSettings) and reader is not None:
         yield Finding("broker", "ok", reader.line)
         yield from (Finding("broker", "warning", note) for note in reader.notes)
         yield from _check_sink_topics(settings, cluster)
-    elif "CREATE" not in seen.rights and seen.rights:
+    elif "CREATE" not in description.rights and description.rights:
         yield Finding(
             "broker", "warning", "this user may not create topics", "allow CREATE, or make the topics beforehand"
         )
@@ -102,10 +102,10 @@ def _check_sink_topics(settings: SinkSettings, cluster: KafkaAdmin) -> Iterator[
 
 def check_registries(settings: _Settings) -> Iterator[Finding]:
     """Ask the registries of keys and values; raises RetriableError, FatalError."""
-    found = _registries(settings)
-    if not found:
+    registries = _registries(settings)
+    if not registries:
         yield Finding("registry", "skipped", "no converter needs one")
-    for registry in found:
+    for registry in registries:
         open_registry(registry).ping()
         yield Finding("registry", "ok", "it answers")
 
@@ -123,8 +123,8 @@ def check_search(settings: _Settings) -> Iterator[Finding]:
     """Ask OpenSearch for its version; raises RetriableError, FatalError."""
     if isinstance(settings.destination, OpenSearchSettings):
         with map_opensearch_errors("asking for the version"):
-            told = opensearch_client(settings.destination.connection).info()
-        yield Finding("search", "ok", f"{told['version'].get('distribution', 'search')} {told['version']['number']}")
+            info = opensearch_client(settings.destination.connection).info()
+        yield Finding("search", "ok", f"{info['version'].get('distribution', 'search')} {info['version']['number']}")
 
 
 def check_catalog(spark: SparkSession, settings: _Settings) -> Iterator[Finding]:

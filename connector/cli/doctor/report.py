@@ -46,19 +46,19 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "failed": ("FAIL
 
 def examine(settings: _Settings, *, output: Literal["text", "json"]) -> bool:
     """Try everything and print what was found; return whether nothing failed."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for finding in _examine(settings):
-        found.append(finding)
+        findings.append(finding)
         if output == "text":
             _print(finding)
-    good = not any(finding.state == "failed" for finding in found)
+    good = not any(finding.state == "failed" for finding in findings)
     if output == "json":
-        document = {"name": settings.name, "ok": good, "checks": [_to_document(finding) for finding in found]}
+        document = {"name": settings.name, "ok": good, "checks": [_to_document(finding) for finding in findings]}
         click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
     else:
-        bad = sum(finding.state == "failed" for finding in found)
+        bad = sum(finding.state == "failed" for finding in findings)
         click.echo(
-            f"{settings.name}: everything is there" if good else f"{settings.name}: {bad} of {len(found)} failed"
+            f"{settings.name}: everything is there" if good else f"{settings.name}: {bad} of {len(findings)} failed"
         )
     return good
 
@@ -75,10 +75,10 @@ def _examine(settings: _Settings) -> Iterator[Finding]:
 
         near = [ask("java", check_java), ask("jars", lambda: check_jars(settings))]
         far = [ask(subject, check) for subject, check in checks]
-        found = [finding for one in near for finding in one.result()]
-        is_startable = not any(finding.state == "failed" for finding in found)
+        findings = [finding for one in near for finding in one.result()]
+        is_startable = not any(finding.state == "failed" for finding in findings)
         starting = beside.submit(start_session, settings) if is_startable else None
-        yield from (*guard("python", check_python), *found)
+        yield from (*guard("python", check_python), *findings)
         for one in far:
             yield from one.result()
         if starting is None:

@@ -28,15 +28,17 @@ def reset(settings: SinkSettings, *, to: ResetTarget, topics: tuple[str, ...], e
     Tables keep their rows: reading from the oldest record again upserts the same rows, and appends them twice where the
     table is appended to. Without `execute` only what would be done is printed.
     """
-    seen = call_with_retries(lambda: inspect_cluster(KafkaAdmin(settings.kafka)), settings.errors)
+    cluster_state = call_with_retries(lambda: inspect_cluster(KafkaAdmin(settings.kafka)), settings.errors)
     with open_driver(settings) as driver:
         offsets, targets = open_state(driver, settings)
         before = offsets.position or KafkaOffsets()
-        wanted = merge_offsets(before, seen, find_new_offsets(settings, offsets, seen, to, targets), topics)
+        wanted = merge_offsets(
+            before, cluster_state, find_new_offsets(settings, offsets, cluster_state, to, targets), topics
+        )
         _print_reset(before, wanted, execute=execute)
         if execute:
             kept = to == "tables"
-            replace_offsets(settings, offsets, targets, seen, wanted, topics=topics, keeps_tables=kept)
+            replace_offsets(settings, offsets, targets, cluster_state, wanted, topics=topics, keeps_tables=kept)
 
 
 def _print_reset(before: KafkaOffsets, wanted: KafkaOffsets, *, execute: bool) -> None:

@@ -32,24 +32,24 @@ def show(settings: SinkSettings, starting: StartingSession, asked: Future[Cluste
     """
     with open_gateway(starting) as driver:
         state, glance = read_state(driver, settings), asked.result()
-        seen = glance.seen
+        cluster_state = glance.seen
         if not state.tables:
             # Where the offsets table is gone the tables themselves still tell.
-            state = read_state(driver, settings, _name_tables(settings, seen))
+            state = read_state(driver, settings, _name_tables(settings, cluster_state))
     position, tables = state.position, _read_offsets(state, settings.name)
     grid = Grid("topic-partition", "stored", "oldest", "next", "lag", "tables", title=f"{settings.name}: offsets")
-    for at in sorted({*position.offsets, *seen.ends}):
-        grid.add_row(*_format_row(at, position, tables, seen))
+    for at in sorted({*position.offsets, *cluster_state.ends}):
+        grid.add_row(*_format_row(at, position, tables, cluster_state))
     open_console().print(grid)
     if glance.unanswered:
         click.echo(glance.unanswered)
-    elif position.cluster_id and position.cluster_id != seen.cluster_id:
-        click.echo(f"the offsets are of cluster {position.cluster_id}, the cluster is {seen.cluster_id}")
+    elif position.cluster_id and position.cluster_id != cluster_state.cluster_id:
+        click.echo(f"the offsets are of cluster {position.cluster_id}, the cluster is {cluster_state.cluster_id}")
 
 
-def _name_tables(settings: SinkSettings, seen: ClusterState) -> list[str]:
+def _name_tables(settings: SinkSettings, cluster_state: ClusterState) -> list[str]:
     routes = settings.table.routes
-    names = (target_name(topic, settings.table) for topic in seen.topics)
+    names = (target_name(topic, settings.table) for topic in cluster_state.topics)
     return list(names if routes is None else (name for name, _ in routes.tables))
 
 
@@ -60,13 +60,16 @@ def _read_offsets(state: SinkState, name: str) -> dict[str, Mapping[TopicPartiti
 
 
 def _format_row(
-    at: TopicPartition, position: KafkaOffsets, tables: Mapping[str, Mapping[TopicPartition, int]], seen: ClusterState
+    at: TopicPartition,
+    position: KafkaOffsets,
+    tables: Mapping[str, Mapping[TopicPartition, int]],
+    cluster_state: ClusterState,
 ) -> list[str]:
-    stored, end = position.offsets.get(at), seen.ends.get(at)
-    lag = "" if end is None else str(end - (stored if stored is not None else seen.beginnings[at]))
-    told = ", ".join(f"{name}: {offsets[at]}" for name, offsets in tables.items() if at in offsets)
-    oldest = seen.beginnings.get(at)
-    return [f"{at[0]}-{at[1]}", format_offset(stored), format_offset(oldest), format_offset(end), lag, told]
+    stored, end = position.offsets.get(at), cluster_state.ends.get(at)
+    lag = "" if end is None else str(end - (stored if stored is not None else cluster_state.beginnings[at]))
+    by_table = ", ".join(f"{name}: {offsets[at]}" for name, offsets in tables.items() if at in offsets)
+    oldest = cluster_state.beginnings.get(at)
+    return [f"{at[0]}-{at[1]}", format_offset(stored), format_offset(oldest), format_offset(end), lag, by_table]
 
 
 def format_offset(value: int | None) -> str:

@@ -102,13 +102,13 @@ def read_tables(driver: Driver, settings: SourceSettings, texts: Mapping[str, st
     catalog = Catalog(driver, settings.catalog, settings.errors)
     signals = settings.signals.table
     own = {catalog.full_name(settings.capture.offsets_table), *([signals] if signals else [])}
-    found = call_with_retries(lambda: discovery.find_tables(catalog, settings.capture, own), settings.errors)
+    addresses = call_with_retries(lambda: discovery.find_tables(catalog, settings.capture, own), settings.errors)
     stored = {name: TableOffset.parse(text) for name, text in texts.items()}
-    seen = []
-    for name in sorted({*found, *stored}):
-        table = catalog.find(*found[name]) if name in found else None
+    tables = []
+    for name in sorted({*addresses, *stored}):
+        table = catalog.find(*addresses[name]) if name in addresses else None
         if table is None:
-            seen.append(SourceTable(name, stored.get(name)))
+            tables.append(SourceTable(name, stored.get(name)))
             continue
         snapshots = SnapshotHistory(driver, table, settings.capture.branch)
         try:
@@ -117,8 +117,8 @@ def read_tables(driver: Driver, settings: SourceSettings, texts: Mapping[str, st
             click.echo(str(error), err=True)
             newest = None
         past = read_history(snapshots) if newest is not None else None
-        seen.append(SourceTable(name, stored.get(name), table.uuid, newest, past))
-    return seen
+        tables.append(SourceTable(name, stored.get(name), table.uuid, newest, past))
+    return tables
 
 
 def _format_row(table: SourceTable) -> list[str]:

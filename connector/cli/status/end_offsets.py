@@ -62,5 +62,5 @@ def read_ends(settings: SinkSettings, deadline: Deadline) -> EndsView:
 
 def describe(error: ConnectorError) -> str:
     """Return the line that stands in place of what the brokers did not tell."""
-    told = " ".join(str(error).split())
-    return f"Kafka gave no answer, so current offsets are unknown: {told}"
+    reason = " ".join(str(error).split())
+    return f"Kafka gave no answer, so current offsets are unknown: {reason}"

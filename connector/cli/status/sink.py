@@ -51,24 +51,24 @@ def show(
     """
     with open_gateway(starting) as driver:
         state = read_state(driver, settings)
-    seen = asked.result()
-    ends = None if seen.unanswered else seen.ends
-    found = [_table_status(table, state.position.offsets, ends) for table in state.tables]
+    answer = asked.result()
+    ends = None if answer.unanswered else answer.ends
+    statuses = [_table_status(table, state.position.offsets, ends) for table in state.tables]
     if output == "json":
-        tables = {one.table: attrs.asdict(one, filter=lambda field, _: field.name != "table") for one in found}
-        told = {"unanswered": seen.unanswered} if seen.unanswered else {}
-        document = {"name": settings.name, "tables": tables, **told}
+        tables = {one.table: attrs.asdict(one, filter=lambda field, _: field.name != "table") for one in statuses}
+        unanswered = {"unanswered": answer.unanswered} if answer.unanswered else {}
+        document = {"name": settings.name, "tables": tables, **unanswered}
         click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
         return
     names = ("table", "snapshot", "committed", "lag", "iceberg_schema_drift_count")
     # In a narrow window, or none, a number that is cut off is worse than one on two lines.
     grid = Grid(*(Column(name, overflow="fold") for name in names), title=f"{settings.name}: status")
-    for one in found:
+    for one in statuses:
         row = (one.table, one.snapshot_id, one.committed_at, one.lag, one.iceberg_schema_drift_count)
         grid.add_row(*("-" if value is None else str(value) for value in row))
     open_console().print(grid)
-    if seen.unanswered:
-        click.echo(seen.unanswered)
+    if answer.unanswered:
+        click.echo(answer.unanswered)
 
 
 def _count_lag(

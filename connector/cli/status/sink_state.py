@@ -54,7 +54,7 @@ def read_state(driver: Driver, settings: SinkSettings, others: Iterable[str] = (
         noted = {name: commit.position.offsets for name, commit in stored.tables.items()}
         names = sorted({*noted, *map(catalog.full_name, others)})
         reads = [beside.submit(_read_table, catalog, settings, name, noted.get(name, {})) for name in names]
-        tables = tuple(found for one in reads if (found := wait_for(one)) is not None)
+        tables = tuple(table for one in reads if (table := wait_for(one)) is not None)
     return SinkState(stored.position or KafkaOffsets(), tables)
 
 

@@ -45,9 +45,9 @@ _DEFAULTS = {
 
 def cluster_id() -> str:
     """Return a new cluster id as Kafka makes them: 16 random bytes in base64 that do not look like an option."""
-    while (made := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    while (name := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
-    return made
+    return name
 
 
 def server_properties(

@@ -86,8 +86,8 @@ class OpenSearchNode(Server):
 
     def _install(self) -> list[Path]:
         """Lay the HTTP module out as the server expects it; give the other jars."""
-        found = fetch_jars("search")
-        own = [jar for jar in found if jar.name.startswith(("netty-", _TRANSPORT))]
+        jars = fetch_jars("search")
+        own = [jar for jar in jars if jar.name.startswith(("netty-", _TRANSPORT))]
         version = next(jar.parent.name for jar in own if jar.name.startswith(_TRANSPORT))
         module = self.home / "modules" / _TRANSPORT
         shutil.rmtree(module, ignore_errors=True)
@@ -97,7 +97,7 @@ class OpenSearchNode(Server):
         text = _DESCRIPTOR.format(name=_TRANSPORT, version=version, java=JAVA)
         (module / "plugin-descriptor.properties").write_text(text, encoding="utf-8")
         (self.home / "plugins").mkdir(exist_ok=True)
-        return [jar for jar in found if jar not in own]
+        return [jar for jar in jars if jar not in own]
 
     def _command(self, class_path: list[Path]) -> list[str]:
         java = find_java_home(JAVA, need_module=None, maximum=None) / "bin" / "java"

@@ -34,10 +34,10 @@ def build_document_ids(keys: Sequence[pa.Array]) -> pa.StringArray:
         raise FatalError("a document's key has a null, and its id would too; nothing of this batch is acknowledged")
     texts = [pc.replace_substring(to_plain_texts(unify_floats(key)), "\\", "\\\\") for key in keys]
     if len(texts) == 1:
-        made = pc.if_else(pc.equal(texts[0], ""), _EMPTY_ID, texts[0])
+        ids = pc.if_else(pc.equal(texts[0], ""), _EMPTY_ID, texts[0])
     else:
-        made = pc.binary_join_element_wise(*(pc.replace_substring(text, "-", "\\-") for text in texts), "-")
-    return _hash_long_ids(made)
+        ids = pc.binary_join_element_wise(*(pc.replace_substring(text, "-", "\\-") for text in texts), "-")
+    return _hash_long_ids(ids)
 
 
 def build_record_ids(topic: str, partition: int, offsets: pa.Array) -> pa.StringArray:

@@ -60,7 +60,7 @@ def find_indexes(connection: ConnectionSettings, name: str, ids: Sequence[str]) 
     Raises:
         RetriableError, FatalError: the cluster is away, or a shard of it.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    indexes_by_id: dict[str, tuple[str, ...]] = {}
     for start in range(0, len(ids), IDS_PER_REQUEST):
         wanted = list(dict.fromkeys(ids[start : start + IDS_PER_REQUEST]))
         body = {"size": MAX_HITS, "_source": False, "query": {"ids": {"values": wanted}}}
@@ -69,8 +69,8 @@ def find_indexes(connection: ConnectionSettings, name: str, ids: Sequence[str]) 
                 index=name, body=body, params={"allow_partial_search_results": "false", "filter_path": _HITS_FILTER}
             )
         for hit in answer.get("hits", {}).get("hits", ()):
-            found[hit["_id"]] = (*found.get(hit["_id"], ()), hit["_index"])
-    return found
+            indexes_by_id[hit["_id"]] = (*indexes_by_id.get(hit["_id"], ()), hit["_index"])
+    return indexes_by_id
 
 
 def refresh_indexes(connection: ConnectionSettings, name: str) -> None:

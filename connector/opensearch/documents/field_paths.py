@@ -13,13 +13,13 @@ def assign_inner_names(names: Sequence[str]) -> list[str]:
 
     Names stand one after the other: what a struct gets later changes none of those before.
     """
-    made = list[str]()
+    fields = list[str]()
     for name in names:
-        field = name if is_path(name) and is_apart(name, made) else join_path(name)
-        while not is_apart(field, made):
+        field = name if is_path(name) and is_apart(name, fields) else join_path(name)
+        while not is_apart(field, fields):
             field = f"{field}_"
-        made.append(field)
-    return made
+        fields.append(field)
+    return fields
 
 
 def is_path(name: str) -> bool:

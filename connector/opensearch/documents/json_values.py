@@ -76,11 +76,11 @@ def encode_base64(data: pa.BinaryArray) -> pa.StringArray:
     padded[np.repeat(places[:-1] * 3, sizes) + within] = flat[np.repeat(starts, sizes) + within]
     three = padded.reshape(-1, 3).astype(np.uint32)
     word = (three[:, 0] << 16) | (three[:, 1] << 8) | three[:, 2]
-    made = _BASE64_ALPHABET[(word[:, None] >> np.array([18, 12, 6, 0], np.uint32)) & 63].reshape(-1)
+    digits = _BASE64_ALPHABET[(word[:, None] >> np.array([18, 12, 6, 0], np.uint32)) & 63].reshape(-1)
     last = places[1:] * 4
-    made[last[sizes % 3 == 1] - 2] = ord("=")
-    made[last[sizes % 3 > 0] - 1] = ord("=")
-    return _build_strings(made, places * 4, data)
+    digits[last[sizes % 3 == 1] - 2] = ord("=")
+    digits[last[sizes % 3 > 0] - 1] = ord("=")
+    return _build_strings(digits, places * 4, data)
 
 
 def _to_nullable_json(array: pa.Array, *, named: bool) -> pa.StringArray:
@@ -123,10 +123,10 @@ def _structs_to_json(array: pa.StructArray, *, named: bool) -> pa.StringArray:
     """Structs as objects, null fields included."""
     names = assign_inner_names(array.type.names) if named else array.type.names
     if not names:
-        made = pa.array(["{}"] * len(array), pa.string())
+        objects = pa.array(["{}"] * len(array), pa.string())
     else:
-        made = build_objects(names, [to_json_texts(child, named=named) for child in children(array)])
-    return made if not array.null_count else pc.if_else(array.is_valid(), made, None)
+        objects = build_objects(names, [to_json_texts(child, named=named) for child in children(array)])
+    return objects if not array.null_count else pc.if_else(array.is_valid(), objects, None)
 
 
 def build_objects(names: Sequence[str], texts: Sequence[pa.StringArray]) -> pa.StringArray:
@@ -161,8 +161,8 @@ def _join_items(array: pa.ListArray, items: pa.StringArray, begin: str, end: str
     sizes = pc.fill_null(pc.list_value_length(array), 0)
     bounds = np.concatenate([[0], np.cumsum(np.asarray(sizes, np.int64))]).astype(np.int32)
     inside = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds), items), ",")
-    made = concat_texts(begin, inside, end)
-    return made if not array.null_count else pc.if_else(array.is_valid(), made, None)
+    lists = concat_texts(begin, inside, end)
+    return lists if not array.null_count else pc.if_else(array.is_valid(), lists, None)
 
 
 def _dates_to_text(array: pa.Array) -> pa.StringArray:
@@ -170,11 +170,11 @@ def _dates_to_text(array: pa.Array) -> pa.StringArray:
     utc = pa.types.is_timestamp(array.type) and array.type.tz == "UTC"
     # Arrow looks every value up in its time zone database, UTC too: thirty times the rest of the work.
     text = (array.cast(pa.timestamp(array.type.unit)) if utc else array).cast(pa.string())
-    made = concat_texts(text, "Z") if utc else text
+    instants = concat_texts(text, "Z") if utc else text
     if not pc.any(pc.starts_with(text, _OUT_OF_RANGE_TEXT)).as_py():
-        return made
+        return instants
     number = array.cast(pa.int32() if pa.types.is_date32(array.type) else pa.int64()).cast(pa.string())
-    return pc.if_else(pc.starts_with(text, _OUT_OF_RANGE_TEXT), number, made)
+    return pc.if_else(pc.starts_with(text, _OUT_OF_RANGE_TEXT), number, instants)
 
 
 def _uuids_to_text(array: pa.Array) -> pa.StringArray:

@@ -89,17 +89,17 @@ def assign_fields_by_name(
     """
     ids = {column["name"]: column["id"] for column in schema["fields"]}
     gone = (field for name, field in known.items() if name not in ids)
-    made = assign_field_names(
+    fields = assign_field_names(
         schema, {ids[name]: field for name, field in known.items() if name in ids}, {*taken, *gone}
     )
-    return {name: made.names[number] for name, number in ids.items()}
+    return {name: fields.names[number] for name, number in ids.items()}
 
 
 def find_aliases(properties: Mapping[str, Any], path: str = "") -> frozenset[str]:
     """Return the names of an index's fields that are aliases of others; names with dots are paths there."""
-    found = frozenset(f"{path}{name}" for name, field in properties.items() if field.get("type") == "alias")
+    aliases = frozenset(f"{path}{name}" for name, field in properties.items() if field.get("type") == "alias")
     inner = (find_aliases(field.get("properties", {}), f"{path}{name}.") for name, field in properties.items())
-    return found.union(*inner)
+    return aliases.union(*inner)
 
 
 def is_free(name: str, taken: Collection[str]) -> bool:
@@ -110,7 +110,7 @@ def is_free(name: str, taken: Collection[str]) -> bool:
 def _unused_name(name: str, number: int, taken: Collection[str]) -> str:
     if is_free(name, taken):
         return name
-    made = join_path(name)
-    while not is_free(made, taken):
-        made = f"{made}_{number}"
-    return made
+    field = join_path(name)
+    while not is_free(field, taken):
+        field = f"{field}_{number}"
+    return field

@@ -162,10 +162,10 @@ class IndexAdmin:
             except RequestError as error:
                 if error.error != "resource_already_exists_exception":
                     raise
-        made = self.find(name)
-        if made is None:
+        index = self.find(name)
+        if index is None:
             raise RetriableError(f"index {name} was created and is missing again")
-        return made
+        return index
 
     def grow(self, index: IndexInfo, properties: Mapping[str, FieldMapping], noted: Mapping[str, Any]) -> None:
         """Add the fields that an index lacks, and note its columns; all indexes behind an alias get them.

@@ -31,10 +31,12 @@ def explain_loss(name: str, before: IndexIds, now: IndexIds) -> str | None:
         return None
     if not now:
         return f"index {name} is gone, and the documents that it had; {LOST_INDEX_REMEDY}"
-    again = sorted(index for index, uuid in now.items() if before.get(index, uuid) != uuid)
-    if again:
-        made = ", ".join(again)
-        return f"index {made} was deleted and made again, and is without the documents that it had; {LOST_INDEX_REMEDY}"
+    recreated = sorted(index for index, uuid in now.items() if before.get(index, uuid) != uuid)
+    if recreated:
+        indexes = ", ".join(recreated)
+        return (
+            f"index {indexes} was deleted and made again, and is without the documents that it had; {LOST_INDEX_REMEDY}"
+        )
     if list(now) == [name] and name not in before:
         stood = ", ".join(sorted(before))
         return f"{name} was an alias of {stood}, and is an index now, without their documents; {LOST_INDEX_REMEDY}"

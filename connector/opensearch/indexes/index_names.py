@@ -19,9 +19,9 @@ _MAX_NAME_BYTES = 255
 
 def to_index_name(name: str) -> str:
     """Return a name in small letters, its dots kept; what no index name may have becomes `_`, or is cut off."""
-    made = re.sub(r'[\\/*?"<>| ,#:]', "_", name.lower())
-    made = re.sub(r"^[-_+]+", "", made) or "index"
-    return made.encode()[:_MAX_NAME_BYTES].decode(errors="ignore")
+    index = re.sub(r'[\\/*?"<>| ,#:]', "_", name.lower())
+    index = re.sub(r"^[-_+]+", "", index) or "index"
+    return index.encode()[:_MAX_NAME_BYTES].decode(errors="ignore")
 
 
 @attrs.frozen

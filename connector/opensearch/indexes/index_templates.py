@@ -132,8 +132,8 @@ def _with_timestamp_field(properties: Mapping[str, FieldMapping]) -> dict[str, F
 def _template_body(
     name: str, properties: Mapping[str, FieldMapping], noted: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    made = {"settings": dict(settings), "mappings": {"_meta": encode_meta(noted), "properties": dict(properties)}}
-    return {"priority": _BASE_PRIORITY + len(name), "template": made}
+    template = {"settings": dict(settings), "mappings": {"_meta": encode_meta(noted), "properties": dict(properties)}}
+    return {"priority": _BASE_PRIORITY + len(name), "template": template}
 
 
 def _template_name(name: str) -> str:

@@ -45,9 +45,9 @@ def map_field(kind: pa.DataType) -> FieldMapping:
     if pa.types.is_map(kind):
         # Every key would be a field of its own, without end: keys and values are found as texts below one field.
         return {"type": "flat_object"}
-    for matches, made in _PRIMITIVE_MAPPINGS:
+    for matches, mapping in _PRIMITIVE_MAPPINGS:
         if matches(kind):
-            return dict(made)
+            return dict(mapping)
     return dict(_TEXT_FIELD)
 
 

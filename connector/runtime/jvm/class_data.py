@@ -85,12 +85,12 @@ def find_class_data(java: Java, class_path: Iterable[Path], options: str) -> Cla
     if java.major > NEWEST or any(word.startswith(_OWN_SHARING) for word in words):
         return None
     release = java.home / "release"
-    told = [str(java.home), str(java.major), release.read_text(encoding="utf-8") if release.exists() else ""]
-    told += sorted(word for word in words if word.startswith("-X"))
+    inputs = [str(java.home), str(java.major), release.read_text(encoding="utf-8") if release.exists() else ""]
+    inputs += sorted(word for word in words if word.startswith("-X"))
     for jar in class_path:
         state = jar.stat()
-        told.append(f"{jar} {state.st_size} {state.st_mtime_ns}")
-    digest = hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+        inputs.append(f"{jar} {state.st_size} {state.st_mtime_ns}")
+    digest = hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:16]
     return ClassData(cache_dir() / "classes" / f"{digest}.jsa")
 
 
@@ -111,11 +111,11 @@ def write_class_data(jvm: Any) -> subprocess.Popen[bytes] | None:
     """
     try:
         system = jvm.java.lang.System
-        told = system.getProperty(TO_WRITE)
-        if told is None:
+        list_file = system.getProperty(TO_WRITE)
+        if list_file is None:
             return None
         system.clearProperty(TO_WRITE)
-        classes, java = Path(told), Path(system.getProperty("java.home")) / "bin" / "java"
+        classes, java = Path(list_file), Path(system.getProperty("java.home")) / "bin" / "java"
         archive = classes.parent / f"{classes.name.partition('.')[0]}.jsa"
         if archive.exists() or any(classes.parent.glob(f"{archive.stem}.*.listed")):
             classes.unlink()  # another run was faster, or is at it
@@ -159,8 +159,8 @@ def check_use(class_data: ClassData, pid: int) -> None:
 
 def _tidy(folder: Path) -> None:
     """Make room for one more archive, and remove what killed processes left behind."""
-    found: Sequence[Path] = sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
-    for file in found[KEPT - 1 :]:
+    archives: Sequence[Path] = sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for file in archives[KEPT - 1 :]:
         file.unlink(missing_ok=True)
     for file in (one for kind in ("list", "listed", "making") for one in folder.glob(f"*.{kind}")):
         with suppress(OSError):

@@ -161,15 +161,15 @@ def _quote_words(words: Iterable[str]) -> str:
 
 
 def _write_private(file: Path, text: str) -> Path:
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as made:
-        made.write(text)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as writer:
+        writer.write(text)
     return file
 
 
-def _environment(told: Path, class_path: Iterable[Path]) -> dict[str, str]:
+def _environment(answer_file: Path, class_path: Iterable[Path]) -> dict[str, str]:
     """Return this process's environment with what Spark's scripts and its gateway look for there."""
     jars = [*filter(None, [os.environ.get(MORE_JARS)]), *map(str, class_path)]
-    added = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(told), "SPARK_CONNECT_MODE": "0"}
+    added = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer_file), "SPARK_CONNECT_MODE": "0"}
     return {**os.environ, **added, **({MORE_JARS: os.pathsep.join(jars)} if jars else {})}
 
 
@@ -177,10 +177,10 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _read_gateway(told: bytes) -> dict[str, str]:
+def _read_gateway(answer: bytes) -> dict[str, str]:
     """Read port and secret as Spark's gateway writes them: each number in 4 bytes, the greatest first."""
-    port, length = struct.unpack_from(">ii", told)
-    return {_PORT: str(port), _SECRET: told[8 : 8 + length].decode()}
+    port, length = struct.unpack_from(">ii", answer)
+    return {_PORT: str(port), _SECRET: answer[8 : 8 + length].decode()}
 
 
 @contextmanager

@@ -115,14 +115,14 @@ def inspect_java(executable: Path) -> Java | None:
 
 def find_executables(java_home: str | None, path: str | None) -> tuple[Path, ...]:
     """List the `java` files to look at: that of JAVA_HOME, then the first on PATH."""
-    found = []
+    executables = []
     if java_home:
-        found.append(Path(java_home).expanduser() / "bin" / "java")
+        executables.append(Path(java_home).expanduser() / "bin" / "java")
     # shutil.which(path="") would search the current folder on some systems.
     on_path = shutil.which("java", path=path) if path else None
     if on_path:
-        found.append(Path(on_path))
-    return tuple(file for file in found if file.is_file())
+        executables.append(Path(on_path))
+    return tuple(file for file in executables if file.is_file())
 
 
 def bundled_java() -> Java | None:

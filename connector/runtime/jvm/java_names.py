@@ -33,15 +33,15 @@ class _RememberingClass(JavaClass):
         return _remember(self, name, super().__getattr__(name))
 
 
-def _remember(owner: object, name: str, found: Any) -> Any:
+def _remember(owner: object, name: str, member: Any) -> Any:
     """Keep what never changes: a static field may, and a class that was not found may come with another jar."""
-    if isinstance(found, JavaPackage):
-        found = _RememberingPackage(found._fqn, found._gateway_client, found._jvm_id)  # noqa: SLF001
+    if isinstance(member, JavaPackage):
+        member = _RememberingPackage(member._fqn, member._gateway_client, member._jvm_id)  # noqa: SLF001
         if not name.rpartition(".")[2][:1].islower():
-            return found
-    elif isinstance(found, JavaClass):
-        found = _RememberingClass(found._fqn, found._gateway_client)  # noqa: SLF001
-    elif not isinstance(found, JavaMember):
-        return found
-    vars(owner)[name] = found
-    return found
+            return member
+    elif isinstance(member, JavaClass):
+        member = _RememberingClass(member._fqn, member._gateway_client)  # noqa: SLF001
+    elif not isinstance(member, JavaMember):
+        return member
+    vars(owner)[name] = member
+    return member

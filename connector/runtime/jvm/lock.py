@@ -149,14 +149,14 @@ def resolve_artifacts(root: str) -> list[Artifact]:
     """Resolve one coordinate (or several joined with +) with all it needs at run time, and take the checksums."""
     if "+" not in root and root.count(":") == _ARCHIVE_COLONS:
         return [_archive(*root.split(":"))]
-    found = []
+    artifacts = []
     for artifact in jgo.resolve(root):
         if artifact.packaging != "jar":
             continue
         digest = hashlib.sha256(artifact.resolve().read_bytes()).hexdigest()
         key = (artifact.groupId, artifact.artifactId, artifact.version)
-        found.append(Artifact(*key, sha256=digest, classifier=artifact.classifier))
-    return found
+        artifacts.append(Artifact(*key, sha256=digest, classifier=artifact.classifier))
+    return artifacts
 
 
 def _archive(group: str, name: str, version: str, classifier: str, packaging: str) -> Artifact:

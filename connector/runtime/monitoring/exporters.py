@@ -45,11 +45,11 @@ def open_exporters(
     """
     with ExitStack() as stack:
         telemetry = stack.enter_context(open_telemetry(environ, server, context, limits))
-        found = () if telemetry is None else (telemetry,)
+        listeners = () if telemetry is None else (telemetry,)
         if not settings.enabled:
-            yield Exporters(found, found)
+            yield Exporters(listeners, listeners)
             return
         send = open_client(settings, settings.namespace or server, f"{server}.0")
         emitter = stack.enter_context(BackgroundEmitter(send))
         lineage = stack.enter_context(LineageListener(names, emitter.emit))
-        yield Exporters((lineage, *found), found)
+        yield Exporters((lineage, *listeners), listeners)

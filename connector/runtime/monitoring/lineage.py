@@ -212,8 +212,8 @@ def _read_config(settings: LineageSettings) -> dict[str, Any]:
     import yaml
 
     assert settings.config_file is not None
-    found: dict[str, Any] = yaml.safe_load(settings.config_file.read_text(encoding="utf-8"))
-    return found
+    config: dict[str, Any] = yaml.safe_load(settings.config_file.read_text(encoding="utf-8"))
+    return config
 
 
 def to_run_event(event: LineageEvent, settings: LineageSettings, namespace: str, job: str) -> Any:
@@ -239,16 +239,16 @@ def to_run_event(event: LineageEvent, settings: LineageSettings, namespace: str,
 def _job_facets(settings: LineageSettings) -> dict[str, Any]:
     from openlineage.client.facet_v2 import documentation_job, job_type_job, ownership_job, tags_job
 
-    found: dict[str, Any] = {"jobType": job_type_job.JobTypeJobFacet("STREAMING", "ICEBRIDGE", "JOB")}
+    facets: dict[str, Any] = {"jobType": job_type_job.JobTypeJobFacet("STREAMING", "ICEBRIDGE", "JOB")}
     if settings.description:
-        found["documentation"] = documentation_job.DocumentationJobFacet(settings.description)
+        facets["documentation"] = documentation_job.DocumentationJobFacet(settings.description)
     if settings.owners:
         owners = [ownership_job.Owner(name, kind) for name, kind in settings.owners]
-        found["ownership"] = ownership_job.OwnershipJobFacet(owners)
+        facets["ownership"] = ownership_job.OwnershipJobFacet(owners)
     if settings.tags:
         tags = [tags_job.TagsJobFacetFields(key, value, "CONFIG") for key, value in settings.tags]
-        found["tags"] = tags_job.TagsJobFacet(tags)
-    return found
+        facets["tags"] = tags_job.TagsJobFacet(tags)
+    return facets
 
 
 def _dataset_facets(dataset: Dataset) -> dict[str, Any]:

@@ -62,5 +62,5 @@ def _fetch_fields(fetch: FetchMetrics) -> dict[str, object]:
     if not fetch.fetches:
         return {}
     rare = {"throttle_ms": fetch.throttle_ms, "retries": fetch.retries}
-    told = {"reader": ",".join(sorted(fetch.readers)), "bytes": fetch.size_bytes, "wait_ms": fetch.wait_ms}
-    return {"fetch": {**told, **{name: value for name, value in rare.items() if value}}}
+    fields = {"reader": ",".join(sorted(fetch.readers)), "bytes": fetch.size_bytes, "wait_ms": fetch.wait_ms}
+    return {"fetch": {**fields, **{name: value for name, value in rare.items() if value}}}

@@ -79,11 +79,11 @@ def start_driver_jvm(
     except OSError as error:
         class_data = None
         structlog.get_logger().info("classes are not archived: starts stay slow", reason=str(error))
-    told = {**conf, JAVA_OPTIONS: options}
+    settings = {**conf, JAVA_OPTIONS: options}
     if without_spark and class_path and not has_folders(conf, spark_home) and not is_changed_by_environment():
         # Should it not take the archive, that says nothing of those that Spark's scripts start.
-        return DriverJvm(StartingJvm(spark_home, told, class_path, java.home / "bin" / "java"), None)
-    return DriverJvm(StartingJvm(spark_home, told, class_path), class_data)
+        return DriverJvm(StartingJvm(spark_home, settings, class_path, java.home / "bin" / "java"), None)
+    return DriverJvm(StartingJvm(spark_home, settings, class_path), class_data)
 
 
 def locate_class_data(

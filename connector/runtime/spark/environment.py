@@ -35,7 +35,7 @@ def archive_name() -> str:
 
 def find_distributions(root: str = NAME) -> dict[str, Distribution]:
     """Return what a package needs, and what that needs, of what is installed here, by normalised name."""
-    found: dict[str, Distribution] = {}
+    distributions: dict[str, Distribution] = {}
     asked: set[tuple[str, str]] = set()
     waiting: list[tuple[str, str]] = [(root, "")]
     while waiting:
@@ -47,10 +47,10 @@ def find_distributions(root: str = NAME) -> dict[str, Distribution]:
             one = distribution(name)
         except PackageNotFoundError:
             continue  # for another system or another Python
-        found[name] = one
+        distributions[name] = one
         for line in one.requires or ():
             waiting += _read_requirement(line, extra)
-    return found
+    return distributions
 
 
 def _read_requirement(line: str, extra: str) -> Iterator[tuple[str, str]]:

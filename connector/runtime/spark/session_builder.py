@@ -161,13 +161,13 @@ def store_jars(catalog: CatalogProperties, spark: Mapping[str, str]) -> tuple[Pa
     FatalError: a jar is not to be had. One that may not be needed is then left out, with a warning.
     """
     required, guessed = _missing_stores(catalog, spark)
-    found = [jar for name in required for jar in _fetch_component(name)]
+    jars = [jar for name in required for jar in _fetch_component(name)]
     for name in guessed:
         try:
-            found += _fetch_component(name)
+            jars += _fetch_component(name)
         except FatalError as error:
             structlog.get_logger().warning("continuing without a store's jar", store=name, reason=str(error))
-    return tuple(found)
+    return tuple(jars)
 
 
 def _missing_stores(catalog: CatalogProperties, spark: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

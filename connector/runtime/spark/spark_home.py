@@ -14,12 +14,12 @@ def find_spark_home() -> Path:
 
     FatalError: there is neither.
     """
-    told = os.environ.get("SPARK_HOME")
-    if told:
-        return Path(told)
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
+    configured = os.environ.get("SPARK_HOME")
+    if configured:
+        return Path(configured)
+    package = find_spec("pyspark")
+    if package is None or package.origin is None:
         raise FatalError(
             "Spark is not here: there is no pyspark package, and SPARK_HOME is not set; install pyspark (pip)"
         )
-    return Path(found.origin).parent
+    return Path(package.origin).parent

@@ -26,8 +26,8 @@ def raise_task_errors() -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         text = str(error)
-        told = _OURS.search(text)
-        ours = _CLASSES[told[1]](told[2].strip()) if told else classify_store_error(text, "a task failed")
+        match = _OURS.search(text)
+        ours = _CLASSES[match[1]](match[2].strip()) if match else classify_store_error(text, "a task failed")
         if ours is None and text.startswith(_NO_RESULT):
             ours = RetriableError(
                 f"a job's results did not come from Spark's JVM: {text.removeprefix(_NO_RESULT).strip()}"

@@ -115,16 +115,18 @@ class SinkConnector(LiveConnector):
     def alter_offsets(self, offsets: Sequence[ConnectorOffset] | None) -> None:
         """Store other offsets; what is forgotten begins with the oldest record again."""
         wanted = None if offsets is None else dict(map(parse_offset, offsets))
-        seen = inspect_cluster(KafkaAdmin(self._settings.kafka))
-        check_offsets(wanted or {}, seen)
+        cluster_state = inspect_cluster(KafkaAdmin(self._settings.kafka))
+        check_offsets(wanted or {}, cluster_state)
         stored, targets = open_state(self._session(), self._settings)
         before = (stored.position or KafkaOffsets()).offsets
-        kept = {at: offset for at, offset in before.items() if at in seen.ends and wanted is not None}
-        fresh = {at: seen.beginnings[at] if offset is None else offset for at, offset in (wanted or {}).items()}
-        ids = {name: topic.id for name, topic in seen.topics.items()}
-        position = KafkaOffsets(seen.cluster_id, ids, {**seen.beginnings, **kept, **fresh})
+        kept = {at: offset for at, offset in before.items() if at in cluster_state.ends and wanted is not None}
+        fresh = {
+            at: cluster_state.beginnings[at] if offset is None else offset for at, offset in (wanted or {}).items()
+        }
+        ids = {name: topic.id for name, topic in cluster_state.topics.items()}
+        position = KafkaOffsets(cluster_state.cluster_id, ids, {**cluster_state.beginnings, **kept, **fresh})
         topics = () if wanted is None else tuple({topic for topic, _ in wanted})
-        replace_offsets(self._settings, stored, targets, seen, position, topics=topics)
+        replace_offsets(self._settings, stored, targets, cluster_state, position, topics=topics)
 
     def _live(self) -> None:
         live_sink(self._session, self._settings, self.monitor, survives=True)
@@ -159,15 +161,17 @@ def parse_offset(given: ConnectorOffset) -> tuple[TopicPartition, int | None]:
     return at, _parse_number("offset", given.offset[_OFFSET])
 
 
-def check_offsets(wanted: Mapping[TopicPartition, int | None], seen: ClusterState) -> None:
+def check_offsets(wanted: Mapping[TopicPartition, int | None], cluster_state: ClusterState) -> None:
     """Raise RestError 400 for offsets that the connector's topics do not have (pure)."""
-    unknown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(wanted.keys() - seen.ends.keys()))
+    unknown = ", ".join(
+        f"{topic}-{partition}" for topic, partition in sorted(wanted.keys() - cluster_state.ends.keys())
+    )
     if unknown:
         raise RestError(400, f"these topic-partitions are not read by this connector: {unknown}")
     outside = {
-        at: (seen.beginnings[at], seen.ends[at])
+        at: (cluster_state.beginnings[at], cluster_state.ends[at])
         for at, offset in sorted(wanted.items())
-        if offset is not None and not seen.beginnings[at] <= offset <= seen.ends[at]
+        if offset is not None and not cluster_state.beginnings[at] <= offset <= cluster_state.ends[at]
     }
     if outside:
         holds = ", ".join(f"{topic}-{partition} ({a} to {b})" for (topic, partition), (a, b) in outside.items())

@@ -102,8 +102,8 @@ class SourceConnector(LiveConnector):
 
     def offsets(self) -> list[ConnectorOffset]:
         """Read the stored offsets, one per table."""
-        found = self._rows().by_table
-        return [self._offset(table, orjson.loads(text)) for table, text in sorted(found.items())]
+        offsets_by_table = self._rows().by_table
+        return [self._offset(table, orjson.loads(text)) for table, text in sorted(offsets_by_table.items())]
 
     def alter_offsets(self, offsets: Sequence[ConnectorOffset] | None) -> None:
         """Store other offsets; for a table whose offset is forgotten `snapshot.mode` applies again."""
@@ -136,8 +136,8 @@ class SourceConnector(LiveConnector):
         try:
             return table, TableOffset.of_document(given.offset).json()
         except ValueError as error:
-            told = f"the offset of table {table} is not one that this connector stores: {error}"
-            raise RestError(400, told) from None
+            fault = f"the offset of table {table} is not one that this connector stores: {error}"
+            raise RestError(400, fault) from None
 
     def _live(self) -> None:
         live_source(self._session, self._settings, self.monitor, survives=True)

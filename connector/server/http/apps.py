@@ -126,15 +126,15 @@ def _build(routes: list[Route]) -> Starlette:
 
 
 def _overview(worker: Worker) -> dict[str, object]:
-    found = [one for name in worker.names if (one := worker.find(name)) is not None]
-    return {"connectors": [_with_state(one) for one in found]}
+    connectors = [one for name in worker.names if (one := worker.find(name)) is not None]
+    return {"connectors": [_with_state(one) for one in connectors]}
 
 
 def _with_state(connector: Connector) -> dict[str, object]:
     lifecycle = connector.lifecycle
     checks = [attrs.asdict(one) for one in connector.checks()]
-    told = {"name": connector.name, "kind": connector.kind, "state": lifecycle.state, "checks": checks}
-    return {**told, "reason": lifecycle.error if lifecycle.state == "FAILED" else "", **connector.overview()}
+    document = {"name": connector.name, "kind": connector.kind, "state": lifecycle.state, "checks": checks}
+    return {**document, "reason": lifecycle.error if lifecycle.state == "FAILED" else "", **connector.overview()}
 
 
 def _answer(checks: list[Check]) -> Response:

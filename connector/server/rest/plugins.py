@@ -49,11 +49,11 @@ class Plugin:
     @property
     def options(self) -> list[tuple[str, Option[object]]]:
         """Its options with their chapters; each once."""
-        seen: dict[str, tuple[str, Option[object]]] = {}
+        by_name: dict[str, tuple[str, Option[object]]] = {}
         for scope in self.scopes:
             for option in scope.options:
-                seen.setdefault(option.name, (scope.title, option))
-        return list(seen.values())
+                by_name.setdefault(option.name, (scope.title, option))
+        return list(by_name.values())
 
 
 @lru_cache(maxsize=1)
@@ -158,28 +158,28 @@ def validate_config(
 
 def _find_faults(config: Mapping[str, str]) -> dict[str, list[str]]:
     """Return what is wrong with properties, by their names."""
-    found: dict[str, list[str]] = {}
+    faults: dict[str, list[str]] = {}
     try:
         load_config(config)
     except ConfigError as error:
         for text in error.faults:
             key, _, fault = text.removeprefix(_OVERRIDE).partition(": ")
-            found.setdefault(key, []).append(fault)
-    return found
+            faults.setdefault(key, []).append(fault)
+    return faults
 
 
 def _validate_option(
     definition: Mapping[str, Any], shown: Mapping[str, str], names: Sequence[str], errors: Sequence[str]
 ) -> dict[str, Any]:
     value = next((shown[one] for one in names if one in shown), definition["default_value"])
-    told = {
+    validation = {
         "name": definition["name"],
         "value": value,
         "recommended_values": [],
         "errors": list(errors),
         "visible": True,
     }
-    return {"definition": dict(definition), "value": told}
+    return {"definition": dict(definition), "value": validation}
 
 
 def _definition(title: str, option: Option[object], place: int) -> dict[str, Any]:

@@ -55,10 +55,10 @@ class SignalsApi:
             if not isinstance(connector, SignalTarget):
                 raise RestError(400, f"connector {name} is no source: it takes no signals")
             return connector
-        found = list(self._sources())
-        if len(found) != 1:
-            raise RestError(400, f"there are {len(found)} sources here; name one with ?connector=NAME")
-        return found[0]
+        sources = list(self._sources())
+        if len(sources) != 1:
+            raise RestError(400, f"there are {len(sources)} sources here; name one with ?connector=NAME")
+        return sources[0]
 
     def _sources(self) -> Iterator[SignalTarget]:
         for name in self.worker.names:

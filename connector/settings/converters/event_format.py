@@ -269,12 +269,12 @@ def _build_registry(
     name = reader.get(converter) or ""
     # The CloudEventsConverter has Avro by either registry's converter: Apicurio's, if its URL is there.
     kind = "apicurio" if _is_cloud(name) and reader.entry(own.url) is not None else registry_of(name)
-    found: tuple[AnyRegistry | None, ...] = (
+    registries: tuple[AnyRegistry | None, ...] = (
         schema_registry.build(reader, confluent, wire_format=wire_format if kind == "confluent" else None),
         apicurio.build(reader, side, own, wanted=kind == "apicurio"),
         glue.build(reader, aws, wanted=kind == "glue"),
     )
-    return next((one for one in found if one is not None), None)
+    return next((one for one in registries if one is not None), None)
 
 
 def _is_cloud(name: str) -> bool:

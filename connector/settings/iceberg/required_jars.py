@@ -61,13 +61,13 @@ def store_of(scheme: str) -> str:
 
 def required_components(properties: Mapping[str, str]) -> tuple[str, ...]:
     """The components of jars.lock that this catalog needs beside Spark's own, sorted."""
-    found = {_STORE_OF[scheme] for scheme in _location_schemes(properties) if scheme in _STORE_OF}
-    found |= {store for text in properties.values() for start, store in _CLASSES.items() if text.startswith(start)}
-    found |= {store for key in properties for start, store in _FAMILIES.items() if key.startswith(start)}
-    found |= {_TYPES[kind] for kind in (properties.get("type", ""),) if kind in _TYPES}
+    components = {_STORE_OF[scheme] for scheme in _location_schemes(properties) if scheme in _STORE_OF}
+    components |= {store for text in properties.values() for start, store in _CLASSES.items() if text.startswith(start)}
+    components |= {store for key in properties for start, store in _FAMILIES.items() if key.startswith(start)}
+    components |= {_TYPES[kind] for kind in (properties.get("type", ""),) if kind in _TYPES}
     if _uses_hadoop(properties):
-        found -= set(_HADOOP_JARS)
-    return tuple(sorted(found | ({_jdbc_driver(properties)} & _DRIVERS)))
+        components -= set(_HADOOP_JARS)
+    return tuple(sorted(components | ({_jdbc_driver(properties)} & _DRIVERS)))
 
 
 def guess_components(properties: Mapping[str, str]) -> tuple[str, ...]:

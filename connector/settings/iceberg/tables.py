@@ -251,6 +251,6 @@ def _read_truncate(reader: ConfigReader, *, keeps: bool, indexes: bool) -> bool:
     if wanted and entry and reader.get(write_mode.SCD_TYPE) == "2":
         reader.add_fault(entry, f"{write_mode.SCD_TYPE.name}=2 keeps every row", "set one of them to its default")
     if wanted and entry and indexes and reader.get(UPSERT) and keeps:
-        told = f"{KEEP_DELETES.name} is true, which keeps every document"
-        reader.add_fault(entry, told, f"set {KEEP_DELETES.name}=false")
+        fault = f"{KEEP_DELETES.name} is true, which keeps every document"
+        reader.add_fault(entry, fault, f"set {KEEP_DELETES.name}=false")
     return wanted

@@ -35,13 +35,13 @@ _ANY_NUMBER = (-_LONG - 1, _LONG)
 
 def find_wrong_numbers(java: Mapping[str, str]) -> list[PropertyProblem]:
     """Name times, sizes and counts that are no whole numbers, or outside of their bounds."""
-    found = []
+    problems = []
     for key, text in sorted(java.items()):
         if key not in _BOUNDS and not key.endswith((".ms", ".bytes")):
             continue
         least, most = _BOUNDS.get(key, _ANY_NUMBER)
         if not _WHOLE_NUMBER.fullmatch(text):
-            found.append(PropertyProblem(key, "is not a whole number", "write digits only"))
+            problems.append(PropertyProblem(key, "is not a whole number", "write digits only"))
         elif not least <= int(text) <= most:
-            found.append(PropertyProblem(key, f"is outside {least} to {most}", "write a number in that range"))
-    return found
+            problems.append(PropertyProblem(key, f"is outside {least} to {most}", "write a number in that range"))
+    return problems

@@ -120,11 +120,11 @@ def translate(java: Mapping[str, str], scope: str) -> Translation:
 
 def _find_invalid(java: Mapping[str, str]) -> list[PropertyProblem]:
     """Name numbers that are none, or no client takes, and an unknown isolation level: tasks would stumble over them."""
-    found = find_wrong_numbers(java)
+    problems = find_wrong_numbers(java)
     if java.get("isolation.level", ISOLATION_LEVELS[0]).lower() not in ISOLATION_LEVELS:
         todo = f"write {' or '.join(ISOLATION_LEVELS)}"
-        found.append(PropertyProblem("isolation.level", "is not known", todo))
-    return found
+        problems.append(PropertyProblem("isolation.level", "is not known", todo))
+    return problems
 
 
 def check(reader: ConfigReader, scopes: Mapping[str, Mapping[str, str]]) -> None:

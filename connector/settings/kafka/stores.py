@@ -82,7 +82,7 @@ def _read_store(option: str, location: str, password: str, key_password: str) ->
     asked = (location, password, key_password)
     try:
         changed_ns = Path(location).stat().st_mtime_ns
-        found = _read_before[asked] = _parse_file(location, changed_ns, password, key_password)
+        contents = _read_before[asked] = _parse_file(location, changed_ns, password, key_password)
     except (OSError, UnsupportedAlgorithm, ValueError, struct.error, IndexError) as error:
         if asked in _read_before:
             return _read_before[asked]
@@ -123,21 +123,21 @@ def parse_jks(data: bytes, password: str, key_password: str) -> StoreContents:
     _, version, entries = fields.numbers(">III")
     if version not in _JKS_VERSIONS:
         raise ValueError(f"JKS version {version} is not known")
-    found = StoreContents()
+    contents = StoreContents()
     for _ in range(entries):
         (tag,) = fields.numbers(">I")
         fields.take(">H")  # alias
         fields.numbers(">Q")  # date
         if tag == _CERTIFICATE_TAG:
-            found = attrs.evolve(found, trusted=found.trusted + fields.certificate(version))
+            contents = attrs.evolve(contents, trusted=contents.trusted + fields.certificate(version))
         elif tag == _KEY_TAG:
             locked = fields.take(">I")
             chain = "".join(fields.certificate(version) for _ in range(fields.numbers(">I")[0]))
-            if not found.key and key_password:
-                found = attrs.evolve(found, key=_unlock_key(locked, key_password), chain=chain)
+            if not contents.key and key_password:
+                contents = attrs.evolve(contents, key=_unlock_key(locked, key_password), chain=chain)
         else:
             raise ValueError(f"an entry of kind {tag} in a JKS store")
-    return found
+    return contents
 
 
 class _JksFields:
@@ -147,9 +147,9 @@ class _JksFields:
         self._data, self._at = data, 0
 
     def numbers(self, layout: str) -> tuple[int, ...]:
-        found = struct.unpack_from(layout, self._data, self._at)
+        values = struct.unpack_from(layout, self._data, self._at)
         self._at += struct.calcsize(layout)
-        return found
+        return values
 
     def take(self, layout: str) -> bytes:
         """Return bytes behind their length."""

@@ -149,10 +149,10 @@ def find_messages(root: Path = _ROOT) -> tuple[list[Message], list[str]]:
             body = [] if function is None else list(ast.walk(function))
             words = Words({**names[module], **_assigned(body)}, functions, module)
             texts = list(_texts(name, call, words))
-            found |= {_split(CHAPTER_OF[name], text, module) for text in texts}
+            messages |= {_split(CHAPTER_OF[name], text, module) for text in texts}
             if not texts and not _is_handing_on(call):
                 unread.append(module)
-    return sorted(found), sorted(set(unread))
+    return sorted(messages), sorted(set(unread))
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -195,13 +195,13 @@ def _functions(trees: Mapping[str, ast.Module], names: Mapping[str, Names]) -> d
 
 def _assigned(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
     """Return what names are set to, first."""
-    found: dict[str, ast.expr] = {}
+    values: dict[str, ast.expr] = {}
     for node in nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if isinstance(target, ast.Name):
-                    found.setdefault(target.id, node.value)
-    return found
+                    values.setdefault(target.id, node.value)
+    return values
 
 
 def _imported(tree: ast.Module, constants: Mapping[str, Names]) -> dict[str, ast.expr]:
@@ -245,7 +245,7 @@ class Words:
                 return [text] if text else []
             case ast.Call(func=ast.Attribute(value=value, attr="format")):
                 texts = self.read(value, depth + 1)
-                return [re.sub(r"\{(\w*)[^}]*\}", lambda seen: f"<{seen[1] or '...'}>", text) for text in texts]
+                return [re.sub(r"\{(\w*)[^}]*\}", lambda field: f"<{field[1] or '...'}>", text) for text in texts]
             case ast.Call(func=func) if _name_of(func) in self.functions:
                 results = self.functions[_name_of(func)]
                 inner = Words(results.names, self.functions, self.module)
@@ -294,8 +294,8 @@ def _inner(node: ast.expr) -> ast.expr:
 def _is_handing_on(call: ast.Call) -> bool:
     """Tell whether a call only hands on what was said elsewhere: faults that were collected, another error's text."""
     texts = [ast.unparse(_inner(argument)) for argument in call.args]
-    said = re.compile(r"(?:redact\()?str\(\w+\)\)?|(?:error|unfit|problem|decision|self)\.\w+|.*faults.*")
-    return not texts or any(said.fullmatch(text) for text in texts)
+    handed_on = re.compile(r"(?:redact\()?str\(\w+\)\)?|(?:error|unfit|problem|decision|self)\.\w+|.*faults.*")
+    return not texts or any(handed_on.fullmatch(text) for text in texts)
 
 
 def _split(chapter: str, text: str, module: str) -> Message:

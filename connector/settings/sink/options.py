@@ -65,7 +65,7 @@ def collect_options() -> SinkOptions:
 
 
 def _distinct(options: Iterable[Option[object]]) -> tuple[Option[object], ...]:
-    found: dict[str, Option[object]] = {}
+    by_name: dict[str, Option[object]] = {}
     for option in options:
-        found.setdefault(option.name, option)
-    return tuple(found.values())
+        by_name.setdefault(option.name, option)
+    return tuple(by_name.values())

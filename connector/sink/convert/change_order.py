@@ -22,13 +22,13 @@ DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms"
 def build_order(run: ConsumerRecords, change: Changes, plan: BatchPlan) -> ChangeOrder:
     """Return by what each change is older or newer than others: its dedup value, date and place, and where it stood."""
     rank, values = plan.ranks[run.topic, run.partition], to_int64(read_dedup_values(change, plan.dedup_column))
-    told = (values, change.op, change.deleted, plan.dedup_units_per_second)
+    evidence = (values, change.op, change.deleted, plan.dedup_units_per_second)
     return ChangeOrder(
         partition=np.full(len(change.rows), rank, np.int64),
         offset=run.offset[change.rows],
         dedup=values,
-        date=select_proven_dates(*told),
-        place=select_proven_places(change.place, *told),
+        date=select_proven_dates(*evidence),
+        place=select_proven_places(change.place, *evidence),
         op=change.op,
     )
 
@@ -40,15 +40,15 @@ def read_dedup_values(change: Changes, name: str) -> pa.Array:
     """
     position = change.row.type.get_field_index(name) if name else -1
     if name in DEDUP_UNITS_NS:
-        told = pc.divide(change.ts_ns, DEDUP_UNITS_NS[name])
+        around = pc.divide(change.ts_ns, DEDUP_UNITS_NS[name])
     elif name in change.added:
-        told = _to_numbers(change.added[name])
+        around = _to_numbers(change.added[name])
     else:
-        told = pa.nulls(len(change.rows), pa.int64())
+        around = pa.nulls(len(change.rows), pa.int64())
     if position < 0:
-        return told
+        return around
     dates = _to_numbers(children(change.row)[position])
-    return pc.coalesce(dates.cast(pa.int64()), told) if dates.null_count else dates
+    return pc.coalesce(dates.cast(pa.int64()), around) if dates.null_count else dates
 
 
 def _to_numbers(column: pa.Array) -> pa.Array:

@@ -78,10 +78,10 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
 def _decode_readable(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     """Decode the records whose headers can be read; the others may be moves of a key, and nobody can tell."""
     good = np.setdiff1d(np.arange(len(run.offset)), run.broken)
-    made = _decode(run.only(good), plan) if len(good) else DecodedRecords()
+    decoded = _decode(run.only(good), plan) if len(good) else DecodedRecords()
     faults = [RecordError(int(row), "TASK_PUT", "the record's headers do not end where it does") for row in run.broken]
-    faults += [attrs.evolve(fault, row=int(good[fault.row])) for fault in made.faults]
-    return attrs.evolve(made, faults=tuple(faults))
+    faults += [attrs.evolve(fault, row=int(good[fault.row])) for fault in decoded.faults]
+    return attrs.evolve(decoded, faults=tuple(faults))
 
 
 def _decode_as_text(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan) -> DecodedRecords:
@@ -98,11 +98,11 @@ def _decode_as_text(run: ConsumerRecords, table: TablePlan | None, plan: BatchPl
 def _decode_outbox(run: ConsumerRecords, aggregate: str, table: TablePlan | None, plan: BatchPlan) -> DecodedRecords:
     reading, events = find_converters(plan), plan.events
     key, value = _read_singles(reading.key, events.key_format), _read_singles(reading.value, events.value_format)
-    made = build_outbox_rows(run, aggregate, table, plan, key, value, raw=events.value_format == BYTES.name)
-    parts = () if made.part is None or not len(made.part) else (made.part,)
+    outbox = build_outbox_rows(run, aggregate, table, plan, key, value, raw=events.value_format == BYTES.name)
+    parts = () if outbox.part is None or not len(outbox.part) else (outbox.part,)
     tables = () if table is None or not parts else (table.index,)
-    needs = () if made.need is None else (made.need,)
-    return DecodedRecords(parts, needs, tuple(keep_first_per_row(made.faults)), tables=tables)
+    needs = () if outbox.need is None else (outbox.need,)
+    return DecodedRecords(parts, needs, tuple(keep_first_per_row(outbox.faults)), tables=tables)
 
 
 def _read_singles(converter: Deserializer, name: str) -> Reading | None:

@@ -49,11 +49,11 @@ def build_old_key_rows(part: ChangeBatch, offsets: Ints, old_keys: pa.Array, tab
         return None
     own = part.take(at)
     raw = old_keys.take(pa.array(np.searchsorted(offsets, own.order.offset)))
-    found = _decode_header_keys(raw, own, table)
-    if found is None:
+    old_columns = _decode_header_keys(raw, own, table)
+    if old_columns is None:
         return None
     none = {field.name: pa.nulls(len(at), field.type) for field in own.rows.schema}
-    columns = _replace_keys(none, found, table)
+    columns = _replace_keys(none, old_columns, table)
     return attrs.evolve(own, rows=pa.RecordBatch.from_arrays(columns, schema=own.rows.schema))
 
 
@@ -72,11 +72,11 @@ def pair_with_other_key(
     if not len(at):
         return None
     own = part.take(at)
-    found = _decode_header_keys(keys.take(pa.array(np.searchsorted(offsets, own.order.offset))), own, table)
-    if found is None:
+    other_columns = _decode_header_keys(keys.take(pa.array(np.searchsorted(offsets, own.order.offset))), own, table)
+    if other_columns is None:
         return None
-    readable = np.logical_and.reduce([valid_mask(column) for column in found.values()])
-    columns = _replace_keys(dict(zip(own.rows.schema.names, own.rows.columns, strict=True)), found, table)
+    readable = np.logical_and.reduce([valid_mask(column) for column in other_columns.values()])
+    columns = _replace_keys(dict(zip(own.rows.schema.names, own.rows.columns, strict=True)), other_columns, table)
     other = attrs.evolve(own, rows=pa.RecordBatch.from_arrays(columns, schema=own.rows.schema))
     kept = np.flatnonzero(readable)
     return (own.take(kept), other.take(kept)) if len(kept) else None
@@ -91,32 +91,32 @@ def _replace_keys(columns: dict[str, pa.Array], keys: dict[str, pa.Array], table
 def _decode_header_keys(raw: pa.Array, own: ChangeBatch, table: TablePlan) -> dict[str, pa.Array] | None:
     """Decode the keys of headers, which are about rows of `own`; null where one cannot be read."""
     kind = key_type(table)
-    found = align_record_keys(_HEADER_CONVERTER.decode(raw, "KEY_CONVERTER", kind), len(raw))
-    found = follow_key_renames(found, table.renames).match_case((*table.layout.keys, *table.layout.key_columns))
-    told = {field.name: found.of(field.name) for field in table.layout.key_fields}
-    if all(column is None for column in told.values()):
+    keys = align_record_keys(_HEADER_CONVERTER.decode(raw, "KEY_CONVERTER", kind), len(raw))
+    keys = follow_key_renames(keys, table.renames).match_case((*table.layout.keys, *table.layout.key_columns))
+    columns = {field.name: keys.of(field.name) for field in table.layout.key_fields}
+    if all(column is None for column in columns.values()):
         return None
-    added = _mark_added_fields(raw, found, table)
+    added = _mark_added_fields(raw, keys, table)
     result: dict[str, pa.Array] = {}
     for field, path in zip(table.layout.key_fields, table.layout.key_paths, strict=True):
-        column = told[field.name]
-        made = pa.nulls(len(raw), field.type) if column is None else convert(column, field.type)[0]
+        column = columns[field.name]
+        values = pa.nulls(len(raw), field.type) if column is None else convert(column, field.type)[0]
         if field.name in added:
-            kept = read_path(own.rows.column(path[0]), path[1:])
-            made = pc.if_else(pa.array(added[field.name] & ~valid_mask(made)), kept, made)
-        result[field.name] = made
+            current = read_path(own.rows.column(path[0]), path[1:])
+            values = pc.if_else(pa.array(added[field.name] & ~valid_mask(values)), current, values)
+        result[field.name] = values
     return result
 
 
-def _mark_added_fields(raw: pa.Array, found: RecordKeys, table: TablePlan) -> dict[str, Mask]:
+def _mark_added_fields(raw: pa.Array, keys: RecordKeys, table: TablePlan) -> dict[str, Mask]:
     """Mark, by key field, the headers that do not have it, as a transform added it to the record's key: all rows of one
     physical table have the same value there (`ToLogicalTopicRouter` of Debezium, `key.enforce.uniqueness`).
 
     A header with a field that the table's key has not may call one of its fields by another name: nothing is sure then.
     """
     paths = {path[0] for path in table.layout.key_paths}
-    foreign = [valid_mask(column) for name, column in found.columns.items() if name not in paths]
-    sure = found.usable & ~np.logical_or.reduce(foreign) if foreign else found.usable
+    foreign = [valid_mask(column) for name, column in keys.columns.items() if name not in paths]
+    sure = keys.usable & ~np.logical_or.reduce(foreign) if foreign else keys.usable
     marks: dict[str, Mask] = {}
     for field in table.layout.key_fields:
         names = (field.name, *(old for old, now in table.renames.items() if now == field.name))

@@ -88,18 +88,18 @@ def convert_messages(work: MessageConversion, table: TablePlan | None, values: D
     plan, run = work.plan, work.run
     work.faults.extend(values.faults)
     for block, documents in _split_blocks(work, table, values):
-        made, wrong, other = extract_changes(block, unwrap_settings(plan, keep_before=_needs_before_image(table)))
-        if made is not None and plan.events.placeholder != PLACEHOLDER:
-            made = attrs.evolve(made, row=_use_known_placeholder(made.row, plan.events.placeholder))
+        change, wrong, other = extract_changes(block, unwrap_settings(plan, keep_before=_needs_before_image(table)))
+        if change is not None and plan.events.placeholder != PLACEHOLDER:
+            change = attrs.evolve(change, row=_use_known_placeholder(change.row, plan.events.placeholder))
         work.faults.extend(wrong)
         work.metrics += TaskMetrics(ignored=other)
-        if made is not None and not is_envelope(block.fields.type) and _needs_operations(plan, table):
-            made, unnamed = read_operations(made, plan.op_field)
+        if change is not None and not is_envelope(block.fields.type) and _needs_operations(plan, table):
+            change, unnamed = read_operations(change, plan.op_field)
             work.faults.extend(unnamed)
-        if made is not None and plan.routing is not None:
-            _convert_routed(work, made, block, plan.routing, documents=documents)
-        elif made is not None:
-            _convert_changes(work, made, table, None, documents=documents)
+        if change is not None and plan.routing is not None:
+            _convert_routed(work, change, block, plan.routing, documents=documents)
+        elif change is not None:
+            _convert_changes(work, change, table, None, documents=documents)
         if not documents and any(map(leaves_keys, plan.tables if plan.routing is not None else (table,))):
             _delete_rows_before(work, block, table)
     for target in _find_tombstone_tables(plan, table) if len(values.tombstones) else ():
@@ -170,10 +170,10 @@ def _find_tombstone_tables(plan: BatchPlan, table: TablePlan | None) -> list[Tab
 def _convert_routed(
     work: MessageConversion, change: Changes, block: MessageBlock, routes: FieldRoutes, *, documents: bool
 ) -> None:
-    made, faults, ignored = route_changes(change, block, work.run.topic, routes)
+    routed, faults, ignored = route_changes(change, block, work.run.topic, routes)
     work.faults.extend(faults)
     work.metrics += TaskMetrics(ignored=ignored)
-    for one in made:
+    for one in routed:
         if one.table in routes.refused:
             work.faults.extend(RecordError(int(row), "TASK_PUT", routes.refused[one.table]) for row in one.change.rows)
         else:
@@ -183,39 +183,39 @@ def _convert_routed(
 
 
 def _convert_changes(
-    work: MessageConversion, made: Changes, table: TablePlan | None, name: str | None, *, documents: bool
+    work: MessageConversion, change: Changes, table: TablePlan | None, name: str | None, *, documents: bool
 ) -> None:
     """Take changes of one table: as rows, as a need, or as faults."""
     plan, run = work.plan, work.run
-    work.truncates.extend(read_truncates(run, made, table))
-    work.faults.extend(refuse_truncates(made, table))
-    truncated = drop_truncated(run, made, table)
+    work.truncates.extend(read_truncates(run, change, table))
+    work.faults.extend(refuse_truncates(change, table))
+    truncated = drop_truncated(run, change, table)
     work.metrics += TaskMetrics(untold=truncated.untold)
-    change = truncated.left
-    if change is None:
+    rest = truncated.left
+    if rest is None:
         return
-    change, unfit = _fit_columns(change, table, plan)
+    rest, unfit = _fit_columns(rest, table, plan)
     work.faults.extend(unfit)
-    if change is None:
+    if rest is None:
         return
     keys = work.keys(table, documents=documents)
     if plan.case_insensitive and table is None and keys is not None:
-        keys = keys.match_case(change.row.type.names)
-    need = find_schema_change(run.topic, change, keys, table, plan)
-    if table is None and keys is not None and keys.has_only_faults(change.rows):
+        keys = keys.match_case(rest.row.type.names)
+    need = find_schema_change(run.topic, rest, keys, table, plan)
+    if table is None and keys is not None and keys.has_only_faults(rest.rows):
         # Nothing here could become a row, so it is no reason for a table.
-        work.faults.extend(keys.faults_of(change.rows))
+        work.faults.extend(keys.faults_of(rest.rows))
     elif need is not None:
         work.needs.append(need if name is None else attrs.evolve(need, table=name))
     elif table is not None:
-        ready = build_rows(run, change, keys, table, plan, truncated.deletes, truncated.ended)
+        ready = build_rows(run, rest, keys, table, plan, truncated.deletes, truncated.ended)
         work.add_rows(ready.part, table)
         work.faults.extend(ready.faults)
         work.metrics += ready.metrics
         if ready.seen.marks or ready.seen.after_delete >= 0:
             work.seen.append(ready.seen)
         if not plan.evolve:
-            unknown = frozenset((table.index, field) for field in find_unknown_fields(change, table, plan))
+            unknown = frozenset((table.index, field) for field in find_unknown_fields(rest, table, plan))
             work.metrics += TaskMetrics(drift=unknown)
 
 
@@ -242,17 +242,17 @@ def _delete_rows_before(work: MessageConversion, block: MessageBlock, table: Tab
     """
     plan = work.plan
     before = find_rows_before(block, () if table is None else table.layout.keys)
-    made = None if before is None else extract_changes(before, unwrap_settings(plan, keep_before=True))[0]
-    if before is None or made is None:
+    deletes = None if before is None else extract_changes(before, unwrap_settings(plan, keep_before=True))[0]
+    if before is None or deletes is None:
         return
-    routed = [(table, made)]
+    routed = [(table, deletes)]
     if plan.routing is not None:
         known = plan.routing.known
-        sent, _, _ = route_changes(made, before, work.run.topic, plan.routing)
-        routed = [(plan.tables[known[one.table]], one.change) for one in sent if one.table in known]
+        split, _, _ = route_changes(deletes, before, work.run.topic, plan.routing)
+        routed = [(plan.tables[known[one.table]], one.change) for one in split if one.table in known]
     dead = np.asarray(sorted({fault.row for fault in work.faults}), np.int64)
-    for target, gone in routed:
-        change = _fit_columns(gone, target, plan)[0] if target is not None and leaves_keys(target) else None
+    for target, own_deletes in routed:
+        change = _fit_columns(own_deletes, target, plan)[0] if target is not None and leaves_keys(target) else None
         if target is None or change is None:
             continue
         part = build_rows(work.run, change, None, target, plan).part
@@ -267,8 +267,8 @@ def _needs_before_image(table: TablePlan | None) -> bool:
 
 def keep_first_per_row(faults: Iterable[RecordError]) -> Iterator[RecordError]:
     """Yield one fault of each record, the first: a record is one dead letter."""
-    seen: set[int] = set()
+    rows: set[int] = set()
     for fault in faults:
-        if fault.row not in seen:
-            seen.add(fault.row)
+        if fault.row not in rows:
+            rows.add(fault.row)
             yield fault

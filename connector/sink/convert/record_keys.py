@@ -70,8 +70,8 @@ class RecordKeys:
     def type_of(self, rows: Ints) -> pa.StructType:
         """Return the fields that the keys of these rows have: others in the run are of other tables, or of no row."""
         places = pa.array(rows)
-        there = [field for field in self.type if self.columns[field.name].take(places).null_count < len(rows)]
-        return pa.struct(there or list(self.type))
+        fields = [field for field in self.type if self.columns[field.name].take(places).null_count < len(rows)]
+        return pa.struct(fields or list(self.type))
 
     @property
     def type(self) -> pa.StructType:
@@ -107,9 +107,9 @@ def _unpack_cells(block: MessageBlock) -> MessageBlock:
 def _drop_fractions(column: pa.Array) -> tuple[pa.Array, Ints]:
     """Return a key column without fractions (JSON does not tell 1 from 1.0), and the rows that had one."""
     if pa.types.is_struct(column.type) and column.type.num_fields:
-        made, fractions = zip(*map(_drop_fractions, children(column)), strict=True)
-        fields = [field.with_type(part.type) for field, part in zip(column.type, made, strict=True)]
-        whole = pa.StructArray.from_arrays(list(made), fields=fields, mask=pc.is_null(column))
+        parts, fractions = zip(*map(_drop_fractions, children(column)), strict=True)
+        fields = [field.with_type(part.type) for field, part in zip(column.type, parts, strict=True)]
+        whole = pa.StructArray.from_arrays(list(parts), fields=fields, mask=pc.is_null(column))
         return whole, np.unique(np.concatenate(fractions))
     if not pa.types.is_floating(column.type):
         return column, np.zeros(0, np.int64)
@@ -152,14 +152,14 @@ def set_key_columns(columns: dict[str, pa.Array], rows: Ints, keys: RecordKeys, 
         name, kind = field.name, field.type
         column = keys.of(name)
         if column is None:
-            made = pa.nulls(len(rows), kind)
+            values = pa.nulls(len(rows), kind)
         else:
-            made, bad = convert(column if len(rows) == len(column) else column.take(pa.array(rows)), kind)
+            values, bad = convert(column if len(rows) == len(column) else column.take(pa.array(rows)), kind)
             if bad is not None:
                 reason = f"key field {name}: a value of type {column.type} does not fit the table's {kind}"
                 faults += [RecordError(int(row), "TASK_PUT", reason) for row in rows[bad]]
         reason = f"the record's key has no {name}, an identifier field of {table.layout.name}"
-        empty = np.asarray(made.is_null())
+        empty = np.asarray(values.is_null())
         faults += [RecordError(int(row), "TASK_PUT", reason) for row in rows[empty]]
-        set_column(columns, path, made)
+        set_column(columns, path, values)
     return faults

@@ -49,19 +49,19 @@ def route_changes(
     coded = value.dictionary_encode()
     codes = np.asarray(coded.indices.fill_null(-1), np.int64)
     names = [str(name) for name in coded.dictionary.to_pylist()]
-    made: list[RoutedChanges] = []
+    routed: list[RoutedChanges] = []
     faults: list[RecordError] = []
     ignored = 0
     for code, group in _group_by_code(change, codes):
         tables = _match_tables(names[code], routes.rule) if code >= 0 else ()
         if tables:
-            made += [RoutedChanges(table, group) for table in tables]
+            routed += [RoutedChanges(table, group) for table in tables]
         elif routes.rule.dynamic:
             reason = "the route field has no value" if code < 0 else "the route field's value names no table"
             faults += [RecordError(int(row), "TASK_PUT", reason) for row in group.rows]
         else:
             ignored += len(group.rows)
-    return made, faults, ignored
+    return routed, faults, ignored
 
 
 def _group_by_code(change: Changes, codes: Ints) -> Iterator[tuple[int, Changes]]:
@@ -87,18 +87,18 @@ def _read_route_value(change: Changes, block: MessageBlock, topic: str, rule: Ro
     places = np.searchsorted(block.rows, change.rows)
     if rule.template is None:
         return _read_text(rule.field or "", change, block, places)
-    made: list[pa.Array | pa.Scalar] = []
+    pieces: list[pa.Array | pa.Scalar] = []
     for literal, paths in split_template(rule.template):
         if literal:
-            made.append(pa.scalar(literal))
+            pieces.append(pa.scalar(literal))
         if paths == ("topic",):
-            made.append(pa.scalar(topic.replace(".", "_")))
+            pieces.append(pa.scalar(topic.replace(".", "_")))
         elif paths:
-            found = [text for path in paths if (text := _read_text(path, change, block, places)) is not None]
-            if not found:
+            texts = [text for path in paths if (text := _read_text(path, change, block, places)) is not None]
+            if not texts:
                 return None
-            made.append(pc.coalesce(*found))
-    whole = pc.binary_join_element_wise(*made, pa.scalar(""), null_handling="emit_null")
+            pieces.append(pc.coalesce(*texts))
+    whole = pc.binary_join_element_wise(*pieces, pa.scalar(""), null_handling="emit_null")
     return whole if isinstance(whole, pa.Array) else pa.array([whole.as_py()] * len(change.rows), pa.string())
 
 

@@ -165,8 +165,8 @@ def _fill_deleted_column(columns: dict[str, pa.Array], deleted: Mask, table: Tab
     column = columns.get(DELETED_COLUMN)
     if not table.keep_deletes or column is None or not column.null_count:
         return
-    told = pa.array(deleted) if pa.types.is_boolean(column.type) else pc.if_else(pa.array(deleted), "true", "false")
-    columns[DELETED_COLUMN] = column.fill_null(told.cast(column.type))
+    marks = pa.array(deleted) if pa.types.is_boolean(column.type) else pc.if_else(pa.array(deleted), "true", "false")
+    columns[DELETED_COLUMN] = column.fill_null(marks.cast(column.type))
 
 
 def _fill_added_columns(columns: dict[str, pa.Array], change: Changes, image: Mask, table: TablePlan) -> None:
@@ -175,8 +175,8 @@ def _fill_added_columns(columns: dict[str, pa.Array], change: Changes, image: Ma
     for field in table.layout.columns:
         simple = pa.types.is_integer(field.type) or pa.types.is_string(field.type)
         if simple and field.name in change.added and field.name not in table.layout.key_columns:
-            told, _ = convert_required(change.added[field.name], field.type, lenient=True)
-            columns[field.name] = pc.if_else(bare, told, columns[field.name])
+            values, _ = convert_required(change.added[field.name], field.type, lenient=True)
+            columns[field.name] = pc.if_else(bare, values, columns[field.name])
 
 
 def _read_patches(change: Changes, table: TablePlan, plan: BatchPlan) -> pa.StringArray | None:

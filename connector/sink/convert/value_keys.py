@@ -41,8 +41,8 @@ def find_rows_before(block: MessageBlock, keys: Sequence[str] = ()) -> MessageBl
     if not is_envelope(kind) or not {"before", "after"} <= {field.name for field in kind}:
         return None
     columns = dict(zip(kind.names, children(block.fields), strict=True))
-    told = pc.and_(pc.equal(columns["op"], "u"), pc.and_(columns["before"].is_valid(), columns["after"].is_valid()))
-    wanted = pc.and_(told.fill_null(False), _find_changed(columns["before"], columns["after"], keys))
+    updates = pc.and_(pc.equal(columns["op"], "u"), pc.and_(columns["before"].is_valid(), columns["after"].is_valid()))
+    wanted = pc.and_(updates.fill_null(False), _find_changed(columns["before"], columns["after"], keys))
     if not pc.any(wanted).as_py():
         return None
     columns = {name: column.filter(wanted) for name, column in columns.items()}

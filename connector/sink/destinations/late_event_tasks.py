@@ -82,9 +82,11 @@ def candidate_task(table: TablePlan, plan: BatchPlan) -> Task:
             order = part.order
             date, place = proof(order, table)
             known = [name for name in part.rows.schema.names if name in telling]
-            _, seen = _read_age(dict(zip(known, part.rows.select(known).columns, strict=True)), len(part), plan, order)
+            _, row_places = _read_age(
+                dict(zip(known, part.rows.select(known).columns, strict=True)), len(part), plan, order
+            )
             keys = read_columns(part.rows, layout.keys)
-            numbers = [date, *place.T, *seen.T]
+            numbers = [date, *place.T, *row_places.T]
             yield pa.RecordBatch.from_arrays(
                 [
                     pa.repeat(pa.scalar(bucket, pa.int32()), len(rows)),
@@ -130,8 +132,8 @@ def older_than_row_task(telling: Sequence[str], plan: BatchPlan) -> Task:
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            found = [batch.column(alias) for alias in column_aliases("held", len(telling))]
-            date, place = _read_age(dict(zip(telling, found, strict=True)), batch.num_rows, plan)
+            stored_columns = [batch.column(alias) for alias in column_aliases("held", len(telling))]
+            date, place = _read_age(dict(zip(telling, stored_columns, strict=True)), batch.num_rows, plan)
             yield _filter_older(batch, _ROW_PLACE_COLUMNS, date, place)
 
     return task

@@ -115,7 +115,7 @@ class BaseTableRegistry(ABC, Generic[T]):
     def _load(self, names: Iterable[str]) -> None:
         unknown = [name for name in dict.fromkeys(names) if name not in self._known]
         loaded = zip(unknown, run_concurrently(self._load_existing, unknown), strict=True)
-        self._known.update((name, found) for name, found in loaded if found is not None)
+        self._known.update((name, table) for name, table in loaded if table is not None)
 
     def _apply_changes(self, name: str, needs: list[SchemaChange]) -> None:
         try:

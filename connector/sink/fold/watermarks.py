@@ -116,20 +116,20 @@ def _greatest_place(places: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> 
     return tuple(int(number) for number in places[0])
 
 
-def merge_progress(seen: Iterable[SourceProgress]) -> tuple[SourceProgress, ...]:
+def merge_progress(progress: Iterable[SourceProgress]) -> tuple[SourceProgress, ...]:
     """Merge what was seen of one table and topic-partition by several tasks; later items are later in the partition."""
     result: dict[tuple[int, TopicPartition], SourceProgress] = {}
-    for one in seen:
+    for one in progress:
         before = result.get((one.table, one.at), SourceProgress(one.table, one.at))
         marks = _merge_marks(before.marks, one.marks)
         result[one.table, one.at] = SourceProgress(one.table, one.at, marks, max(before.after_delete, one.after_delete))
     return tuple(result.values())
 
 
-def advance_watermarks(known: Watermarks, seen: Iterable[SourceProgress]) -> Watermarks:
+def advance_watermarks(known: Watermarks, progress: Iterable[SourceProgress]) -> Watermarks:
     """Return the watermarks of one table that rose with these changes."""
     result = {}
-    for one in seen:
+    for one in progress:
         before = known.get(one.at, {})
         marks = limit_sources(_merge_marks(before, one.marks))
         if marks != before:

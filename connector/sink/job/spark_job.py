@@ -53,16 +53,16 @@ def _run_with_lookups(
     spark: SparkSession, plan: BatchPlan, writers: WriterFactory, lookups: Lookups, kept: ExitStack
 ) -> JobResult:
     follows = writers.follows_keys and any(table.upsert for table in plan.tables)
-    made = _map_reduce(spark, plan, writers)
+    job_outputs = _map_reduce(spark, plan, writers)
     if not follows and not any(table.needs_lookup for table in plan.tables):
-        return _build_result(_collect(made))
+        return _build_result(_collect(job_outputs))
     # What only the table knows (rows of tombstones, unavailable values, where rows are) is looked up once the rest is
     # through. What one job hands to the next is persisted: computed again, it would write its files again.
-    made = _persist(made, kept)
-    result = _build_result(_collect(made))
+    job_outputs = _persist(job_outputs, kept)
+    result = _build_result(_collect(job_outputs))
     if not result.ready or not result.kinds_left:
         return result
-    outputs = _to_frame(spark, made)
+    outputs = _to_frame(spark, job_outputs)
     late = list(_drop_late(outputs, plan, lookups.late_events, result, kept))
     if late:
         # Late candidates that are not late go on with the rest. One job for all tables: each has few rows to look up.
@@ -86,9 +86,9 @@ def _run_with_lookups(
     return result
 
 
-def _persist(made: _Outputs, until: ExitStack) -> _Outputs:
-    until.callback(made.unpersist)
-    return made.persist(StorageLevel.MEMORY_AND_DISK)
+def _persist(outputs: _Outputs, until: ExitStack) -> _Outputs:
+    until.callback(outputs.unpersist)
+    return outputs.persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def _collect(outputs: RDD[TaskOutput]) -> Iterator[DriverOutput]:

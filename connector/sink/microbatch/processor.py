@@ -150,8 +150,8 @@ class BatchProcessor:
 
     def _end_position(self, batch: MicroBatch) -> KafkaOffsets:
         unknown = [topic for topic in batch.topics if not self.position.topic_ids.get(topic)]
-        found: dict[str, TopicInfo] = call_with_retries(lambda: self._cluster.topics(unknown), self._settings.errors)
-        ids = {name: topic.id for name, topic in found.items()}
+        topics: dict[str, TopicInfo] = call_with_retries(lambda: self._cluster.topics(unknown), self._settings.errors)
+        ids = {name: topic.id for name, topic in topics.items()}
         return self.position.advance(KafkaOffsets(self.position.cluster_id, ids, batch.end))
 
     def _attempt(self, batch: MicroBatch, position: KafkaOffsets) -> tuple[BatchReport, dict[str, StoredCommit]]:
@@ -171,11 +171,11 @@ class BatchProcessor:
             RetriableError: the cluster is away, or a topic is.
             GapError: a topic was deleted and made again; its first records may be behind the offsets that were read.
         """
-        found = self._cluster.topics(batch.topics)
+        topics = self._cluster.topics(batch.topics)
         for name in batch.topics:
-            if name not in found:
+            if name not in topics:
                 raise RetriableError(f"topic {name} is gone while it is read")
-            check_topic_id(found[name], position.topic_ids.get(name, ""))
+            check_topic_id(topics[name], position.topic_ids.get(name, ""))
 
     def _commit(
         self, batch: MicroBatch, plan: BatchPlan, names: list[str], result: JobResult, position: KafkaOffsets
@@ -259,11 +259,11 @@ class BatchProcessor:
         plan: BatchPlan,
         table: TablePlan,
         name: str,
-        seen: Iterable[SourceProgress],
+        progress: Iterable[SourceProgress],
         truncates: Iterable[Truncate],
     ) -> TableSources:
         """Return what is known of where a table's rows are from, with what was seen now and truncates of it."""
-        return find_table_sources(plan, table, name, seen, truncates, self._targets, self.position.offsets)
+        return find_table_sources(plan, table, name, progress, truncates, self._targets, self.position.offsets)
 
     def plan(self, batch: MicroBatch, cuts: Mapping[str, TruncateScope] | None = None) -> tuple[BatchPlan, list[str]]:
         """Return the plan of the next job, and the names of its tables by index."""

@@ -68,10 +68,12 @@ class ByteLimit:
         if self._noted and guess * _SAFETY_FACTOR <= self._max_bytes:
             return 1.0
         places = {at: _spread_offsets(start.get(at, 0), spans[at]) for at in _find_largest(spans)}
-        seen = {at: sizes for at, sizes in self._look({at: p.tolist() for at, p in places.items()}).items() if sizes}
-        if not seen:
+        sizes_at = {
+            at: sizes for at, sizes in self._look({at: p.tolist() for at, p in places.items()}).items() if sizes
+        }
+        if not sizes_at:
             return self._max_bytes / guess
-        return _fit_share({at: places[at] for at in seen}, seen, total, self._max_bytes)
+        return _fit_share({at: places[at] for at in sizes_at}, sizes_at, total, self._max_bytes)
 
 
 def _find_largest(spans: Offsets) -> list[TopicPartition]:

@@ -32,7 +32,7 @@ def find_starting_offsets(
     stored: KafkaOffsets | None,
     tables: Mapping[str, KafkaOffsets],
     noted: Mapping[str, KafkaOffsets],
-    seen: ClusterState,
+    cluster_state: ClusterState,
     reset: str,
     named: Iterable[str] = (),
 ) -> KafkaOffsets:
@@ -56,18 +56,19 @@ def find_starting_offsets(
     """
     _check_tables(tables, noted)
     known = stored if stored is not None else _merge_lowest(tables.values())
-    _check_identity(known, seen)
+    _check_identity(known, cluster_state)
     waited = dict.fromkeys(named, "")
     later = set(known.topic_ids) | {topic for topic, _ in known.offsets}
     if stored is not None or known.offsets:
-        later |= seen.topics.keys() - waited.keys()
+        later |= cluster_state.topics.keys() - waited.keys()
     fresh = {
-        at: end if reset == "latest" and at[0] not in later else seen.beginnings[at] for at, end in seen.ends.items()
+        at: end if reset == "latest" and at[0] not in later else cluster_state.beginnings[at]
+        for at, end in cluster_state.ends.items()
     }
-    _check_range(known, seen)
-    ids = {name: topic.id for name, topic in seen.topics.items()}
+    _check_range(known, cluster_state)
+    ids = {name: topic.id for name, topic in cluster_state.topics.items()}
     return KafkaOffsets(
-        seen.cluster_id, {**waited, **known.topic_ids, **ids}, {**fresh, **known.offsets}, epochs=known.epochs
+        cluster_state.cluster_id, {**waited, **known.topic_ids, **ids}, {**fresh, **known.offsets}, epochs=known.epochs
     )
 
 
@@ -93,12 +94,12 @@ def _check_tables(tables: Mapping[str, KafkaOffsets], noted: Mapping[str, KafkaO
             )
 
 
-def _check_identity(known: KafkaOffsets, seen: ClusterState) -> None:
-    if known.cluster_id and known.cluster_id != seen.cluster_id:
+def _check_identity(known: KafkaOffsets, cluster_state: ClusterState) -> None:
+    if known.cluster_id and known.cluster_id != cluster_state.cluster_id:
         raise GapError(
-            f"the stored offsets are of Kafka cluster {known.cluster_id}, this is {seen.cluster_id}; {_REMEDY}"
+            f"the stored offsets are of Kafka cluster {known.cluster_id}, this is {cluster_state.cluster_id}; {_REMEDY}"
         )
-    for name, topic in seen.topics.items():
+    for name, topic in cluster_state.topics.items():
         check_topic_id(topic, known.topic_ids.get(name, ""))
 
 
@@ -115,13 +116,15 @@ def check_topic_id(topic: TopicInfo, before: str) -> None:
         )
 
 
-def _check_range(known: KafkaOffsets, seen: ClusterState) -> None:
+def _check_range(known: KafkaOffsets, cluster_state: ClusterState) -> None:
     for at, offset in sorted(known.offsets.items()):
         place = f"{at[0]}-{at[1]}"
-        if at in seen.ends and offset > seen.ends[at]:
-            raise GapError(f"{place} ends at offset {seen.ends[at]}, before the stored offset {offset}; {_REMEDY}")
-        if at in seen.beginnings and offset < seen.beginnings[at]:
+        if at in cluster_state.ends and offset > cluster_state.ends[at]:
             raise GapError(
-                f"{place} begins at offset {seen.beginnings[at]}, after the stored offset {offset}: retention removed "
-                f"records before the sink read them; {_REMEDY}"
+                f"{place} ends at offset {cluster_state.ends[at]}, before the stored offset {offset}; {_REMEDY}"
+            )
+        if at in cluster_state.beginnings and offset < cluster_state.beginnings[at]:
+            raise GapError(
+                f"{place} begins at offset {cluster_state.beginnings[at]}, after the stored offset {offset}: "
+                f"retention removed records before the sink read them; {_REMEDY}"
             )

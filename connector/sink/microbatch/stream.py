@@ -306,14 +306,14 @@ class Stream:
             RetriableError, FatalError: the cluster cannot be asked.
         """
         names = sorted({topic for topic, _ in self._at})
-        found = self.cluster.topics(names)
+        topics = self.cluster.topics(names)
         for name in names:
-            if name not in found:
+            if name not in topics:
                 raise GapError(
                     f"topic {name} was deleted while it was read: its unread records are gone; restart to continue "
                     "with the other topics"
                 )
-            check_topic_id(found[name], self.position.topic_ids.get(name, ""))
+            check_topic_id(topics[name], self.position.topic_ids.get(name, ""))
 
 
 def trigger_options(pace: BatchPace) -> dict[str, str]:

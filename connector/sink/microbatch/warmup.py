@@ -53,11 +53,11 @@ class WarmUp(Protocol):
 class WarmUpBeside:
     """A `WarmUp` in a thread of its own; its Spark job can be given up."""
 
-    def __init__(self, spark: SparkSession, settings: SinkSettings, seen: ClusterState) -> None:
+    def __init__(self, spark: SparkSession, settings: SinkSettings, cluster_state: ClusterState) -> None:
         """Begin."""
         self._spark, self._group = spark, f"warm-up-{uuid.uuid4()}"
         self._ended = threading.Event()
-        start_thread(lambda: self._work(settings, seen), "warm-up")
+        start_thread(lambda: self._work(settings, cluster_state), "warm-up")
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for its end."""
@@ -78,10 +78,10 @@ class WarmUpBeside:
                     context.cancelJobGroup(self._group)
                 self._ended.wait(_LOOK_S)
 
-    def _work(self, settings: SinkSettings, seen: ClusterState) -> None:
+    def _work(self, settings: SinkSettings, cluster_state: ClusterState) -> None:
         try:
             self._spark.sparkContext.setJobGroup(self._group, "warm-up", interruptOnCancel=True)
-            warm_up(self._spark, settings, seen)
+            warm_up(self._spark, settings, cluster_state)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing depends on it: the first batch will meet it too
             structlog.get_logger().info("warm-up failed", reason=type(error).__name__)
         finally:
@@ -98,15 +98,15 @@ class _NoWriters:
         raise AssertionError(f"{plan.label}, {label}: a plan without tables writes nothing")
 
 
-def warm_up(spark: SparkSession, settings: SinkSettings, seen: ClusterState) -> None:
+def warm_up(spark: SparkSession, settings: SinkSettings, cluster_state: ClusterState) -> None:
     """Run a job over the newest records of the topics."""
-    held = {at: end - seen.beginnings[at] for at, end in seen.ends.items()}
+    held = {at: end - cluster_state.beginnings[at] for at, end in cluster_state.ends.items()}
     largest = sorted(held, key=lambda at: held[at], reverse=True)[:MAX_PARTITIONS]
-    ends = {at: seen.ends[at] for at in largest}
-    start = {at: max(seen.beginnings[at], end - MAX_RECORDS // MAX_PARTITIONS) for at, end in ends.items()}
+    ends = {at: cluster_state.ends[at] for at in largest}
+    start = {at: max(cluster_state.beginnings[at], end - MAX_RECORDS // MAX_PARTITIONS) for at, end in ends.items()}
     ends = ByteLimit(min(MAX_BYTES, settings.batch.max_bytes), RecordSizeSampler(settings.kafka).at).end(start, ends)
     records = assign_ranges(settings.kafka, start, ends, spark.sparkContext.defaultParallelism)
-    SparkJob(spark).run(_plan_without_tables(settings, seen, records), _NoWriters())
+    SparkJob(spark).run(_plan_without_tables(settings, cluster_state, records), _NoWriters())
 
 
 def _plan_without_tables(settings: SinkSettings, seen: ClusterState, records: PartitionAssignment) -> BatchPlan:

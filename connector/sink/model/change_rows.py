@@ -71,8 +71,8 @@ class ChangeOrder:
     @property
     def records(self) -> Ints:
         """The numbers of the records, one each: the rank of the topic-partition, and the offset."""
-        made: Ints = (self.partition << RECORD_BITS) | self.offset
-        return made
+        numbers: Ints = (self.partition << RECORD_BITS) | self.offset
+        return numbers
 
     @property
     def operations(self) -> Counter[str]:

@@ -87,13 +87,13 @@ class TablePlan:
 
     def find_last_truncate(self, source: str) -> LastTruncate:
         """Return the last truncate of a source (its name without that of its log); an empty one where it had none."""
-        found = self.truncates.get(source)
-        if found is None and ALL_SOURCES in self.truncates:
+        truncate = self.truncates.get(source)
+        if truncate is None and ALL_SOURCES in self.truncates:
             # Earlier versions did not note whose it was: of one that the table knew by then.
             known = {strip_log_name(name) for marks in self.watermarks.values() for name in marks}
             if known & {source, to_legacy_name(source), ALL_SOURCES}:
-                found = self.truncates[ALL_SOURCES]
-        return found or LastTruncate()
+                truncate = self.truncates[ALL_SOURCES]
+        return truncate or LastTruncate()
 
     def find_watermarks(self, source: str) -> list[tuple[str, Watermark]]:
         """Return how far a source has come, once for each topic-partition and log, by the log's name."""

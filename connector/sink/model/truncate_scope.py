@@ -75,13 +75,13 @@ class TableSources:
     def rows_of(self, name: str, columns: Collection[str], prefix: str) -> SourceRows | None:
         """Tell a source's rows from those of the others; None where the table's columns cannot."""
         own = _parse_source_name(name)
-        told = {part: value for part, value in own.items() if value and f"{prefix}{part}" in columns}
+        parts = {part: value for part, value in own.items() if value and f"{prefix}{part}" in columns}
         others = [_parse_source_name(other) for other in self._others(name)]
-        apart = bool(told) and all(any(other.get(part) != told[part] for part in told) for other in others if other)
+        apart = bool(parts) and all(any(other.get(part) != parts[part] for part in parts) for other in others if other)
         certain = self._all_known_beside(name) and all(others)
-        if not apart or not (certain or all(part in told for part in _REQUIRED_PARTS if own.get(part))):
+        if not apart or not (certain or all(part in parts for part in _REQUIRED_PARTS if own.get(part))):
             return None
-        return SourceRows(tuple((f"{prefix}{part}", value) for part, value in told.items()))
+        return SourceRows(tuple((f"{prefix}{part}", value) for part, value in parts.items()))
 
 
 def to_legacy_name(name: str) -> str:

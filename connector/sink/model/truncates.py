@@ -102,16 +102,17 @@ class TableTruncate:
             return None
         if not self.alone:
             return self.ts_ns if self._is_behind_all(marks) else self.ts_ns - 1
-        repeated, told = bool(self.place) and self.place == last, bool(self.place) or self.ts_ns % _SECOND_NS == 0
-        return None if told and not repeated else self.ts_ns
+        repeated, is_exact = bool(self.place) and self.place == last, bool(self.place) or self.ts_ns % _SECOND_NS == 0
+        return None if is_exact and not repeated else self.ts_ns
 
     def _is_behind_all(self, marks: Iterable[tuple[str, Watermark]]) -> bool:
         """Tell whether all that a table has of this source is known to stand before the truncate in its log."""
         known = list(marks)
         # What proves nothing is of reads: they go by their dates.
-        told = [(name, mark) for name, mark in known if mark.place or mark.date != NO_VALUE]
+        proven = [(name, mark) for name, mark in known if mark.place or mark.date != NO_VALUE]
         return bool(self.place and known) and all(
-            source_number(name) == self.place[0] and () < mark.place < self.place[FIRST_NUMBER:] for name, mark in told
+            source_number(name) == self.place[0] and () < mark.place < self.place[FIRST_NUMBER:]
+            for name, mark in proven
         )
 
     def after(self, at: TopicPartition, offset: Ints, moments: ChangeTimes) -> tuple[Mask, Mask]:
@@ -121,8 +122,8 @@ class TableTruncate:
             # Within a partition Kafka's order is the source's, but for what is proven to come again.
             before, behind = self._mark_proven(moments)
             return own & ~before | behind, np.zeros(len(own), np.bool_)
-        earlier, told = self._mark_earlier(moments)
-        return own & ~earlier, own & ~told
+        earlier, certain = self._mark_earlier(moments)
+        return own & ~earlier, own & ~certain
 
     def _mark_proven(self, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes that are proven to be older than the truncate, and those proven to be newer: by place, where

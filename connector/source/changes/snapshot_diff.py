@@ -65,8 +65,8 @@ class SnapshotDiff:
         """Return the changes, by the cheapest way that the files allow."""
         if self.keys.same == RowIdentity.NOTHING or not (self._has_removed and self._has_added):
             return self._compare().drop(IS_ONLY_EVENT)
-        made = pair_key_changes(attrs.evolve(self, moving=True)._compare(), self._identity_columns())  # noqa: SLF001 - another value of this class
-        return made if self._by_row_id else made.withColumn("row_id", F.lit(None).cast("long"))
+        changes = pair_key_changes(attrs.evolve(self, moving=True)._compare(), self._identity_columns())  # noqa: SLF001 - another value of this class
+        return changes if self._by_row_id else changes.withColumn("row_id", F.lit(None).cast("long"))
 
     def _compare(self) -> DataFrame:
         """Return the changes paired by key."""

@@ -53,17 +53,17 @@ def _describe_field(field: Mapping[str, Any]) -> RowField:
     return RowField(field["name"], describe_type(field["type"]), not field["required"])
 
 
-def describe_type(made: str | Mapping[str, Any]) -> RowType:
+def describe_type(kind: str | Mapping[str, Any]) -> RowType:
     """Describe one type."""
-    if isinstance(made, str):
-        return _describe_primitive(made)
-    match made["type"]:
+    if isinstance(kind, str):
+        return _describe_primitive(kind)
+    match kind["type"]:
         case "struct":
-            return describe_row(made)
+            return describe_row(kind)
         case "list":
-            return RowList(describe_type(made["element"]), not made["element-required"])
+            return RowList(describe_type(kind["element"]), not kind["element-required"])
         case _:
-            return RowMap(describe_type(made["key"]), describe_type(made["value"]), not made["value-required"])
+            return RowMap(describe_type(kind["key"]), describe_type(kind["value"]), not kind["value-required"])
 
 
 def _describe_primitive(name: str) -> Primitive:
@@ -115,18 +115,18 @@ def check_columns(table: str, row: RowStruct, modes: HandlingModes) -> None:
         )
 
 
-def _walk_primitives(made: RowType, path: str) -> Iterator[tuple[str, Primitive]]:
-    match made:
+def _walk_primitives(kind: RowType, path: str) -> Iterator[tuple[str, Primitive]]:
+    match kind:
         case Primitive():
-            yield path, made
+            yield path, kind
         case RowStruct():
-            for member in made.members:
+            for member in kind.members:
                 yield from _walk_primitives(member.kind, f"{path}.{member.name}" if path else member.name)
         case RowList():
-            yield from _walk_primitives(made.item, path)
+            yield from _walk_primitives(kind.item, path)
         case RowMap():
-            yield from _walk_primitives(made.key, path)
-            yield from _walk_primitives(made.value, path)
+            yield from _walk_primitives(kind.key, path)
+            yield from _walk_primitives(kind.value, path)
 
 
 def _has_wire_type(plain: Primitive, modes: HandlingModes) -> bool:

@@ -24,15 +24,15 @@ def bytes_to_number_text(data: pa.BinaryArray, scale: int) -> tuple[pa.Array, Ma
     bad = valid & (sizes <= 0)
     present = valid & ~bad
     wide = present & (sizes < _WIDE_BYTES) if 0 <= scale <= _WIDE_DIGITS else np.zeros(len(data), np.bool_)
-    made = _wide_decimals(values, starts, ends, np.flatnonzero(wide), scale)
+    wide_texts = _wide_decimals(values, starts, ends, np.flatnonzero(wide), scale)
     rest = np.flatnonzero(present & ~wide)
     raw = values.tobytes() if len(rest) else b""
     texts = [
         format_number(int.from_bytes(raw[int(starts[at]) : int(ends[at])], "big", signed=True), scale) for at in rest
     ]
-    joined = pa.concat_arrays([made, pa.array(texts, pa.string())])
+    joined = pa.concat_arrays([wide_texts, pa.array(texts, pa.string())])
     place = np.full(len(data), -1, np.int64)
-    place[wide], place[rest] = np.arange(len(made)), len(made) + np.arange(len(rest))
+    place[wide], place[rest] = np.arange(len(wide_texts)), len(wide_texts) + np.arange(len(rest))
     result = joined.take(pa.array(place, mask=place < 0))
     bad = valid & ~valid_mask(result)
     return result, bad if bad.any() else None

@@ -139,12 +139,12 @@ def _zone_words(parts: _Parts) -> pa.Array:
 
 def _finish(parts: _Parts, text: pa.Array) -> Converted:
     """The texts with the words for infinity; what is special in another way means nothing."""
-    made = pc.if_else(parts.special.is_null(), text, pa.scalar(None, pa.string()))
-    for word, told in _SPECIAL.items():
-        made = pc.if_else(pc.equal(parts.special, word).fill_null(False), told, made)
-    made = pc.if_else(pa.array(parts.valid), made, pa.scalar(None, pa.string()))
-    bad = parts.valid & ~valid_mask(made)
-    return made, bad if bad.any() else None
+    texts = pc.if_else(parts.special.is_null(), text, pa.scalar(None, pa.string()))
+    for word, written in _SPECIAL.items():
+        texts = pc.if_else(pc.equal(parts.special, word).fill_null(False), written, texts)
+    texts = pc.if_else(pa.array(parts.valid), texts, pa.scalar(None, pa.string()))
+    bad = parts.valid & ~valid_mask(texts)
+    return texts, bad if bad.any() else None
 
 
 def date_text(array: pa.StructArray) -> Converted:

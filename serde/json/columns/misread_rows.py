@@ -56,16 +56,16 @@ class MisreadChecks:
 
     def about(self, array: pa.StructArray, texts: ByteWindows) -> Mask | None:
         """The rows in doubt, None when there are none. Cost: a look at floating columns, at texts where they say."""
-        found: Mask | None = None
+        misread: Mask | None = None
         if self.floats and not _all_exact(array):
-            found = _find_rows(array, _is_infinite)
-            large = np.flatnonzero(_find_rows(array, _is_inexact) & ~found)
+            misread = _find_rows(array, _is_infinite)
+            large = np.flatnonzero(_find_rows(array, _is_inexact) & ~misread)
             if len(large) and self.long is not None:
-                found[large] = _match_texts(texts.pick(large), self.long)
+                misread[large] = _match_texts(texts.pick(large), self.long)
         if self.decimal is not None:
             odd = _match_texts(texts, self.decimal) | _find_rows(array, _exceeds_precision, pa.types.is_decimal)
-            found = odd if found is None else found | odd
-        return found if found is not None and found.any() else None
+            misread = odd if misread is None else misread | odd
+        return misread if misread is not None and misread.any() else None
 
 
 def _scales(kind: pa.DataType) -> Iterator[int]:
@@ -90,8 +90,8 @@ def _build_pattern(names: set[str | None], end: str) -> str | None:
     """Values of these fields that end so."""
     if not names:
         return None
-    told = sorted(name for name in names if name is not None)
-    keys = [re.escape(json.dumps(name, ensure_ascii=False)) + r"\s*:" for name in told]
+    sorted_names = sorted(name for name in names if name is not None)
+    keys = [re.escape(json.dumps(name, ensure_ascii=False)) + r"\s*:" for name in sorted_names]
     before = [_ANY_NAME] if len(keys) > _MAX_NAMES else keys
     before += [_ESCAPED] if keys else []
     before += [_IN_LIST] if None in names else []
@@ -100,8 +100,8 @@ def _build_pattern(names: set[str | None], end: str) -> str | None:
 
 def _match_texts(texts: ByteWindows, pattern: str) -> Mask:
     data = window_array(texts.data, texts.starts, texts.ends)
-    found: Mask = pc.match_substring_regex(data, pattern).to_numpy(zero_copy_only=False)
-    return found
+    matches: Mask = pc.match_substring_regex(data, pattern).to_numpy(zero_copy_only=False)
+    return matches
 
 
 def _all_exact(array: pa.Array) -> bool:
@@ -136,14 +136,14 @@ def _find_rows(
     of_kind: Callable[[pa.DataType], bool] = pa.types.is_floating,
 ) -> Mask:
     """True where a number of such a type, at or below a row, passes the test."""
-    found = np.zeros(len(array), np.bool_)
+    rows = np.zeros(len(array), np.bool_)
     if of_kind(array.type):
         return np.asarray(test(array).fill_null(False))
     if pa.types.is_struct(array.type):
         for child in children(array):
-            found |= _find_rows(child, test, of_kind)
+            rows |= _find_rows(child, test, of_kind)
     elif pa.types.is_list(array.type):
         sizes = np.where(valid_mask(array), np.diff(array.offsets.to_numpy()), 0)
         owners = np.repeat(np.arange(len(array)), sizes)
-        found[owners[_find_rows(array.flatten(), test, of_kind)]] = True
-    return found
+        rows[owners[_find_rows(array.flatten(), test, of_kind)]] = True
+    return rows

@@ -173,7 +173,7 @@ class TrailerLayout:
 
     def places(self, leaf: TrailerLeaf) -> Ints:
         """Return where the characters of a text stand, without the backslashes in front of them."""
-        escapes = [found.start() for found in _ESCAPE.finditer(self.text, leaf.start, leaf.end)]
+        escapes = [match.start() for match in _ESCAPE.finditer(self.text, leaf.start, leaf.end)]
         return np.setdiff1d(np.arange(leaf.start, leaf.end), escapes)
 
     def last(self, count: int) -> TrailerLayout:
@@ -187,20 +187,20 @@ class TrailerLayout:
 
 def type_at(kind: pa.StructType, path: Sequence[str]) -> pa.DataType | None:
     """Return the type of the field at a path, None when there is none."""
-    found: pa.DataType = kind
+    inner: pa.DataType = kind
     for name in path:
-        if not pa.types.is_struct(found) or found.get_field_index(name) < 0:
+        if not pa.types.is_struct(inner) or inner.get_field_index(name) < 0:
             return None
-        found = found.field(found.get_field_index(name)).type
-    return found
+        inner = inner.field(inner.get_field_index(name)).type
+    return inner
 
 
 def fits(member: Member, text: bytes, kind: pa.StructType, *, strict: bool) -> bool:
     """Tell whether a layout can be made of a field: all its values are ones that the type takes as they are written."""
     if not member.usable or not (member.leaves or member.objects):
         return False
-    told = [type_at(kind, path) for path in member.objects]
-    if any(not (strict is False if found is None else pa.types.is_struct(found)) for found in told):
+    types = [type_at(kind, path) for path in member.objects]
+    if any(not (strict is False if type_ is None else pa.types.is_struct(type_)) for type_ in types):
         return False
     return all(_leaf_fits(leaf, text, type_at(kind, leaf.path), strict=strict) for leaf in member.leaves)
 

@@ -63,17 +63,17 @@ class TrailerFamily:
 
     def match(self, texts: ByteWindows, rows: Ints) -> tuple[list[MatchedMessages], Ints]:
         """Find the messages among `rows` that end in one of the layouts; the second result are the others."""
-        found: list[MatchedMessages] = []
+        matches: list[MatchedMessages] = []
         for matcher in self.layouts:
             if not len(rows):
                 break
             one, hit = matcher.match(texts, rows)
             if one is not None:
-                found.append(one)
+                matches.append(one)
                 rows = rows[~hit]
-        counts = {id(one.layout): len(one.rows) for one in found}
+        counts = {id(one.layout): len(one.rows) for one in matches}
         self.layouts = sorted(self.layouts, key=lambda matcher: -counts.get(id(matcher.layout), 0))
-        return found, rows
+        return matches, rows
 
 
 @frozen(eq=False)
@@ -92,7 +92,7 @@ class _Matcher:
     def of(cls, layout: TrailerLayout, wanted: WantedFields) -> _Matcher:
         more = -len(layout) % _WORD
         low, high = (
-            np.frombuffer(any_ * more + told, np.uint8) for any_, told in ((b"\0", layout.low), (b"\xff", layout.high))
+            np.frombuffer(any_ * more + edge, np.uint8) for any_, edge in ((b"\0", layout.low), (b"\xff", layout.high))
         )
         places = ((leaf, _as_slice(layout.places(leaf) + more)) for leaf in wanted.leaves(layout))
         return cls(layout, low, high - low, tuple(places))

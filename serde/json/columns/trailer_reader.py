@@ -69,9 +69,9 @@ class TrailerReader:
         numbers = read_single_numbers(texts, kind)
         if numbers is not None:
             return ReadResult([(np.arange(len(texts)), numbers)])
-        found, rest = self._match(texts, kind, strict=strict)
+        matches, rest = self._match(texts, kind, strict=strict)
         out = ReadResult()
-        for family, matched in found:
+        for family, matched in matches:
             left = self._read_matched(family, matched, texts, kind, out, strict=strict, give_up=give_up)
             rest = np.concatenate([rest, left])
         if len(rest):
@@ -88,16 +88,16 @@ class TrailerReader:
         """Find the messages of known layouts; learn where many are of none. The second result are the others."""
         families = self._families(kind, strict=strict)
         rest = np.arange(len(texts))
-        found: list[tuple[TrailerFamily, list[MatchedMessages]]] = []
+        matches: list[tuple[TrailerFamily, list[MatchedMessages]]] = []
         for turn in range(_ROUNDS + 1):
             for family in families.all:
                 matched, rest = family.match(texts, rest)
                 if matched:
-                    found.append((family, matched))
+                    matches.append((family, matched))
             enough = len(rest) < max(_MIN_ROWS, len(texts) // _USUAL_SHARE)
             if turn == _ROUNDS or enough or not self._learn(families, texts.pick(rest), kind, strict=strict):
                 break
-        return found, rest
+        return matches, rest
 
     def _families(self, kind: pa.StructType, *, strict: bool) -> _Families:
         key = (kind, strict)
@@ -147,8 +147,8 @@ class TrailerReader:
 def _is_envelope(kind: pa.StructType) -> bool:
     names = set(kind.names)
     # A row may have columns of these names; only around images they hold what a connector says.
-    told = names >= {"op", "source"} and pa.types.is_struct(kind.field("source").type)
-    return told and bool(names & _IMAGES)
+    has_source = names >= {"op", "source"} and pa.types.is_struct(kind.field("source").type)
+    return has_source and bool(names & _IMAGES)
 
 
 def _join(matched: Sequence[MatchedMessages], kind: pa.StructType) -> tuple[Ints, Ints, pa.StructArray]:

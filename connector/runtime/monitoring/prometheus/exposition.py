@@ -43,16 +43,16 @@ class MetricsRegistry(Collector):
         """Return the values of now, those of one name together, as the format asks for."""
         with self._lock:
             sources = list(self._sources)
-        found: dict[Series, Metric] = {}
+        metrics: dict[Series, Metric] = {}
         for source in sources:
             for sample in source.samples():
                 series = sample.series
-                if series not in found:
+                if series not in metrics:
                     name = series.name.removesuffix("_total") if series.kind == "counter" else series.name
-                    found[series] = Metric(name, series.doc, series.kind)
+                    metrics[series] = Metric(name, series.doc, series.kind)
                 labels = dict(zip(series.labels, sample.labels, strict=True))
-                found[series].add_sample(series.name, labels, sample.value)
-        yield from found.values()
+                metrics[series].add_sample(series.name, labels, sample.value)
+        yield from metrics.values()
 
     def render(self) -> bytes:
         """Return the text of a scrape."""

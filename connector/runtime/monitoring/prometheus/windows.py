@@ -75,8 +75,8 @@ class Window:
         known = sorted(one.behind_ms for one in self.recent() if one.behind_ms is not None)
         mean = sum(known) / len(known) if known else -1.0
         shares = {"MinValue": 0.0, "MaxValue": 1.0, "P50": 0.5, "P95": 0.95, "P99": 0.99}
-        found = {name: quantile(known, share) for name, share in shares.items()}
-        return {f"MilliSecondsBehindSource{name}": value for name, value in {**found, "AverageValue": mean}.items()}
+        quantiles = {name: quantile(known, share) for name, share in shares.items()}
+        return {f"MilliSecondsBehindSource{name}": value for name, value in {**quantiles, "AverageValue": mean}.items()}
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

@@ -49,8 +49,8 @@ class BackPressureSettings:
             (snapshots, self.max_snapshots, "snapshots", MAX_SNAPSHOTS),
             (delete_files, self.max_delete_files, "delete files", MAX_DELETE_FILES),
         )
-        told = [f"{count} {what} ({option.name}={limit})" for count, limit, what, option in counts if 0 < limit < count]
-        return " and ".join(told) or None
+        over = [f"{count} {what} ({option.name}={limit})" for count, limit, what, option in counts if 0 < limit < count]
+        return " and ".join(over) or None
 
 
 def build(reader: ConfigReader) -> BackPressureSettings:

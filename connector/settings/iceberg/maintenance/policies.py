@@ -156,8 +156,8 @@ def _table_key(table: str, name: str) -> str:
 
 
 def _iter_table_keys(reader: ConfigReader) -> list[tuple[str, Entry]]:
-    found = [(entry.key.removeprefix(ROUTE_REGEX.name), entry) for entry in reader.members(ROUTE_REGEX)]
-    return [(name.partition(TABLE_INFIX)[0], entry) for name, entry in found if TABLE_INFIX in name]
+    keys = [(entry.key.removeprefix(ROUTE_REGEX.name), entry) for entry in reader.members(ROUTE_REGEX)]
+    return [(name.partition(TABLE_INFIX)[0], entry) for name, entry in keys if TABLE_INFIX in name]
 
 
 def _check_table_keys(reader: ConfigReader) -> None:

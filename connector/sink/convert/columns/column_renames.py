@@ -35,12 +35,12 @@ def format_renames(renames: Mapping[str, str]) -> str:
 
 def find_renamed_fields(names: Collection[str], renames: Mapping[str, str]) -> dict[str, str]:
     """Return the names among these that are earlier ones, and the columns'; each column is taken once."""
-    found: dict[str, str] = {}
+    renamed: dict[str, str] = {}
     for name in names:
         now = renames.get(name)
-        if now is not None and now not in names and now not in found.values():
-            found[name] = now
-    return found
+        if now is not None and now not in names and now not in renamed.values():
+            renamed[name] = now
+    return renamed
 
 
 def follow_renames(change: Changes, renames: Mapping[str, str], columns: Collection[str]) -> Changes:
@@ -72,19 +72,19 @@ def follow_key_renames(keys: RecordKeys, renames: Mapping[str, str]) -> RecordKe
 
 def _merge_columns(fields: Mapping[str, pa.Array], renames: Mapping[str, str]) -> dict[str, pa.Array]:
     """Return columns with those of earlier names moved into those of the new ones that are beside them."""
-    made = dict(fields)
+    columns = dict(fields)
     for old, now in renames.items():
-        if old not in made:
+        if old not in columns:
             continue
-        if now not in made or pa.types.is_null(made[now].type):
-            made[now] = made.pop(old)
+        if now not in columns or pa.types.is_null(columns[now].type):
+            columns[now] = columns.pop(old)
             continue
-        earlier, later = made[old], made[now]
+        earlier, later = columns[old], columns[now]
         column, bad = convert(earlier, later.type)
         if bad is None and not pc.any(pc.and_(earlier.is_valid(), later.is_valid())).as_py():
-            made[now] = choose_values(later, column, ~valid_mask(later))
-            del made[old]
-    return made
+            columns[now] = choose_values(later, column, ~valid_mask(later))
+            del columns[old]
+    return columns
 
 
 def rename_shape(need: SchemaChange, renames: Mapping[str, str], known: Collection[str] = ()) -> SchemaChange:

@@ -44,19 +44,19 @@ def follow_type_changes(change: Changes, layout: RowLayout, mode: TypeChangeMode
         return change
     if mode == "stop":
         types = [(name, columns.field(name).type, change.row.type.field(name).type) for name in moved]
-        told = ", ".join(f"{name} ({before}, now {now})" for name, before, now in types)
+        differences = ", ".join(f"{name} ({before}, now {now})" for name, before, now in types)
         todo = "change the table, or set debezium.sink.iceberg.type-changes to dead-letter or new-column"
-        raise FatalError(f"table {layout.name}: events have other types in columns {told}; {todo}")
-    made = rename_columns(change, moved)
+        raise FatalError(f"table {layout.name}: events have other types in columns {differences}; {todo}")
+    followed = rename_columns(change, moved)
     # The column before is not in these events, which says nothing of whether it may be null.
-    optional = {**made.optional, **dict.fromkeys((*moved, *moved.values()), True)}
-    return attrs.evolve(made, optional=optional, documents=change.documents)
+    optional = {**followed.optional, **dict.fromkeys((*moved, *moved.values()), True)}
+    return attrs.evolve(followed, optional=optional, documents=change.documents)
 
 
 def name_column(name: str, kind: pa.DataType) -> str:
     """Return the name of the column beside another one that holds values of this type: a__decimal_12_4."""
-    told = str(to_iceberg_type(kind, count(1), nanoseconds=True)).partition("<")[0]
-    return f"{name}__{re.sub('[^a-z0-9]+', '_', told).strip('_')}"
+    type_name = str(to_iceberg_type(kind, count(1), nanoseconds=True)).partition("<")[0]
+    return f"{name}__{re.sub('[^a-z0-9]+', '_', type_name).strip('_')}"
 
 
 def holds_all(column: pa.DataType, event: pa.DataType) -> bool:

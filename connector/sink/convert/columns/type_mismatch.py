@@ -55,8 +55,8 @@ def decode_mismatches(
         if any(kind == _INEXACT_KIND for _, kind in differences):
             continue
         places = np.array(rows, np.int64)
-        found = converter.decode(data.take(pa.array(places)), "VALUE_CONVERTER", any_kind)
-        for block in found.blocks:
+        decoded = converter.decode(data.take(pa.array(places)), "VALUE_CONVERTER", any_kind)
+        for block in decoded.blocks:
             blocks.append(attrs.evolve(block, rows=places[block.rows]))
             for row in places[block.rows].tolist():
                 reasons.pop(row, None)
@@ -101,15 +101,15 @@ def _find_ambiguous_columns(
 
 def _find_differences(message: bytes | None, expected: Mapping[str, pa.DataType]) -> TypeDifferences:
     try:
-        found = parse_message(message or b"null", exact=True)
+        document = parse_message(message or b"null", exact=True)
     except Unfit:
         return frozenset()
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return frozenset()
-    if ("op" in found and "source" in found) or is_sourceless_document(found):
-        images = {name: found[name] for name in ("before", "after") if isinstance(found.get(name), dict)}
+    if ("op" in document and "source" in document) or is_sourceless_document(document):
+        images = {name: document[name] for name in ("before", "after") if isinstance(document.get(name), dict)}
         return frozenset(one for name, image in images.items() for one in _compare_row(image, expected, f"{name}."))
-    return frozenset(_compare_row(found, expected, ""))
+    return frozenset(_compare_row(document, expected, ""))
 
 
 def _compare_row(row: Mapping[str, Any], expected: Mapping[str, pa.DataType], path: str) -> Iterator[tuple[str, str]]:

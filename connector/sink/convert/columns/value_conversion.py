@@ -27,12 +27,12 @@ def convert_columns(
     result: dict[str, pa.Array] = {}
     bad: dict[int, str] = {}
     nulled = 0
-    found = dict(zip(change.row.type.names, children(change.row), strict=True))
-    found.pop(PATCH_COLUMN, None)
+    fields = dict(zip(change.row.type.names, children(change.row), strict=True))
+    fields.pop(PATCH_COLUMN, None)
     if not plan.evolve:
-        bad.update(_find_unmatched_rows(change, found, table))
+        bad.update(_find_unmatched_rows(change, fields, table))
     for field in table.layout.columns:
-        column = found.get(field.name)
+        column = fields.get(field.name)
         if column is None:
             result[field.name] = pa.nulls(len(change.rows), field.type)
             continue
@@ -76,36 +76,36 @@ def _to_variant_text(column: pa.Array, change: Changes) -> tuple[pa.Array, Mask]
     return text, np.asarray(pc.greater(pc.binary_length(text), MAX_VARIANT_BYTES).fill_null(False))
 
 
-def _reject_base64(text: pa.Array, made: pa.Array, faults: Mask | None) -> tuple[pa.Array, Mask | None]:
+def _reject_base64(text: pa.Array, decimals: pa.Array, faults: Mask | None) -> tuple[pa.Array, Mask | None]:
     """Take back decimals made of text that may be the base64 of an unscaled number: nothing tells without a schema.
 
     `decimal.handling.mode=string` writes all digits of the scale, so its texts have a point, which base64 has not.
     """
-    if not made.type.scale:
-        return made, faults
+    if not decimals.type.scale:
+        return decimals, faults
     suspect = pc.invert(pc.match_substring(text, ".")).fill_null(False)
     if not pc.any(suspect).as_py():
-        return made, faults
+        return decimals, faults
     wrong: Mask = suspect.to_numpy(zero_copy_only=False)
-    return pc.if_else(suspect, pa.scalar(None, made.type), made), wrong if faults is None else wrong | faults
+    return pc.if_else(suspect, pa.scalar(None, decimals.type), decimals), wrong if faults is None else wrong | faults
 
 
-def _find_unmatched_rows(change: Changes, found: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:
+def _find_unmatched_rows(change: Changes, fields: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:
     """Return the rows that have fields, and none that the table has: each is a dead letter."""
     known = set(table.layout.columns.names)
-    told = np.zeros(len(change.rows), np.bool_)
-    for name, column in found.items():
+    matched = np.zeros(len(change.rows), np.bool_)
+    for name, column in fields.items():
         if name in known and name != DELETED_COLUMN:
             if not column.null_count:
                 return {}
-            told |= np.asarray(column.is_valid())
+            matched |= np.asarray(column.is_valid())
     image = np.asarray(change.row.is_valid())
-    if any(name in known for name in found) and change.optional:
+    if any(name in known for name in fields) and change.optional:
         return {}
     others = np.zeros(len(change.rows), np.bool_)
-    for name, column in found.items():
+    for name, column in fields.items():
         if name not in known:
             others |= np.asarray(column.is_valid())
     return dict.fromkeys(
-        np.flatnonzero(image & ~told & others).tolist(), "no field of the event is a column of the table"
+        np.flatnonzero(image & ~matched & others).tolist(), "no field of the event is a column of the table"
     )

@@ -82,13 +82,13 @@ def _read_images(
         yield rows, pa.StructArray.from_arrays([find_ids(chosen), texts], [ID_COLUMN, DOCUMENT_COLUMN]), []
         return
     texts = pa.array([_read_text(one, expected) for one in chosen], pa.string())
-    found = make_deserializer("json").decode(texts, "VALUE_CONVERTER", expected)
-    told = [attrs.evolve(fault, row=int(rows[fault.row])) for fault in found.faults]
-    for part in found.blocks:
-        yield rows[part.rows], _set_dates(part.fields, find_date_columns([chosen[at] for at in part.rows])), told
-        told = []
-    if told:
-        yield np.zeros(0, np.int64), pa.nulls(0, pa.struct([])), told
+    decoded = make_deserializer("json").decode(texts, "VALUE_CONVERTER", expected)
+    faults = [attrs.evolve(fault, row=int(rows[fault.row])) for fault in decoded.faults]
+    for part in decoded.blocks:
+        yield rows[part.rows], _set_dates(part.fields, find_date_columns([chosen[at] for at in part.rows])), faults
+        faults = []
+    if faults:
+        yield np.zeros(0, np.int64), pa.nulls(0, pa.struct([])), faults
 
 
 def _read_text(image: DocumentImage, expected: pa.StructType | None) -> str | None:
@@ -99,23 +99,23 @@ def _set_dates(row: pa.StructArray, names: frozenset[str]) -> pa.StructArray:
     """Return the row with members that are dates in every document as instants; what is beyond them stays text."""
     columns = []
     for field, column in zip(row.type, children(row), strict=True):
-        made, bad = (
+        instants, bad = (
             convert(column, _INSTANT) if field.name in names and pa.types.is_string(field.type) else (None, None)
         )
-        columns.append(column if made is None or bad is not None else made)
+        columns.append(column if instants is None or bad is not None else instants)
     return pa.StructArray.from_arrays(columns, names=row.type.names)
 
 
 def _build_block(block: MessageBlock, places: Ints, image: str, column: pa.StructArray) -> MessageBlock:
     """Return some events of a block with these images; their collection counts as their table."""
     fields = block.fields.take(pa.array(places))
-    made = {f.name: c for f, c in zip(fields.type, children(fields), strict=True) if f.name not in _REPLACED}
-    made["source"] = _name_table(pc.struct_field(fields, "source"))
-    made[image] = column
+    members = {f.name: c for f, c in zip(fields.type, children(fields), strict=True) if f.name not in _REPLACED}
+    members["source"] = _name_table(pc.struct_field(fields, "source"))
+    members[image] = column
     documents = frozenset({f"{image}.{DOCUMENT_COLUMN}"}) if DOCUMENT_COLUMN in column.type.names else frozenset[str]()
     return MessageBlock(
         block.rows[places],
-        pa.StructArray.from_arrays(list(made.values()), names=list(made)),
+        pa.StructArray.from_arrays(list(members.values()), names=list(members)),
         "",
         None,
         {},

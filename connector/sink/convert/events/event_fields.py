@@ -37,23 +37,23 @@ def read_operations(change: Changes, field: str) -> tuple[Changes | None, list[R
         field: the column with the operation, dotted when nested. `__op` is Debezium's own: an event without it is an
             upsert. Any other was configured, and then an event without it is a fault too.
     """
-    told = field != DEFAULT_OP_FIELD
-    open_ = ~np.isin(change.op, _CRUD_CODES if told else _ALL_CODES)
+    configured = field != DEFAULT_OP_FIELD
+    open_ = ~np.isin(change.op, _CRUD_CODES if configured else _ALL_CODES)
     if not open_.any():
         return change, []
     column = column_at(change.row, field)
     text = column if column is not None and pa.types.is_string(column.type) else None
-    if text is None and not told:
+    if text is None and not configured:
         return change, []
     place = np.full(len(open_), -1) if text is None else _find_words(text)
     missing = np.ones(len(open_), np.bool_) if text is None else np.asarray(text.is_null())
-    bad = open_ & (place < 0) & (told | ~missing)
+    bad = open_ & (place < 0) & (configured | ~missing)
     return _set_operations(change, place, open_, bad, field, missing)
 
 
 def _find_words(text: pa.StringArray) -> Ints:
-    found = pc.index_in(pc.ascii_lower(text), value_set=_KNOWN_WORDS)
-    return np.asarray(found.fill_null(-1), np.int64)
+    positions = pc.index_in(pc.ascii_lower(text), value_set=_KNOWN_WORDS)
+    return np.asarray(positions.fill_null(-1), np.int64)
 
 
 def _set_operations(
@@ -65,9 +65,9 @@ def _set_operations(
     missing: Mask,
 ) -> tuple[Changes | None, list[RecordError]]:
     op = np.where(open_ & (place >= 0), _WORD_CODES[place], change.op).astype(np.uint8)
-    made = attrs.evolve(change, op=op, deleted=change.deleted | (op == _DELETE))
+    changes = attrs.evolve(change, op=op, deleted=change.deleted | (op == _DELETE))
     if not bad.any():
-        return made, []
+        return changes, []
     why = (f"field {field} holds no known operation", f"the event has no operation in field {field}")
     faults = [RecordError(int(change.rows[i]), "TASK_PUT", why[bool(missing[i])]) for i in np.flatnonzero(bad)]
-    return (None if bad.all() else filter_changes(made, ~bad)), faults
+    return (None if bad.all() else filter_changes(changes, ~bad)), faults

@@ -52,7 +52,7 @@ def build_rows(
     keys, bad_keys = _decode_texts(key)
     values, bad_values = _decode_texts(value)
     now = pa.scalar(plan.raw_ms, pa.int64())
-    made = {
+    fields = {
         "event_destination": pa.array([topic] * len(offset), pa.string()),
         "event_key": keys,
         "event_value": values,
@@ -60,14 +60,14 @@ def build_rows(
         "event_sink_timestamptz": pa.repeat(now.cast(pa.timestamp("ms", "UTC")), len(offset)),
     }
     columns = [
-        made[field.name].cast(field.type) if field.name in made else pa.nulls(len(offset), field.type)
+        fields[field.name].cast(field.type) if field.name in fields else pa.nulls(len(offset), field.type)
         for field in table.layout.columns
     ]
     unknown = np.full(len(offset), NO_VALUE, np.int64)
     op = np.full(len(offset), ord("c"), np.uint8)
     order = ChangeOrder(np.full(len(offset), at), offset, unknown, unknown, unknown_positions(len(offset)), op)
-    there = np.ones(len(offset), np.bool_)
-    part = ChangeBatch(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~there, there)
+    all_rows = np.ones(len(offset), np.bool_)
+    part = ChangeBatch(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~all_rows, all_rows)
     bad = bad_keys | bad_values
     faults = [RecordError(int(row), "VALUE_CONVERTER", "key or value is no UTF-8 text") for row in np.flatnonzero(bad)]
     return (part.take(np.flatnonzero(~bad)) if bad.any() else part), faults
@@ -79,8 +79,8 @@ def _decode_texts(data: pa.Array) -> tuple[pa.StringArray, Mask]:
     except pa.ArrowInvalid:
         # Rare: only then is each value tried.
         texts = [_decode_text(value) for value in data.to_pylist()]
-        made = pa.array(texts, pa.string())
-        return made, np.asarray(made.is_null()) & np.asarray(data.is_valid())
+        array = pa.array(texts, pa.string())
+        return array, np.asarray(array.is_null()) & np.asarray(data.is_valid())
 
 
 def _decode_text(value: bytes | None) -> str | None:

@@ -34,10 +34,10 @@ _HEADER_READING = Reading(make_deserializer("auto").decode)
 
 def find_aggregate_type(topic: str, pattern: str | None) -> str | None:
     """Return the aggregate type that a topic of the router is for: its pattern's first group, else the topic itself."""
-    found = None if pattern is None else compile_java(pattern).fullmatch(topic)
-    if found is None:
+    match = None if pattern is None else compile_java(pattern).fullmatch(topic)
+    if match is None:
         return None
-    return found[1] if found.re.groups and found[1] is not None else topic
+    return match[1] if match.re.groups and match[1] is not None else topic
 
 
 @attrs.frozen(eq=False)
@@ -72,33 +72,35 @@ def build_outbox_rows(
     count = len(run.offset)
     columns, faults = _read_payloads(run.value, read_value, table, raw=raw)
     keys, bad_keys = read_texts(run.key, AGGREGATE_ID, read_key)
-    made = {
+    fields = {
         ID: _header_text(run, ID_HEADERS),
         AGGREGATE_TYPE: pa.repeat(pa.scalar(aggregate), count),
         AGGREGATE_ID: keys,
         TYPE: _header_text(run, TYPE_HEADERS),
     }
     # What stands beside the payload is closer to the event than a header of the same name.
-    made |= {
-        n: c if n not in made or c.null_count == 0 else pc.coalesce(c.cast(pa.string()), made[n])
+    fields |= {
+        n: c if n not in fields or c.null_count == 0 else pc.coalesce(c.cast(pa.string()), fields[n])
         for n, c in columns.items()
     }
     faults += bad_keys
     if table is None and len({fault.row for fault in faults}) == count:
         # Nothing here could become a row, so it is no reason for a table.
         return OutboxRows(None, None, faults)
-    need = _find_need(run.topic, made, table, plan)
+    need = _find_need(run.topic, fields, table, plan)
     if need is not None or table is None:
         return OutboxRows(None, need, faults)
-    return _build_part(run, made, table, plan, faults)
+    return _build_part(run, fields, table, plan, faults)
 
 
-def _find_need(topic: str, made: dict[str, pa.Array], table: TablePlan | None, plan: BatchPlan) -> SchemaChange | None:
-    fields = [pa.field(name, column.type) for name, column in made.items() if is_storable(column.type)]
+def _find_need(
+    topic: str, fields: dict[str, pa.Array], table: TablePlan | None, plan: BatchPlan
+) -> SchemaChange | None:
+    members = [pa.field(name, column.type) for name, column in fields.items() if is_storable(column.type)]
     if plan.variants and (table is None or PAYLOAD not in table.layout.columns.names):
-        texts = {PAYLOAD} if pa.types.is_string(made[PAYLOAD].type) else set()
-        fields = [field.with_type(VARIANT_ARROW_TYPE) if field.name in texts else field for field in fields]
-    shape = pa.struct(fields)
+        texts = {PAYLOAD} if pa.types.is_string(fields[PAYLOAD].type) else set()
+        members = [field.with_type(VARIANT_ARROW_TYPE) if field.name in texts else field for field in members]
+    shape = pa.struct(members)
     if table is not None:
         columns = table.layout.columns
         if not plan.evolve or evolve(columns, shape, add=True).equals(columns):
@@ -107,12 +109,12 @@ def _find_need(topic: str, made: dict[str, pa.Array], table: TablePlan | None, p
 
 
 def _build_part(
-    run: ConsumerRecords, made: dict[str, pa.Array], table: TablePlan, plan: BatchPlan, faults: list[RecordError]
+    run: ConsumerRecords, fields: dict[str, pa.Array], table: TablePlan, plan: BatchPlan, faults: list[RecordError]
 ) -> OutboxRows:
     count, columns = len(run.offset), []
     for field in table.layout.rows:
         column, bad = (
-            convert(made[field.name], field.type) if field.name in made else (pa.nulls(count, field.type), None)
+            convert(fields[field.name], field.type) if field.name in fields else (pa.nulls(count, field.type), None)
         )
         columns.append(column)
         reason = f"column {field.name}: a value does not fit the table's {field.type}"
@@ -122,16 +124,16 @@ def _build_part(
     rank = np.full(count, plan.ranks[run.topic, run.partition], np.int64)
     op = np.full(count, ord("c"), np.uint8)
     order = ChangeOrder(rank, run.offset, unknown, unknown, unknown_positions(count), op)
-    there = np.ones(count, np.bool_)
-    part = ChangeBatch(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~there, there)
+    all_rows = np.ones(count, np.bool_)
+    part = ChangeBatch(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~all_rows, all_rows)
     keep = run.offset >= table.committed.get(run.at, 0)
     keep[[fault.row for fault in faults]] = False
     return OutboxRows(part if keep.all() else part.take(np.flatnonzero(keep)), None, faults)
 
 
 def _header_text(run: ConsumerRecords, names: tuple[str, ...]) -> pa.Array:
-    found = [read_texts(run.headers[name], name, _HEADER_READING)[0] for name in names if name in run.headers]
-    return pc.coalesce(*found) if found else pa.nulls(len(run.offset), pa.string())
+    texts = [read_texts(run.headers[name], name, _HEADER_READING)[0] for name in names if name in run.headers]
+    return pc.coalesce(*texts) if texts else pa.nulls(len(run.offset), pa.string())
 
 
 def _read_payloads(
@@ -145,5 +147,5 @@ def _read_payloads(
     binary = raw if columns is None or not known else pa.types.is_binary(columns.field(PAYLOAD).type)
     if raw and binary:
         return {PAYLOAD: data.cast(pa.binary())}, []
-    made, faults = read_values(data, PAYLOAD, read, keep_bytes=binary or not known)
-    return {**made, PAYLOAD: made[PAYLOAD].cast(pa.binary()) if binary else made[PAYLOAD]}, faults
+    fields, faults = read_values(data, PAYLOAD, read, keep_bytes=binary or not known)
+    return {**fields, PAYLOAD: fields[PAYLOAD].cast(pa.binary()) if binary else fields[PAYLOAD]}, faults

@@ -52,11 +52,11 @@ def read_texts(data: pa.Array, name: str, read: Reading | None) -> tuple[pa.Stri
     text, bad = decode_text(data)
     faults = list[RecordError]()
     for rows in () if read is None else read.find_forms(data, bad):
-        made, wrong = _decode_rows(data, rows, name, "KEY_CONVERTER", read)
+        columns, wrong = _decode_rows(data, rows, name, "KEY_CONVERTER", read)
         faults += wrong
         bad[rows] = False
-        if name in made:
-            text = pc.coalesce(_to_plain_text(made[name]), _blank(text, rows))
+        if name in columns:
+            text = pc.coalesce(_to_plain_text(columns[name]), _blank(text, rows))
     return text, [*faults, *_refuse_bytes(bad, "KEY_CONVERTER")]
 
 
@@ -65,19 +65,19 @@ def read_values(
 ) -> tuple[Columns, list[RecordError]]:
     """Values as texts, or as bytes where these are to be kept, by the name of a column; and what stands beside them."""
     text, bad = decode_text(data)
-    made, faults = Columns(), list[RecordError]()
+    columns, faults = Columns(), list[RecordError]()
     if read is not None:
         text = pc.if_else(pc.equal(data, _NULL).fill_null(False), pa.scalar(None, pa.string()), text)
         for rows in read.find_forms(data, bad):
-            found, wrong = _decode_rows(data, rows, name, "VALUE_CONVERTER", read, text, keep_bytes=keep_bytes)
-            made, text, bad[rows] = _merge(made, found), _blank(text, rows), False
+            more, wrong = _decode_rows(data, rows, name, "VALUE_CONVERTER", read, text, keep_bytes=keep_bytes)
+            columns, text, bad[rows] = _merge(columns, more), _blank(text, rows), False
             faults += wrong
         if not read.every:
             rows = np.flatnonzero(_match(data, _ENVELOPE))
-            found, wrong = _decode_envelopes(data, rows, name, read, text)
-            made, text = _merge(made, found), _blank(text, rows)
+            more, wrong = _decode_envelopes(data, rows, name, read, text)
+            columns, text = _merge(columns, more), _blank(text, rows)
             faults += wrong
-    return _merge({name: text}, made), [*faults, *_refuse_bytes(bad, "VALUE_CONVERTER")]
+    return _merge({name: text}, columns), [*faults, *_refuse_bytes(bad, "VALUE_CONVERTER")]
 
 
 def _decode_envelopes(
@@ -92,17 +92,17 @@ def _decode_envelopes(
     bare = _match(data, _NO_PAYLOAD)
     if bare.any():
         data = pc.replace_substring_regex(data, _NO_PAYLOAD.decode(), _EMPTY_PAYLOAD.decode())
-    made, faults = _decode_rows(data, rows, name, "VALUE_CONVERTER", read, text)
+    columns, faults = _decode_rows(data, rows, name, "VALUE_CONVERTER", read, text)
     again = {fault.row: message for fault in faults if (message := _quote_payload(data[fault.row].as_py(), name))}
     if again:
         places = np.array(list(again), np.int64)
         quoted = _lay_out(pa.array(list(again.values()), data.type), places, len(data))
-        found, wrong = _decode_rows(quoted, places, name, "VALUE_CONVERTER", read, text)
-        made, faults = _merge(made, found), [*(fault for fault in faults if fault.row not in again), *wrong]
-    if bare.any() and name in made:
-        none = pc.and_(pa.array(bare), pc.equal(made[name], "").fill_null(False))
-        made[name] = pc.if_else(none, pa.scalar(None, pa.string()), made[name])
-    return made, faults
+        more, wrong = _decode_rows(quoted, places, name, "VALUE_CONVERTER", read, text)
+        columns, faults = _merge(columns, more), [*(fault for fault in faults if fault.row not in again), *wrong]
+    if bare.any() and name in columns:
+        none = pc.and_(pa.array(bare), pc.equal(columns[name], "").fill_null(False))
+        columns[name] = pc.if_else(none, pa.scalar(None, pa.string()), columns[name])
+    return columns, faults
 
 
 def _quote_payload(message: bytes, name: str) -> bytes | None:
@@ -129,15 +129,15 @@ def _decode_rows(
     """Columns over all records of those that have to be decoded; their faults by record."""
     if read is None or not len(rows):
         return {}, []
-    found = read.decode(data.take(pa.array(rows)), stage, pa.struct([(name, pa.string())]))
-    faults = [attrs.evolve(fault, row=int(rows[fault.row]), stage=stage) for fault in found.faults]
-    made = Columns()
-    for block in found.blocks:
+    decoded = read.decode(data.take(pa.array(rows)), stage, pa.struct([(name, pa.string())]))
+    faults = [attrs.evolve(fault, row=int(rows[fault.row]), stage=stage) for fault in decoded.faults]
+    columns = Columns()
+    for block in decoded.blocks:
         places = rows[block.rows]
         own = None if raw is None or block.schema_id else raw.take(pa.array(places))
-        columns = _read_block(block, name, stage, own, keep_bytes=keep_bytes)
-        made = _merge(made, {field: _lay_out(column, places, len(data)) for field, column in columns.items()})
-    return made, faults
+        own_columns = _read_block(block, name, stage, own, keep_bytes=keep_bytes)
+        columns = _merge(columns, {field: _lay_out(column, places, len(data)) for field, column in own_columns.items()})
+    return columns, faults
 
 
 def _read_block(block: MessageBlock, name: str, stage: Stage, raw: pa.Array | None, *, keep_bytes: bool) -> Columns:
@@ -166,15 +166,15 @@ def _read_block(block: MessageBlock, name: str, stage: Stage, raw: pa.Array | No
 
 def _merge(one: Columns, other: Columns) -> Columns:
     """Columns of both; where both have a value, that of the first."""
-    made = dict(one)
+    columns = dict(one)
     for name, column in other.items():
-        before = made.get(name)
+        before = columns.get(name)
         if before is not None and before.type != column.type:
             kinds = (before.type, column.type)
             common = pa.binary() if any(map(pa.types.is_binary, kinds)) else pa.string()
             before, column = before.cast(common), column.cast(common)  # noqa: PLW2901
-        made[name] = column if before is None else pc.coalesce(before, column)
-    return made
+        columns[name] = column if before is None else pc.coalesce(before, column)
+    return columns
 
 
 def _lay_out(values: pa.Array, rows: Ints, count: int) -> pa.Array:
@@ -199,8 +199,8 @@ def _to_plain_text(column: pa.Array) -> pa.StringArray:
 
 
 def _match(data: pa.Array, pattern: bytes) -> Mask:
-    found: Mask = np.asarray(pc.match_substring_regex(data, pattern.decode()).fill_null(False))
-    return found
+    matches: Mask = np.asarray(pc.match_substring_regex(data, pattern.decode()).fill_null(False))
+    return matches
 
 
 def _refuse_bytes(bad: Mask, stage: Stage) -> list[RecordError]:

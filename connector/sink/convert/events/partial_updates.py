@@ -40,15 +40,15 @@ def expand_partial_updates(
     elif upsert:
         block, faults = unpack_cassandra_rows(block, known)
     block = patch_modified_columns(block, known) if upsert else block
-    told = column_at(block.fields, f"{_AFTER}.{PATCH_COLUMN}") if upsert else None
-    if told is None:
+    patch = column_at(block.fields, f"{_AFTER}.{PATCH_COLUMN}") if upsert else None
+    if patch is None:
         return block, faults
     op = block.fields.field("op")
     if patches:
         # An insert that leaves columns out may go into a row, so it begins none.
-        fields = with_columns(block.fields, {"op": pc.if_else(told.is_valid(), "u", op)})
+        fields = with_columns(block.fields, {"op": pc.if_else(patch.is_valid(), "u", op)})
         return attrs.evolve(block, fields=fields), faults
-    partial = valid_mask(told) & np.asarray(pc.equal(op, "u").fill_null(False))
+    partial = valid_mask(patch) & np.asarray(pc.equal(op, "u").fill_null(False))
     faults += [RecordError(int(row), "TASK_PUT", PARTIAL_REASON) for row in block.rows[partial]]
     return _without_patches(block, ~partial), faults
 

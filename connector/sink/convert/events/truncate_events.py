@@ -26,14 +26,14 @@ def read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | Non
         offset = int(run.offset[change.rows[index]])
         if table is None or offset >= table.committed.get((run.topic, run.partition), 0):
             ts_ns, place = int(to_int64(change.ts_ns)[index]), change.place[index]
-            known = () if place[FIRST_NUMBER] == NO_VALUE else tuple(place.tolist())
+            position = () if place[FIRST_NUMBER] == NO_VALUE else tuple(place.tolist())
             total_order = int(to_int64(change.total_order)[index])
             source, number = strip_log_name(change.origin[index].as_py()), -1 if table is None else table.index
-            found = Truncate(run.topic, run.partition, offset, ts_ns, known, total_order, source, number)
+            truncate = Truncate(run.topic, run.partition, offset, ts_ns, position, total_order, source, number)
             if table is not None and source in table.cuts.refused:
                 continue
-            if table is None or not is_repeated(found, table.find_last_truncate(source)):
-                yield found
+            if table is None or not is_repeated(truncate, table.find_last_truncate(source)):
+                yield truncate
 
 
 def refuse_truncates(change: Changes, table: TablePlan | None) -> Iterator[RecordError]:

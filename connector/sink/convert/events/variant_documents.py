@@ -109,8 +109,8 @@ def _find_rows(document: object) -> Iterator[dict[str, Any]]:
     if not isinstance(document, dict):
         return
     if not _is_cloud_event(document):
-        told = document.keys() >= _ENVELOPE and isinstance(document["source"], dict)
-        around = document if told or is_sourceless_document(document) else None
+        is_enveloped = document.keys() >= _ENVELOPE and isinstance(document["source"], dict)
+        around = document if is_enveloped or is_sourceless_document(document) else None
     elif is_framed(around := document["data"]):
         around = around["payload"] if around.get("schema") is None else {}
     if isinstance(around, dict) and (around is document or not around.keys().isdisjoint(_IMAGES)):

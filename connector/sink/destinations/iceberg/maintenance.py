@@ -115,7 +115,7 @@ class SinkMaintenance:
     def _due_names(self, now_s: float, *, at_end: bool) -> list[str]:
         if now_s < self._next_look_s and not at_end:
             return []
-        found = []
+        names = []
         for name in list(self.tables):
             label, target = self.tables.label(name), self.tables[name]
             policy, last = self.maintainer.policy_of(label), self._looked.get(label, _Look(self._opened_s, None))
@@ -123,8 +123,8 @@ class SinkMaintenance:
                 continue
             if now_s - last.at_s >= last.pause_s(policy, target.base) or (at_end and target.base != last.base):
                 self._looked[label] = _Look(now_s, target.base)
-                found.append(name)
-        return found
+                names.append(name)
+        return names
 
     def _maintain(self, names: Iterable[str]) -> None:
         looking_s = 0.0
@@ -133,10 +133,10 @@ class SinkMaintenance:
         for name in names:
             label, begun_s = self.tables.label(name), time.monotonic()
             try:
-                found = self._look(name, label)
+                work = self._look(name, label)
                 looking_s += time.monotonic() - begun_s
-                if found is not None and found.tasks:
-                    self._maintain_table(found)
+                if work is not None and work.tasks:
+                    self._maintain_table(work)
             except ConnectorError as error:
                 structlog.get_logger().warning("maintenance is postponed", table=label, reason=str(error))
             except (Py4JError, OSError) as error:
@@ -157,20 +157,20 @@ class SinkMaintenance:
             due.pop(EXPIRE, None)
         return _DueTasks(name, table, due, self.maintainer.leases.read(label).handed)
 
-    def _maintain_table(self, found: _DueTasks) -> None:
-        table, label = found.table, found.table.name
-        structlog.get_logger().info("maintenance is due", table=label, tasks=found.due, handed=list(found.handed))
-        self._overtaken |= {(label, task) for task in found.handed}
-        beside = self._run(found, [task for task in found.tasks if (label, task) not in self._overtaken])
+    def _maintain_table(self, work: _DueTasks) -> None:
+        table, label = work.table, work.table.name
+        structlog.get_logger().info("maintenance is due", table=label, tasks=work.due, handed=list(work.handed))
+        self._overtaken |= {(label, task) for task in work.handed}
+        beside = self._run(work, [task for task in work.tasks if (label, task) not in self._overtaken])
         self._overtaken |= {(label, outcome.task) for outcome in beside if outcome.is_lost}
-        overtaken = [task for task in found.tasks if (label, task) in self._overtaken]
+        overtaken = [task for task in work.tasks if (label, task) in self._overtaken]
         if overtaken:
             with table.turn:
-                alone = self._run(found, overtaken, alone=True)
+                alone = self._run(work, overtaken, alone=True)
             for outcome in alone:
                 if outcome.failure is None:
                     self.maintainer.leases.accept(label, outcome.task)
 
-    def _run(self, found: _DueTasks, tasks: Sequence[str], *, alone: bool = False) -> list[TaskOutcome]:
-        base = self.tables[found.name].base
-        return self.maintainer.run(found.table, tasks, () if base is None else (base,), alone=alone) if tasks else []
+    def _run(self, work: _DueTasks, tasks: Sequence[str], *, alone: bool = False) -> list[TaskOutcome]:
+        base = self.tables[work.name].base
+        return self.maintainer.run(work.table, tasks, () if base is None else (base,), alone=alone) if tasks else []

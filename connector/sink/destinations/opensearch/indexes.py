@@ -200,11 +200,11 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
 
     def _find(self, place: str) -> IndexInfo | None:
         """Look an index up. Raises GapError: it, or its documents, are gone."""
-        found, stored_ids = self._indexes.find(place), self._ids.get(place, {})
-        reason = explain_loss(place, stored_ids, {} if found is None else found.ids)
+        index, stored_ids = self._indexes.find(place), self._ids.get(place, {})
+        reason = explain_loss(place, stored_ids, {} if index is None else index.ids)
         if reason is not None:
             raise GapError(reason)
-        return found
+        return index
 
     def expect_unavailable_values(self, name: str) -> None:
         """Nothing to note: tasks look documents up whenever an event leaves values out."""
@@ -229,10 +229,10 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         super()._load(names)
 
     def _load_existing(self, name: str) -> KnownIndex | None:
-        found = self._find(self._place(name))
+        index = self._find(self._place(name))
         try:
             self._claim(name)
-            return self._read_note(name, found) if found is not None and found.noted else None
+            return self._read_note(name, index) if index is not None and index.noted else None
         except DataFault as fault:
             raise FatalError(str(fault)) from fault
 
@@ -259,11 +259,11 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         """Make an index, or take one over that is there, from the shapes of its events."""
         self._claim(name)
         rule = self._settings.table
-        found = self._find(self._place(name))
-        if found is not None and found.noted:
-            return self._read_note(name, found)
-        if found is not None:
-            self._check_stream(found)
+        existing = self._find(self._place(name))
+        if existing is not None and existing.noted:
+            return self._read_note(name, existing)
+        if existing is not None:
+            self._check_stream(existing)
         columns = union_shapes(need.row for need in needs)
         if rule.case_insensitive:
             columns = pa.schema(merge_case_variants(columns))
@@ -279,14 +279,14 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         if rule.keep_deletes and keys and not tells:
             columns = columns.append(pa.field(DELETED_COLUMN, pa.string()))
         dated = all(need.dated for need in needs)
-        index = found or IndexInfo(self._place(name), {}, {})
+        index = existing or IndexInfo(self._place(name), {}, {})
         versions: VersionSource = "source" if tells and dated else "offset"
         layout = self._build_layout(name, columns, keys)
         created = KnownIndex(
             layout, versions, not tells, index, self._owner(name), self._assign_fields(layout, index, {})
         )
-        if found is not None:
-            self._grow(found, name, created)
+        if existing is not None:
+            self._grow(existing, name, created)
         elif not rule.auto_create:
             raise DataFault(
                 f"index {self._place(name)} does not exist, and auto-create-enabled is false; create it, or set "
@@ -303,17 +303,17 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         for need in needs:
             row = match_shape(need.row, columns.names) if rule.case_insensitive else need.row
             columns = evolve(columns, row, add=rule.allow_field_addition)
-        found = self._indexes.current(known.index)
+        index = self._indexes.current(known.index)
         layout = self._build_layout(name, columns, known.layout.keys)
-        fields = self._assign_fields(layout, found, known.fields)
-        evolved = attrs.evolve(known, layout=layout, index=found, fields=fields)
-        self._grow(found, name, evolved, needs)
+        fields = self._assign_fields(layout, index, known.fields)
+        evolved = attrs.evolve(known, layout=layout, index=index, fields=fields)
+        self._grow(index, name, evolved, needs)
         before = known.layout.columns.names
         self.record_drift(name, (field for field in columns.names if field not in before))
         return evolved
 
-    def _grow(self, found: IndexInfo, name: str, known: KnownIndex, needs: Iterable[SchemaChange] = ()) -> None:
-        self._indexes.grow(found, self._properties(needs, known), known.document())
+    def _grow(self, index: IndexInfo, name: str, known: KnownIndex, needs: Iterable[SchemaChange] = ()) -> None:
+        self._indexes.grow(index, self._properties(needs, known), known.document())
         self._log.info("fields added", index=self._place(name), fields=len(known.layout.columns))
 
     def _build_layout(self, name: str, columns: pa.Schema, keys: tuple[str, ...]) -> RowLayout:

@@ -90,10 +90,10 @@ def find_greatest(grouped: KeyGroups, source: Ints, columns: Sequence[Ints]) -> 
         rows, own = rows[is_greatest], own[is_greatest]
         if len(rows) == np.count_nonzero(most != NO_VALUE):
             break
-    found = np.full(count, -1, np.int64)
-    found[own[::-1]] = rows[::-1]
-    there = found >= 0
-    return groups[there], found[there]
+    greatest = np.full(count, -1, np.int64)
+    greatest[own[::-1]] = rows[::-1]
+    there = greatest >= 0
+    return groups[there], greatest[there]
 
 
 def _find_unrepeated(grouped: KeyGroups, order: ChangeOrder, doubtful: Mask) -> Ints:

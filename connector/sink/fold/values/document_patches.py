@@ -40,34 +40,34 @@ def apply_in_batch(
         sequence, starts: all of them sorted by key and place, and where in that the life of each row begins.
         variants: the columns whose texts are JSON.
     """
-    told = concat_patches(parts)
-    if told is None or told.null_count == len(told):
+    patch_texts = concat_patches(parts)
+    if patch_texts is None or patch_texts.null_count == len(patch_texts):
         return list(parts)
     rows = pa.concat_batches([part.rows for part in parts])
-    if (nulls := _find_row_patches(told)) is not None:
-        return _split(parts, *_fill_rows(rows, told, nulls, giving, sequence, starts))
+    if (nulls := _find_row_patches(patch_texts)) is not None:
+        return _split(parts, *_fill_rows(rows, patch_texts, nulls, giving, sequence, starts))
     last = np.maximum.accumulate(np.where(giving[sequence], np.arange(len(sequence)), -1))
     before = np.concatenate([[-1], last[:-1]])
-    texts = told.to_pylist()
+    texts = patch_texts.to_pylist()
     chains: dict[int, tuple[int, tuple[str, ...]]] = {}
-    for at in np.flatnonzero(np.asarray(told.is_valid())[sequence] & giving[sequence]).tolist():
+    for at in np.flatnonzero(np.asarray(patch_texts.is_valid())[sequence] & giving[sequence]).tolist():
         own = int(sequence[at])
         if before[at] >= starts[at]:
             base = int(sequence[before[at]])
             root, patches = chains.get(base, (base, ()))
-            chains[own] = root, (*patches, told[own].as_py())
+            chains[own] = root, (*patches, patch_texts[own].as_py())
     for own, (root, patches) in chains.items():
         # What stands at the beginning may be no whole row itself.
-        texts[own] = None if told[root].as_py() is None else join_patches([told[root].as_py(), *patches])
+        texts[own] = None if patch_texts[root].as_py() is None else join_patches([patch_texts[root].as_py(), *patches])
     replaced = _replace_rows(rows, chains, variants)
     return _split(parts, replaced, pa.array(texts, pa.string()))
 
 
 def _find_row_patches(patches: pa.StringArray) -> Mapping[str, frozenset[str]] | None:
     """Return the columns that each patch sets to null; None if one of them belongs to a document."""
-    found = {text: find_null_columns(text) for text in pc.unique(patches.drop_null()).to_pylist()}
-    known = {text: nulls for text, nulls in found.items() if nulls is not None}
-    return known if len(known) == len(found) else None
+    nulls_by_patch = {text: find_null_columns(text) for text in pc.unique(patches.drop_null()).to_pylist()}
+    known = {text: nulls for text, nulls in nulls_by_patch.items() if nulls is not None}
+    return known if len(known) == len(nulls_by_patch) else None
 
 
 def _fill_rows(
@@ -103,10 +103,10 @@ def _fill_rows(
         if whole[at] >= start:
             texts[own] = None
             continue
-        seen = open_forms.setdefault(start, [])
-        if texts[own] not in seen:
-            seen.append(texts[own])
-        texts[own] = join_patches(seen)
+        chain = open_forms.setdefault(start, [])
+        if texts[own] not in chain:
+            chain.append(texts[own])
+        texts[own] = join_patches(chain)
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema), pa.array(texts, pa.string())
 
 
@@ -193,8 +193,8 @@ def _convert(values: list[Any], fallback: pa.Array, kind: pa.DataType, *, is_jso
     parts, places = [fallback], np.full(len(values), -1)
     places[present] = present
     texts = pa.array([orjson.dumps({_VALUE: values[place]}) for place in present], pa.binary())
-    found = make_deserializer("json").decode(texts, "VALUE_CONVERTER", pa.struct([(_VALUE, schemaless_type(kind))]))
-    for block in found.blocks:
+    decoded = make_deserializer("json").decode(texts, "VALUE_CONVERTER", pa.struct([(_VALUE, schemaless_type(kind))]))
+    for block in decoded.blocks:
         converted, bad = convert(pc.struct_field(block.fields, _VALUE), kind)
         good = np.ones(len(converted), np.bool_) if bad is None else ~bad
         places[np.array(present)[block.rows[good]]] = sum(map(len, parts)) + np.flatnonzero(good)

@@ -49,8 +49,8 @@ def fill_in_batch(
 
     Cost: a look at the lengths of texts; where there is such a value, a sort of all changes.
     """
-    found = [find_unavailable_columns(part) for part in folded.parts]
-    names = list(dict.fromkeys(name for each in found for name in each))
+    unavailable = [find_unavailable_columns(part) for part in folded.parts]
+    names = list(dict.fromkeys(name for each in unavailable for name in each))
     patched = any(part.patches is not None for part in folded.parts)
     if not names and not patched:
         return folded
@@ -62,7 +62,7 @@ def fill_in_batch(
         parts = apply_in_batch(parts, giving, sequence, starts, variants)
     for name in names:
         none = [np.zeros(len(part), np.bool_) for part in parts]
-        unsent = np.concatenate([each.get(name, no) for each, no in zip(found, none, strict=True)])
+        unsent = np.concatenate([each.get(name, no) for each, no in zip(unavailable, none, strict=True)])
         whole = pa.concat_arrays([part.rows.column(name) for part in parts])
         patches = find_patches(whole)
         if patches is None:
@@ -153,12 +153,12 @@ def _join_patches(column: pa.Array, patches: Mask, giving: Mask, sequence: Ints,
     return pa.concat_arrays([column, texts]).take(place_others(len(column), list(joined)))
 
 
-def _replace_column(parts: Sequence[ChangeBatch], name: str, made: pa.Array) -> list[ChangeBatch]:
+def _replace_column(parts: Sequence[ChangeBatch], name: str, values: pa.Array) -> list[ChangeBatch]:
     """Set a column of the parts; `made` has it one part after the other."""
     result, start = [], 0
     for part in parts:
         position = part.rows.schema.get_field_index(name)
-        column = made.slice(start, len(part))
+        column = values.slice(start, len(part))
         rows = part.rows.set_column(position, part.rows.schema.field(position), column)
         result.append(attrs.evolve(part, rows=rows))
         start += len(part)

@@ -26,7 +26,7 @@ def find_new_truncates(
 
     One that cannot be carried out is logged, and empties nothing.
     """
-    log, found = structlog.get_logger(), {}
+    log, scopes = structlog.get_logger(), {}
     for index, own in truncates.items():
         table, name = plan.tables[index], names[index]
         if not table.upsert or table.history:
@@ -34,21 +34,21 @@ def find_new_truncates(
         elif table.cuts == TruncateScope():
             prefix = plan.events.add_fields_prefix
             columns = find_source_columns(table.layout.columns.names, plan.events.add_fields, prefix)
-            found[index] = scope_truncates(own, find_sources(table, name, own), columns, prefix)
-            for source in found[index].refused:
+            scopes[index] = scope_truncates(own, find_sources(table, name, own), columns, prefix)
+            for source in scopes[index].refused:
                 log.warning(
                     "a truncate is refused: the rows of its source table cannot be identified",
                     table=name,
                     source=source,
                 )
-    return found
+    return scopes
 
 
 def find_table_sources(
     plan: BatchPlan,
     table: TablePlan,
     name: str,
-    seen: Iterable[SourceProgress],
+    progress: Iterable[SourceProgress],
     truncates: Iterable[Truncate],
     tables: TableRegistry,
     offsets: Collection[TopicPartition],
@@ -63,7 +63,7 @@ def find_table_sources(
         if partition != GROWN_PARTITION
         for source in marks
     }
-    come = {strip_log_name(source) for one in seen if one.table == table.index for source in one.marks}
+    come = {strip_log_name(source) for one in progress if one.table == table.index for source in one.marks}
     come |= {each.source for each in truncates} | tables.find_other_sources(name)
     routed = plan.routing is not None
     read = {*offsets, *plan.ranks}

@@ -26,36 +26,36 @@ def any_of(conditions: Sequence[Column]) -> Column:
     return reduce(lambda one, other: one | other, conditions, F.lit(False))
 
 
-def find_waiting(told: DataFrame, let_through: Sequence[str]) -> DataFrame:
+def find_waiting(counts: DataFrame, let_through: Sequence[str]) -> DataFrame:
     """Return the transactions that are not complete, but those that were let through, and since when they are known."""
-    open_ids = _find_incomplete(told)
+    open_ids = _find_incomplete(counts)
     if let_through:
         open_ids = open_ids.where(~F.col("id").isin(list(let_through)))
-    return told.join(open_ids, "id").groupBy("id").agg(F.min("seen").alias("since"))
+    return counts.join(open_ids, "id").groupBy("id").agg(F.min("seen").alias("since"))
 
 
 def find_cuts(
-    told: DataFrame, open_ids: DataFrame, ends: Mapping[TopicPartition, int], let_through: Sequence[str]
+    counts: DataFrame, open_ids: DataFrame, ends: Mapping[TopicPartition, int], let_through: Sequence[str]
 ) -> dict[TopicPartition, int]:
     """Return the first offset to leave out, of the topic-partitions where there is one; `ends` are some of them."""
     if let_through:
-        told = told.where(~F.col("id").isin(list(let_through)))
+        counts = counts.where(~F.col("id").isin(list(let_through)))
     cuts: dict[TopicPartition, int] = {}
     while True:
-        first = told.join(open_ids, "id").groupBy("topic", "partition").agg(F.min("first").alias("cut")).collect()
-        found = dict(ends)
+        first = counts.join(open_ids, "id").groupBy("topic", "partition").agg(F.min("first").alias("cut")).collect()
+        earliest = dict(ends)
         for row in first:
-            found[row.topic, row.partition] = min(row.cut, found.get((row.topic, row.partition), row.cut))
-        if found == cuts:
+            earliest[row.topic, row.partition] = min(row.cut, earliest.get((row.topic, row.partition), row.cut))
+        if earliest == cuts:
             return cuts
-        cuts = found
+        cuts = earliest
         behind = [is_in_partition(place) & (F.col("last") >= cut) for place, cut in cuts.items()]
-        open_ids = told.where(any_of(behind)).select("id").distinct()
+        open_ids = counts.where(any_of(behind)).select("id").distinct()
 
 
-def _find_incomplete(told: DataFrame) -> DataFrame:
+def _find_incomplete(counts: DataFrame) -> DataFrame:
     """Return the ids of transactions whose end is not here, or that have fewer events here than their end says."""
-    events, ends = told.where(~F.col("ends")), told.where(F.col("ends"))
+    events, ends = counts.where(~F.col("ends")), counts.where(F.col("ends"))
     endless = events.select("id").distinct().join(ends.select("id").distinct(), "id", "left_anti")
     name = F.explode(F.array_distinct(F.array("collection", "with_db", "whole")))
     named = events.select("id", name.alias("said"), "count")
@@ -68,9 +68,11 @@ def _find_incomplete(told: DataFrame) -> DataFrame:
     return endless.union(short.select("id")).distinct()
 
 
-def find_last_complete(told: DataFrame, cuts: Mapping[TopicPartition, int]) -> str:
+def find_last_complete(counts: DataFrame, cuts: Mapping[TopicPartition, int]) -> str:
     """Return the id of the newest end that is not cut off."""
     newest = (
-        told.where(F.col("ends") & ~is_from(cuts)).agg(F.max_by("id", F.struct("ts_ms", "first")).alias("id")).collect()
+        counts.where(F.col("ends") & ~is_from(cuts))
+        .agg(F.max_by("id", F.struct("ts_ms", "first")).alias("id"))
+        .collect()
     )
     return str(newest[0].id or "")

@@ -51,8 +51,8 @@ def transaction_task(plan: BatchPlan, topic: str | None) -> Task:
     def read(run: ConsumerRecords) -> list[pa.RecordBatch]:
         ends = run.topic == topic
         blocks = reading.decode(run.value, "VALUE_CONVERTER", TRANSACTION_METADATA_TYPE if ends else None).blocks
-        told = [_read_ends(run, block, topics) if ends else _count_events(run, block, plan) for block in blocks]
-        return [made for made in told if made is not None]
+        counts = [_read_ends(run, block, topics) if ends else _count_events(run, block, plan) for block in blocks]
+        return [count for count in counts if count is not None]
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -68,10 +68,10 @@ def transaction_task(plan: BatchPlan, topic: str | None) -> Task:
 
 def _read_text(fields: pa.StructArray, *paths: str) -> pa.StringArray:
     """Return the first text column that is there, nulls without any."""
-    found = (
+    text_columns = (
         column for path in paths if (column := column_at(fields, path)) is not None and pa.types.is_string(column.type)
     )
-    return next(found, pa.nulls(len(fields), pa.string()))
+    return next(text_columns, pa.nulls(len(fields), pa.string()))
 
 
 def _transaction_ids(column: pa.StringArray) -> pa.StringArray:
@@ -93,8 +93,8 @@ def _count_events(run: ConsumerRecords, block: MessageBlock, plan: BatchPlan) ->
         "whole": pc.binary_join_element_wise(parts["db"], parts["schema"], parts["table"], "."),
     }
     table = pa.table({"id": _transaction_ids(ids), **joined, "offset": pa.array(offsets)})
-    told = table.filter(pc.is_valid(table["id"]))
-    grouped = told.group_by(["id", *joined]).aggregate([("offset", "count"), ("offset", "min"), ("offset", "max")])
+    events = table.filter(pc.is_valid(table["id"]))
+    grouped = events.group_by(["id", *joined]).aggregate([("offset", "count"), ("offset", "min"), ("offset", "max")])
     count = len(grouped)
     constant = {"ends": False, "topic": run.topic, "partition": run.partition, "said": None, "ts_ms": None}
     columns = {
@@ -122,25 +122,25 @@ def _read_ends(run: ConsumerRecords, block: MessageBlock, topics: tuple[str, ...
     places = rows[np.asarray(pc.list_parent_indices(chosen))]
     items = pc.list_flatten(chosen)
     parents = pa.array(places)
-    said = _read_text(items, "data_collection")
+    collections = _read_text(items, "data_collection")
     offsets = pa.array(run.offset[block.rows][places])
-    known = [text is not None and any(name.endswith(f".{text}") for name in topics) for text in said.to_pylist()]
+    known = [text is not None and any(name.endswith(f".{text}") for name in topics) for text in collections.to_pylist()]
     columns = {
-        "ends": pa.repeat(pa.scalar(True), len(said)),
-        "topic": pa.repeat(pa.scalar(run.topic), len(said)),
-        "partition": pa.repeat(pa.scalar(run.partition, pa.int32()), len(said)),
+        "ends": pa.repeat(pa.scalar(True), len(collections)),
+        "topic": pa.repeat(pa.scalar(run.topic), len(collections)),
+        "partition": pa.repeat(pa.scalar(run.partition, pa.int32()), len(collections)),
         "id": _transaction_ids(_read_text(fields, "id")).take(parents),
-        "said": said,
-        "collection": pa.nulls(len(said), pa.string()),
-        "with_db": pa.nulls(len(said), pa.string()),
-        "whole": pc.if_else(pa.array(known, pa.bool_()), said, pa.scalar(None, pa.string())),
+        "said": collections,
+        "collection": pa.nulls(len(collections), pa.string()),
+        "with_db": pa.nulls(len(collections), pa.string()),
+        "whole": pc.if_else(pa.array(known, pa.bool_()), collections, pa.scalar(None, pa.string())),
         "count": _read_whole(items, "event_count"),
         "first": offsets,
         "last": offsets,
         "ts_ms": _read_whole(fields, "ts_ms").take(parents),
     }
-    made = pa.RecordBatch.from_arrays([columns[field.name] for field in TRANSACTION_SCHEMA], schema=TRANSACTION_SCHEMA)
-    return made.filter(pc.and_(pc.and_(made["id"].is_valid(), made["said"].is_valid()), made["count"].is_valid()))
+    batch = pa.RecordBatch.from_arrays([columns[field.name] for field in TRANSACTION_SCHEMA], schema=TRANSACTION_SCHEMA)
+    return batch.filter(pc.and_(pc.and_(batch["id"].is_valid(), batch["said"].is_valid()), batch["count"].is_valid()))
 
 
 def _read_whole(fields: pa.StructArray, path: str) -> pa.Int64Array:

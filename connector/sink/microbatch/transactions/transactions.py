@@ -59,7 +59,7 @@ class Transactions:
         """Begin; nothing is waited for yet. `clock` gives seconds."""
         self._spark, self._settings, self._clock = spark, settings, clock
         self._kept: DataFrame | None = None
-        self._told_until: dict[TopicPartition, int] = {}
+        self._counted_until: dict[TopicPartition, int] = {}
         self._let_through: list[str] = []
         self._due: float | None = None
         self._old: dict[TopicPartition, int] = {}
@@ -77,7 +77,8 @@ class Transactions:
     def find_unread(self, batch: MicroBatch) -> MicroBatch:
         """Return the part of a batch of which nothing is told yet."""
         start = {
-            at_: max(batch.start.get(at_, 0), min(self._told_until.get(at_, 0), end)) for at_, end in batch.end.items()
+            at_: max(batch.start.get(at_, 0), min(self._counted_until.get(at_, 0), end))
+            for at_, end in batch.end.items()
         }
         return attrs.evolve(batch, start=start)
 
@@ -95,68 +96,68 @@ class Transactions:
         tasks = self._spark.range(0, count, 1, max(1, count)).mapInArrow(
             transaction_task(plan, self._settings.topic), SPARK_SCHEMA
         )
-        told = tasks.withColumn("seen", F.lit(float(now)))
+        counts = tasks.withColumn("seen", F.lit(float(now)))
         if self._kept is not None:
-            kept_from = {at_: batch.start.get(at_, 0) for at_ in self._told_until}
-            told = told.unionByName(self._kept.where(is_from(kept_from)))
-        told = told.persist(StorageLevel.MEMORY_AND_DISK)
+            kept_from = {at_: batch.start.get(at_, 0) for at_ in self._counted_until}
+            counts = counts.unionByName(self._kept.where(is_from(kept_from)))
+        counts = counts.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             with raise_task_errors():
-                return self._cut_batch(batch, told, now)
+                return self._cut_batch(batch, counts, now)
         except PySparkException as error:
             if self._kept is None:
                 raise
             self._forget()
             raise RetriableError(f"transaction metadata was lost with an executor: {error}") from error
         finally:
-            told.unpersist()
+            counts.unpersist()
 
-    def _cut_batch(self, batch: MicroBatch, told: DataFrame, now: float) -> CompleteBatch:
-        waited = find_waiting(told, self._let_through)
+    def _cut_batch(self, batch: MicroBatch, counts: DataFrame, now: float) -> CompleteBatch:
+        waited = find_waiting(counts, self._let_through)
         oldest = waited.agg(F.min("since").alias("since")).collect()[0].since
         limit = now - self._settings.wait_ms / 1000
         if self._old:
             began = [is_in_partition(place) & (F.col("first") < offset) for place, offset in self._old.items()]
-            old = told.where(any_of(began)).select("id").distinct().withColumn("old", F.lit(1))
+            old = counts.where(any_of(began)).select("id").distinct().withColumn("old", F.lit(1))
             since = F.when(F.col("old").isNotNull(), F.lit(float(limit))).otherwise(F.col("since"))
             waited, self._old = waited.join(old, "id", "left").select("id", since.alias("since")), {}
             oldest = None if oldest is None else waited.agg(F.min("since").alias("since")).collect()[0].since
         if oldest is not None and oldest <= limit:
-            self._pass(told, waited.where(F.col("since") <= limit))
+            self._pass(counts, waited.where(F.col("since") <= limit))
             waited = waited.where(F.col("since") > limit)
             oldest = waited.agg(F.min("since").alias("since")).collect()[0].since
         # Of what lies behind the batch something may be told already; it is not here.
-        ends = {at_: end for at_, end in batch.end.items() if self._told_until.get(at_, 0) > end}
-        cuts = find_cuts(told, waited.select("id"), ends, self._let_through) if oldest is not None or ends else {}
+        ends = {at_: end for at_, end in batch.end.items() if self._counted_until.get(at_, 0) > end}
+        cuts = find_cuts(counts, waited.select("id"), ends, self._let_through) if oldest is not None or ends else {}
         end = {at_: min(offset, cuts.get(at_, offset)) for at_, offset in batch.end.items()}
-        whole = CompleteBatch(attrs.evolve(batch, end=end), find_last_complete(told, cuts))
-        self._keep(batch, told, cuts)
+        whole = CompleteBatch(attrs.evolve(batch, end=end), find_last_complete(counts, cuts))
+        self._keep(batch, counts, cuts)
         self._due = None if oldest is None else oldest + self._settings.wait_ms / 1000
         return whole
 
-    def _pass(self, told: DataFrame, overdue: DataFrame) -> None:
+    def _pass(self, counts: DataFrame, overdue: DataFrame) -> None:
         """Let transactions through: they cut nothing any more, whatever comes of them."""
         ids = [row.id for row in overdue.orderBy(F.desc("since")).limit(MAX_RELEASED).select("id").collect()]
-        first = told.join(overdue, "id").groupBy("topic", "partition").agg(F.min("first").alias("cut")).collect()
+        first = counts.join(overdue, "id").groupBy("topic", "partition").agg(F.min("first").alias("cut")).collect()
         places = _format_offsets({(row.topic, row.partition): row.cut for row in first})
         self._log.warning("no longer waiting for incomplete transactions", at=places)
         self._let_through = [*self._let_through, *reversed(ids)][-MAX_RELEASED:]
 
-    def _keep(self, batch: MicroBatch, told: DataFrame, cuts: Mapping[TopicPartition, int]) -> None:
+    def _keep(self, batch: MicroBatch, counts: DataFrame, cuts: Mapping[TopicPartition, int]) -> None:
         self._kept = None
         if cuts:
             # A checkpoint has no past: else the plan would grow with each batch.
-            self._kept = told.where(is_from(cuts)).localCheckpoint()
+            self._kept = counts.where(is_from(cuts)).localCheckpoint()
             until = {
-                **self._told_until,
-                **{at_: max(end, self._told_until.get(at_, 0)) for at_, end in batch.end.items()},
+                **self._counted_until,
+                **{at_: max(end, self._counted_until.get(at_, 0)) for at_, end in batch.end.items()},
             }
-            self._told_until = {at_: until[at_] for at_ in cuts}
+            self._counted_until = {at_: until[at_] for at_ in cuts}
         else:
-            self._told_until = {}
+            self._counted_until = {}
 
     def _forget(self) -> None:
-        self._kept, self._told_until, self._due = None, {}, None
+        self._kept, self._counted_until, self._due = None, {}, None
 
 
 def _format_offsets(cuts: Mapping[TopicPartition, int]) -> list[str]:

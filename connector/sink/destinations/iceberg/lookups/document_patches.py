@@ -40,7 +40,7 @@ def patch_table_rows(outputs: DataFrame, table: TablePlan, table_rows: TableRows
         table: its plan.
         table_rows: what the table held at batch start.
     """
-    # What runs on executors must not hold `held`: frames cannot be sent.
+    # What runs on executors must not hold `table_rows`: frames cannot be sent.
     layout, names, place = file_layout(table), table_rows.names, table_rows.place
     columns, variants = layout.columns, layout.variants
     own = column_aliases("came", len(columns))
@@ -52,8 +52,8 @@ def patch_table_rows(outputs: DataFrame, table: TablePlan, table_rows: TableRows
         return [*(to_spark(column) for column in part.rows.columns), patches]
 
     def patched(batch: pa.RecordBatch) -> pa.RecordBatch:
-        found = [from_spark(batch.column(alias), field.type) for field, alias in zip(columns, own, strict=True)]
-        incoming = pa.RecordBatch.from_arrays(found, schema=layout.rows)
+        values = [from_spark(batch.column(alias), field.type) for field, alias in zip(columns, own, strict=True)]
+        incoming = pa.RecordBatch.from_arrays(values, schema=layout.rows)
         in_table = np.flatnonzero(np.asarray(batch.column(place[0]).is_valid()))
         if len(in_table):
             some = batch.take(pa.array(in_table))

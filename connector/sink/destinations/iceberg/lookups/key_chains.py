@@ -75,11 +75,11 @@ def _find_first(after: Ints) -> Ints:
 
 def _find_nearest(after: Ints, known: Mask) -> Ints:
     """Return the nearest change, from each one on, that knows a column; -1 if none does."""
-    found, jump, steps = np.where(known, np.arange(len(after)), _NONE), np.where(known, _NONE, after), 1
+    nearest, jump, steps = np.where(known, np.arange(len(after)), _NONE), np.where(known, _NONE, after), 1
     while steps <= len(after) and (jump != _NONE).any():
-        found = np.where((jump != _NONE) & (found == _NONE), found[jump], found)
+        nearest = np.where((jump != _NONE) & (nearest == _NONE), nearest[jump], nearest)
         jump, steps = _jump_twice(jump), steps * 2
-    return found
+    return nearest
 
 
 def _jump_twice(jump: Ints) -> Ints:

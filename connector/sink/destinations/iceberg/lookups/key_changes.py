@@ -134,15 +134,17 @@ class RowsBefore:
         """Return the changes whose row was made by another key change, with the values of the earlier changes."""
         narrow = followed.select(RECORD, _BEFORE, _KNOWN).coalesce(1)
         pairs = narrow.mapInArrow(chain_task(len(self.names)), _CHAIN_SCHEMA)
-        told = linked.select(F.col(RECORD).alias("_told"), F.struct(*self.keys, CHANGED).alias("_root"), *self.values)
-        joined = pairs.join(told, F.col(_FROM) == F.col("_told"))
+        rows = linked.select(F.col(RECORD).alias("_told"), F.struct(*self.keys, CHANGED).alias("_root"), *self.values)
+        joined = pairs.join(rows, F.col(_FROM) == F.col("_told"))
         known = (
             F.first(F.when(F.col(_KNOWN)[place], F.col(name)), ignorenulls=True).alias(name)
             for place, name in enumerate(self.values)
         )
-        found = joined.groupBy(_OF).agg(F.max_by("_root", _DEPTH).alias("_root"), *known)
+        rows_before = joined.groupBy(_OF).agg(F.max_by("_root", _DEPTH).alias("_root"), *known)
         root = {name: F.col(f"_root.{name}").alias(name) for name in (*self.keys, CHANGED)}
-        return found.select(F.col(_OF).alias(RECORD), *(root[name] for name in self.keys), *self.values, root[CHANGED])
+        return rows_before.select(
+            F.col(_OF).alias(RECORD), *(root[name] for name in self.keys), *self.values, root[CHANGED]
+        )
 
 
 def _forget_unsent(column: pa.Array) -> pa.Array:

@@ -68,5 +68,5 @@ def collect_key_filter(changes: DataFrame, table: TablePlan) -> KeyFilter:
         bits = KeyFilter.of((unpack(payload.as_buffer(), layout) for payload in payloads), table).bits
         yield pa.RecordBatch.from_arrays([pa.array([bits], pa.binary())], ["bits"])
 
-    found = changes.select("payload").mapInArrow(task, "bits binary").collect()
-    return KeyFilter.join((bytes(row.bits) for row in found), table)
+    filters = changes.select("payload").mapInArrow(task, "bits binary").collect()
+    return KeyFilter.join((bytes(row.bits) for row in filters), table)

@@ -133,22 +133,22 @@ def _find_last(group: Ints, when: Ints, rank: Ints) -> Ints:
 
 def _choose_among_equals(changes: KeyEvents, rows: KeyEvents, ranked: _Ranks, best: Ints) -> Ints:
     """Return the rows at some ranks; of several equal ones the last one before the change in its partition."""
-    found = np.where(best >= 0, ranked.rows[np.maximum(best, 0)], -1)
-    wanted = np.flatnonzero(found >= 0)
+    chosen_rows = np.where(best >= 0, ranked.rows[np.maximum(best, 0)], -1)
+    wanted = np.flatnonzero(chosen_rows >= 0)
     if not len(wanted):
-        return found
+        return chosen_rows
     tie = ranked.tie
     group = _number(
         [
-            np.concatenate([tie, tie[found[wanted]]]),
+            np.concatenate([tie, tie[chosen_rows[wanted]]]),
             np.concatenate([rows.partition, changes.partition[wanted]]),
         ]
     )
     # A change's own place comes before that of a row there: no row may be made by it.
     offset = _number([np.concatenate([rows.offset * 2 + 1, changes.offset[wanted] * 2])])
     before = _find_last(group, offset, ranked.rank)
-    found[wanted] = np.where(before >= 0, ranked.rows[np.maximum(before, 0)], found[wanted])
-    return found
+    chosen_rows[wanted] = np.where(before >= 0, ranked.rows[np.maximum(before, 0)], chosen_rows[wanted])
+    return chosen_rows
 
 
 def _sort(columns: Sequence[npt.NDArray[np.generic]]) -> Ints:

@@ -40,7 +40,7 @@ def mark_deleted_rows(outputs: DataFrame, table: TablePlan, table_rows: TableRow
         table: its plan.
         table_rows: what the table held at batch start.
     """
-    # What runs on executors must not hold `held`: frames cannot be sent.
+    # What runs on executors must not hold `table_rows`: frames cannot be sent.
     layout, names, place = file_layout(table), table_rows.names, table_rows.place
     under = column_aliases("key", len(layout.keys))
     types = [field.type for field in layout.key_fields]

@@ -55,7 +55,7 @@ def write_marked_rows(
         which: the rows.
         kept: closes what the outputs are read from.
     """
-    # What runs on executors must not hold `held`: frames cannot be sent.
+    # What runs on executors must not hold `table_rows`: frames cannot be sent.
     kept.callback(release_reads, spark, table)
     table_rows = read_table_rows(spark, table, plan)
     layout, names, place = file_layout(plan), table_rows.names, table_rows.place

@@ -217,8 +217,8 @@ def _join_struck(
     values = [name for name in _side_columns("struck", sides) if name not in keys] + [*_place_names("struck")]
     rank = F.struct(~F.col(_READ), F.coalesce(_ORDER, F.lit(-(2**63))))
     last = F.max_by(F.struct(*values), rank).alias("_row")
-    found = keys_to_find.join(rows, condition).groupBy(_RECORD).agg(last)
-    deleted_rows = found.select(
+    last_rows = keys_to_find.join(rows, condition).groupBy(_RECORD).agg(last)
+    deleted_rows = last_rows.select(
         F.col(_RECORD).alias("_struck_record"), *(F.col(f"_row.{name}").alias(name) for name in values)
     )
     return joined.join(deleted_rows, F.col(_RECORD) == F.col("_struck_record"), "left").drop("_struck_record")

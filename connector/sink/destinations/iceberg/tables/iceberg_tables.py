@@ -198,9 +198,9 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
 
         They must be stored before later offsets are: otherwise a later rollback of such a table would not be detected.
         """
-        found = {name: self._known[name].stored for name in names if name in self._unstored}
-        self._unstored -= found.keys()
-        return found
+        commits = {name: self._known[name].stored for name in names if name in self._unstored}
+        self._unstored -= commits.keys()
+        return commits
 
     def _load_existing(self, name: str) -> TargetTable | None:
         table = self._catalog.load(name)
@@ -269,10 +269,10 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         before = self._known.get(name)
         if before is None:
             noted = self._noted.get(table.name)
-            found = check_ancestry(table, self._settings.name, noted)
-            if found.sequence_number > (0 if noted is None else noted.sequence_number):
+            last_commit = check_ancestry(table, self._settings.name, noted)
+            if last_commit.sequence_number > (0 if noted is None else noted.sequence_number):
                 self._unstored.add(name)
-            return found
+            return last_commit
         return find_last_commit(table, self._settings.name, before.stored)
 
     def _create(self, name: str, needs: list[SchemaChange]) -> TargetTable:

@@ -72,10 +72,10 @@ class SourceSchemas:
                 if topic not in admin.topics([topic]):
                     continue
                 self._next[at] = admin.fetch_beginning_offsets([at])[at]
-            while found := self._reader.read_from({at: self._next[at]}, _MOST_READ)[at]:
-                for record in found:
+            while records := self._reader.read_from({at: self._next[at]}, _MOST_READ)[at]:
+                for record in records:
                     self._note(record.value())
-                self._next[at] = int(found[-1].offset()) + 1
+                self._next[at] = int(records[-1].offset()) + 1
 
     def _note(self, value: bytes | None) -> None:
         """Read one record; an unreadable one is ignored."""

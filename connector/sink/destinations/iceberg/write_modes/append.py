@@ -43,7 +43,7 @@ class Append:
         """Find nothing."""
         return None, []
 
-    def apply(self, update: Any, found: RowsToReplace) -> None:
+    def apply(self, update: Any, rows: RowsToReplace) -> None:
         """Do nothing: files are appended."""
 
 

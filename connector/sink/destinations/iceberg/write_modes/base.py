@@ -48,5 +48,5 @@ class WriteMode(Protocol):
             FatalError, RetriableError: the table's metadata cannot be read.
         """
 
-    def apply(self, update: Any, found: RowsToReplace) -> None:
-        """Add the replacement of `found` to Iceberg's RowDelta, and what has to be true for it. In the commit."""
+    def apply(self, update: Any, rows: RowsToReplace) -> None:
+        """Add the replacement of `rows` to Iceberg's RowDelta, and what has to be true for it. In the commit."""

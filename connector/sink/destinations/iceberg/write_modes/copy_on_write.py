@@ -67,10 +67,10 @@ class CopyOnWrite:
         """Find the data files that have such rows, and rewrite each without them."""
         return find_rows(spark, table, plan, lookup, _rewrite_files)
 
-    def apply(self, update: Any, found: RowsToReplace) -> None:
+    def apply(self, update: Any, rows: RowsToReplace) -> None:
         """Remove the rewritten files from the table; refused if another writer deleted rows in them meanwhile."""
         update.validateNoConflictingDeleteFiles()
-        for task in found.affected_files:
+        for task in rows.affected_files:
             update.removeRows(task.java().file())
 
 

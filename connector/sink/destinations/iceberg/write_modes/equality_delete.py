@@ -77,7 +77,7 @@ class EqualityDelete:
         """Find nothing: the deletes name keys."""
         return None, []
 
-    def apply(self, update: Any, found: RowsToReplace) -> None:
+    def apply(self, update: Any, rows: RowsToReplace) -> None:
         """Do nothing: delete files are added with the others."""
 
 

@@ -50,14 +50,14 @@ class PositionDelete:
         """Find the rows' positions, and write delete files of them."""
         return find_rows(spark, table, plan, lookup, _delete_positions)
 
-    def apply(self, update: Any, found: RowsToReplace) -> None:
+    def apply(self, update: Any, rows: RowsToReplace) -> None:
         """Remove the vectors that the new ones replace.
 
         Checks that no compaction moved the deleted rows. If two writers add vectors for one data file, Iceberg itself
         refuses.
         """
-        update.validateDataFilesExist([task.path for task in found.affected_files])
-        for task in found.affected_files:
+        update.validateDataFilesExist([task.path for task in rows.affected_files])
+        for task in rows.affected_files:
             if any(delete.alone for delete in task.place.deletes):
                 for delete in task.java().deletes():
                     if delete.referencedDataFile() is not None:

@@ -101,17 +101,17 @@ def sort_moves(moves: Iterable[DocumentMove]) -> list[DocumentMove]:
     """Return moves in the order of the source: by place, where all are of one log that tells them; else in Kafka's, and
     among topic-partitions by the greatest number up to there.
     """
-    found = sorted(moves, key=_kafka_place)
-    placed = all(move.log_place[FIRST_NUMBER] != NO_VALUE for move in found)
-    if placed and len({move.log_place[SOURCE_COLUMN] for move in found}) == 1:
-        return sorted(found, key=lambda move: (move.log_place, move.number))
+    in_order = sorted(moves, key=_kafka_place)
+    placed = all(move.log_place[FIRST_NUMBER] != NO_VALUE for move in in_order)
+    if placed and len({move.log_place[SOURCE_COLUMN] for move in in_order}) == 1:
+        return sorted(in_order, key=lambda move: (move.log_place, move.number))
     most: dict[int, int] = {}
     reached = []
-    for move in found:
+    for move in in_order:
         partition, _ = _kafka_place(move)
         most[partition] = max(move.number, most.get(partition, move.number))
         reached.append(most[partition])
-    return [found[at] for at in np.argsort(np.array(reached, np.int64), kind="stable")]
+    return [in_order[at] for at in np.argsort(np.array(reached, np.int64), kind="stable")]
 
 
 def _kafka_place(move: DocumentMove) -> tuple[int, int]:

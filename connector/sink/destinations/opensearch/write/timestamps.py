@@ -32,10 +32,10 @@ class TimestampRule:
 
         Columns may be timestamps, dates, ISO 8601 texts, and numbers of milliseconds since 1970.
         """
-        found = [_to_timestamps(part.rows.column(name)) for name in self.columns if name in part.rows.schema.names]
+        columns = [_to_timestamps(part.rows.column(name)) for name in self.columns if name in part.rows.schema.names]
         if self.source:
-            found.append(_read_source_time(part, dedup_column))
-        return pc.coalesce(*found) if found else pa.nulls(len(part), TIMESTAMP_TYPE)
+            columns.append(_read_source_time(part, dedup_column))
+        return pc.coalesce(*columns) if columns else pa.nulls(len(part), TIMESTAMP_TYPE)
 
 
 def _read_source_time(part: ChangeBatch, dedup_column: str) -> pa.TimestampArray:
