@@ -46,9 +46,7 @@ class SourceTables:
 
     def find(self) -> DiscoveredTables:
         """Return the tables that there are now."""
-        capture, signals = self.settings.capture, self.settings.signals
-        own = {self.catalog.full_name(capture.offsets_table), *([signals.table] if signals.table else [])}
-        return find_tables(self.catalog, capture, own)
+        return find_tables(self.catalog, self.settings)
 
     def open(self, namespace: tuple[str, ...], name: str) -> TableCapture:
         """Open a table.

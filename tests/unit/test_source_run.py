@@ -15,7 +15,7 @@ from connector.errors import FatalError, GapError, RetriableError
 from connector.settings.source.capture import CaptureSettings
 from connector.settings.source.settings import load_source
 from connector.source.poll_loop import PolledTable, PollLoop, TableSchedule, after_failure
-from connector.source.snapshots.discovery import plain_names
+from connector.source.snapshots.discovery import find_tables, plain_names
 from tests.publishers import InMemoryPublisher, unconnected
 
 
@@ -220,3 +220,13 @@ def test_a_failure_that_may_pass_is_tried_later_and_later_until_time_is_over() -
     endless = after_failure(turn, RetriableError("away"), 1e6, timeout_s=None, longest_s=3)
     assert endless.failed is None
     assert after_failure(TableSchedule(), GapError("gone"), 0.0, timeout_s=None, longest_s=3).failed
+
+
+def test_tables_of_positions_and_signals_are_not_read_unless_named() -> None:
+    """Of what a catalog lists a source leaves out the tables that are its own; in a list of names it takes them."""
+    catalog = Mock()
+    catalog.full_name = lambda name: f"db.{name}"
+    catalog.list_tables.return_value = [(("db",), name) for name in ("t", "offsets", "signals")]
+    signals = Mock(table="db.signals")
+    assert list(find_tables(catalog, Mock(capture=capture(), signals=signals))) == ["db.t"]
+    assert list(find_tables(catalog, Mock(capture=capture(tables=("db.signals",)), signals=signals))) == ["db.signals"]

@@ -132,7 +132,7 @@ def check_catalog(spark: SparkSession, settings: _Settings) -> Iterator[Finding]
     catalog = Catalog(spark, settings.catalog)
     if isinstance(settings, SourceSettings):
         offsets = settings.capture.offsets_table
-        tables = find_tables(catalog, settings.capture, {catalog.full_name(offsets)})
+        tables = find_tables(catalog, settings)
         missing = sorted(name for name, parts in tables.items() if catalog.find(*parts) is None)
         yield Finding("catalog", "ok", f"{settings.catalog.name}: {len(tables) - len(missing)} tables to read")
         if missing or not tables:

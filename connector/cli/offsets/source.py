@@ -48,11 +48,11 @@ def show(settings: SourceSettings, starting: StartingSession) -> None:
     once = attrs.evolve(settings, errors=attrs.evolve(settings.errors, retry_timeout_ms=0))
     with ThreadPoolExecutor(1, "offsets") as beside, open_gateway(starting) as driver:
         asked = beside.submit(lambda: read_tables(driver, once, _open_rows(driver, once).by_table))
-        seen = wait_for(asked, TABLES_WAIT_S)
+        tables = wait_for(asked, TABLES_WAIT_S)
     grid = Grid(
         "table", "stored snapshot", "newest snapshot", "behind", "full read", title=f"{settings.name}: positions"
     )
-    for table in seen:
+    for table in tables:
         grid.add_row(*_format_row(table))
     open_console().print(grid)
 
@@ -67,11 +67,11 @@ def reset(settings: SourceSettings, *, to: str, tables: tuple[str, ...], execute
     """
     with open_driver(settings) as driver:
         rows = _open_rows(driver, settings)
-        seen = {table.name: table for table in read_tables(driver, settings, rows.by_table)}
-        unknown = sorted(set(tables) - seen.keys())
+        by_name = {table.name: table for table in read_tables(driver, settings, rows.by_table)}
+        unknown = sorted(set(tables) - by_name.keys())
         if unknown:
-            raise ConfigError(f"--table {', '.join(unknown)}: not a table of this source; it has {', '.join(seen)}")
-        chosen = [seen[name] for name in tables or seen]
+            raise ConfigError(f"--table {', '.join(unknown)}: not a table of this source; it has {', '.join(by_name)}")
+        chosen = [by_name[name] for name in tables or by_name]
         new = {t.name: _newest_offset(t) for t in chosen if to == "latest" and t.uuid is not None}
         _print_reset(chosen, new, execute=execute)
         if execute:
@@ -100,9 +100,7 @@ def read_tables(driver: Driver, settings: SourceSettings, texts: Mapping[str, st
         RetriableError: the catalog stayed away.
     """
     catalog = Catalog(driver, settings.catalog, settings.errors)
-    signals = settings.signals.table
-    own = {catalog.full_name(settings.capture.offsets_table), *([signals] if signals else [])}
-    addresses = call_with_retries(lambda: discovery.find_tables(catalog, settings.capture, own), settings.errors)
+    addresses = call_with_retries(lambda: discovery.find_tables(catalog, settings), settings.errors)
     stored = {name: TableOffset.parse(text) for name, text in texts.items()}
     tables = []
     for name in sorted({*addresses, *stored}):

@@ -6,9 +6,9 @@ Plain names need no listing: then a round of polling costs one request per table
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 
 from connector.iceberg.catalog.catalog import Catalog
+from connector.settings import SourceSettings
 from connector.settings.source.capture import CaptureSettings
 
 _PLAIN = re.compile(r"(?:[\w-]|\\?\.)+")
@@ -23,15 +23,17 @@ def plain_names(capture: CaptureSettings) -> tuple[str, ...] | None:
     return tuple(pattern.replace("\\", "") for pattern in capture.tables)
 
 
-def find_tables(catalog: Catalog, capture: CaptureSettings, own: Collection[str]) -> DiscoveredTables:
-    """Return the tables to read; `own` are tables of positions and signals, never read unless named.
+def find_tables(catalog: Catalog, settings: SourceSettings) -> DiscoveredTables:
+    """Return the tables to read; those of positions and signals are not, unless they are named.
 
     Raises:
         RetriableError: the catalog is away.
     """
+    capture, signals = settings.capture, settings.signals.table
     plain = plain_names(capture)
     if plain is not None:
         return {name: _split_name(name) for name in plain}
+    own = {catalog.full_name(capture.offsets_table), *([signals] if signals else [])}
     listed = {".".join((*namespace, name)): (namespace, name) for namespace, name in catalog.list_tables()}
     return {full: parts for full, parts in listed.items() if full not in own and capture.takes(full)}
 
