@@ -31,6 +31,7 @@ from benchmarks.metadata import MetadataWatch, local_path
 from benchmarks.plan import CONVERTED, FIRST_EVENTS, LATENCY, PROMPT, Case, Sizes
 from benchmarks.tables import open_table
 from benchmarks.topics import create, producer, send
+from tests.waiting import wait_until
 
 CASE = Case("latency-ours", "ours", LATENCY, 1_000_000, properties=PROMPT)
 CONVERTING = Case("latency-converting-ours", "ours", f"{LATENCY}_converted", 1_000_000, properties=PROMPT | CONVERTED)
@@ -69,11 +70,7 @@ class CatalogWatch(MetadataWatch):
 
     def wait_for_first(self, limit_s: float) -> float:
         """The time of the first snapshot; TimeoutError when there is none in time."""
-        deadline = time.monotonic() + limit_s
-        while not self.seen:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"no commit within {limit_s:.0f} s")
-            time.sleep(_POLL_S)
+        wait_until(lambda: bool(self.seen), limit_s, "no commit", step_s=_POLL_S)
         return min(self.seen.values())
 
     def wait_until_quiet(self) -> None:

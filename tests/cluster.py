@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -17,8 +16,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from connector.demo.servers.kafka_broker import KafkaBroker, cluster_id
 from connector.demo.servers.ports import LOOPBACK, free_ports
+from tests.waiting import call_until_answered, wait_until
 
 _ALTER_CLIENT_QUOTAS = 49
+_CHANGE_S = 60.0
 _SHARED = {
     "offsets.topic.replication.factor": "3",
     "default.replication.factor": "3",
@@ -84,18 +85,13 @@ class Cluster:
     def create(self, topic: str, partitions: int, **config: str) -> None:
         """Create a topic with a replica on each node; one that is being deleted is waited for."""
         named = {key.replace("_", "."): value for key, value in config.items()}
-        deadline = time.monotonic() + 60
         admin = self.admin
-        while True:
-            try:
-                for future in admin.create_topics([NewTopic(topic, partitions, 3, config=named)]).values():
-                    future.result(30)
-            except KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
-            else:
-                return
+
+        def create() -> None:
+            for future in admin.create_topics([NewTopic(topic, partitions, 3, config=named)]).values():
+                future.result(30)
+
+        call_until_answered(create, (KafkaException,), _CHANGE_S, step_s=0.2)
 
     def create_by_replicas(self, topic: str, replicas: list[list[int]], config: Mapping[str, str]) -> None:
         """Create a topic whose partitions lie on these nodes."""
@@ -115,10 +111,7 @@ class Cluster:
         admin = self.admin
         for future in admin.create_partitions([NewPartitions(topic, count)]).values():
             future.result(30)
-        deadline = time.monotonic() + 60
-        while self._count_led(topic) < count:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: self._count_led(topic) >= count, _CHANGE_S, f"no leaders of {topic}", step_s=0.1)
 
     def _count_led(self, topic: str) -> int:
         partitions = self.admin.list_topics(topic, timeout=15).topics[topic].partitions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from connector.server.worker_metrics import WorkerMetrics
 from connector.settings import SourceSettings
 from connector.settings.source.settings import SOURCE_CLASS
 from connector.source.signals.queue_channel import SignalQueue
+from tests.waiting import wait_until
 
 SINK = {
     "connector.class": SINK_CLASS,
@@ -253,10 +253,7 @@ def serving(
 
 def wait_for(condition: Callable[[], bool]) -> None:
     """Wait until it holds, 20 s at most."""
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until(condition, 20, step_s=0.01)
 
 
 def run_one_sink(server: TestServer) -> Client:

@@ -28,8 +28,9 @@ from benchmarks.session import open_session, qualified
 from benchmarks.topics import create
 from connector.demo.servers.kafka_broker import KafkaBroker
 from connector.demo.servers.ports import free_ports
+from tests.waiting import wait_until
 
-_FIRST_LIMIT_S, _CATCH_UP_S = 240.0, 600.0
+_FIRST_LIMIT_S, _CATCH_UP_S, _STEP_S = 240.0, 600.0, 0.2
 
 
 @click.command(context_settings={"show_default": True})
@@ -98,26 +99,19 @@ def _sample(
         load.start()
         watch.start()
         try:
-            _wait(lambda: watch.visible > 0, _FIRST_LIMIT_S, "no commit")
+            wait_until(lambda: watch.visible > 0, _FIRST_LIMIT_S, "no commit", step_s=_STEP_S)
             sampler, begun = Sampler(place.warehouse, case.table, watch, process.pid, port), time.monotonic()
             while time.monotonic() < begun + seconds:
                 time.sleep(every_s)
                 samples.append(sampler.take())
                 say(samples[-1])
             load.finish()
-            _wait(lambda: watch.visible == load.sent, _CATCH_UP_S, f"{load.sent} events were not all visible")
+            otherwise = f"{load.sent} events were not all visible"
+            wait_until(lambda: watch.visible == load.sent, _CATCH_UP_S, otherwise, step_s=_STEP_S)
             stop(process)
         finally:
             watch.finish()
     return samples
-
-
-def _wait(is_done: Callable[[], bool], limit_s: float, otherwise: str) -> None:
-    end = time.monotonic() + limit_s
-    while not is_done():
-        if time.monotonic() > end:
-            raise TimeoutError(f"{otherwise} within {limit_s:.0f} s")
-        time.sleep(0.2)
 
 
 def find_fault(warehouse: Path, table: str, load: SteadyLoad) -> str | None:

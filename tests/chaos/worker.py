@@ -5,12 +5,11 @@ One that was killed resumes from the offsets that it stored last, and sends agai
 
 from __future__ import annotations
 
-import time
-
 from connector.demo.servers.ports import LOOPBACK
 from tests.chaos.tables import MARKER, SCHEMA, TABLES
 from tests.interop.connect import Connect, ConnectorFailed, worker_properties
 from tests.interop.postgres import DATABASE, USER
+from tests.waiting import call_until_answered
 
 PREFIX, CONNECTOR = "chaos", "chaos"
 TRANSACTIONS = f"{PREFIX}.transaction"
@@ -29,14 +28,7 @@ class Worker(Connect):
 
     def create_when_ready(self, name: str, config: dict[str, str]) -> None:
         """Create a connector as soon as the worker has joined its group. ConnectorFailed when it never does."""
-        limit = time.monotonic() + self.ready_s
-        while True:
-            try:
-                return self.create(name, config)
-            except (OSError, ConnectorFailed):
-                if time.monotonic() > limit:
-                    raise
-                time.sleep(0.5)
+        call_until_answered(lambda: self.create(name, config), (OSError, ConnectorFailed), self.ready_s, step_s=0.5)
 
     def restart_failed(self) -> bool:
         """Have the connector's failed task started again, as an operator does; tell whether there was one."""

@@ -7,10 +7,10 @@ stream, `wait_for_lock` and `request_snapshot` after that; the last row of `done
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tests.interop.binlog_server import DATABASE, BinlogServer
+from tests.waiting import wait_until
 
 LAST = 99
 TABLES = ("types", "customers", "evolve", "trunc_me", "nokey", "renames", "busy", "done")
@@ -137,9 +137,8 @@ def signals_table(variant: str) -> str:
 
 def change_during_snapshot(server: BinlogServer, number: int) -> None:
     """Write to `busy` while a connector reads it; `number` tells the connectors apart."""
-    wait_until(
-        lambda: "SLEEP" in server.run("SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID();")
-    )
+    others = "SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID();"
+    wait_until(lambda: "SLEEP" in server.run(others), _WAIT_S)
     server.run(
         f"UPDATE busy SET v = 'during {number}' WHERE id <= 3; INSERT INTO busy VALUES ({100 + number}, 'new');\n"
         f"DELETE FROM busy WHERE id = {20 + number}; INSERT INTO busy VALUES ({20 + number}, 'again {number}');\n"
@@ -155,7 +154,7 @@ def wait_for_lock(server: BinlogServer) -> None:
     )
     holder = threading.Thread(target=server.run, args=(held,))
     holder.start()
-    wait_until(lambda: "DO SLEEP" in server.run("SHOW PROCESSLIST;"))
+    wait_until(lambda: "DO SLEEP" in server.run("SHOW PROCESSLIST;"), _WAIT_S)
     server.run("UPDATE busy SET v = 'waited' WHERE id = 5;\n")
     holder.join()
 
@@ -167,12 +166,3 @@ def request_snapshot(server: BinlogServer, variant: str) -> None:
     server.run(f"INSERT INTO {table} VALUES ('{variant}', 'execute-snapshot', '{data}');\n")
     server.run("UPDATE busy SET v = CONCAT(v, '!') WHERE id IN (2, 200); DELETE FROM busy WHERE id = 4;\n")
     server.run("INSERT INTO busy VALUES (4, 'back');\n")
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = _WAIT_S) -> None:
-    """Wait for a condition. TimeoutError when it does not come."""
-    limit = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > limit:
-            raise TimeoutError("what was waited for did not come")
-        time.sleep(0.05)
