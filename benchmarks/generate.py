@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+_APPEND_SEED = 3
 BASE_TS_NS = 1_790_000_000_000_000_000
 """Commit time (epoch nanoseconds) of the first transaction; prefilled rows are one second older."""
 EVENTS_PER_TRANSACTION = 3
@@ -53,9 +54,9 @@ class Events:
         return len(self.ids)
 
 
-def append_events(count: int, table: str, seed: int = 3) -> Events:
+def append_events(count: int, table: str) -> Events:
     """`count` flattened events of 13 fields with ids 0..count-1, all creates."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(_APPEND_SEED)
     ids = np.arange(count, dtype=np.int64)
     columns = _values(rng, ids) | _meta(table, np.full(count, "c"), _commit_ts_ns(count))
     return Events(table, pa.table({name: columns[name] for name in FLATTENED_COLUMNS}), ids)

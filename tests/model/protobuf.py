@@ -152,9 +152,6 @@ def _field(draw: st.DrawFn, message: Any, name: str, number: int, depth: int) ->
         one.oneof_index = 0
 
 
-_SCOPES = ("M", "N")
-
-
 def _scope(depth: int, message: Any) -> str:
     """Names of nested messages are made unique by their outer one; resolved by the relative name."""
     return message.name

@@ -203,7 +203,7 @@ def test_jars_are_copied_for_another_machine(maven: Path, tmp_path: Path, monkey
     """What is copied into a folder is found there by another machine that reaches nothing."""
     artifact = _artifact("n")
     _put(maven, artifact, b"jar")
-    monkeypatch.setattr(jars_module, "_locked_artifacts", lambda component, lock: (artifact,))
+    monkeypatch.setattr(jars_module, "_locked_artifacts", lambda component: (artifact,))
     assert copy_jars(["x"], tmp_path / "jars", lambda _: None) == 3
     assert [path.name for path in (tmp_path / "jars").iterdir()] == ["n-1.0.jar"]
     monkeypatch.setenv("ICEBRIDGE_JARS", str(tmp_path / "jars"))

@@ -15,6 +15,7 @@ from connector.errors import FatalError
 
 _LOW, _HIGH = 20_000, 30_000
 _TRIES = 200
+_ANSWER_S = 0.2
 LOOPBACK = "127.0.0.1"
 
 
@@ -47,10 +48,10 @@ def keep_ports(file: Path, wanted: int | None = None) -> tuple[int, int]:
     return first, second
 
 
-def is_answering(port: int, timeout_s: float = 0.2) -> bool:
+def is_answering(port: int) -> bool:
     """Tell whether something accepts connections on the loopback port."""
     with socket.socket() as probe:
-        probe.settimeout(timeout_s)
+        probe.settimeout(_ANSWER_S)
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 

@@ -48,13 +48,13 @@ Stamp = dict[str, tuple[int, int]]
 """File path -> (size in bytes, modification time in ns) at the time its checksum was found right."""
 
 
-def fetch_jars(component: str, lock: Path = LOCK_FILE) -> tuple[Path, ...]:
+def fetch_jars(component: str) -> tuple[Path, ...]:
     """Return the jars of a component (`spark`, `broker`, ...), in class path order, fetching what is missing.
 
     The first call reads every file once for its checksum; later calls only look at size and modification time
     (a few ms). FatalError: unknown component, registry out of reach, or a file that is not the locked one.
     """
-    return fetch_artifacts(_locked_artifacts(component, lock), _stamp_file(component), lambda _: None)
+    return fetch_artifacts(_locked_artifacts(component), _stamp_file(component), lambda _: None)
 
 
 def fetch_artifacts(
@@ -84,7 +84,7 @@ def copy_jars(components: Iterable[str], folder: Path, done: Callable[[Artifact]
     folder.mkdir(parents=True, exist_ok=True)
     copied = {}
     for component in components:
-        for file in fetch_artifacts(_locked_artifacts(component, LOCK_FILE), _stamp_file(component), done):
+        for file in fetch_artifacts(_locked_artifacts(component), _stamp_file(component), done):
             target = folder / file.name
             if not target.exists() or target.stat().st_size != file.stat().st_size:
                 draft = target.with_name(f".{target.name}.{os.getpid()}")
@@ -100,10 +100,10 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _locked_artifacts(component: str, lock: Path) -> tuple[Artifact, ...]:
-    components = parse_lockfile(lock.read_text(encoding="utf-8"))
+def _locked_artifacts(component: str) -> tuple[Artifact, ...]:
+    components = parse_lockfile(LOCK_FILE.read_text(encoding="utf-8"))
     if component not in components:
-        raise FatalError(f"no component {component!r} in {lock.name}; it has {', '.join(sorted(components))}")
+        raise FatalError(f"no component {component!r} in {LOCK_FILE.name}; it has {', '.join(sorted(components))}")
     return components[component]
 
 

@@ -33,11 +33,11 @@ def archive_name() -> str:
     return f"{NAME}-{version}-{python}-{platform.system().lower()}-{platform.machine()}.tar.gz"
 
 
-def find_distributions(root: str = NAME) -> dict[str, Distribution]:
-    """Return what a package needs, and what that needs, of what is installed here, by normalised name."""
+def find_distributions() -> dict[str, Distribution]:
+    """Return what icebridge needs, and what that needs, of what is installed here, by normalised name."""
     distributions: dict[str, Distribution] = {}
     asked: set[tuple[str, str]] = set()
-    waiting: list[tuple[str, str]] = [(root, "")]
+    waiting: list[tuple[str, str]] = [(NAME, "")]
     while waiting:
         name, extra = waiting.pop()
         if (name, extra) in asked or name in _HAVE:
