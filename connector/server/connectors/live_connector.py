@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from connector.iceberg.catalog.catalog import Catalog
+from connector.kafka.admin import KafkaAdmin
 from connector.runtime.lifecycle import Lifecycle, start_thread
 from connector.server.connectors.port import Kind
-from connector.server.probe import Probe
-from connector.settings import CatalogSettings
+from connector.server.probe import TIMEOUT_S, Probe
+from connector.settings import CatalogSettings, KafkaSettings
 from connector.settings.kafka.error_handling import NO_RETRIES
 
 OpenSession = Callable[[], SparkSession]
@@ -28,6 +29,7 @@ class LiveConnector(ABC):
         self,
         name: str,
         lifecycle: Lifecycle,
+        kafka: KafkaSettings,
         catalog: CatalogSettings,
         offsets_table: str,
         open_session: OpenSession | None,
@@ -37,6 +39,7 @@ class LiveConnector(ABC):
         Args:
             name: of the connector.
             lifecycle: what is asked of it.
+            kafka: the cluster that it reads or writes.
             catalog: where its offsets are.
             offsets_table: their table, which is looked at to see whether the catalog answers.
             open_session: gives a Spark session with its catalog; None where somebody else runs the connector.
@@ -45,6 +48,8 @@ class LiveConnector(ABC):
         self.cluster_id: str | None = None
         self._broker, self._catalog_probe = Probe(f"{name}-broker"), Probe(f"{name}-catalog")
         self._catalog_settings, self._offsets_table, self._open_session = catalog, offsets_table, open_session
+        self._kafka_settings = kafka
+        self._admin: KafkaAdmin | None = None
         self._spark: SparkSession | None = None
         self._catalog: Catalog | None = None
         self._thread: threading.Thread | None = None
@@ -73,6 +78,11 @@ class LiveConnector(ABC):
         if self._spark is None:
             raise FatalError(f"connector {self.name} is still starting; try again")
         return self._spark
+
+    def _open_admin(self) -> KafkaAdmin:
+        if self._admin is None:
+            self._admin = KafkaAdmin(self._kafka_settings, TIMEOUT_S)
+        return self._admin
 
     def _read_catalog(self) -> None:
         if self._catalog is None:

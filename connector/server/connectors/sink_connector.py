@@ -18,7 +18,6 @@ from connector.runtime.topic_partitions import TopicPartition
 from connector.server.connectors.live_connector import LiveConnector, OpenSession
 from connector.server.connectors.port import Check, ConnectorOffset, Kind
 from connector.server.errors import RestError
-from connector.server.probe import TIMEOUT_S
 from connector.server.recent import RecentActivity
 from connector.settings import SinkSettings
 from connector.sink.microbatch.cluster import inspect_cluster
@@ -50,14 +49,15 @@ class SinkConnector(LiveConnector):
             lifecycle: what is asked of it.
             open_session: gives a Spark session with its catalog; None where somebody else runs the sink.
         """
-        super().__init__(settings.name, lifecycle, settings.catalog, settings.table.offsets_table, open_session)
+        super().__init__(
+            settings.name, lifecycle, settings.kafka, settings.catalog, settings.table.offsets_table, open_session
+        )
         self.config, self._settings = config, settings
         batch = settings.batch
         server = config.get("debezium.source.topic.prefix") or settings.name
         self._metrics = SinkMetrics(settings.name, server, max_events=batch.max_events, max_bytes=batch.max_bytes)
         self._maintenance = MaintenanceMetrics(settings.name)
         self._recent = RecentActivity()
-        self._admin: KafkaAdmin | None = None
 
     @property
     def metrics(self) -> Sequence[MetricSource]:
@@ -135,11 +135,10 @@ class SinkConnector(LiveConnector):
         return Catalog(self._session(), self._settings.catalog, self._settings.errors)
 
     def _read_ends(self) -> dict[TopicPartition, int]:
-        if self._admin is None:
-            self._admin = KafkaAdmin(self._settings.kafka, TIMEOUT_S)
+        admin = self._open_admin()
         if self.cluster_id is None:
-            self.cluster_id = self._admin.id()
-        return self._admin.fetch_end_offsets(self._metrics.read or self._admin.select_partitions())
+            self.cluster_id = admin.id()
+        return admin.fetch_end_offsets(self._metrics.read or admin.select_partitions())
 
 
 def parse_offset(given: ConnectorOffset) -> tuple[TopicPartition, int | None]:

@@ -9,14 +9,12 @@ import orjson
 
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
-from connector.kafka.admin import KafkaAdmin
 from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.prometheus.series import MetricSource
 from connector.runtime.monitoring.prometheus.source_metrics import SourceMetrics
 from connector.server.connectors.live_connector import LiveConnector, OpenSession
 from connector.server.connectors.port import Check, ConnectorOffset, Kind
 from connector.server.errors import RestError
-from connector.server.probe import TIMEOUT_S
 from connector.server.recent import RecentActivity
 from connector.settings import SourceSettings
 from connector.source.runner import SourceMonitor, live_source
@@ -39,12 +37,13 @@ class SourceConnector(LiveConnector):
         open_session: OpenSession | None = None,
     ) -> None:
         """Prepare; nothing runs yet. Arguments as of `SinkConnector`."""
-        super().__init__(settings.name, lifecycle, settings.catalog, settings.capture.offsets_table, open_session)
+        super().__init__(
+            settings.name, lifecycle, settings.kafka, settings.catalog, settings.capture.offsets_table, open_session
+        )
         self.config, self._settings = config, settings
         self._metrics = SourceMetrics(settings.name, settings.outgoing.prefix)
         self._recent = RecentActivity()
         self.signals = SignalQueue()
-        self._admin: KafkaAdmin | None = None
 
     @property
     def metrics(self) -> Sequence[MetricSource]:
@@ -148,7 +147,5 @@ class SourceConnector(LiveConnector):
         return OffsetRows(catalog, settings.capture.offsets_table, settings.name, SOURCE)
 
     def _ask_broker(self) -> str:
-        if self._admin is None:
-            self._admin = KafkaAdmin(self._settings.kafka, TIMEOUT_S)
-        self.cluster_id = self._admin.id()
+        self.cluster_id = self._open_admin().id()
         return self.cluster_id
