@@ -85,7 +85,7 @@ def build_sink(
         spark: a session whose catalog is the settings' one.
         settings: everything else.
         observers: who follows it; nobody by default.
-        seen: the cluster, if it was looked at already.
+        cluster_state: the cluster, if it was looked at already.
         prime: make the tables ready that the waiting events will need.
 
     Raises:

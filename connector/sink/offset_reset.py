@@ -37,7 +37,7 @@ def replace_offsets(
     settings: SinkSettings,
     offsets: OffsetsTable,
     targets: IcebergTables,
-    seen: ClusterState,
+    cluster_state: ClusterState,
     wanted: KafkaOffsets,
     *,
     topics: tuple[str, ...] = (),
@@ -49,7 +49,7 @@ def replace_offsets(
         settings: of the sink.
         offsets: its offsets table.
         targets: its tables.
-        seen: the cluster as it is now.
+        cluster_state: the cluster as it is now.
         wanted: where reading is to continue.
         topics: of these the tables forget how far their sources had come; of all where none is named.
         keeps_tables: tables keep what their own snapshots say.
@@ -57,41 +57,45 @@ def replace_offsets(
     Raises:
         ConnectorError: catalog or cluster are away.
     """
-    written = [t for name in targets.find_existing(seen.topics) if (t := targets[name]).stored.position.offsets]
+    written = [
+        t for name in targets.find_existing(cluster_state.topics) if (t := targets[name]).stored.position.offsets
+    ]
     done = [_stored_commit(t) if keeps_tables else _reset_table(t, wanted, settings.name, topics) for t in written]
     noted = dict(zip((t.table.name for t in written), done, strict=True))
     call_with_retries(lambda: offsets.replace(wanted, noted), settings.errors)
 
 
 def find_new_offsets(
-    settings: SinkSettings, offsets: OffsetsTable, seen: ClusterState, to: ResetTarget, targets: IcebergTables
+    settings: SinkSettings, offsets: OffsetsTable, cluster_state: ClusterState, to: ResetTarget, targets: IcebergTables
 ) -> Mapping[TopicPartition, int]:
     """Return where each topic-partition would begin."""
     before = offsets.position or KafkaOffsets()
     if to == "latest":
-        return seen.ends
+        return cluster_state.ends
     if to == "stored":
-        return {**seen.beginnings, **{at: o for at, o in before.offsets.items() if at in seen.ends}}
+        return {**cluster_state.beginnings, **{at: o for at, o in before.offsets.items() if at in cluster_state.ends}}
     if to == "group":
-        return {**seen.beginnings, **_group_offsets(settings, seen)}
-    return _table_offsets(before, offsets.tables, seen, targets) if to == "tables" else seen.beginnings
+        return {**cluster_state.beginnings, **_group_offsets(settings, cluster_state)}
+    return (
+        _table_offsets(before, offsets.tables, cluster_state, targets) if to == "tables" else cluster_state.beginnings
+    )
 
 
-def _group_offsets(settings: SinkSettings, seen: ClusterState) -> dict[TopicPartition, int]:
+def _group_offsets(settings: SinkSettings, cluster_state: ClusterState) -> dict[TopicPartition, int]:
     group = ConsumerGroup(settings.kafka)
     try:
-        return call_with_retries(lambda: group.committed(seen.ends), settings.errors)
+        return call_with_retries(lambda: group.committed(cluster_state.ends), settings.errors)
     finally:
         group.close()
 
 
 def _table_offsets(
-    before: KafkaOffsets, noted: Collection[str], seen: ClusterState, targets: IcebergTables
+    before: KafkaOffsets, noted: Collection[str], cluster_state: ClusterState, targets: IcebergTables
 ) -> dict[TopicPartition, int]:
     """Return the lowest offset at which a table of the topic stands; the oldest where the table is gone."""
-    routes = targets.find(seen.topics)
+    routes = targets.find(cluster_state.topics)
     result: dict[TopicPartition, int] = {}
-    for at, oldest in seen.beginnings.items():
+    for at, oldest in cluster_state.beginnings.items():
         own = [routes[at[0]]] if at[0] in routes else targets.list_routed()
         gone = not own and targets.full_name(at[0]) in noted
         stands = [targets[name].stored.position.offsets.get(at, oldest) for name in own]
@@ -100,13 +104,13 @@ def _table_offsets(
 
 
 def merge_offsets(
-    before: KafkaOffsets, seen: ClusterState, fresh: Mapping[TopicPartition, int], topics: tuple[str, ...]
+    before: KafkaOffsets, cluster_state: ClusterState, fresh: Mapping[TopicPartition, int], topics: tuple[str, ...]
 ) -> KafkaOffsets:
     """Return the offsets of all topic-partitions there are: fresh ones of `topics` (none: of all), else as before."""
     chosen = {at: offset for at, offset in fresh.items() if _is_chosen(at, topics)}
-    kept = {at: offset for at, offset in before.offsets.items() if at in seen.ends and at not in chosen}
-    ids = {name: topic.id for name, topic in seen.topics.items()}
-    return KafkaOffsets(seen.cluster_id, ids, {**kept, **chosen})
+    kept = {at: offset for at, offset in before.offsets.items() if at in cluster_state.ends and at not in chosen}
+    ids = {name: topic.id for name, topic in cluster_state.topics.items()}
+    return KafkaOffsets(cluster_state.cluster_id, ids, {**kept, **chosen})
 
 
 def _is_chosen(at: TopicPartition, topics: tuple[str, ...]) -> bool:

@@ -90,7 +90,7 @@ class SnapshotOnDemand:
             self._abort(snapshot, error)
             return
         queue = self.access.offsets.queue
-        after = queue.without(snapshot) if progress is None else queue.advanced(snapshot, progress)
+        after = queue.without(snapshot) if progress is None else queue.advance(snapshot, progress)
         self.access.offsets.put_queue(after, {self.access.table.name: offset})
         if progress is None:
             self._finish(snapshot, rows)
@@ -103,7 +103,7 @@ class SnapshotOnDemand:
         if mode != SnapshotMode.INITIAL_ONLY or newest is None or newest == stored.position.snapshot_id:
             return stored
         info = SnapshotInfo.of(parse_ancestor(self.access.snapshots.retained()[newest]), stored.ts_ns)
-        return attrs.evolve(stored.published(self.access.table.uuid, newest), ts_ns=info.ts_ns)
+        return attrs.evolve(stored.advance_to(self.access.table.uuid, newest), ts_ns=info.ts_ns)
 
     def _is_outrun(self, snapshot: QueuedSnapshot, progress: ChunkProgress, stored: TableOffset) -> bool:
         """Whether a blocking snapshot was not alone: the offset was reset meanwhile. It begins again."""

@@ -91,7 +91,7 @@ class TableCapture:
                 structlog.get_logger().info(
                     "publishing changes from this snapshot on", table=self.name, snapshot_id=decision.snapshot_id
                 )
-                self._store(before.published(self.access.table.uuid, decision.snapshot_id))
+                self._store(before.advance_to(self.access.table.uuid, decision.snapshot_id))
             case next_step.ReadSnapshot():
                 self._publish_part(decision, before)
             case next_step.SkipSnapshot():
@@ -165,7 +165,7 @@ class TableCapture:
 
     def _skip(self, snapshot: Ancestor, before: TableOffset) -> None:
         began = time.monotonic()
-        self._store(before.published(self.access.table.uuid, snapshot.snapshot_id))
+        self._store(before.advance_to(self.access.table.uuid, snapshot.snapshot_id))
         self.reports.report_step("snapshot skipped", snapshot, began)
 
     def _publish_part(self, read: next_step.ReadSnapshot, before: TableOffset) -> None:
@@ -220,7 +220,7 @@ class TableCapture:
         self.reports.report_step("snapshot published", snapshot, began, operations)
 
     def _store_published(self, before: TableOffset, table: CapturedTable) -> None:
-        after = before.published(self.access.table.uuid, table.snapshot.snapshot_id)
+        after = before.advance_to(self.access.table.uuid, table.snapshot.snapshot_id)
         self._store(attrs.evolve(after, ts_ns=table.snapshot.ts_ns, schema_id=table.schema.document.get("schema-id")))
 
     def _store(self, offset: TableOffset) -> None:

@@ -124,7 +124,7 @@ _PARTS = _DATE_PARTS | _TIME_PARTS | _SPECIAL | _PRECISION
 _ZONED_PARTS = _DATE_PARTS | _TIME_PARTS | {"offsetSeconds": "int32", "zoneId": "string"} | _SPECIAL | _PRECISION
 
 
-def _structured(what: str, how: ValueEncoding, members: Mapping[str, str]) -> WireType:
+def _make_structured(what: str, how: ValueEncoding, members: Mapping[str, str]) -> WireType:
     return WireType("struct", how, f"{_TIME}Structured{what}", members=members)
 
 
@@ -165,12 +165,12 @@ _TEMPORAL: Mapping[str, Mapping[str, WireType]] = {
         "timestamp_ns": WireType("int64", name=_TIME + "NanoTimestamp"),
     },
     "structured": {
-        "date": _structured("Date", ValueEncoding.DATE_PARTS, _DATE_PARTS | _SPECIAL),
-        "time": _structured("Time", ValueEncoding.TIME_PARTS, _TIME_PARTS | _PRECISION),
-        "timestamp": _structured("Timestamp", ValueEncoding.PARTS, _PARTS),
-        "timestamp_ns": _structured("Timestamp", ValueEncoding.PARTS_OF_NANOS, _PARTS),
-        "timestamptz": _structured("ZonedTimestamp", ValueEncoding.PARTS, _ZONED_PARTS),
-        "timestamptz_ns": _structured("ZonedTimestamp", ValueEncoding.PARTS_OF_NANOS, _ZONED_PARTS),
+        "date": _make_structured("Date", ValueEncoding.DATE_PARTS, _DATE_PARTS | _SPECIAL),
+        "time": _make_structured("Time", ValueEncoding.TIME_PARTS, _TIME_PARTS | _PRECISION),
+        "timestamp": _make_structured("Timestamp", ValueEncoding.PARTS, _PARTS),
+        "timestamp_ns": _make_structured("Timestamp", ValueEncoding.PARTS_OF_NANOS, _PARTS),
+        "timestamptz": _make_structured("ZonedTimestamp", ValueEncoding.PARTS, _ZONED_PARTS),
+        "timestamptz_ns": _make_structured("ZonedTimestamp", ValueEncoding.PARTS_OF_NANOS, _ZONED_PARTS),
     },
 }
 _BINARY: Mapping[str, WireType] = {

@@ -88,7 +88,7 @@ def _read_value(codec: Codec, raw: Any) -> Any:  # noqa: PLR0911 - one case per 
         case Wrapped():
             return read_message(MessageType((MessageMember("value", 1, codec.codec),)), raw)["value"]
         case LabelNumber():
-            number = _signed(raw, 32)
+            number = _to_signed(raw, 32)
             return codec.labels.get(number, str(number))
         case Map():
             raise TypeError("a map is repeated")
@@ -103,7 +103,7 @@ def _read_value(codec: Codec, raw: Any) -> Any:  # noqa: PLR0911 - one case per 
         case "bool":
             return raw != 0
         case "int32" | "int64":
-            return _signed(raw, int(codec.kind[3:]))
+            return _to_signed(raw, int(codec.kind[3:]))
         case "sint32" | "sint64":
             bits = raw & (1 << int(codec.kind[4:])) - 1
             return bits >> 1 ^ -(bits & 1)
@@ -116,7 +116,7 @@ def _read_value(codec: Codec, raw: Any) -> Any:  # noqa: PLR0911 - one case per 
     return _check_long(number) if codec.kind == "fixed64" else number
 
 
-def _signed(raw: int, bits: int) -> int:
+def _to_signed(raw: int, bits: int) -> int:
     low = raw & (1 << bits) - 1
     return low - (1 << bits) if low >> bits - 1 else low
 

@@ -100,7 +100,7 @@ class World:
         """Publish a chunk as of the position; a kill comes before its progress is stored."""
         if snapshot.progress is None:
             if not killed:
-                self.queue = self.queue.advanced(snapshot, ChunkProgress("t", self.position, 0, self.rng.randint(1, 3)))
+                self.queue = self.queue.advance(snapshot, ChunkProgress("t", self.position, 0, self.rng.randint(1, 3)))
             return
         progress = snapshot.progress
         pinned, now = self.history[progress.snapshot_id], self.history[self.position]
@@ -120,7 +120,7 @@ class World:
         if not killed:
             after = advance(progress, chunk, len(rows))
             done = is_done(len(parts), after)
-            self.queue = self.queue.without(snapshot) if done else self.queue.advanced(snapshot, after)
+            self.queue = self.queue.without(snapshot) if done else self.queue.advance(snapshot, after)
 
     def step(self, *, killed: bool) -> bool:
         """Take a turn of changes or of a chunk; return whether there was one."""

@@ -32,7 +32,7 @@ def show(settings: SinkSettings, starting: StartingSession, asked: Future[Cluste
     """
     with open_gateway(starting) as driver:
         state, glance = read_state(driver, settings), asked.result()
-        cluster_state = glance.seen
+        cluster_state = glance.cluster_state
         if not state.tables:
             # Where the offsets table is gone the tables themselves still tell.
             state = read_state(driver, settings, _name_tables(settings, cluster_state))

@@ -67,11 +67,13 @@ def reset(settings: SourceSettings, *, to: str, tables: tuple[str, ...], execute
     """
     with open_driver(settings) as driver:
         rows = _open_rows(driver, settings)
-        by_name = {table.name: table for table in read_tables(driver, settings, rows.by_table)}
-        unknown = sorted(set(tables) - by_name.keys())
+        known_tables = {table.name: table for table in read_tables(driver, settings, rows.by_table)}
+        unknown = sorted(set(tables) - known_tables.keys())
         if unknown:
-            raise ConfigError(f"--table {', '.join(unknown)}: not a table of this source; it has {', '.join(by_name)}")
-        chosen = [by_name[name] for name in tables or by_name]
+            raise ConfigError(
+                f"--table {', '.join(unknown)}: not a table of this source; it has {', '.join(known_tables)}"
+            )
+        chosen = [known_tables[name] for name in tables or known_tables]
         new = {t.name: _newest_offset(t) for t in chosen if to == "latest" and t.uuid is not None}
         _print_reset(chosen, new, execute=execute)
         if execute:

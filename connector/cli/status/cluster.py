@@ -22,9 +22,9 @@ from connector.sink.microbatch.start_offsets import ClusterState
 
 @attrs.frozen
 class ClusterView:
-    """What was seen, with no topics where the cluster gave no answer; then `unanswered` says so, in one line."""
+    """The cluster as it is, with no topics where the cluster gave no answer; then `unanswered` says so, in one line."""
 
-    seen: ClusterState
+    cluster_state: ClusterState
     unanswered: str = ""
 
 

@@ -161,7 +161,7 @@ class DocumentSender:
             return
         if versions is not None and not style.partial:
             self._delete_duplicates(style, found, ids, versions)
-            gone = self._gone(style, np.flatnonzero(new), ids, versions)
+            gone = self._find_deleted(style, np.flatnonzero(new), ids, versions)
             self._bulk.counts.stale += len(gone)
             for row in gone.tolist():
                 self._on_stale(int(tags[row]))
@@ -203,7 +203,7 @@ class DocumentSender:
             unasked = np.full(len(ids), _IGNORED_TAG)
             self._uncounted_bulk.send(_delete_actions(style, index, np.array(rows), ids, versions, unasked))
 
-    def _gone(self, style: WriteOptions, rows: Ints, ids: pa.StringArray, versions: Ints) -> Ints:
+    def _find_deleted(self, style: WriteOptions, rows: Ints, ids: pa.StringArray, versions: Ints) -> Ints:
         """Return the rows that were deleted by newer changes, as the oldest index remembers (rule 3)."""
         oldest = style.behind[0]
         if oldest == style.index or not len(rows):

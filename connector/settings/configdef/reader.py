@@ -60,7 +60,7 @@ class ConfigReader:
         try:
             return option.kind.read(text)
         except InvalidValue as unfit:
-            what = unfit.what.replace("{}", self.shown(entry, option))
+            what = unfit.what.replace("{}", self.show(entry, option))
             self.add_fault(entry, what, unfit.todo)
             return option.default
         except RecursionError:
@@ -99,7 +99,7 @@ class ConfigReader:
             self.add_fault(entry, f"{missing.reference} {missing.why}", missing.todo)
             return None
 
-    def shown(self, entry: Entry, option: Option[object] | None) -> str:
+    def show(self, entry: Entry, option: Option[object] | None) -> str:
         """The value for a message: only what an option's own text says, never a secret, never a looked up value."""
         if option is None or option.secret or _SECRET.search(entry.key) or has_reference(entry.text):
             return "the value"

@@ -193,7 +193,7 @@ def _functions(trees: Mapping[str, ast.Module], names: Mapping[str, Names]) -> d
     return {name: results[0] for name, results in found.items() if len(results) == 1}
 
 
-def _assigned(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
+def _find_assignments(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
     """Return what names are set to, first."""
     values: dict[str, ast.expr] = {}
     for node in nodes:

@@ -46,7 +46,7 @@ def find_starting_offsets(
         stored: the connector's position in the offsets table, None when there is none.
         tables: what the newest snapshot of each table says (full names).
         noted: what the offsets table says of each table.
-        seen: the cluster now.
+        cluster_state: the cluster now.
         reset: `earliest` or `latest`.
         named: the topics that are listed by name.
 

@@ -57,7 +57,7 @@ class SnapshotQueue:
         found = next((one for one in self.snapshots if one.table == table), None)
         return None if found is None or (self.paused and found.kind == SnapshotKind.INCREMENTAL) else found
 
-    def advanced(self, snapshot: QueuedSnapshot, progress: ChunkProgress) -> SnapshotQueue:
+    def advance(self, snapshot: QueuedSnapshot, progress: ChunkProgress) -> SnapshotQueue:
         """Return the queue when a snapshot is as far as `progress` says."""
         moved = tuple(attrs.evolve(one, progress=progress) if one.is_same(snapshot) else one for one in self.snapshots)
         return attrs.evolve(self, snapshots=moved)

@@ -27,7 +27,7 @@ class TableOffset:
     schema_id: int | None = None
     target_id: str = ""
 
-    def published(self, table_uuid: str, snapshot_id: int | None) -> TableOffset:
+    def advance_to(self, table_uuid: str, snapshot_id: int | None) -> TableOffset:
         """Return the offset when everything up to a snapshot is published, or was skipped."""
         return attrs.evolve(self, position=SnapshotOffset(table_uuid, snapshot_id))
 

@@ -53,7 +53,7 @@ class TrailerLeaf:
     start: int
     end: int
 
-    def moved(self, begin: int) -> TrailerLeaf:
+    def shift(self, begin: int) -> TrailerLeaf:
         """Return the leaf in the message from `begin` on."""
         return TrailerLeaf(self.path, self.form, self.start - begin, self.end - begin)
 
@@ -179,7 +179,7 @@ class TrailerLayout:
     def last(self, count: int) -> TrailerLayout:
         """Return the layout of the last `count` fields."""
         begin, names = self.begins[-count], self.names[-count:]
-        leaves = tuple(leaf.moved(begin) for leaf in self.leaves if leaf.start > begin)
+        leaves = tuple(leaf.shift(begin) for leaf in self.leaves if leaf.start > begin)
         objects = frozenset(path for path in self.objects if path[0] in names)
         begins = tuple(at - begin for at in self.begins[-count:])
         return TrailerLayout(self.low[begin:], self.high[begin:], self.text[begin:], names, begins, leaves, objects)
@@ -229,7 +229,7 @@ def build_layout(text: bytes, members: Sequence[Member]) -> TrailerLayout:
     """Return the layout of the last fields of a message, all of which fit (`fits`)."""
     begin = members[0].start
     low, high = bytearray(text[begin:]), bytearray(text[begin:])
-    leaves = tuple(leaf.moved(begin) for member in members for leaf in member.leaves)
+    leaves = tuple(leaf.shift(begin) for member in members for leaf in member.leaves)
     for leaf in leaves:
         if leaf.form == "number":
             _widen_number(low, high, leaf)

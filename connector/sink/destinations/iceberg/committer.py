@@ -276,7 +276,7 @@ class IcebergCommitter:
         )
 
     def _note_commit(self, name: str, files: Sequence[FileDescription], done: CommittedSnapshot) -> TableCommit:
-        self._targets.committed(name, files, done)
+        self._targets.record_commit(name, files, done)
         table = self._targets[name].table
         properties = self._targets[name].layout.properties
         expire_snapshots(table, properties, lambda: self._targets.needed_since_ms(name))

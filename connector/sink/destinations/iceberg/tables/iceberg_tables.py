@@ -189,7 +189,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         target.layout = target.table.renew_layout(target.layout)
         return build_table_plan(target, self._options(name), index, start, patched=name in self._patched)
 
-    def committed(self, name: str, files: Iterable[FileDescription], done: CommittedSnapshot) -> None:
+    def record_commit(self, name: str, files: Iterable[FileDescription], done: CommittedSnapshot) -> None:
         """Record our own commit."""
         self._known[name].record_commit(files, done)
 
