@@ -44,8 +44,12 @@ def test_no_message_is_missing() -> None:
                 "connector.m",
             ),
         ),
+        (
+            'def f(at, ends):\n    raise GapError(f"{at[0]}-{at[1]} ends at {ends[at]}; look")',
+            Message("stop", "<topic>-<partition> ends at <ends>", "look", "connector.m"),
+        ),
     ],
-    ids=["an f-string", "a fault's two parts", "another function's words", "a variable"],
+    ids=["an f-string", "a fault's two parts", "another function's words", "a variable", "a topic-partition"],
 )
 def test_words_are_found(code: str, found: Message, tmp_path: Path) -> None:
     """A message's words are read wherever they stand; what is filled in is a placeholder."""

@@ -111,6 +111,7 @@ WORDS_OF_OTHERS = {
     "serde.protobuf.single_message": "that a message ends too early, holds a value outside its schema, or no UTF-8",
 }
 """Module -> whose words some messages in it are made of: nothing in these can be searched for here."""
+_PARTS_OF_PLACES = {"at[0]": "<topic>", "at[1]": "<partition>"}
 _INTRO = """\
 # Errors
 
@@ -263,7 +264,13 @@ class Words:
             texts = self.read(part.value, 4)
             if len(texts) == 1 and len(texts[0]) > 1:
                 return texts[0]
-        words = re.sub(r"^.*\.join\(|\w+\(|\)+$", "", ast.unparse(part.value))
+        value = part.value
+        if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Name) and value.slice.id.islower():
+            value = value.value  # what a value is looked up by says less than where
+        text = ast.unparse(value)
+        if text in _PARTS_OF_PLACES:
+            return _PARTS_OF_PLACES[text]
+        words = re.sub(r"^.*\.join\(|\w+\(|\)+$", "", text)
         names = re.findall(r"[A-Za-z]\w*", words)
         return f"<{names[-1].strip('_').replace('_', ' ').lower()}>" if names else "<...>"
 
