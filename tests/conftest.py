@@ -19,7 +19,8 @@ from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home
 from connector.runtime.jvm.java_names import remember_java_names
 from connector.runtime.spark.job_pools import POOLS
-from connector.runtime.spark.session_builder import CHECKPOINTS, disable_checksum_files
+from connector.runtime.spark.session_builder import disable_checksum_files
+from connector.runtime.spark.session_conf import CHECKPOINTS
 from tests.host import Host
 from tests.local_files import set_modes_without_processes
 from tests.model import recordings

@@ -20,7 +20,7 @@ from connector.runtime.jvm.gateway import JAVA_OPTIONS
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java
 from connector.runtime.spark.driver_jvm import locate_class_data
-from connector.runtime.spark.session_builder import java_options
+from connector.runtime.spark.session_conf import java_options
 from connector.runtime.spark.spark_home import find_spark_home
 from tests.host import PROJECT, Host
 

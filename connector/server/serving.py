@@ -18,7 +18,8 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.runtime.lifecycle import Lifecycle, TargetState
 from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
 from connector.runtime.spark.session import open_session
-from connector.runtime.spark.session_builder import StartingSession, catalog_conf
+from connector.runtime.spark.session_builder import StartingSession
+from connector.runtime.spark.session_conf import catalog_conf
 from connector.runtime.stop_signals import stop_on_signals
 from connector.server.config_store import IcebergConfigStore
 from connector.server.connectors.port import Connector

@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from connector.runtime.spark.job_pools import MAINTENANCE, POOLS
 from connector.runtime.spark.packages import packages_zip
-from connector.runtime.spark.session_builder import (
+from connector.runtime.spark.session_conf import (
     EXTENSIONS,
     SPARK_CATALOG,
     catalog_conf,

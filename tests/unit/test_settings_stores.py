@@ -12,7 +12,7 @@ from connector.iceberg.catalog.file_io import AzureFileIO, file_io_for
 from connector.runtime.jvm.jars import STORES
 from connector.runtime.jvm.lockfile import LOCK_FILE, parse_lockfile
 from connector.runtime.jvm.user_jars import missing_components
-from connector.runtime.spark.session_builder import session_conf
+from connector.runtime.spark.session_conf import session_conf
 from connector.settings import CatalogSettings, load
 from connector.settings.iceberg.required_jars import guess_components, required_components, to_pyiceberg
 from connector.settings.source.settings import load_source

@@ -22,7 +22,7 @@ from connector.kafka.registry.registries import open_registry
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home, inspect_java
-from connector.runtime.spark.session_builder import store_jars
+from connector.runtime.spark.store_jars import fetch_store_jars
 from connector.settings import SinkSettings, SourceSettings
 from connector.settings.converters.event_format import AnyRegistry
 from connector.settings.opensearch.documents import OpenSearchSettings
@@ -52,7 +52,7 @@ def check_java() -> Iterator[Finding]:
 
 def check_jars(settings: _Settings) -> Iterator[Finding]:
     """Have the jars of Spark, Kafka, Iceberg and the catalog's store; raises FatalError where one is not to be had."""
-    jars = (*fetch_jars("spark"), *store_jars(settings.catalog, settings.spark))
+    jars = (*fetch_jars("spark"), *fetch_store_jars(settings.catalog, settings.spark))
     yield Finding("jars", "ok", f"{len(jars)} jars are there, with the checksums of jars.lock")
 
 

@@ -1,6 +1,6 @@
 """catalog properties -> the jars that its kind and store need beside Spark's own, and what they cannot be made from.
 
-Rules only: `spark.session_builder` fetches the jars, `catalog.build` keeps the faults. Property names are Iceberg's
+Rules only: `spark.store_jars` fetches the jars, `catalog.build` keeps the faults. Property names are Iceberg's
 ("AWS", "GCP", "Azure", "JDBC" of its documentation) and PyIceberg's ("Configuration", FileIO).
 """
 
