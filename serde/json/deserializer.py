@@ -29,13 +29,14 @@ from serde.events.sourceless import add_source, complete_envelopes, is_sourceles
 from serde.faults import RecordError, Stage, Unfit
 from serde.json.columns.column_reader import ReadResult
 from serde.json.columns.trailer_reader import TrailerReader
+from serde.json.empty_columns import prune_empty
 from serde.json.event_metadata import mend_metadata
 from serde.json.json_types import node_of
 from serde.json.primitive_keys import wrap_values
 from serde.json.row_reader import parse_message, read_value, to_array
 from serde.json.schema_framing import FramePart, JsonMode, MessageFramer, SchemaGroup
 from serde.json.schemaless import SchemalessReader, unwrap_payload
-from serde.json.type_inference import fill_unknown, prune_empty
+from serde.json.type_inference import fill_unknown
 from serde.messages import DecodedMessages, MessageBlock, Rows
 
 _CACHED_TYPES = 256

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field
 
 from serde.arrays import children
-from serde.events.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
 from serde.json.scalars import holds_exactly
 
 _FLOAT_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -251,92 +249,3 @@ def fill_unknown(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(child.name, fill_unknown(child.type)) for child in kind])
     return pa.list_(fill_unknown(kind.value_type)) if pa.types.is_list(kind) else kind
-
-
-def prune_empty(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None = None) -> pa.StructArray:
-    """The struct array without columns that hold nothing; `kind` is its type as far as it is known.
-
-    known: the columns of the rows, or of the images of an envelope. Whatever such a column has that is not null stays,
-    also where it holds nothing: an empty object or list is another value than null, or one that does not fit.
-    """
-    rows = _prune_struct(array, kind, None if known is None else _wrap_columns(array, known))
-    return pa.array([{}] * len(array), pa.struct([])) if rows is None else rows
-
-
-def _wrap_columns(array: pa.StructArray, columns: pa.StructType) -> pa.StructType:
-    """The type of events whose rows, or images, have these columns."""
-    names = {field.name for place, field in enumerate(array.type) if array.field(place).null_count < len(array)}
-    images = pa.struct([(name, columns) for name in ("before", "after")])
-    has_source = names >= {"op", "source"} and pa.types.is_struct(array.type.field("source").type)
-    if has_source and not names.isdisjoint(images.names):
-        return images
-    if not names >= CLOUD_EVENT_FIELDS or not pa.types.is_struct(array.type.field("data").type):
-        return columns
-    data = array.type.field("data").type
-    framed = is_framed(data.names) and pa.types.is_struct(data.field("payload").type)
-    if not holds_images(names, data.field("payload").type.names if framed else data.names):
-        return columns
-    images = pa.struct([("payload", images)]) if framed else images
-    return pa.struct([("data", images)])
-
-
-def _null_column(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column of a known type without any value but structs, which are where they were."""
-    if not (pa.types.is_struct(kind) and pa.types.is_struct(array.type)):
-        return pa.nulls(len(array), kind)
-    below = dict(zip(array.type.names, children(array), strict=True))
-    fields = [_null_column(below.get(field.name, pa.nulls(len(array))), field.type) for field in kind]
-    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=_null_mask(array))
-
-
-def _null_mask(array: pa.Array) -> pa.BooleanArray | None:
-    return array.is_null() if array.null_count else None
-
-
-def _prune_column(array: pa.Array, kind: pa.DataType, known: pa.DataType | None) -> pa.Array | None:
-    """The column, None where it holds nothing: only nulls, and where it is not known, empty objects, or lists of items
-    of which nothing is known.
-    """
-    if array.null_count == len(array):
-        return None
-    if pa.types.is_struct(array.type):
-        if known is not None and not pa.types.is_struct(known):
-            return array
-        struct = _prune_struct(array, kind, known)
-        return _null_column(array, known) if struct is None and known is not None else struct
-    if pa.types.is_list(array.type):
-        if known is not None and not pa.types.is_list(known):
-            return array
-        return _prune_list(array, kind.value_type, None if known is None else known.value_type)
-    return array
-
-
-def _prune_struct(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None) -> pa.StructArray | None:
-    kept: dict[str, pa.Array] = {}
-    expected = {} if known is None else {field.name: field.type for field in known}
-    for child, below, column in zip(array.type, kind, children(array), strict=True):
-        pruned = _prune_column(column, below.type, expected.get(child.name))
-        if pruned is not None:
-            kept[child.name] = pruned
-    fields = [pa.field(name, column.type) for name, column in kept.items()]
-    if fields == list(array.type) and fields:
-        return array
-    return pa.StructArray.from_arrays(list(kept.values()), fields=fields, mask=_null_mask(array)) if kept else None
-
-
-def _prune_list(array: pa.ListArray, kind: pa.DataType, known: pa.DataType | None) -> pa.ListArray | None:
-    items = array.flatten()
-    pruned = _prune_column(items, kind, known)
-    if pruned is None:
-        return None if known is None and _is_unknown(kind) else array
-    if pruned.type == items.type:
-        return array
-    sizes = np.concatenate([[0], np.cumsum(pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False))])
-    return pa.ListArray.from_arrays(pa.array(sizes, pa.int32()), pruned, mask=_null_mask(array))
-
-
-def _is_unknown(kind: pa.DataType) -> bool:
-    """True when no value below was ever seen."""
-    if pa.types.is_struct(kind):
-        return all(_is_unknown(child.type) for child in kind)
-    return _is_unknown(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_null(kind))
