@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from connector.source.changes.rewrites.file_alignment import RowGroupMatch, group_rewrites, is_in_order
-from connector.source.changes.rewrites.file_diff import RewrittenFiles, _find_matches, _read_heads, _walk_rewrites
+from connector.source.changes.rewrites.file_diff import _find_matches, _read_heads, _walk_rewrites
+from connector.source.changes.rewrites.rewritten_files import RewrittenFiles
 from connector.source.changes.rewrites.row_alignment import AFTER, BEFORE
 
 pytestmark = pytest.mark.unit
