@@ -14,7 +14,7 @@ _POLL_S = 0.05
 
 
 class Server:
-    """What the embedded servers share; each gives its `_launch` and `_answers`. The process ends with this one."""
+    """What the embedded servers share; each gives its `_launch` and `_is_answering`. The process ends with this one."""
 
     name = "server"
     ready_s = 240.0  # tells what hangs: on a machine with other work a start takes ten times as long as else
