@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import core as hypothesis_core
 from hypothesis import settings
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from connector.runtime.jvm.jars import fetch_jars
-from connector.runtime.jvm.java import find_java_home
 from connector.runtime.jvm.java_names import remember_java_names
 from connector.runtime.spark.job_pools import POOLS
 from connector.runtime.spark.session_builder import disable_checksum_files
@@ -26,7 +23,8 @@ from tests.local_files import set_modes_without_processes
 from tests.model import recordings
 from tests.order import Stopwatch, put_in_order
 from tests.reading import Lake
-from tests.running import INTERPRETED, SEED, THOROUGH, Workspace, draws, on_class_path, quick_settings, workspace
+from tests.reading_spark import start_reading_spark
+from tests.running import INTERPRETED, SEED, THOROUGH, Workspace, draws, quick_settings, workspace
 from tests.searching import Search
 from tests.servers import Servers, SharedBroker, SharedRegistry
 from tests.spark_home import share_spark_home
@@ -160,31 +158,23 @@ def spark(quick: dict[str, str]) -> Iterator[SparkSession]:
 
     In `make test` it compiles no plans: they are many, and take few rows each; and it starts no process for each file.
     """
-    os.environ["JAVA_HOME"] = str(find_java_home())
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
         **quick,
         **CHECKPOINTS,
         **POOLS,
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "1g",
         "spark.python.daemon.module": "connector.worker_daemon",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.ui.explainMode": "simple",
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
-        "spark.log.level": "ERROR",
         **({} if THOROUGH else INTERPRETED),
     }
-    pairs = SparkConf(loadDefaults=False).setAll(list(settings.items())).setMaster("local[2]").setAppName("tests")
-    with on_class_path(fetch_jars("spark")):
-        gateway = launch_gateway(pairs)
-    remember_java_names(gateway)
-    if not THOROUGH:
-        set_modes_without_processes(gateway.jvm)
-    SparkContext._ensure_initialized(gateway=gateway)
-    session = SparkSession.builder.config(conf=pairs).getOrCreate()
+
+    def prepare(gateway: Any) -> None:
+        remember_java_names(gateway)
+        if not THOROUGH:
+            set_modes_without_processes(gateway.jvm)
+
+    session = start_reading_spark("tests", 2, settings, fetch_jars("spark"), prepare)
     disable_checksum_files(session)
     yield session
     session.stop()

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from connector.runtime.jvm.jars import fetch_jars
-from connector.runtime.jvm.java import find_java_home
 from tests.chaos.connectors import Connector, catalog_properties
 from tests.chaos.sent import identify
 from tests.chaos.tables import TABLES, Key, Table
 from tests.reading import Lake
-from tests.running import on_class_path
+from tests.reading_spark import start_reading_spark
 from tests.searching import Search
 
 Row = dict[str, Any]
@@ -30,24 +25,13 @@ Row = dict[str, Any]
 @contextmanager
 def open_reader(home: Path, port: int, quick: dict[str, str]) -> Iterator[Reader]:
     """A Spark session that reads tables, in this process; PostgreSQL is at a port that no relay cuts."""
-    os.environ["JAVA_HOME"] = str(find_java_home())
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
         **quick,
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "1g",
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",
-        "spark.log.level": "ERROR",
         "spark.local.dir": str(home / "spark"),
     }
-    pairs = SparkConf(loadDefaults=False).setAll(list(settings.items())).setMaster("local[1]").setAppName("chaos")
-    with on_class_path((*fetch_jars("spark"), *fetch_jars("postgresql"))):
-        gateway = launch_gateway(pairs)
-    SparkContext._ensure_initialized(gateway=gateway)
-    session = SparkSession.builder.config(conf=pairs).getOrCreate()
+    session = start_reading_spark("chaos", 1, settings, (*fetch_jars("spark"), *fetch_jars("postgresql")))
     try:
         yield Reader(session, home, port)
     finally:
