@@ -46,13 +46,13 @@ def fault_of(spark: SparkSession, pair: dict[str, Any]) -> str | None:
         missing = [name for name in reference.columns if name not in table.columns]
         if missing:
             return f"columns missing: {', '.join(missing)}"
-        expected, found = sums_of(reference, reference.schema), sums_of(table, reference.schema)
+        expected, actual = sums_of(reference, reference.schema), sums_of(table, reference.schema)
     except PySparkException as error:
         return f"{type(error).__name__}: {str(error)[:300]}"
-    wrong = [name for name, value in expected.items() if found[name] != value]
+    wrong = [name for name, value in expected.items() if actual[name] != value]
     if not wrong:
         return None
-    return f"{found['count']} rows for {expected['count']}; differs in {', '.join(wrong)}"
+    return f"{actual['count']} rows for {expected['count']}; differs in {', '.join(wrong)}"
 
 
 def all_rows(spark: SparkSession, tables: Sequence[str]) -> DataFrame:
@@ -74,8 +74,8 @@ def sums_of(rows: DataFrame, schema: StructType) -> dict[str, Any]:
         f"bit_xor(xxhash64({every})) AS whole_rows_xor",
         *columns,
     )
-    found = sums.first()
-    return found.asDict() if found else {}
+    first = sums.first()
+    return first.asDict() if first else {}
 
 
 if __name__ == "__main__":

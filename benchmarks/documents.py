@@ -105,10 +105,10 @@ def theirs(url: str, index: Callable[[int], str], count: int) -> float:
 
 
 def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    made = batch.to_pylist()
-    for row in made:
+    rows = batch.to_pylist()
+    for row in rows:
         row.update(price=str(row["price"]), seen=row["seen"].isoformat(), day=row["day"].isoformat())
-    return made
+    return rows
 
 
 def _actions(documents: list[list[dict[str, Any]]], index: Callable[[int], str]) -> Iterator[dict[str, Any]]:
@@ -147,9 +147,9 @@ def main(count: int = ROWS) -> None:
                     if round_:
                         seconds[way].append(spent)
             rates = {way: count / median(spent) for way, spent in seconds.items()}
-            said = ", ".join(f"{way} {rate:,.0f} documents/s" for way, rate in rates.items())
+            summary = ", ".join(f"{way} {rate:,.0f} documents/s" for way, rate in rates.items())
             pairs = zip(seconds["parallel_bulk"], seconds["ours"], strict=True)
-            print(f"{title}: {said}, ratio {median(other / own for other, own in pairs):.2f}", flush=True)
+            print(f"{title}: {summary}, ratio {median(other / own for other, own in pairs):.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -105,12 +105,12 @@ def run_of(case: Case, finished: Finished) -> Run:
 
 def batches_of(lines: tuple[Line, ...], started_s: float) -> tuple[Batch, ...]:
     """The batches that committed events; the home-made contenders tell their events in lines of their own."""
-    told = {line.fields["batch"]: line.fields["events"] for line in lines if line.fields["event"] == "batch read"}
+    counts = {line.fields["batch"]: line.fields["events"] for line in lines if line.fields["event"] == "batch read"}
     batches, before = [], started_s
     for line in lines:
         if line.fields["event"] != "batch committed":
             continue
-        events = line.fields.get("events", told.get(line.fields["batch"], 0))
+        events = line.fields.get("events", counts.get(line.fields["batch"], 0))
         if events:
             batches.append(Batch(events, float(line.fields["seconds"]), line.at_s - before, line.at_s))
             before = line.at_s
@@ -135,5 +135,5 @@ def warm_of(batches: tuple[Batch, ...], finished: Finished) -> Warm | None:
 
 def offsets_of(lines: tuple[Line, ...]) -> dict[str, int] | None:
     """The end offsets that a home-made contender reached; None when it does not say."""
-    told = [line.fields["offsets"] for line in lines if line.fields["event"] == "batch read"]
-    return dict(told[-1]) if told else None
+    offsets = [line.fields["offsets"] for line in lines if line.fields["event"] == "batch read"]
+    return dict(offsets[-1]) if offsets else None

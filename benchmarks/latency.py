@@ -173,8 +173,8 @@ def percentiles(delays: NDArray[np.int64]) -> list[float]:
     """p50, p95, p99 and the greatest, in milliseconds. ValueError when nothing became visible."""
     if not len(delays):
         raise ValueError("no row of the steady stream became visible")
-    found: list[float] = np.percentile(delays, [50, 95, 99, 100]).tolist()
-    return found
+    values: list[float] = np.percentile(delays, [50, 95, 99, 100]).tolist()
+    return values
 
 
 def drain(process: subprocess.Popen[str], log: Path) -> None:

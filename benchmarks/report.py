@@ -167,9 +167,9 @@ def write(results: Results, folder: Path) -> tuple[Path, Path]:
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
     info = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
+    match = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
     return {
-        "processor": found.group(1) if found else platform.processor(),
+        "processor": match.group(1) if match else platform.processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
         "system": platform.platform(),
@@ -179,9 +179,9 @@ def machine() -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Python, Java, the packages and the Iceberg and Kafka jars of the lock."""
     java = subprocess.run([find_java_home() / "bin" / "java", "-version"], capture_output=True, text=True, check=False)
-    found = {"python": platform.python_version(), "java": (java.stderr or java.stdout).partition("\n")[0]}
-    found |= {name: version(name) for name in _PACKAGES}
-    return found | jar_versions("iceberg-spark-runtime", "spark-sql-kafka", "kafka_")
+    versions_by_name = {"python": platform.python_version(), "java": (java.stderr or java.stdout).partition("\n")[0]}
+    versions_by_name |= {name: version(name) for name in _PACKAGES}
+    return versions_by_name | jar_versions("iceberg-spark-runtime", "spark-sql-kafka", "kafka_")
 
 
 def jar_versions(*starts: str) -> dict[str, str]:

@@ -76,6 +76,6 @@ def end_offsets(bootstrap: str, topic: str) -> list[int]:
 def verify_layout(bootstrap: str, topic: str, events: Events) -> None:
     """Raise RuntimeError unless the broker's partitions are as long as the reference takes them to be."""
     expected = np.bincount(partitions_of(keys_of(events.ids), PARTITIONS), minlength=PARTITIONS).tolist()
-    found = end_offsets(bootstrap, topic)
-    if found != expected:
-        raise RuntimeError(f"topic {topic}: end offsets {found}, the reference expects {expected}")
+    ends = end_offsets(bootstrap, topic)
+    if ends != expected:
+        raise RuntimeError(f"topic {topic}: end offsets {ends}, the reference expects {expected}")

@@ -57,8 +57,8 @@ def column_at(array: pa.StructArray, path: str) -> pa.Array | None:
 
 def with_columns(array: pa.StructArray, columns: Mapping[str, pa.Array]) -> pa.StructArray:
     """Return the structs with these columns instead of those of the same names, new ones last; null where they were."""
-    found = dict(zip(array.type.names, children(array), strict=True))
-    return _build_structs(array, {**found, **columns})
+    by_name = dict(zip(array.type.names, children(array), strict=True))
+    return _build_structs(array, {**by_name, **columns})
 
 
 def without_columns(array: pa.StructArray, names: Container[str]) -> pa.StructArray:

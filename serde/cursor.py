@@ -98,10 +98,10 @@ class Cursor:
 
     def byte(self) -> Bytes:
         """One byte of each."""
-        found = self.piece.view[self.pos]
+        values = self.piece.view[self.pos]
         self.pos += 1
         self.check()
-        return found
+        return values
 
     def varint(self) -> Ints:
         """A zigzag varint of each; longer ones than 64 bits are bad."""

@@ -148,6 +148,6 @@ def _group_uuids(texts: ByteWindows, rows: Rows) -> list[tuple[int, Rows]]:
     uuids = texts.view[(texts.starts[rows] + _GLUE_HEAD)[:, None] + np.arange(_UUID_BYTES)]
     if (uuids == uuids[0]).all():
         return [(int.from_bytes(uuids[0].tobytes(), "big"), rows)]
-    found, place = np.unique(uuids, axis=0, return_inverse=True)
+    distinct, place = np.unique(uuids, axis=0, return_inverse=True)
     place = place.reshape(-1)
-    return [(int.from_bytes(one.tobytes(), "big"), rows[place == at]) for at, one in enumerate(found)]
+    return [(int.from_bytes(one.tobytes(), "big"), rows[place == at]) for at, one in enumerate(distinct)]

@@ -46,11 +46,11 @@ class TableWatch(MetadataWatch):
         """Keep the metadata, and the delays of what it made visible."""
         self.metadata, self.metadata_bytes = json.loads(metadata), len(metadata)
         for snapshot in self.metadata.get("snapshots", []):
-            told = snapshot["summary"].get(OFFSETS)
-            if told is None or snapshot["snapshot-id"] in self._seen:
+            committed = snapshot["summary"].get(OFFSETS)
+            if committed is None or snapshot["snapshot-id"] in self._seen:
                 continue
             self._seen.add(snapshot["snapshot-id"])
-            (offsets,) = json.loads(told).values()
+            (offsets,) = json.loads(committed).values()
             with self._lock:
                 for partition, offset in offsets.items():
                     self._show(int(partition), offset, at_s)
@@ -85,7 +85,7 @@ class Sampler:
         delays = self._watch.take_delays() or [float("nan")]
         p50, p95 = np.percentile(delays, [50, 95]).tolist()
         totals, folder = self._summary(), local_path(str(self._watch.metadata["location"]))
-        made = commits - self._commits
+        fresh = commits - self._commits
         sample = Sample(
             at_s=round(now_s - self._begun_s, 1),
             snapshots=len(self._watch.metadata["snapshots"]),
@@ -97,8 +97,8 @@ class Sampler:
             position_deletes=int(totals.get("total-position-deletes", 0)),
             stored_bytes=_size_bytes(folder),
             planning_s=self._plan(),
-            commits=int(made),
-            commit_s=(commit_s - self._commit_s) / made if made else 0.0,
+            commits=int(fresh),
+            commit_s=(commit_s - self._commit_s) / fresh if fresh else 0.0,
             fresh_p50_s=p50,
             fresh_p95_s=p95,
             cpu_share=(cpu_s - self._cpu_s) / (now_s - self._last_s),

@@ -54,9 +54,9 @@ class Maintenance:
     rewrite_bytes: int
 
     @staticmethod
-    def parse(told: Mapping[str, Any]) -> Maintenance:
+    def parse(document: Mapping[str, Any]) -> Maintenance:
         """Read what `attrs.asdict` made of it."""
-        return Maintenance(**{name: Cost(**one) if isinstance(one, dict) else one for name, one in told.items()})
+        return Maintenance(**{name: Cost(**one) if isinstance(one, dict) else one for name, one in document.items()})
 
 
 def maintenance_verdicts(

@@ -24,8 +24,8 @@ def measure_maintenance(place: Place, sizes: Sizes, only: Sequence[str], say: Sa
     job.write_text(json.dumps({"warehouse": str(warehouse), "job": wanted, "result": str(result)}))
     try:
         step("benchmarks.maintenance.tables", job, place.work / "maintenance.log")
-        found = Maintenance.parse(json.loads(result.read_text()))
+        maintenance = Maintenance.parse(json.loads(result.read_text()))
     except (OSError, RuntimeError, ValueError) as error:
         return None, f"{MAINTENANCE_CASE}: {type(error).__name__}: {error}"
-    say(f"  {maintenance_line(found)}")
-    return found, ""
+    say(f"  {maintenance_line(maintenance)}")
+    return maintenance, ""

@@ -209,9 +209,9 @@ def _count_written(table: Table) -> int:
 
 def main() -> None:
     """Read a job, write its result."""
-    told = json.loads(Path(sys.argv[1]).read_text())
-    bench = Bench.open(Path(told["warehouse"]), Job(**told["job"]), lambda text: print(text, flush=True))
-    Path(told["result"]).write_text(json.dumps(attrs.asdict(bench.measure())))
+    job = json.loads(Path(sys.argv[1]).read_text())
+    bench = Bench.open(Path(job["warehouse"]), Job(**job["job"]), lambda text: print(text, flush=True))
+    Path(job["result"]).write_text(json.dumps(attrs.asdict(bench.measure())))
     bench.spark.stop()
 
 

@@ -84,5 +84,5 @@ def _warm(rounds: Iterable[Run], figure: Callable[[Any], float]) -> float | None
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return median(found) if found else None
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

@@ -32,10 +32,10 @@ def measure_peers(place: Place, sizes: Sizes, rounds: int, only: Sequence[str], 
     faults = faults_of(pairs, place)
     runs = [with_check(done, faults) for done in runs]
     runs = [attrs.evolve(done, fault=done.fault or unread(done.events, len(streams[done.case.topic]))) for done in runs]
-    found = summaries_of(runs)
+    summaries = summaries_of(runs)
     seconds = time.monotonic() - started
     return PeerResults(
-        sizes, tuple(runs), tuple(found), tuple(peer_verdicts(found)), seconds, (load, os.getloadavg()[0])
+        sizes, tuple(runs), tuple(summaries), tuple(peer_verdicts(summaries)), seconds, (load, os.getloadavg()[0])
     )
 
 

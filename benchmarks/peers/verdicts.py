@@ -15,11 +15,11 @@ WHOLE_FROM = 1_000_000
 
 def peer_verdicts(summaries: Sequence[Summary]) -> list[Verdict]:
     """One verdict per target; figures of a contender that failed or left a wrong table do not count."""
-    good = {found.name: found for found in summaries if not found.faults}
+    good = {one.name: one for one in summaries if not one.faults}
     judged = [verdict for kind in CPU_S_PER_MILLION for verdict in _beside_flink(kind, good)]
     judged.append(_clock("upsert", "merge-mor", EMPTY_RATIO, good))
-    right = sum(found.rounds - len(found.faults) for found in summaries)
-    rounds = sum(found.rounds for found in summaries)
+    right = sum(one.rounds - len(one.faults) for one in summaries)
+    rounds = sum(one.rounds for one in summaries)
     judged.append(Verdict("tables equal to their reference", float(right) if rounds else None, rounds, "at least"))
     return judged
 
@@ -50,8 +50,8 @@ def _beside_flink(kind: str, good: dict[str, Summary]) -> list[Verdict]:
 
 def _clock(kind: str, other: str, limit: float, good: dict[str, Summary]) -> Verdict:
     ours, beside = good.get(f"{kind}-ours"), good.get(f"{kind}-{other}")
-    found = _over(ours.warm_events_per_s, beside.warm_events_per_s) if ours and beside else None
-    return Verdict(f"{kind} events/s / {other}, start left out", found, limit, "at least", "x")
+    ratio = _over(ours.warm_events_per_s, beside.warm_events_per_s) if ours and beside else None
+    return Verdict(f"{kind} events/s / {other}, start left out", ratio, limit, "at least", "x")
 
 
 def _over(above: float | None, below: float | None) -> float | None:

@@ -58,14 +58,14 @@ def main(job_file: str) -> None:
         make_base(spark, job["rows"], LARGER if any(case.large for case in cases) else 1)
         if job["publish"]:
             share(spark, table_name(PUBLISHED), 2, job["rows"], {})
-        found = {case.name: measured(spark, case, job["rows"]) for case in cases}
+        results = {case.name: measured(spark, case, job["rows"]) for case in cases}
         idle = idle_polls(spark, job) if job["idle"] else None
     usage = sampler.usage()
-    for figures in found.values():
+    for figures in results.values():
         for spans in [figures[who] for who in ("ours", "view") if who in figures]:
             spans["cpu_s"] = [usage.cpu_between(*span)["tree"] for span in spans.pop("spans")]
     memory = {"jvm_bytes": usage.memory.jvm_bytes, "worker_bytes": usage.memory.worker_bytes}
-    Path(job["result"]).write_text(json.dumps({"changes": found, "idle": idle, "memory": memory}))
+    Path(job["result"]).write_text(json.dumps({"changes": results, "idle": idle, "memory": memory}))
     spark.stop()
 
 

@@ -31,15 +31,15 @@ def main(job_file: str) -> None:
     )
     good = parsed.where("e.op = 'r' AND e.before IS NULL AND e.after.id = key")
     table = spark.table(qualified(table_name(PUBLISHED)))
-    right, found = sums_of(table, table.schema), sums_of(good.selectExpr("e.after.*"), table.schema)
-    Path(job["result"]).write_text(json.dumps(fault_of(right, found)))
+    right, actual = sums_of(table, table.schema), sums_of(good.selectExpr("e.after.*"), table.schema)
+    Path(job["result"]).write_text(json.dumps(fault_of(right, actual)))
     spark.stop()
 
 
-def fault_of(right: dict[str, Any], found: dict[str, Any]) -> str | None:
+def fault_of(right: dict[str, Any], actual: dict[str, Any]) -> str | None:
     """Which sums differ; None when none do."""
-    wrong = [name for name, value in right.items() if found[name] != value]
-    return f"{found['count']} rows for {right['count']}; differs in {', '.join(wrong)}" if wrong else None
+    wrong = [name for name, value in right.items() if actual[name] != value]
+    return f"{actual['count']} rows for {right['count']}; differs in {', '.join(wrong)}" if wrong else None
 
 
 if __name__ == "__main__":

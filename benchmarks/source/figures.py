@@ -100,17 +100,17 @@ class Source:
         return body
 
 
-def changes_of(name: str, found: Mapping[str, Any]) -> Changes:
+def changes_of(name: str, document: Mapping[str, Any]) -> Changes:
     """Read what the measuring process wrote about a case."""
     timings = {
-        who: Timing(tuple(found[who]["seconds"]), tuple(found[who]["cpu_s"])) if who in found else None
+        who: Timing(tuple(document[who]["seconds"]), tuple(document[who]["cpu_s"])) if who in document else None
         for who in ("ours", "view")
     }
-    return Changes(name, found.get("changes", 0), timings["ours"], timings["view"], found.get("fault"))
+    return Changes(name, document.get("changes", 0), timings["ours"], timings["view"], document.get("fault"))
 
 
-def idle_of(found: Mapping[str, Any]) -> Idle | None:
+def idle_of(document: Mapping[str, Any]) -> Idle | None:
     """Read what it wrote about idle polls; nothing where they were not wanted."""
-    if not found:
+    if not document:
         return None
-    return Idle(found["snapshots"], tuple(found["jdbc_ms"]), tuple(found["rest_ms"]), found["requests"])
+    return Idle(document["snapshots"], tuple(document["jdbc_ms"]), tuple(document["rest_ms"]), document["requests"])

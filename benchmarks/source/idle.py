@@ -58,13 +58,13 @@ def measure_idle(spark: SparkSession, warehouse: Path, bootstrap: str) -> dict[s
 
 def polls(feed: TableCapture, count: int = POLLS) -> list[float]:
     """Milliseconds of each of some steps that find nothing to do."""
-    found = []
+    times = []
     for _ in range(count):
         began = time.monotonic()
         worked = feed.step(pinned=False)
-        found.append((time.monotonic() - began) * 1000)
+        times.append((time.monotonic() - began) * 1000)
         assert not worked
-    return found
+    return times
 
 
 def properties(warehouse: Path, bootstrap: str) -> dict[str, str]:
@@ -110,6 +110,6 @@ def aged(spark: SparkSession) -> Path:
         "refs": {"main": {"snapshot-id": head, "type": "branch"}},
         "last-sequence-number": SNAPSHOTS,
     }
-    made = file.with_name(f"{SNAPSHOTS}-{document['table-uuid']}.metadata.json")
-    made.write_text(json.dumps(document))
-    return made
+    copy = file.with_name(f"{SNAPSHOTS}-{document['table-uuid']}.metadata.json")
+    copy.write_text(json.dumps(document))
+    return copy

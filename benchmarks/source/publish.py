@@ -78,10 +78,10 @@ def records_before(bootstrap: str, at_s: float) -> int:
     try:
         wanted = [TopicPartition(TOPIC, number, round(at_s * 1000)) for number in range(PARTITIONS)]
         ends = [client.get_watermark_offsets(partition, _LIMIT_S)[1] for partition in wanted]
-        found = client.offsets_for_times(wanted, _LIMIT_S)
+        offsets = client.offsets_for_times(wanted, _LIMIT_S)
     finally:
         client.close()
-    return sum(end if partition.offset < 0 else partition.offset for partition, end in zip(found, ends, strict=True))
+    return sum(end if partition.offset < 0 else partition.offset for partition, end in zip(offsets, ends, strict=True))
 
 
 def fault_of(place: Place) -> str | None:

@@ -44,22 +44,22 @@ def changes_table(source: Source) -> Table:
     return table
 
 
-def publishing_line(found: Publishing) -> str:
+def publishing_line(read: Publishing) -> str:
     """The initial read in one line."""
-    if found.envelopes_per_s is None or found.cpu_s_per_million is None:
-        return f"initial read: {found.rows:,} envelopes in {found.parts} parts; {found.fault or 'nothing warm'}"
+    if read.envelopes_per_s is None or read.cpu_s_per_million is None:
+        return f"initial read: {read.rows:,} envelopes in {read.parts} parts; {read.fault or 'nothing warm'}"
     return (
-        f"initial read: {found.envelopes_per_s:,.0f} envelopes/s, {found.cpu_s_per_million:.1f} CPU s per million "
-        f"(broker {found.broker_cpu_s / found.warm_envelopes * 1e6:.1f}) over {found.warm_envelopes:,} of "
-        f"{found.rows:,} in {found.parts} parts; start to first part {found.start_to_first_part_s:.1f} s; "
-        f"JVM {found.jvm_bytes / MB:,.0f} MB, Python worker {found.worker_bytes / MB:,.0f} MB; "
-        f"the topic is {found.fault or 'right'}"
+        f"initial read: {read.envelopes_per_s:,.0f} envelopes/s, {read.cpu_s_per_million:.1f} CPU s per million "
+        f"(broker {read.broker_cpu_s / read.warm_envelopes * 1e6:.1f}) over {read.warm_envelopes:,} of "
+        f"{read.rows:,} in {read.parts} parts; start to first part {read.start_to_first_part_s:.1f} s; "
+        f"JVM {read.jvm_bytes / MB:,.0f} MB, Python worker {read.worker_bytes / MB:,.0f} MB; "
+        f"the topic is {read.fault or 'right'}"
     )
 
 
 def idle_line(idle: Idle) -> str:
     """Idle polls in one line."""
-    jdbc, rest = (f"{median(found):.1f} (max {max(found):.1f}) ms" for found in (idle.jdbc_ms, idle.rest_ms))
+    jdbc, rest = (f"{median(times):.1f} (max {max(times):.1f}) ms" for times in (idle.jdbc_ms, idle.rest_ms))
     return (
         f"idle poll with {idle.snapshots:,} snapshots: {jdbc} over JDBC, {rest} over REST, "
         f"{idle.requests:g} catalog requests each"

@@ -25,8 +25,8 @@ def measure_source(place: Place, rows: int, only: Sequence[str], say: Say) -> So
     say(f"{', '.join([*names, *([IDLE] if idles else [])]) or 'the table to publish'} ...")
     source = measured_changes(place, rows, names, publishes, idles)
     for case in source.changes:
-        said = [f"{who} {found.wall_s:.2f} s" for who, found in (("ours", case.ours), ("view", case.view)) if found]
-        say(f"  {case.name}: {', '.join(said)}{f', failed: {case.fault}' if case.fault else ''}")
+        timings = [f"{who} {one.wall_s:.2f} s" for who, one in (("ours", case.ours), ("view", case.view)) if one]
+        say(f"  {case.name}: {', '.join(timings)}{f', failed: {case.fault}' if case.fault else ''}")
     if publishes and (place.work / _RESULT).exists():
         say(f"{PUBLISH} ...")
         source = published(place, rows, source)
@@ -52,18 +52,18 @@ def measured_changes(place: Place, rows: int, names: Sequence[str], publishes: b
         step("benchmarks.source.changes", job, place.work / "source.log")
     except RuntimeError as error:
         return Source(faults=(str(error),))
-    found = json.loads(result.read_text())
-    changes = tuple(changes_of(name, figures) for name, figures in found["changes"].items())
-    idle = found["idle"] or {}
+    results = json.loads(result.read_text())
+    changes = tuple(changes_of(name, figures) for name, figures in results["changes"].items())
+    idle = results["idle"] or {}
     if "fault" in idle:
-        return Source(changes, faults=(idle["fault"],), **found["memory"])
-    return Source(changes, idle=idle_of(idle), **found["memory"])
+        return Source(changes, faults=(idle["fault"],), **results["memory"])
+    return Source(changes, idle=idle_of(idle), **results["memory"])
 
 
 def published(place: Place, rows: int, source: Source) -> Source:
     """Add the initial read."""
     try:
-        found: Publishing = measure_publishing(place, rows)
+        publishing: Publishing = measure_publishing(place, rows)
     except (OSError, RuntimeError, ValueError, LookupError) as error:
         return attrs.evolve(source, faults=(*source.faults, f"{PUBLISH}: {type(error).__name__}: {error}"))
-    return attrs.evolve(source, publishing=found)
+    return attrs.evolve(source, publishing=publishing)

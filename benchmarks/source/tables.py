@@ -59,8 +59,8 @@ def make_base(spark: SparkSession, rows: int, times: int) -> None:
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS `{CATALOG}`.{NAMESPACE}")
     create(spark, table_name(BASE), 2, {})
     values = [f"CAST({_EXPRESSIONS[name]} AS {sql_type(name)}) AS `{name}`" for name in VALUE_COLUMNS]
-    made = spark.range(0, rows * times, 1, FILES * times).selectExpr(*values)
-    made.writeTo(qualified(table_name(BASE))).append()
+    rows_made = spark.range(0, rows * times, 1, FILES * times).selectExpr(*values)
+    rows_made.writeTo(qualified(table_name(BASE))).append()
 
 
 def share(spark: SparkSession, table: str, version: int, rows: int | None, properties: dict[str, str]) -> None:

@@ -68,11 +68,11 @@ def _columns(feed: PartitionAssignment, decoder: Deserializer) -> Iterator[pa.Ta
             yield pa.Table.from_struct_array(block.fields)
 
 
-def _same(found: pa.Table, expected: pa.Table, count: int) -> bool:
+def _same(actual: pa.Table, expected: pa.Table, count: int) -> bool:
     """Compare values; without a schema a timestamp is the number that it is sent as."""
-    if not found.num_rows == expected.num_rows == count or found.column_names != expected.column_names:
+    if not actual.num_rows == expected.num_rows == count or actual.column_names != expected.column_names:
         return False
-    pairs = zip(found.columns, expected.columns, strict=True)
+    pairs = zip(actual.columns, expected.columns, strict=True)
     return all(pc.all(pc.equal(one.cast(other.type), other)).as_py() for one, other in pairs)
 
 

@@ -55,8 +55,8 @@ def wire_lines(wire: Wire) -> list[str]:
         if rates
     ]
     if wire.fetched:
-        told = ", ".join(f"{name} {seconds:.2f}" for name, seconds in wire.fetched.items())
-        lines.append(f"fetched, records of 620 bytes: {told} CPU s per million")
+        seconds_by_reader = ", ".join(f"{name} {seconds:.2f}" for name, seconds in wire.fetched.items())
+        lines.append(f"fetched, records of 620 bytes: {seconds_by_reader} CPU s per million")
     return [*lines, *wire.faults]
 
 

@@ -47,8 +47,8 @@ def measure_json(name: str, values: Sequence[bytes]) -> Iterator[str]:
     if not all(map(_same, parsed, compared)):
         raise RuntimeError(f"{name}: columns differ")
     best = _best(ways)
-    told = ", ".join(f"{way} {seconds / len(values) * 1e6:.2f} us" for way, seconds in best.items())
-    yield f"JSON, {name}: {told} an event: {best['parsed'] / best['compared']:.2f} x"
+    times = ", ".join(f"{way} {seconds / len(values) * 1e6:.2f} us" for way, seconds in best.items())
+    yield f"JSON, {name}: {times} an event: {best['parsed'] / best['compared']:.2f} x"
 
 
 def _log(records: Sequence[Record], size: int) -> memoryview:
@@ -58,8 +58,8 @@ def _log(records: Sequence[Record], size: int) -> memoryview:
 
 def _reading(log: memoryview) -> Callable[[], object]:
     def read() -> list[ConsumerRecords]:
-        found = read_batches(parse_batches(log), log, 0, 2**62, len(log))
-        return [ConsumerRecords.of_fetched("t", 0, some) for some in found if not isinstance(some, UnreadableBatch)]
+        batches = read_batches(parse_batches(log), log, 0, 2**62, len(log))
+        return [ConsumerRecords.of_fetched("t", 0, some) for some in batches if not isinstance(some, UnreadableBatch)]
 
     return read
 

@@ -31,12 +31,12 @@ def measure_wire(place: Place, events: int, only: Sequence[str], say: Say) -> Wi
         say(f"{name} ...")
         try:
             count = events * _RECORDS_PER_EVENT if name == FETCHED else events
-            found = _measured(place, name, sides[name], count)
+            figures = _measured(place, name, sides[name], count)
         except (OSError, RuntimeError, ValueError) as error:
             wire = attrs.evolve(wire, faults=(*wire.faults, f"{name}: {type(error).__name__}: {error}"))
             continue
-        faults = (*wire.faults, f"{name}: {found['fault']}") if found["fault"] else wire.faults
-        wire = attrs.evolve(wire, **{_FIELDS[name]: found["figures"]}, faults=faults)
+        faults = (*wire.faults, f"{name}: {figures['fault']}") if figures["fault"] else wire.faults
+        wire = attrs.evolve(wire, **{_FIELDS[name]: figures["figures"]}, faults=faults)
     for line in wire_lines(wire):
         say(f"  {line}")
     return wire
@@ -46,5 +46,5 @@ def _measured(place: Place, name: str, module: str, events: int) -> dict[str, An
     job, result = place.work / f"{name}.json", place.work / f"{name}-result.json"
     job.write_text(json.dumps({"bootstrap": place.bootstrap, "events": events, "result": str(result)}))
     step(module, job, place.work / f"{name}.log")
-    found: dict[str, Any] = json.loads(result.read_text())
-    return found
+    figures: dict[str, Any] = json.loads(result.read_text())
+    return figures

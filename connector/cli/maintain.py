@@ -204,7 +204,7 @@ def _execute(maintainer: Maintainer, table: Table, asked: Round, report: TableRe
 def _find_work(maintainer: Maintainer, table: Table, state: TableState, asked: Round) -> dict[str, str]:
     """Return the tasks that have something to do now, whether or not they are due by their triggers."""
     policy = maintainer.policy_of(table.name)
-    found: dict[str, str] = {}
+    work: dict[str, str] = {}
     if _is_wanted(asked, CONVERT, enabled=policy.convert.enabled) and state.equality_deletes:
         found[CONVERT] = f"{state.equality_deletes} equality deletes"
     rewrite = _find_rewrite(maintainer, table, asked, enabled=policy.rewrite.enabled)
@@ -216,7 +216,7 @@ def _find_work(maintainer: Maintainer, table: Table, state: TableState, asked: R
     if _is_wanted(asked, EXPIRE, enabled=policy.expire.enabled):
         expiry = maintainer.find_expiry(table)
         if expiry is not None and expiry.snapshots:
-            found[EXPIRE] = f"{expiry.snapshots} of {state.snapshots} snapshots may go"
+            work[EXPIRE] = f"{expiry.snapshots} of {state.snapshots} snapshots may go"
     if _is_wanted(asked, ORPHANS, enabled=policy.orphans.enabled):
         count = (
             1
@@ -224,8 +224,8 @@ def _find_work(maintainer: Maintainer, table: Table, state: TableState, asked: R
             else delete_orphan_files(maintainer.spark, table, policy.orphans, execute=False)["removed"]
         )
         if count:
-            found[ORPHANS] = f"files older than {policy.orphans.min_age_s} s that no snapshot has"
-    return found
+            work[ORPHANS] = f"files older than {policy.orphans.min_age_s} s that no snapshot has"
+    return work
 
 
 def _find_rewrite(maintainer: Maintainer, table: Table, asked: Round, *, enabled: bool) -> str | None:

@@ -55,27 +55,27 @@ def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: b
     with open_driver(settings) as driver:
         catalog = Catalog(driver, settings.catalog, settings.errors)
         names = [_place(settings, table) for table in tables] or _list_places(catalog, settings)
-        found, unread = _find_faults(catalog, settings, names, asked=bool(tables))
-        hurt = {name: (table, findings) for name, (table, findings) in found.items() if findings.repairable}
+        checked, unread = _find_faults(catalog, settings, names, asked=bool(tables))
+        hurt = {name: (table, findings) for name, (table, findings) in checked.items() if findings.repairable}
         _print_tables({name: findings for name, (_, findings) in hurt.items()}, execute=execute)
         for name, (table, _) in hurt.items() if execute else ():
             click.echo(f"{name}: {call_with_retries(partial(_mend_table, table), settings.errors)} files mended")
     if hurt and not execute:
         click.echo("nothing was changed; use --execute to do so")
-    others = {name: findings.branches for name, (_, findings) in found.items() if findings.branches}
+    others = {name: findings.branches for name, (_, findings) in checked.items() if findings.branches}
     for name, branches in others.items():
         click.echo(
             f"{name}: branch {', '.join(branches)} has such files too, and Iceberg cannot rewrite its manifests: "
             "publish it (fast_forward), repair the table, and bring the branch to main"
         )
-    mixed = {name: findings.placed.mixed for name, (_, findings) in found.items() if findings.placed.mixed}
+    mixed = {name: findings.placed.mixed for name, (_, findings) in checked.items() if findings.placed.mixed}
     for name, count in mixed.items():
         click.echo(
             f"{name}: {count} files are under one partition value and have rows, or deletes, of several: rewrite them "
             "(Iceberg's rewrite_data_files with rewrite-all), and run this again"
         )
     if not hurt and not others and not mixed:
-        click.echo(f"{len(found)} tables checked; nothing to repair")
+        click.echo(f"{len(checked)} tables checked; nothing to repair")
     if unread:
         raise FatalError(f"repair: {len(unread)} tables could not be checked: {'; '.join(unread)}")
 
@@ -105,7 +105,7 @@ def _find_faults(
     catalog: Catalog, settings: SinkSettings, places: list[_Place], *, asked: bool
 ) -> tuple[dict[str, tuple[Table, _Findings]], list[str]]:
     """Look at tables; the second result says which cannot be read, and why."""
-    found: dict[str, tuple[Table, _Findings]] = {}
+    findings_by_name: dict[str, tuple[Table, _Findings]] = {}
     unread, missing = list[str](), list[str]()
     for place in dict.fromkeys(places):
         try:
@@ -114,14 +114,14 @@ def _find_faults(
             if table is None:
                 missing.append(".".join((*place[0], place[1])))
             else:
-                found[table.name] = table, call_with_retries(partial(_inspect_table, table), settings.errors)
+                findings_by_name[table.name] = table, call_with_retries(partial(_inspect_table, table), settings.errors)
         except FatalError as error:
             unread.append(str(error))
     # Of those that were listed one may be gone since.
     if missing and asked:
         names = ", ".join(sorted(missing))
         raise ConfigError(f"repair: no table {names}; add its namespace if it is in another one")
-    return found, unread
+    return findings_by_name, unread
 
 
 def _inspect_table(table: Table) -> _Findings:
@@ -139,12 +139,12 @@ def _mend_table(table: Table) -> int:
     return count + (move_misplaced_files(table, placed) if placed.manifests else 0)
 
 
-def _print_tables(found: dict[str, _Findings], *, execute: bool) -> None:
-    if not found:
+def _print_tables(by_name: dict[str, _Findings], *, execute: bool) -> None:
+    if not by_name:
         return
     title = "to repair" if execute else "what would be repaired"
     grid = Grid("table", "what", "columns", "delete files", "data files", "manifests", title=title)
-    for name, findings in sorted(found.items()):
+    for name, findings in sorted(by_name.items()):
         bounds, placed = findings.bounds, findings.placed
         if bounds.manifests:
             counts = (bounds.delete_files, bounds.data_files, len(bounds.manifests))

@@ -16,6 +16,6 @@ def check_connections(settings: SinkSettings | SourceSettings) -> Iterator[str]:
     """
     if isinstance(settings, SourceSettings):
         return
-    found = check_reader(settings.kafka)
-    yield from (f"note: {note}" for note in found.notes)
-    yield f"Kafka: {found.line}"
+    reader = check_reader(settings.kafka)
+    yield from (f"note: {note}" for note in reader.notes)
+    yield f"Kafka: {reader.line}"

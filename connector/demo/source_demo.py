@@ -140,10 +140,10 @@ def _compare_tables(spark: SparkSession, table: str) -> int:
     """Return the number of rows of a table, once its replica holds the very same ones."""
     wanted = spark.table(f"default.shop.{table}")
     name = f"default.replica.lake_shop_{table}"
-    found = spark.table(name)
+    replica = spark.table(name)
     # A column that was just added arrives with the first event that has it.
-    columns = [column for column in wanted.columns if column in found.columns]
-    late = [column for column in wanted.columns if column not in found.columns]
+    columns = [column for column in wanted.columns if column in replica.columns]
+    late = [column for column in wanted.columns if column not in replica.columns]
     if late and not wanted.dropna("all", subset=late).isEmpty():
         raise FatalError(f"the demo's replica {name} lacks {', '.join(late)}; {REPORT}")
     if _has_difference(wanted.select(columns), found.select(columns)):

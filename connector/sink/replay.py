@@ -137,13 +137,13 @@ class Replayer:
         index: int,
     ) -> list[tuple[ChangeBatch, list[str]]]:
         """Return a table's parts, with the name of each row's letter."""
-        found = []
+        parts = []
         for at, outcome in outcomes.items():
             ids = {letter.offset: letter.name for letter in runs[at][0]}
             for table, part in zip(outcome.tables, outcome.parts, strict=True):
                 if table == index:
-                    found.append((part, [ids[int(offset)] for offset in part.order.offset]))
-        return found
+                    parts.append((part, [ids[int(offset)] for offset in part.order.offset]))
+        return parts
 
     def _standing(
         self,
@@ -264,9 +264,9 @@ def find_untruncated(run: ConsumerRecords, plan: BatchPlan, table: TablePlan, cu
     outcome = decode(run, attrs.evolve(plan, tables=tables))
     parts = [part for index, part in zip(outcome.tables, outcome.parts, strict=True) if index == table.index]
     left = (part.order.offset[~part.truncated] for part in parts)
-    found: Ints = np.concatenate([np.zeros(0, np.int64), *left])
+    rows: Ints = np.concatenate([np.zeros(0, np.int64), *left])
     # A record without value tells no source; it is from before in any case.
-    return found if cuts.whole is None else found[found > cuts.whole.offsets.get(run.at, -1)]
+    return rows if cuts.whole is None else rows[rows > cuts.whole.offsets.get(run.at, -1)]
 
 
 def mark_superseded(part: ChangeBatch, later: Sequence[ChangeBatch], keys: Sequence[str]) -> Mask:

@@ -207,11 +207,11 @@ def _look_for_topics(settings: SinkSettings, check_wanted: Callable[[], None], *
 
 
 def _check_reader(settings: SinkSettings) -> KafkaSettings:
-    found = check_reader(settings.kafka)
-    for note in found.notes:
+    checked = check_reader(settings.kafka)
+    for note in checked.notes:
         structlog.get_logger().warning(note)
-    structlog.get_logger().info(found.line)
-    return found.kafka
+    structlog.get_logger().info(checked.line)
+    return checked.kafka
 
 
 def _until(left: threading.Event, call: Callable[[], T]) -> Callable[[], T]:

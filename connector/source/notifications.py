@@ -24,19 +24,19 @@ _SEND_S = 10.0
 
 def additional_data(report: SnapshotReport, connector: str) -> dict[str, str]:
     """Return what a notification says beside its type, by Debezium's names; all of it text."""
-    found = {"connector_name": connector}
+    data = {"connector_name": connector}
     if report.tables:
-        found["data_collections"] = ",".join(report.tables)
+        data["data_collections"] = ",".join(report.tables)
     if report.stage == "IN_PROGRESS":
-        found["current_collection_in_progress"] = report.table
+        data["current_collection_in_progress"] = report.table
         if report.chunks:
-            found |= {"maximum_key": str(report.chunks), "last_processed_key": str(report.chunk)}
-        found["total_rows_scanned"] = str(report.rows)
+            data |= {"maximum_key": str(report.chunks), "last_processed_key": str(report.chunk)}
+        data["total_rows_scanned"] = str(report.rows)
     if report.stage == "TABLE_SCAN_COMPLETED":
-        found |= {"scanned_collection": report.table, "total_rows_scanned": str(report.rows)}
+        data |= {"scanned_collection": report.table, "total_rows_scanned": str(report.rows)}
     if report.status:
-        found["status"] = report.status
-    return found
+        data["status"] = report.status
+    return data
 
 
 @attrs.define(eq=False)
@@ -81,10 +81,10 @@ class TopicNotifications:
 def open_notifications(settings: SourceSettings) -> list[SnapshotListener]:
     """Return the listeners that the settings name; nothing is connected to yet."""
     notifications, connector = settings.notifications, settings.outgoing.prefix
-    found: list[SnapshotListener] = [LogNotifications(connector)] if notifications.log else []
+    listeners: list[SnapshotListener] = [LogNotifications(connector)] if notifications.log else []
     if notifications.topic is not None:
-        found.append(TopicNotifications(connector, _topic_sender(settings, notifications.topic)))
-    return found
+        listeners.append(TopicNotifications(connector, _topic_sender(settings, notifications.topic)))
+    return listeners
 
 
 def _topic_sender(settings: SourceSettings, topic: str) -> Callable[[SideMessage, SideMessage], None]:

@@ -196,13 +196,13 @@ class SnapshotOnDemand:
     def _info(self, stored: TableOffset) -> SnapshotInfo:
         """Describe the newest published snapshot, dated as its changes were: nothing of it is newer."""
         retained = self.access.snapshots.retained()
-        found = None if stored.position.snapshot_id is None else retained.get(stored.position.snapshot_id)
-        if found is None:
+        snapshot = None if stored.position.snapshot_id is None else retained.get(stored.position.snapshot_id)
+        if snapshot is None:
             raise GapError(
                 f"table {self.access.table.name}: snapshot {stored.position.snapshot_id} expired before it was "
                 "read; keep snapshots for longer (history.expire.max-snapshot-age-ms), and send the signal again"
             )
-        at = parse_ancestor(found)
+        at = parse_ancestor(snapshot)
         ts_ns = event_ts_ns(at.timestamp_ms, None) if stored.ts_ns is None else stored.ts_ns
         return SnapshotInfo(at.snapshot_id, at.parent_id, at.sequence_number, ts_ns)
 

@@ -161,18 +161,18 @@ class PollLoop:
         if self._discovered_at is not None and now - self._discovered_at < DISCOVERY_S:
             return
         try:
-            found = self.find_tables()
+            tables = self.find_tables()
         except RetriableError as error:
             if self._discovered_at is None:
                 raise
             structlog.get_logger().warning("cannot look for new tables", reason=str(error))
-            found = self._names
-        if self._discovered_at is None and not found:
+            tables = self._names
+        if self._discovered_at is None and not tables:
             structlog.get_logger().warning("no table matches table.include.list yet")
         self._discovered_at = now
-        for name in sorted(found.keys() - self._names.keys()):
+        for name in sorted(tables.keys() - self._names.keys()):
             self._schedules[name] = self._admit_table(name)
-        self._names = {**self._names, **found}
+        self._names = {**self._names, **tables}
 
     def _admit_table(self, name: str) -> TableSchedule:
         """Schedule a table, unless its changes would mix with those of another."""

@@ -113,8 +113,8 @@ class TableCapture:
             case next_step.StreamChanges() | next_step.SkipSnapshot():
                 return decision.snapshot.timestamp_ms
             case next_step.ReadSnapshot():
-                found = self.access.snapshots.retained().get(decision.snapshot_id)
-                return None if found is None else parse_ancestor(found).timestamp_ms
+                snapshot = self.access.snapshots.retained().get(decision.snapshot_id)
+                return None if snapshot is None else parse_ancestor(snapshot).timestamp_ms
         return None
 
     def _read_on_demand(self, stored: TableOffset | None, decision: next_step.Decision, head: TableHead) -> bool:

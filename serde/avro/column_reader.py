@@ -108,11 +108,11 @@ def _skip_optional(codec: Optional, at: Cursor) -> None:
 
 
 def _read_boolean(at: Cursor) -> pa.Array:
-    found = at.byte()
-    wrong = found > 1
+    flags = at.byte()
+    wrong = flags > 1
     if wrong.any():
         at.fail(wrong, OUTSIDE_SCHEMA)
-    return pa.array(found == 1)
+    return pa.array(flags == 1)
 
 
 def _read_integer(codec: Integer, at: Cursor) -> pa.Array:

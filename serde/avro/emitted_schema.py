@@ -52,22 +52,22 @@ def _adjust_part(part: str) -> str:
     return f"_{adjusted}" if adjusted[:1].isdigit() else adjusted
 
 
-def _nullable_type(document: Document, seen: dict[str, Document], namespace: str) -> Any:
+def _nullable_type(document: Document, records: dict[str, Document], namespace: str) -> Any:
     """The schema with null, where it is optional; null comes second after a default of another kind."""
-    avro_type = _non_null_type(document, seen, namespace)
+    avro_type = _non_null_type(document, records, namespace)
     if not document["optional"]:
         return avro_type
     return [avro_type, "null"] if document.get("default") is not None else ["null", avro_type]
 
 
-def _non_null_type(document: Document, seen: dict[str, Document], namespace: str) -> Any:
+def _non_null_type(document: Document, records: dict[str, Document], namespace: str) -> Any:
     match document["type"]:
         case "struct":
-            return _record(document, seen, namespace)
+            return _record(document, records, namespace)
         case "array":
-            return {"type": "array", "items": _nullable_type(document["items"], seen, namespace)}
+            return {"type": "array", "items": _nullable_type(document["items"], records, namespace)}
         case "map":
-            return _map(document, seen, namespace)
+            return _map(document, records, namespace)
         case _:
             return _primitive(document)
 
@@ -104,16 +104,16 @@ def _default(document: Document) -> Any:
     return b64decode(default).decode("latin-1") if document["type"] == "bytes" and default is not None else default
 
 
-def _record(document: Document, seen: dict[str, Document], outer: str) -> Any:
+def _record(document: Document, records: dict[str, Document], outer: str) -> Any:
     full = adjust_name(document.get("name") or "ConnectDefault")
     namespace, _, name = full.rpartition(".")
-    if seen.get(full) == document["fields"]:
+    if records.get(full) == document["fields"]:
         return name if namespace == outer else full
-    seen[full] = document["fields"]
+    records[full] = document["fields"]
     record: dict[str, Any] = {"type": "record", "name": name}
     if namespace != outer:
         record["namespace"] = namespace
-    record["fields"] = [_field(field, seen, namespace) for field in document["fields"]]
+    record["fields"] = [_field(field, records, namespace) for field in document["fields"]]
     names = [field["name"] for field in record["fields"]]
     twice = sorted({field["field"] for field in document["fields"] if names.count(_adjust_part(field["field"])) > 1})
     if twice:
@@ -121,28 +121,31 @@ def _record(document: Document, seen: dict[str, Document], outer: str) -> Any:
     return record | _connect_properties({**document, "name": full})
 
 
-def _field(document: Document, seen: dict[str, Document], namespace: str) -> dict[str, Any]:
-    field = {"name": _adjust_part(document["field"]), "type": _nullable_type(document, seen, namespace)}
+def _field(document: Document, records: dict[str, Document], namespace: str) -> dict[str, Any]:
+    field = {"name": _adjust_part(document["field"]), "type": _nullable_type(document, records, namespace)}
     if document.get("default") is not None or document["optional"]:
         field["default"] = _default(document)
     return field
 
 
-def _map(document: Document, seen: dict[str, Document], namespace: str) -> dict[str, Any]:
+def _map(document: Document, records: dict[str, Document], namespace: str) -> dict[str, Any]:
     keys, values = document["keys"], document["values"]
     if keys["type"] == "string" and not keys["optional"]:
-        return {"type": "map", "values": _nullable_type(values, seen, namespace)}
-    package, _, name = _entry(seen).rpartition(".")
-    fields = [_field({**keys, "field": "key"}, seen, package), _field({**values, "field": "value"}, seen, package)]
+        return {"type": "map", "values": _nullable_type(values, records, namespace)}
+    package, _, name = _entry(records).rpartition(".")
+    fields = [
+        _field({**keys, "field": "key"}, records, package),
+        _field({**values, "field": "value"}, records, package),
+    ]
     entry = {"type": "record", "name": name, "namespace": package, "fields": fields}
     return {"type": "array", "items": entry | {"connect.internal.type": "MapEntry"}}
 
 
-def _entry(seen: dict[str, Document]) -> str:
+def _entry(records: dict[str, Document]) -> str:
     """A name for the entries of a map: the converters' own, and numbered ones where that is taken, as Avro asks."""
     number, name = 1, _ENTRY
-    while name in seen:
+    while name in records:
         number += 1
         name = f"{_ENTRY}{number}"
-    seen[name] = {}
+    records[name] = {}
     return name

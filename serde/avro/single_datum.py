@@ -112,10 +112,10 @@ class _DatumReader:
         return index
 
     def _flag(self) -> bool:
-        found = self._bytes(1)[0]
-        if found > 1:
+        byte = self._bytes(1)[0]
+        if byte > 1:
             raise Unfit(VALUE_OUTSIDE_SCHEMA)
-        return found == 1
+        return byte == 1
 
     def _integer(self, bits: int) -> int:
         value = self._varint()
@@ -126,9 +126,9 @@ class _DatumReader:
     def _varint(self) -> int:
         raw = 0
         for index in range(_MAX_VARINT_BYTES):
-            found = self._bytes(1)[0]
-            raw |= (found & 127) << 7 * index
-            if found < 128:  # noqa: PLR2004
+            byte = self._bytes(1)[0]
+            raw |= (byte & 127) << 7 * index
+            if byte < 128:  # noqa: PLR2004
                 break
         else:
             raise Unfit(VALUE_OUTSIDE_SCHEMA)

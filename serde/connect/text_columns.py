@@ -92,10 +92,10 @@ def to_text_node(node: Node, types: frozenset[str] = frozenset({ALL_COLUMNS})) -
 
 
 def _as_text_value(node: Struct, types: frozenset[str]) -> Struct:
-    found = STRUCTURED_TYPES.get(node.name or "")
-    if found is None or not types & {ALL_COLUMNS, node.name}:
+    structured = STRUCTURED_TYPES.get(node.name or "")
+    if structured is None or not types & {ALL_COLUMNS, node.name}:
         return node
-    return Struct(node.fields, node.name, StructValue(TEXT, found.text))
+    return Struct(node.fields, node.name, StructValue(TEXT, structured.text))
 
 
 def _to_number_text(node: Node) -> Node:

@@ -165,9 +165,9 @@ def find_type(kind: str, name: str | None, parameters: Parameters) -> TypeMappin
     named = SEMANTIC_TYPES.get((_JSON_NAMES.get(kind, kind), name or ""))
     if named is not None:
         return evolve(named, name=name or kind)
-    found = PRIMITIVE_TYPES.get(kind)
+    row = PRIMITIVE_TYPES.get(kind)
     unknown = f"{name} ({kind})" if name is not None and name.startswith(_KNOWN_PREFIXES) else None
-    return None if found is None else evolve(found, name=kind, unknown=unknown)
+    return None if row is None else evolve(row, name=kind, unknown=unknown)
 
 
 def _decimal_type(name: str, parameters: Parameters) -> TypeMapping:

@@ -34,24 +34,24 @@ def read_messages(codec: MessageType, at: Cursor) -> pa.StructArray:
     if not len(at):
         return pa.array([], codec.wire)
     kinds = {number: member.wire_types for number, member in codec.by_number.items() if member.wanted}
-    found = scan_messages(at, kinds)
+    occurrences = scan_messages(at, kinds)
     columns: list[pa.Array] = []
     for member in codec.members:
         if isinstance(member, Oneof):
             if member.wanted:
-                columns.append(_read_oneof(member, at, found))
+                columns.append(_read_oneof(member, at, occurrences))
         elif member.wanted:
-            columns.append(_read_member(member, at, found.get(member.number, {})))
+            columns.append(_read_member(member, at, occurrences.get(member.number, {})))
     if not columns:
         return pa.array([{}] * len(at), codec.wire)
     return pa.StructArray.from_arrays(columns, fields=list(codec.wire))
 
 
-def _read_oneof(oneof: Oneof, at: Cursor, found: dict[int, dict[int, Occurrences]]) -> pa.StructArray:
-    columns = [_read_member(member, at, found.get(member.number, {})) for member in oneof.members]
+def _read_oneof(oneof: Oneof, at: Cursor, occurrences: dict[int, dict[int, Occurrences]]) -> pa.StructArray:
+    columns = [_read_member(member, at, occurrences.get(member.number, {})) for member in oneof.members]
     set_members = np.zeros(len(at), np.int64)
     for member in oneof.members:
-        for one in found.get(member.number, {}).values():
+        for one in occurrences.get(member.number, {}).values():
             set_members[one.owners] += 1
     if (set_members > 1).any():
         at.fail(set_members > 1, NEEDS_ROW_READER)
@@ -59,10 +59,10 @@ def _read_oneof(oneof: Oneof, at: Cursor, found: dict[int, dict[int, Occurrences
     return pa.StructArray.from_arrays(columns, fields=list(oneof.wire), mask=mask)
 
 
-def _read_member(member: MessageMember, at: Cursor, found: dict[int, Occurrences]) -> pa.Array:
+def _read_member(member: MessageMember, at: Cursor, occurrences: dict[int, Occurrences]) -> pa.Array:
     if member.repeated:
-        return _read_repeated(member, at, found)
-    one = found.get(member.codec.wire_type)
+        return _read_repeated(member, at, occurrences)
+    one = occurrences.get(member.codec.wire_type)
     if one is None:
         return _absent(member, len(at))
     one = _keep_last(member.codec, at, one)
@@ -161,17 +161,17 @@ def _read_labels(codec: LabelNumber, numbers: np.ndarray[tuple[int], np.dtype[np
     return pa.array(labels, pa.string()).take(pa.array(place.reshape(-1)))
 
 
-def _read_repeated(member: MessageMember, at: Cursor, found: dict[int, Occurrences]) -> pa.Array:
+def _read_repeated(member: MessageMember, at: Cursor, occurrences: dict[int, Occurrences]) -> pa.Array:
     codec = member.codec
-    if codec.wire_type != SIZED and SIZED in found:
+    if codec.wire_type != SIZED and SIZED in occurrences:
         assert isinstance(codec, Scalar | LabelNumber)
-        if len(found) > 1:
+        if len(occurrences) > 1:
             both = np.zeros(len(at), np.bool_)
-            both[found[codec.wire_type].owners] = True
+            both[occurrences[codec.wire_type].owners] = True
             at.fail(both, NEEDS_ROW_READER)
-        one = unpack_items(codec.wire_type, at, found[SIZED])
+        one = unpack_items(codec.wire_type, at, occurrences[SIZED])
     else:
-        one = found.get(codec.wire_type, Occurrences.none())
+        one = occurrences.get(codec.wire_type, Occurrences.none())
     offsets = _list_offsets(one.owners, len(at))
     if not isinstance(codec, Map):
         items = _read_values(codec, at, one) if len(one.owners) else pa.array([], codec.wire)

@@ -51,13 +51,13 @@ def read_message(codec: MessageType, data: bytes) -> dict[str, Any]:
     return values
 
 
-def _read_oneof(oneof: Oneof, found: dict[int, list[Any]], last: dict[int, int]) -> dict[str, Any] | None:
-    set_members = [member for member in oneof.members if member.number in found]
+def _read_oneof(oneof: Oneof, values: dict[int, list[Any]], last: dict[int, int]) -> dict[str, Any] | None:
+    set_members = [member for member in oneof.members if member.number in values]
     if not set_members:
         return None
     chosen = max(set_members, key=lambda member: last[member.number])
     return {
-        member.name: _read_member(member, found[member.number]) if member is chosen else None
+        member.name: _read_member(member, values[member.number]) if member is chosen else None
         for member in oneof.members
     }
 

@@ -64,7 +64,7 @@ def scan_messages(at: Cursor, wanted: Mapping[int, frozenset[int]]) -> dict[int,
     wanted: wire types by field number; a field with none of them is bad, one that is not named is passed over (a
     writer may keep fields that its schema does not know). Cost: some twenty steps of numpy per field.
     """
-    found: dict[int, dict[int, _Steps]] = {}
+    steps_of: dict[int, dict[int, _Steps]] = {}
     tags = np.full(len(at), _DONE)
     _read_tags(at, np.arange(len(at)), tags)
     steps = 0
@@ -78,9 +78,9 @@ def scan_messages(at: Cursor, wanted: Mapping[int, frozenset[int]]) -> dict[int,
             _fail_at(at, index, NEEDS_ROW_READER)
             tags[index] = _DONE
             continue
-        _read_values(at, index, tag, wanted, found)
+        _read_values(at, index, tag, wanted, steps_of)
         _read_tags(at, index, tags)
-    return {number: {kind: steps.join() for kind, steps in kinds.items()} for number, kinds in found.items()}
+    return {number: {kind: steps.join() for kind, steps in kinds.items()} for number, kinds in steps_of.items()}
 
 
 def _fail_at(at: Cursor, index: Ints, reason: int) -> None:
@@ -109,7 +109,7 @@ def _read_tags(at: Cursor, index: Ints, tags: Ints) -> None:
 
 
 def _read_values(
-    at: Cursor, index: Ints, tag: int, wanted: Mapping[int, frozenset[int]], found: dict[int, dict[int, _Steps]]
+    at: Cursor, index: Ints, tag: int, wanted: Mapping[int, frozenset[int]], steps: dict[int, dict[int, _Steps]]
 ) -> None:
     number, kind = tag >> 3, tag & 7
     kinds = wanted.get(number)
@@ -128,7 +128,7 @@ def _read_values(
     at.put(index, below)
     if kinds is None:
         return
-    into = found.setdefault(number, {}).setdefault(kind, _Steps())
+    into = steps.setdefault(number, {}).setdefault(kind, _Steps())
     into.owners.append(index)
     into.places.append(places.copy())
     if kind == SIZED:

@@ -55,8 +55,8 @@ def _name_tables(settings: SinkSettings, cluster_state: ClusterState) -> list[st
 
 def _read_offsets(state: SinkState, name: str) -> dict[str, Mapping[TopicPartition, int]]:
     """Return the offsets of each table's newest snapshot of the sink; tables that have none are left out."""
-    found = {one.name: parse_last_commit(one.snapshot, name) for one in state.tables if one.snapshot is not None}
-    return {table: commit.position.offsets for table, commit in found.items() if commit is not None}
+    commits = {one.name: parse_last_commit(one.snapshot, name) for one in state.tables if one.snapshot is not None}
+    return {table: commit.position.offsets for table, commit in commits.items() if commit is not None}
 
 
 def _format_row(

@@ -67,8 +67,8 @@ class BulkActions:
         """Return the id that an entry names; None where OpenSearch is to make one up."""
         head = self.lines[row].as_buffer().to_pybytes()[:_MAX_ACTION_LINE_BYTES].partition(b"\n")[0]
         (action,) = orjson.loads(head).values()
-        found: str | None = action.get("_id")
-        return found
+        own_id: str | None = action.get("_id")
+        return own_id
 
     @property
     def body(self) -> bytes:
@@ -143,9 +143,9 @@ class BulkProcessor:
         return self.counts
 
     def _settle_request(self, future: Future[DocumentCounts]) -> None:
-        found = future.result()
+        answer = future.result()
         for field in attrs.fields(DocumentCounts):
-            setattr(self.counts, field.name, getattr(self.counts, field.name) + getattr(found, field.name))
+            setattr(self.counts, field.name, getattr(self.counts, field.name) + getattr(answer, field.name))
 
     def _send(self, actions: BulkActions) -> DocumentCounts:
         counts, wait_s = DocumentCounts(), self._settings.backoff_ms / 1000

@@ -91,9 +91,9 @@ class DocumentSender:
         if style.over is None:
             self._bulk.send(delete_documents(style, ids, versions, tags))
             return
-        found = self._find_holders(style, ids)
+        holders = self._find_holders(style, ids)
         self.delete_from_indexes(
-            style, [found.get(row, (style.index,))[-1] for row in range(len(ids))], ids, versions, tags
+            style, [holders.get(row, (style.index,))[-1] for row in range(len(ids))], ids, versions, tags
         )
 
     def delete_from_indexes(
@@ -116,8 +116,8 @@ class DocumentSender:
         """Return what there is of each id: its version, and the values of these columns, by their names."""
         places: str | list[str] = style.index
         if style.over is not None:
-            found = self._find_holders(style, pa.array(ids, pa.string()))
-            places = [found.get(row, (style.index,))[-1] for row in range(len(ids))]
+            holders = self._find_holders(style, pa.array(ids, pa.string()))
+            places = [holders.get(row, (style.index,))[-1] for row in range(len(ids))]
         documents = list(fetch_documents(self._connection, places, ids, style.name_fields(columns)))
         if not style.fields:
             return documents
@@ -152,22 +152,22 @@ class DocumentSender:
         if style.over is None:
             yield style, None
             return
-        found = self._find_holders(style, ids)
+        holders = self._find_holders(style, ids)
         new = np.ones(len(ids), np.bool_)
-        new[list(found)] = False
+        new[list(holders)] = False
         if style.create:
-            self._bulk.counts.indexed += len(found)
+            self._bulk.counts.indexed += len(holders)
             yield style, np.flatnonzero(new)
             return
         if versions is not None and not style.partial:
-            self._delete_duplicates(style, found, ids, versions)
+            self._delete_duplicates(style, holders, ids, versions)
             gone = self._find_deleted(style, np.flatnonzero(new), ids, versions)
             self._bulk.counts.stale += len(gone)
             for row in gone.tolist():
                 self._on_stale(int(tags[row]))
             new[gone] = False
         by_index: dict[str, list[int]] = {}
-        for row, own in found.items():
+        for row, own in holders.items():
             by_index.setdefault(own[-1], []).append(row)
         for index, rows in by_index.items():
             yield attrs.evolve(style, index=index), np.array(rows)
@@ -193,10 +193,10 @@ class DocumentSender:
         return {row: tuple(sorted(known[text], key=lambda i: (age.get(i, len(age)), i))) for row, text in own}
 
     def _delete_duplicates(
-        self, style: WriteOptions, found: Mapping[int, tuple[str, ...]], ids: pa.StringArray, versions: Ints
+        self, style: WriteOptions, holders: Mapping[int, tuple[str, ...]], ids: pa.StringArray, versions: Ints
     ) -> None:
         twice: dict[str, list[int]] = {}
-        for row, own in found.items():
+        for row, own in holders.items():
             for index in own[:-1]:
                 twice.setdefault(index, []).append(row)
         for index, rows in twice.items():

@@ -182,16 +182,16 @@ def _uuids_to_text(array: pa.Array) -> pa.StringArray:
     raw = array.storage
     data = np.frombuffer(raw.buffers()[1], np.uint8).reshape(-1, 16)[raw.offset : raw.offset + len(raw)]
     digits = np.frombuffer(b"0123456789abcdef", np.uint8)
-    made = np.full((len(raw), 36), ord("-"), np.uint8)
+    letters = np.full((len(raw), 36), ord("-"), np.uint8)
     places = [i for i in range(36) if i not in (8, 13, 18, 23)]
-    made[:, places[0::2]] = digits[data >> 4]
-    made[:, places[1::2]] = digits[data & 15]
-    return _build_strings(made.reshape(-1), np.arange(len(raw) + 1) * 36, raw)
+    letters[:, places[0::2]] = digits[data >> 4]
+    letters[:, places[1::2]] = digits[data & 15]
+    return _build_strings(letters.reshape(-1), np.arange(len(raw) + 1) * 36, raw)
 
 
 def _build_strings(data: np.ndarray, bounds: np.ndarray, like: pa.Array) -> pa.StringArray:
     """Bytes and bounds as an array, null where another is."""
-    made = pa.Array.from_buffers(
+    strings = pa.Array.from_buffers(
         pa.string(), len(like), [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
     )
-    return made if not like.null_count else pc.if_else(like.is_valid(), made, None)
+    return strings if not like.null_count else pc.if_else(like.is_valid(), strings, None)

@@ -48,9 +48,9 @@ class DataStreamAdmin(IndexAdmin):
                     self._client.indices.create_data_stream(name=name)
                 elif error.error != "resource_already_exists_exception":
                     raise
-        found = self.find(name) or index
-        self.grow(found, properties, noted)
-        return found
+        stream = self.find(name) or index
+        self.grow(stream, properties, noted)
+        return stream
 
     def grow(self, index: IndexInfo, properties: Mapping[str, FieldMapping], noted: Mapping[str, Any]) -> None:
         """Add fields that they lack to all indexes behind a stream, and those to come; raises as `IndexAdmin.grow`."""

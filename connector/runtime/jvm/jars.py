@@ -129,10 +129,10 @@ def _ensure_artifact(artifact: Artifact, home: Path) -> Artifact:
     # Fetched aside and moved into place: another process, or a kill in the middle, never leaves half a jar.
     with TemporaryDirectory(prefix=".fetch-", dir=home) as aside:
         fetched = _download(artifact, Path(aside))
-        found = sha256_of(fetched)
-        if found != artifact.sha256:
+        digest = sha256_of(fetched)
+        if digest != artifact.sha256:
             raise FatalError(
-                f"{artifact.file_name}: the registry's file has SHA-256 {found}, jars.lock says {artifact.sha256}; "
+                f"{artifact.file_name}: the registry's file has SHA-256 {digest}, jars.lock says {artifact.sha256}; "
                 "do not use it: check the registry or mirror that jgo is set to"
             )
         fetched.replace(target)

@@ -132,8 +132,8 @@ class LineageListener:
         self._tell_running(fresh=fresh)
 
     @staticmethod
-    def _add(known: dict[str, Dataset], found: Any, describe: Callable[[str], Dataset]) -> bool:
-        fresh = sorted(name for name in found if name not in known)
+    def _add(known: dict[str, Dataset], names: Any, describe: Callable[[str], Dataset]) -> bool:
+        fresh = sorted(name for name in names if name not in known)
         known.update((name, describe(name)) for name in fresh)
         return bool(fresh)
 

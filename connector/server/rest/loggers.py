@@ -39,12 +39,12 @@ class Loggers:
 
     def all(self) -> dict[str, dict[str, Any]]:
         """Return every logger that has a level of its own, `root` and ours."""
-        found = {
+        loggers = {
             name: logger
             for name, logger in logging.Logger.manager.loggerDict.items()
             if isinstance(logger, logging.Logger) and logger.level
         }
-        return {name: self.get(name) for name in sorted({*found, ROOT, OURS})}
+        return {name: self.get(name) for name in sorted({*loggers, ROOT, OURS})}
 
     def get(self, name: str) -> dict[str, Any]:
         """Return the level of a logger; RestError 404 where there is none of that name."""

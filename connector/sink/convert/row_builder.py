@@ -79,8 +79,8 @@ def build_rows(
         numbers, versions = _build_versions(run, change, part.order, suspect, table, plan)
         part = attrs.evolve(part, order=attrs.evolve(part.order, dedup=versions), numbers=numbers)
     part = attrs.evolve(part, suspect=suspect | truncated)
-    seen = _measure_progress(run, change, part.order, versions, keep, table)
-    return BuiltRows(_filter_rows(part, keep & ~gone), faults, seen, metrics)
+    progress = _measure_progress(run, change, part.order, versions, keep, table)
+    return BuiltRows(_filter_rows(part, keep & ~gone), faults, progress, metrics)
 
 
 def _convert_rows(

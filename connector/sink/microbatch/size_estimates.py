@@ -88,14 +88,14 @@ def _spread_offsets(start: int, span: int) -> Ints:
 
 def _fit_share(
     places: Mapping[TopicPartition, Ints],
-    seen: Mapping[TopicPartition, Sequence[float]],
+    sizes_at: Mapping[TopicPartition, Sequence[float]],
     total: int,
     max_bytes: int,
 ) -> float:
     """Return the share of the range that holds so many bytes; between two samples events are as large as the larger."""
     steps = np.zeros(SAMPLES_PER_PARTITION - 1)
     looked_at = 0
-    for at, sizes in seen.items():
+    for at, sizes in sizes_at.items():
         span = int(places[at][-1] - places[at][0]) + 1
         steps += np.maximum(sizes[:-1], sizes[1:]) * span / len(steps)
         looked_at += span

@@ -109,7 +109,9 @@ def warm_up(spark: SparkSession, settings: SinkSettings, cluster_state: ClusterS
     SparkJob(spark).run(_plan_without_tables(settings, cluster_state, records), _NoWriters())
 
 
-def _plan_without_tables(settings: SinkSettings, seen: ClusterState, records: PartitionAssignment) -> BatchPlan:
+def _plan_without_tables(
+    settings: SinkSettings, cluster_state: ClusterState, records: PartitionAssignment
+) -> BatchPlan:
     """Return a plan that has no table yet: records are decoded, and nothing is written."""
     rule = settings.table
     return BatchPlan(
@@ -122,7 +124,7 @@ def _plan_without_tables(settings: SinkSettings, seen: ClusterState, records: Pa
         tables=(),
         routes={},
         refused={},
-        ranks={at: rank for rank, at in enumerate(sorted(seen.ends))},
+        ranks={at: rank for rank, at in enumerate(sorted(cluster_state.ends))},
         feed=records,
         reducers=1,
         max_letters=0,

@@ -134,8 +134,8 @@ class ChangeBatch:
     @cached_property
     def unsent_values(self) -> Mapping[str, Mask]:
         """Columns with values that look like ones that were not sent, and where (`events.unavailable_value`)."""
-        found = ((n, find_unavailable(c)) for n, c in zip(self.rows.schema.names, self.rows.columns, strict=True))
-        return {name: mask for name, mask in found if mask is not None}
+        masks = ((n, find_unavailable(c)) for n, c in zip(self.rows.schema.names, self.rows.columns, strict=True))
+        return {name: mask for name, mask in masks if mask is not None}
 
     def take(self, indices: Ints) -> ChangeBatch:
         """Return the same columns at `indices`."""

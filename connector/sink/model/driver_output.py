@@ -113,8 +113,8 @@ class LateCandidatesFound:
 
     def add_to(self, result: JobResult) -> None:
         """Join the ranges with the table's."""
-        found = result.late_ranges.get(self.table)
-        result.late_ranges[self.table] = KeyRanges.join([self.ranges] if found is None else [found, self.ranges])
+        known = result.late_ranges.get(self.table)
+        result.late_ranges[self.table] = KeyRanges.join([self.ranges] if known is None else [known, self.ranges])
 
 
 @attrs.frozen(eq=False)

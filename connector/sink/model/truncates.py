@@ -165,13 +165,13 @@ def mark_before_truncate(order: ChangeOrder, ts_ns: int, place: SourcePosition) 
     return older | (with_place & _mark_not_above(order.place, place) & ~_mark_newer(order.date, ts_ns))
 
 
-def is_repeated(found: Truncate, last: LastTruncate) -> bool:
+def is_repeated(truncate: Truncate, last: LastTruncate) -> bool:
     """Tell whether a truncate repeats one that is older than its source's last; that one itself empties it again."""
     ts_ns, place = last.ts_ns, last.place
-    if found.place and place and found.place[0] == place[0]:
-        newer = 0 < ts_ns < found.ts_ns and found.ts_ns % _SECOND_NS != 0
-        return found.place < place and not newer
-    return 0 < found.ts_ns < ts_ns and found.ts_ns % _SECOND_NS != 0
+    if truncate.place and place and truncate.place[0] == place[0]:
+        newer = 0 < ts_ns < truncate.ts_ns and truncate.ts_ns % _SECOND_NS != 0
+        return truncate.place < place and not newer
+    return 0 < truncate.ts_ns < ts_ns and truncate.ts_ns % _SECOND_NS != 0
 
 
 def _mark_newer(date: Ints, ts_ns: int) -> Mask:

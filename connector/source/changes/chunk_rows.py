@@ -65,8 +65,8 @@ def read_rewritten(
     named = [column.alias(name) for column, name in zip(keys, names, strict=True)]
     # A broadcast of the keys would pass through the driver.
     wanted = reader.read_live_rows(replaced, lineage=lineage).select(*named).hint("merge")
-    found = reader.read_live_rows(newer, lineage=lineage).withColumns(dict(zip(names, keys, strict=True)))
-    return _to_reads(reader, found.join(wanted, names, "left_semi").drop(*names), key)
+    rows = reader.read_live_rows(newer, lineage=lineage).withColumns(dict(zip(names, keys, strict=True)))
+    return _to_reads(reader, rows.join(wanted, names, "left_semi").drop(*names), key)
 
 
 def keep_rows(reads: DataFrame, condition: Column | None) -> DataFrame:

@@ -90,13 +90,13 @@ def _compare_vectors(
     batches: Iterator[pa.RecordBatch], vectors: Sequence[VectorPair], io_properties: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        found = []
+        positions = []
         for number in batch.column(0).to_pylist():
             path, *both = vectors[number]
             before, now = (_read_vector(dict(io_properties), file, path) for file in both)
             if not before.issubset(now):
-                found.append(number)
-        yield pa.RecordBatch.from_pydict({"id": pa.array(found, pa.int64())})
+                positions.append(number)
+        yield pa.RecordBatch.from_pydict({"id": pa.array(positions, pa.int64())})
 
 
 def _read_vector(io_properties: dict[str, str], file: PositionDeletes, path: str) -> BitMap64:

@@ -120,10 +120,10 @@ class _ToColumn(BoundBooleanExpressionVisitor[Column]):
         return super().visit_bound_predicate(predicate)
 
     def _column(self, term: BoundTerm) -> Column:
-        found, names = self._row, self._schema.find_column_name(term.ref().field.field_id)
+        column, names = self._row, self._schema.find_column_name(term.ref().field.field_id)
         for part in str(names).split("."):
-            found = found.getField(part)
-        return found
+            column = column.getField(part)
+        return column
 
 
 def _value(term: BoundTerm, literal: Any) -> Column:

@@ -84,18 +84,18 @@ def _find_configured(
     """Return the configured columns under their names at the snapshot, by field id."""
     then = {field["id"]: field["name"] for field in schema.document["fields"]}
     now = {field["name"]: then.get(field["id"]) for field in current.document["fields"]}
-    found = {name: now.get(name) for name in configured}
-    for name, column in found.items():
-        if column is None and name in schema.names and name not in found.values():
-            found[name] = name
-    missing = [name for name, column in found.items() if column is None]
+    fields = {name: now.get(name) for name in configured}
+    for name, column in fields.items():
+        if column is None and name in schema.names and name not in fields.values():
+            fields[name] = name
+    missing = [name for name, column in fields.items() if column is None]
     if missing:
         raise ConfigError(
             f"message.key.columns names {', '.join(missing)}, which table {table} does not have in the snapshot that "
             f"is read; its columns there are {', '.join(schema.names)}; now {', '.join(current.names)}: name columns "
             "that it has at both times, each once, as they are called now"
         )
-    return tuple(column for column in found.values() if column is not None)
+    return tuple(column for column in fields.values() if column is not None)
 
 
 def _current_identifiers(schema: SnapshotSchema, current: SnapshotSchema) -> tuple[str, ...]:

@@ -57,5 +57,5 @@ def find_changed_rows(reader: TableReader, files: FileChanges, taken: DataFrame 
 
 def _count_and_checksum(rows: DataFrame) -> tuple[int, int | None]:
     """Return a count and a checksum, which differ where the ids do."""
-    found = rows.agg(F.count(ROW_ID_COLUMN), F.bit_xor(F.xxhash64(ROW_ID_COLUMN))).first()
-    return (0, None) if found is None else (found[0], found[1])
+    sums = rows.agg(F.count(ROW_ID_COLUMN), F.bit_xor(F.xxhash64(ROW_ID_COLUMN))).first()
+    return (0, None) if sums is None else (sums[0], sums[1])

@@ -95,8 +95,8 @@ class OpenSearchPublisher:
         if not target_id:
             self._ready.pop(name, None)
             return
-        found = self.indexes.find(name)
-        reason = explain_loss(name, decode_ids(target_id), {} if found is None else found.ids)
+        index = self.indexes.find(name)
+        reason = explain_loss(name, decode_ids(target_id), {} if index is None else index.ids)
         if reason is not None:
             raise GapError(f"table {table.name}: {reason}")
 
@@ -105,8 +105,8 @@ class OpenSearchPublisher:
         name = self.target(table.name).name
         if name in self._ready:
             return encode_ids(self._ready[name][2].ids)
-        found = self.indexes.find(name)
-        return "" if found is None else encode_ids(found.ids)
+        index = self.indexes.find(name)
+        return "" if index is None else encode_ids(index.ids)
 
     def schema_changed(self, table: CapturedTable, *, created: bool) -> None:
         """Publish nothing: the index's mapping is its schema."""
@@ -152,8 +152,8 @@ class OpenSearchPublisher:
 
     def _prepare_index(self, name: str, schema: SnapshotSchema, topic: str) -> tuple[list[str], IndexInfo]:
         """Create or evolve the index; return its fields in the order of the schema's columns, and the index."""
-        seen, names, index = self._ready.get(name, ("", FieldNames({}), IndexInfo(name, {}, {})))
-        if seen == schema.json:
+        schema_json, names, index = self._ready.get(name, ("", FieldNames({}), IndexInfo(name, {}, {})))
+        if schema_json == schema.json:
             index = self.indexes.current(index)
         else:
             names, index = self._evolve_index(name, schema, topic)
@@ -161,8 +161,8 @@ class OpenSearchPublisher:
         return names.columns(schema.document), index
 
     def _check_unchanged(self, name: str) -> None:
-        seen, names, index = self._ready[name]
-        self._ready[name] = seen, names, self.indexes.confirm_indexes(index)
+        schema_json, names, index = self._ready[name]
+        self._ready[name] = schema_json, names, self.indexes.confirm_indexes(index)
 
     def _evolve_index(self, index: str, schema: SnapshotSchema, topic: str) -> tuple[FieldNames, IndexInfo]:
         found = self.indexes.find(index)
@@ -223,8 +223,8 @@ def _key_types(table: CapturedTable) -> tuple[pa.DataType, ...]:
         return ()
     if table.key.kind == KeyKind.ROW_ID:
         return (pa.int64(),)
-    found = [table.schema.iceberg.find_field(name) for name in table.key.columns]
-    own = Schema(*(NestedField(n, f"k{n}", field.field_type, required=False) for n, field in enumerate(found, 1)))
+    fields = [table.schema.iceberg.find_field(name) for name in table.key.columns]
+    own = Schema(*(NestedField(n, f"k{n}", field.field_type, required=False) for n, field in enumerate(fields, 1)))
     return tuple(to_arrow_schema(own).types)
 
 

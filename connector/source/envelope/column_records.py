@@ -115,8 +115,8 @@ def to_column_records(
 
 
 def _operations(*, reads: bool) -> tuple[str | None, ...]:
-    found = {AFTER: "r" if reads else "c", BEFORE: "d", SECOND_OF_TWO: "u"}
-    return tuple(found.get(kind) for kind in range(TOMBSTONE + 1))
+    letters = {AFTER: "r" if reads else "c", BEFORE: "d", SECOND_OF_TWO: "u"}
+    return tuple(letters.get(kind) for kind in range(TOMBSTONE + 1))
 
 
 def _to_image_rows(changes: DataFrame, wire: EventFormat) -> DataFrame:

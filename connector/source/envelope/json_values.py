@@ -219,11 +219,11 @@ def _format_nanos(column: Column) -> Column:
 
 def _parts(column: Column, kind: Primitive) -> Column:
     """The members of a structured date or time; what no value of ours has is null."""
-    found = _time_parts(column) if kind.name == "time" else _moment_parts(column, nanos=kind.name.endswith("_ns"))
+    parts = _time_parts(column) if kind.name == "time" else _moment_parts(column, nanos=kind.name.endswith("_ns"))
     present = column.isNotNull()
     # A constant would be a member that is never null, and a value that is null has none of them.
     fields = [
-        F.when(present, found.get(name, F.lit(None))).cast(_SPARK_TYPES[part]).alias(name)
+        F.when(present, parts.get(name, F.lit(None))).cast(_SPARK_TYPES[part]).alias(name)
         for name, part in wire_type(kind, _STRUCTURED).members.items()
     ]
     return F.when(present, F.struct(*fields))

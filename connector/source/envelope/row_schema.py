@@ -79,9 +79,9 @@ def describe_key(row: RowStruct, names: tuple[str, ...]) -> RecordKey:
     Raises:
         KeyError: there is no such column.
     """
-    found = [_find_field(row, name) for name in names]
-    members = (attrs.evolve(member, name=name) for name, (_, member) in zip(names, found, strict=True))
-    return RecordKey(RowStruct(tuple(members)), tuple(path for path, _ in found))
+    fields = [_find_field(row, name) for name in names]
+    members = (attrs.evolve(member, name=name) for name, (_, member) in zip(names, fields, strict=True))
+    return RecordKey(RowStruct(tuple(members)), tuple(path for path, _ in fields))
 
 
 def _find_field(row: RowStruct, name: str) -> tuple[tuple[str, ...], RowField]:

@@ -62,14 +62,14 @@ class KafkaChannel:
         start = stored if stored is not None else (low if self._settings.from_beginning else high)
         # A topic that was made again begins at 0, and one that was shortened later than where we stood.
         start = max(start, low) if start <= high else low
-        found: list[SignalText | InvalidSignal] = []
+        signals: list[SignalText | InvalidSignal] = []
         if start < high:
             if self._next != start:
                 consumer.assign([TopicPartition(self._settings.topic, _PARTITION, start)])
             start, messages = self._consume(consumer, start, high)
-            found = [signal for message in messages if (signal := self._parse(message)) is not None]
+            signals = [signal for message in messages if (signal := self._parse(message)) is not None]
         self._next = start
-        return ReceivedSignals(tuple(found), {"topic": self._settings.topic, "offset": start})
+        return ReceivedSignals(tuple(signals), {"topic": self._settings.topic, "offset": start})
 
     def _consume(self, consumer: Consumer, start: int, high: int) -> tuple[int, list[Message]]:
         """Return where to continue, and the records up to the end that was seen; records of no content count too."""

@@ -70,7 +70,7 @@ class SignalProcessor:
         interval_s = self.poll_interval_ms / 1000
         before = self.offsets.queue.channels.get(channel.name)
         try:
-            found = channel.read(before)
+            texts = channel.read(before)
         except (RetriableError, FatalError) as error:
             turn.failures += 1
             turn.at = time.monotonic() + min(interval_s * 2**turn.failures, max(_LONGEST_WAIT_S, interval_s))
@@ -79,8 +79,8 @@ class SignalProcessor:
             return None
         turn.failures = 0
         # Where there was something there may be more: no wait before the next look.
-        turn.at = 0.0 if found.signals or found.position != before else time.monotonic() + interval_s
-        return found
+        turn.at = 0.0 if texts.signals or texts.position != before else time.monotonic() + interval_s
+        return texts
 
     def _follow(self, channel: SignalChannel, received: ReceivedSignals, tables: Collection[str]) -> None:
         before = self.offsets.queue

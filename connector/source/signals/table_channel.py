@@ -64,8 +64,8 @@ class TableChannel:
             structlog.get_logger().warning("signals between two reads have expired with their snapshots")
             return ReceivedSignals((), here)
         after = lineage[ids.index(last_read)]
-        found = self._read_inserts(table, after["snapshot-id"]) if _adds_rows(after) else ()
-        return ReceivedSignals(found, {"uuid": table.uuid, "snapshot-id": after["snapshot-id"]})
+        inserts = self._read_inserts(table, after["snapshot-id"]) if _adds_rows(after) else ()
+        return ReceivedSignals(inserts, {"uuid": table.uuid, "snapshot-id": after["snapshot-id"]})
 
     def acknowledge(self) -> None:
         """Nothing has to be told."""

@@ -77,13 +77,15 @@ class TableOffsetStore:
             FatalError: one is neither this text nor the one that this process stored before.
         """
         stored = self._rows.by_table
-        found = {f"table {table}": (stored.get(table), self._texts.get(table), text) for table, text in texts.items()}
+        texts_of = {
+            f"table {table}": (stored.get(table), self._texts.get(table), text) for table, text in texts.items()
+        }
         if own is not None:
-            found["snapshots on demand"] = (self._rows.connector_row, self._own, own)
-        for subject, (is_present, before, text) in found.items():
+            texts_of["snapshots on demand"] = (self._rows.connector_row, self._own, own)
+        for subject, (is_present, before, text) in texts_of.items():
             if is_present not in (before, text):
                 raise FatalError(
                     f"{subject}: the stored position is not the one that this process wrote: another source named "
                     f"{self._name} is running; stop it, or give one of them another `name`"
                 )
-        return all(is_present == text for is_present, _, text in found.values())
+        return all(is_present == text for is_present, _, text in texts_of.values())

@@ -107,8 +107,8 @@ def matches(pattern: str, table: str) -> bool:
     Raises:
         ValueError: it is no such expression.
     """
-    found = pc.match_substring_regex(pa.scalar(table), rf"\A(?:{pattern})\z", ignore_case=True)
-    return bool(found.as_py())
+    is_match = pc.match_substring_regex(pa.scalar(table), rf"\A(?:{pattern})\z", ignore_case=True)
+    return bool(is_match.as_py())
 
 
 def read_document(text: str | bytes, fallback_id: str) -> SignalText:
@@ -130,14 +130,14 @@ def read_fields(document: object, fallback_id: str) -> SignalText:
     """Read a signal's parsed JSON, as `read_document` does."""
     if not isinstance(document, Mapping):
         raise InvalidSignal('it is no object with "id", "type" and "data"')
-    kind, found = document.get("type"), document.get("id")
+    kind, signal_id = document.get("type"), document.get("id")
     if not isinstance(kind, str) or not kind:
         raise InvalidSignal('it has no text "type"')
-    if found is not None and not isinstance(found, str):
+    if signal_id is not None and not isinstance(signal_id, str):
         raise InvalidSignal('its "id" is no text')
-    if found is not None and len(found) > _MAX_ID:
+    if signal_id is not None and len(signal_id) > _MAX_ID:
         raise InvalidSignal(f'its "id" is longer than {_MAX_ID} characters')
-    return SignalText(found or fallback_id, kind, document.get("data"))
+    return SignalText(signal_id or fallback_id, kind, document.get("data"))
 
 
 def parse_signal(text: SignalText) -> Signal:
@@ -195,12 +195,16 @@ def _read_conditions(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Read `additional-conditions`, and `additional-condition` of older Debezium, which is for all tables."""
     listed = data.get("additional-conditions")
     single = data.get("additional-condition")
-    found = [] if listed is None else listed
-    if not isinstance(found, Sequence) or isinstance(found, str) or not all(isinstance(c, Mapping) for c in found):
+    conditions = [] if listed is None else listed
+    if (
+        not isinstance(conditions, Sequence)
+        or isinstance(conditions, str)
+        or not all(isinstance(c, Mapping) for c in conditions)
+    ):
         raise InvalidSignal('"additional-conditions" is no list of objects')
-    if len(found) > _MAX_NAMES:
+    if len(conditions) > _MAX_NAMES:
         raise InvalidSignal(f'"additional-conditions" has more than {_MAX_NAMES} conditions')
-    pairs = [(condition.get("data-collection"), condition.get("filter")) for condition in found]
+    pairs = [(condition.get("data-collection"), condition.get("filter")) for condition in conditions]
     if single is not None:
         pairs.append((".*", single))
     return [(_read_pattern(pattern), _read_filter(text)) for pattern, text in pairs if text != ""]
@@ -229,22 +233,22 @@ def _read_log(signal: str, data: Mapping[str, Any]) -> LogMessage:
 
 
 def _read_kind(data: Mapping[str, Any]) -> SnapshotKind | None:
-    found = data.get("type")
-    if found is None:
+    kind = data.get("type")
+    if kind is None:
         return None
     try:
-        return SnapshotKind(str(found).lower())
+        return SnapshotKind(str(kind).lower())
     except ValueError:
         raise InvalidSignal('its data\'s "type" is neither incremental nor blocking') from None
 
 
 def _read_collections(data: Mapping[str, Any]) -> tuple[str, ...]:
-    found = data.get("data-collections")
-    if found is None:
+    collections = data.get("data-collections")
+    if collections is None:
         return ()
-    if not isinstance(found, Sequence) or isinstance(found, str) or len(found) > _MAX_NAMES:
+    if not isinstance(collections, Sequence) or isinstance(collections, str) or len(collections) > _MAX_NAMES:
         raise InvalidSignal(f'"data-collections" is no list of at most {_MAX_NAMES} names')
-    return tuple(map(_read_pattern, found))
+    return tuple(map(_read_pattern, collections))
 
 
 def _read_pattern(pattern: object) -> str:

@@ -54,8 +54,8 @@ class SnapshotQueue:
 
     def first(self, table: str) -> QueuedSnapshot | None:
         """Return the snapshot of a table whose turn it is; None where there is none, or it is held up."""
-        found = next((one for one in self.snapshots if one.table == table), None)
-        return None if found is None or (self.paused and found.kind == SnapshotKind.INCREMENTAL) else found
+        snapshot = next((one for one in self.snapshots if one.table == table), None)
+        return None if snapshot is None or (self.paused and snapshot.kind == SnapshotKind.INCREMENTAL) else snapshot
 
     def advance(self, snapshot: QueuedSnapshot, progress: ChunkProgress) -> SnapshotQueue:
         """Return the queue when a snapshot is as far as `progress` says."""
@@ -90,9 +90,9 @@ class SnapshotQueue:
         """Read what `json` wrote; None: nothing was stored."""
         if text is None:
             return SnapshotQueue()
-        found = orjson.loads(text)
-        snapshots = tuple(map(_from_document, found.get("snapshots", ())))
-        return SnapshotQueue(snapshots, found.get("paused", False), found.get("signals", {}))
+        document = orjson.loads(text)
+        snapshots = tuple(map(_from_document, document.get("snapshots", ())))
+        return SnapshotQueue(snapshots, document.get("paused", False), document.get("signals", {}))
 
 
 @attrs.frozen
@@ -191,11 +191,11 @@ def _to_document(snapshot: QueuedSnapshot) -> dict[str, Any]:
     return document
 
 
-def _from_document(found: dict[str, Any]) -> QueuedSnapshot:
-    progress = found.get("progress")
+def _from_document(document: dict[str, Any]) -> QueuedSnapshot:
+    progress = document.get("progress")
     chunk_progress = (
         None if progress is None else ChunkProgress(**{k.replace("-", "_"): v for k, v in progress.items()})
     )
     return QueuedSnapshot(
-        found["id"], found["table"], SnapshotKind(found["type"]), found.get("filter", ""), chunk_progress
+        document["id"], document["table"], SnapshotKind(document["type"]), document.get("filter", ""), chunk_progress
     )

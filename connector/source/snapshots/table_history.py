@@ -24,15 +24,15 @@ def read_head(table: Table, snapshots: SnapshotHistory) -> TableHead:
 
 def read_history(snapshots: SnapshotHistory) -> SnapshotLine:
     """Return the history as of the last poll."""
-    return SnapshotLine(tuple(parse_ancestor(found) for found in snapshots.ancestors()), snapshots.retained().keys())
+    return SnapshotLine(tuple(parse_ancestor(one) for one in snapshots.ancestors()), snapshots.retained().keys())
 
 
-def parse_ancestor(found: dict[str, Any]) -> Ancestor:
+def parse_ancestor(snapshot: dict[str, Any]) -> Ancestor:
     """Read a snapshot from Iceberg's JSON (spec, "Snapshots")."""
     return Ancestor(
-        snapshot_id=found["snapshot-id"],
-        parent_id=found.get("parent-snapshot-id"),
-        sequence_number=found.get("sequence-number", 0),
-        timestamp_ms=found["timestamp-ms"],
-        operation=found.get("summary", {}).get("operation", ""),
+        snapshot_id=snapshot["snapshot-id"],
+        parent_id=snapshot.get("parent-snapshot-id"),
+        sequence_number=snapshot.get("sequence-number", 0),
+        timestamp_ms=snapshot["timestamp-ms"],
+        operation=snapshot.get("summary", {}).get("operation", ""),
     )

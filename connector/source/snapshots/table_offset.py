@@ -55,13 +55,13 @@ class TableOffset:
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
 
     @staticmethod
-    def of_document(found: Mapping[str, Any]) -> TableOffset:
+    def of_document(document: Mapping[str, Any]) -> TableOffset:
         """Read a document that a user gave, of the shape that `json` writes.
 
         Raises:
             ValueError: it has another shape; the text says where.
         """
-        whole, read = dict(found), found.get("full-read")
+        whole, read = dict(document), document.get("full-read")
         if not isinstance(whole.get("table-uuid"), str) or not whole["table-uuid"]:
             raise ValueError("table-uuid is no text")
         _check_numbers(whole, ("snapshot-id", "ts-ns", "schema-id"), optional=True)
@@ -78,17 +78,17 @@ class TableOffset:
     @staticmethod
     def parse(text: str | bytes) -> TableOffset:
         """Read what `json` wrote."""
-        found = orjson.loads(text)
-        read = found.get("full-read")
+        document = orjson.loads(text)
+        read = document.get("full-read")
         reading = None if read is None else SnapshotProgress(read["snapshot-id"], read["part"], read["part-bytes"])
-        position = SnapshotOffset(found["table-uuid"], found["snapshot-id"], reading)
-        return TableOffset(position, found["ts-ns"], found.get("schema-id"), found.get("place", ""))
+        position = SnapshotOffset(document["table-uuid"], document["snapshot-id"], reading)
+        return TableOffset(position, document["ts-ns"], document.get("schema-id"), document.get("place", ""))
 
 
-def _check_numbers(found: Mapping[str, Any], names: Sequence[str], *, optional: bool) -> None:
+def _check_numbers(document: Mapping[str, Any], names: Sequence[str], *, optional: bool) -> None:
     """Raise ValueError where one is no whole number of 64 bits."""
     for name in names:
-        value = found.get(name)
+        value = document.get(name)
         if (value is None and optional) or (type(value) is int and -_LIMIT <= value < _LIMIT):
             continue
         raise ValueError(f"{name} is no whole number")

@@ -18,14 +18,14 @@ def log_warnings(table: Table, keys: RowKey) -> None:
 
 def find_warnings(keys: RowKey, format_version: int, properties: dict[str, str]) -> list[str]:
     """Return the texts of the warnings (pure)."""
-    found = []
+    warnings = []
     if keys.kind == KeyKind.NONE:
-        found.append(
+        warnings.append(
             "no identifier columns: events have no key, an update is a delete and a create, and consumers cannot tell "
             "which row is meant; set them (ALTER TABLE ... SET IDENTIFIER FIELDS) or message.key.columns"
         )
     if keys.kind == KeyKind.ROW_ID:
-        found.append(
+        warnings.append(
             "no identifier columns: rows are keyed by _row_id, which equality deletes and rewrites by older writers do "
             "not keep; set identifier columns or message.key.columns if the rows have a key of their own"
         )
@@ -35,18 +35,18 @@ def find_warnings(keys: RowKey, format_version: int, properties: dict[str, str])
         and on_read
         and properties.get("write.delete.granularity") == "partition"
     ):
-        found.append(
+        warnings.append(
             "write.delete.granularity=partition: every delete makes all files of its partitions be read; "
             "write.delete.granularity=file names the files, format version 3 does so by itself"
         )
     if properties.get("write.metadata.metrics.default") == "none" and keys.columns:
         missing = [c for c in keys.columns if f"write.metadata.metrics.column.{c}" not in properties]
         if missing:
-            found.append(
+            warnings.append(
                 f"write.metadata.metrics.default=none: files have no bounds of {', '.join(missing)}, so that deletes "
                 "by key make every file be read; set write.metadata.metrics.column.<name>=truncate(16) for them"
             )
-    return found
+    return warnings
 
 
 _POSITION_DELETES_VERSION = 2

@@ -101,10 +101,10 @@ class _Walk:
     def run(self) -> bool:
         """Return whether all of the text was tokens, each name once."""
         behind = 0
-        for found in _TOKEN.finditer(self._text):
-            if found.start() != behind or not self._take(found[0], found.start()):
+        for token in _TOKEN.finditer(self._text):
+            if token.start() != behind or not self._take(token[0], token.start()):
                 return False
-            behind = found.end()
+            behind = token.end()
         return behind == len(self._text)
 
     def _take(self, token: bytes, at: int) -> bool:

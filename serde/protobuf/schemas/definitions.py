@@ -64,9 +64,9 @@ class Definitions:
     def find(self, written: str, scope: str) -> MessageDefinition | EnumDefinition:
         """Return what a name means inside of a message: the innermost one. Raises Malformed where nothing has it."""
         for name in _candidates(written, scope):
-            found = self.messages.get(name) or self.enums.get(name)
-            if found is not None:
-                return found
+            definition = self.messages.get(name) or self.enums.get(name)
+            if definition is not None:
+                return definition
         raise Malformed(f"it has a field of a type that is not defined: {written}")
 
     def numbered(self, number: int) -> MessageDefinition:
@@ -86,10 +86,10 @@ class Definitions:
         for depth, index in enumerate(indexes, 1):
             if not 0 <= index < len(names):
                 raise Malformed("it has no message of the index that the record names")
-            found = self.messages[names[index]]
+            definition = self.messages[names[index]]
             if depth == len(indexes):
-                return found
-            names = found.nested
+                return definition
+            names = definition.nested
         raise Malformed("the record names no message")
 
 

@@ -152,8 +152,8 @@ def _read_params(options: list[ast.Option]) -> Iterator[tuple[str, str]]:
 def _read_pairs(value: Any) -> Iterator[tuple[str, str]]:
     for pair in value if isinstance(value, list) else [value]:
         if isinstance(pair, ast.MessageLiteral):
-            found = dict(_literal_fields(pair))
-            yield str(found.get("key", "")), str(found.get("value", ""))
+            fields = dict(_literal_fields(pair))
+            yield str(fields.get("key", "")), str(fields.get("value", ""))
 
 
 def _literal_fields(literal: ast.MessageLiteral) -> Iterator[tuple[str, Any]]:

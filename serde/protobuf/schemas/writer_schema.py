@@ -184,21 +184,21 @@ class _Builder:
     ) -> tuple[Codec, Document]:
         if one.type in SCALARS:
             return Scalar(one.type), {"type": _connect_type(one)}
-        found = self._definitions.find(one.type, scope)
-        if isinstance(found, EnumDefinition):
-            return LabelNumber(found.labels), {"type": "string"}
-        if found.name in WRAPPERS:
-            return Wrapped(Scalar(found.fields[0].type)), {"type": _connect_type(found.fields[0])}
-        if found.name in above:
+        definition = self._definitions.find(one.type, scope)
+        if isinstance(definition, EnumDefinition):
+            return LabelNumber(definition.labels), {"type": "string"}
+        if definition.name in WRAPPERS:
+            return Wrapped(Scalar(definition.fields[0].type)), {"type": _connect_type(definition.fields[0])}
+        if definition.name in above:
             # A message inside of itself has no columns: its bytes are kept.
             return Scalar("bytes"), {"type": "bytes"}
-        if one.repeated and _is_map(found):
-            codec, document = self._message(found, above)
+        if one.repeated and _is_map(definition):
+            codec, document = self._message(definition, above)
             key, value = ({k: v for k, v in each.items() if k != "field"} for each in document["fields"])
             return Map(codec), {"type": "map", "keys": {**key, "optional": False}, "values": value}
-        codec, document = self._message(found, above)
-        if find_known(found.name, one.params) is not None:
-            return codec, {"type": found.name, "parameters": dict(one.params)}
+        codec, document = self._message(definition, above)
+        if find_known(definition.name, one.params) is not None:
+            return codec, {"type": definition.name, "parameters": dict(one.params)}
         return codec, document
 
 
@@ -209,9 +209,9 @@ def _is_map(message: MessageDefinition) -> bool:
 
 
 def _connect_type(one: FieldDefinition) -> str:
-    found = _CONNECT_TYPES.get(one.type, "int64")
+    kind = _CONNECT_TYPES.get(one.type, "int64")
     connect_type = one.params.get("connect.type", "")
-    return connect_type if found == "int32" and connect_type in _SMALL else found
+    return connect_type if kind == "int32" and connect_type in _SMALL else kind
 
 
 def _struct_name(message: MessageDefinition) -> str:

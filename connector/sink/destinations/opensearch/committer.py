@@ -80,8 +80,8 @@ class OpenSearchCommitter:
 
     def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Empty the indexes that were truncated, before what came after that is sent again."""
-        for index, found in cuts.items():
-            for cut, rows in found.emptied:
+        for index, scope in cuts.items():
+            for cut, rows in scope.emptied:
                 self._empty(plan.tables[index], names[index], cut, rows.values, plan.dedup_column)
 
     def discard(self, names: list[str], result: JobResult) -> None:  # noqa: ARG002 - files have one table

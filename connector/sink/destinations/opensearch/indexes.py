@@ -176,13 +176,13 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         Raises:
             RetriableError, GapError, FatalError: as `IndexAdmin.confirm_indexes`.
         """
-        found, before = {}, {name: self._known[name].index for name in names}
+        confirmed, before = {}, {name: self._known[name].index for name in names}
         same = self._indexes.find_unchanged(before.values())
         for name, index in before.items():
             now = index if index.name in same else self._indexes.confirm_indexes(index)
             self._ids[now.name] = now.ids
-            found[name] = encode_ids(now.ids)
-        return found
+            confirmed[name] = encode_ids(now.ids)
+        return confirmed
 
     def check(self, stored_ids: Mapping[str, str]) -> None:
         """See that the indexes that batches were acknowledged into are still there; each with what was noted of it.

@@ -28,8 +28,8 @@ def find_creates(parts: Sequence[ChangeBatch], places: ChangeOrder, keys: Sequen
     is_create = np.isin(places.op[sequence], (OP_CREATE, OP_KEY_CHANGE))
     last = np.maximum.accumulate(np.where(is_create, np.arange(len(sequence)), -1))
     result = np.full(len(sequence), -1, np.int64)
-    found = last >= starts
-    result[sequence[found]] = sequence[last[found]]
+    has_create = last >= starts
+    result[sequence[has_create]] = sequence[last[has_create]]
     return result
 
 

@@ -134,6 +134,6 @@ def _find_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> tuple[Ints,
     reused = deleted[sequence] & (np.append(starts, -1)[following] == starts)
     # A tombstone repeats the delete before it, and does not tell when that was.
     repeats = ChangeOrder.concat([part.order for part in folded.parts]).bare[sequence] & (place > starts)
-    found = np.flatnonzero(reused & ~(repeats & deleted[np.roll(sequence, 1)]))
-    before = np.where(last[found] >= starts[found], last[found], found)
-    return sequence[found], sequence[before]
+    places = np.flatnonzero(reused & ~(repeats & deleted[np.roll(sequence, 1)]))
+    before = np.where(last[places] >= starts[places], last[places], places)
+    return sequence[places], sequence[before]

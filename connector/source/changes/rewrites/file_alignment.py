@@ -39,18 +39,18 @@ class FileRewrite:
 
 def is_in_order(sightings: Iterable[RowGroupMatch], groups: int) -> bool:
     """Return whether most of the old row groups can be met in order."""
-    kept = {(seen.before, seen.group) for seen in sightings if seen.together}
+    kept = {(one.before, one.group) for one in sightings if one.together}
     return groups > 0 and len(kept) >= MIN_IN_ORDER_SHARE * groups
 
 
 def group_rewrites(sightings: Sequence[RowGroupMatch], before: int, after: int) -> tuple[FileRewrite, ...]:
     """Group `before` old files and `after` new ones by what went into what; every file is in exactly one group."""
     roots = {("b", i): ("b", i) for i in range(before)} | {("a", i): ("a", i) for i in range(after)}
-    for seen in sightings:
-        roots[_find_root(roots, ("b", seen.before))] = _find_root(roots, ("a", seen.after))
+    for one in sightings:
+        roots[_find_root(roots, ("b", one.before))] = _find_root(roots, ("a", one.after))
     first: dict[int, tuple[int, int]] = {}
-    for seen in sorted(sightings, key=lambda seen: (seen.after, seen.first_row)):
-        first.setdefault(seen.before, (seen.after, seen.first_row))
+    for one in sorted(sightings, key=lambda one: (one.after, one.first_row)):
+        first.setdefault(one.before, (one.after, one.first_row))
     members: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
     for node in roots:
         sides = members.setdefault(_find_root(roots, node), ([], []))

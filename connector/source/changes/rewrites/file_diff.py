@@ -169,9 +169,9 @@ def _find_spans(
     for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
         keys = combine_keys(batch, names)
         heads = pc.cast(pa.array(texts, pa.string()), keys.type) if heads is None else heads
-        found = pc.index_in(keys, value_set=heads, skip_nulls=True)
-        for row in pc.indices_nonzero(pc.is_valid(found)).to_pylist():
-            owner, place = owners[found[row].as_py()], start + row
+        places = pc.index_in(keys, value_set=heads, skip_nulls=True)
+        for row in pc.indices_nonzero(pc.is_valid(places)).to_pylist():
+            owner, place = owners[places[row].as_py()], start + row
             first, _ = spans.get(owner, (place, place))
             spans[owner] = (first, place)
         start += batch.num_rows

@@ -93,11 +93,13 @@ def _match_rows(mine: pa.Array, theirs: pa.Array) -> tuple[Indices, Indices]:
     step = np.arange(count, dtype=np.int64)
     if count == len(mine) or count == len(theirs):
         return step, step
-    found = np.asarray(pc.fill_null(pc.index_in(theirs.slice(count), value_set=mine.slice(count)), -1)).astype(np.int64)
-    places = np.flatnonzero(found >= 0)
-    _, first = np.unique(found[places], return_index=True)
+    partners = np.asarray(pc.fill_null(pc.index_in(theirs.slice(count), value_set=mine.slice(count)), -1)).astype(
+        np.int64
+    )
+    places = np.flatnonzero(partners >= 0)
+    _, first = np.unique(partners[places], return_index=True)
     places = places[np.sort(first)]
-    return np.concatenate([step, found[places] + count]), np.concatenate([step, places + count])
+    return np.concatenate([step, partners[places] + count]), np.concatenate([step, places + count])
 
 
 def _count_in_step(mine: pa.Array, theirs: pa.Array) -> int:

@@ -179,9 +179,9 @@ def link_rows(
     is_row = np.asarray(events.column(_IS_ROW))
     at, row_at = np.flatnonzero(~is_row), np.flatnonzero(is_row)
     changes, rows = (_read_key_events(events, codes, which) for which in (at, row_at))
-    found = find_preceding_rows(changes, rows)
-    has_row = found >= 0
-    rows_taken = np.append(row_at, 0)[found]
+    preceding = find_preceding_rows(changes, rows)
+    has_row = preceding >= 0
+    rows_taken = np.append(row_at, 0)[preceding]
     source = pa.array(rows_taken, mask=~has_row)
     columns = [events.column(name).take(source) for name in values]
     known = np.column_stack([valid_mask(column) for column in columns])

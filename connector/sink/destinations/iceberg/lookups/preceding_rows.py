@@ -125,9 +125,9 @@ def _find_last(group: Ints, when: Ints, rank: Ints) -> Ints:
     at = group * width + when
     sequence = np.argsort(at[:count], kind="stable")
     most = np.maximum.accumulate(group[:count][sequence] * (int(rank.max()) + 1) + rank[sequence])
-    found = np.searchsorted(at[:count][sequence], at[count:], side="right") - 1
-    best = most[np.maximum(found, 0)] - group[count:] * (int(rank.max()) + 1)
-    has_row = (found >= 0) & (group[:count][sequence][np.maximum(found, 0)] == group[count:])
+    positions = np.searchsorted(at[:count][sequence], at[count:], side="right") - 1
+    best = most[np.maximum(positions, 0)] - group[count:] * (int(rank.max()) + 1)
+    has_row = (positions >= 0) & (group[:count][sequence][np.maximum(positions, 0)] == group[count:])
     return np.where(has_row, best, -1)
 
 

@@ -97,11 +97,11 @@ def fill_from_table(
     batch_sides = ("before",) if moved else ()
     table_sides = ("live", "struck") if moved and dedup_column in table_rows.names else ("live",)
     own = column_aliases("came", len(layout.columns))
-    found = [name for side in batch_sides for name in column_aliases(side, len(unsent))]
+    aliases = [name for side in batch_sides for name in column_aliases(side, len(unsent))]
     for side in table_sides:
-        found += [*column_aliases(side, len(values)), *_place_names(side)]
+        aliases += [*column_aliases(side, len(values)), *_place_names(side)]
     fill = partial(_fill_rows, layout=layout, sides=sides, batch_sides=batch_sides, table_sides=table_sides)
-    return joined.select(*own, *found).mapInArrow(rewrite_task(table, FILE_LABEL, fill), task_output.OUTPUT_SCHEMA)
+    return joined.select(*own, *aliases).mapInArrow(rewrite_task(table, FILE_LABEL, fill), task_output.OUTPUT_SCHEMA)
 
 
 def _fill_rows(

@@ -72,8 +72,8 @@ def _version_filter(spans: KeyRanges, table: TablePlan) -> str:
     keys = tuple({name: span for name, span in each.items() if name != VALID_FROM} for each in spans.ranges)
     since = {"type": "gt-eq", "term": VALID_TO, "value": encode_json(TimestamptzType(), _first_change_us(spans))}
     live = {"type": "or", "left": {"type": "is-null", "term": VALID_TO}, "right": since}
-    found = attrs.evolve(spans, ranges=keys).filter(table.layout.schema) if all(keys) else None
-    where = live if found is None else {"type": "and", "left": orjson.loads(found), "right": live}
+    of_versions = attrs.evolve(spans, ranges=keys).filter(table.layout.schema) if all(keys) else None
+    where = live if of_versions is None else {"type": "and", "left": orjson.loads(of_versions), "right": live}
     return orjson.dumps(where).decode()
 
 

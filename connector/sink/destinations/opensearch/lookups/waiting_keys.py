@@ -135,11 +135,11 @@ class _WaitingDocuments:
         unsent = find_unavailable_columns(part)
         documents = self._writer.mover.find_documents(wanted, list(unsent), self._folded, self._keys, self._table)
         moved = map(self._find_moved, wanted)
-        found: list[KnownFields | None] = [
+        stored: list[KnownFields | None] = [
             arrival if arrival is not None and (arrival.whole or document is None) else document
             for arrival, document in zip(moved, documents, strict=True)
         ]
-        self._writer.requests.fill(part, pa.array(wanted, pa.string()), unsent, found, self._table)
+        self._writer.requests.fill(part, pa.array(wanted, pa.string()), unsent, stored, self._table)
 
     def _find_moved(self, text: str) -> MovedDocument | None:
         """Return what came to the key of a row, if it is that row's."""

@@ -43,12 +43,12 @@ class DocumentMover:
         codes = read_codes(folded, table.layout.keys)[missing]
         ids = [text for part in gather(folded.parts, missing) for text in find_ids(part, table).to_pylist()]
         at = [place for place, text in enumerate(ids) if text in keys.before]
-        found = self.requests.find_by_id(table, [ids[place] for place in at], _marks(table))
+        stored = self.requests.find_by_id(table, [ids[place] for place in at], _marks(table))
         versioned = self.requests.is_versioned(table)
         return {
             int(codes[place])
             for place in at
-            if not keys.before[ids[place]].has_moved(found[ids[place]], versioned=versioned)
+            if not keys.before[ids[place]].has_moved(stored[ids[place]], versioned=versioned)
         }
 
     def find_documents(

@@ -113,15 +113,15 @@ class DocumentRequests:
         part: ChangeBatch,
         ids: pa.StringArray,
         unsent: Mapping[str, Mask],
-        found: Sequence[KnownFields | None],
+        stored: Sequence[KnownFields | None],
         table: TablePlan,
     ) -> None:
         """Send rows whose unsent values, by column, are those of documents."""
         texts = to_texts(part)
         for name, mask in unsent.items():
-            known = np.array([document is not None and name in document.fields for document in found])
+            known = np.array([document is not None and name in document.fields for document in stored])
             rows = np.flatnonzero(mask & known).tolist()
-            values = [orjson.dumps(document.fields[name]) for row in rows if (document := found[row]) is not None]
+            values = [orjson.dumps(document.fields[name]) for row in rows if (document := stored[row]) is not None]
             chosen = np.zeros(len(part), np.bool_)
             chosen[rows] = True
             texts[name] = pc.replace_with_mask(texts[name], chosen, pa.array(values, pa.binary()).cast(pa.string()))
@@ -144,8 +144,8 @@ class DocumentRequests:
         versions = part.order.dedup.copy()
         unknown_at = np.flatnonzero(part.order.dedup == NO_VALUE)
         if len(unknown_at):
-            found = self.find(table, find_ids(part, table).take(pa.array(unknown_at)).to_pylist(), ())
-            versions[unknown_at] = [0 if document is None else document.version for document in found]
+            stored = self.find(table, find_ids(part, table).take(pa.array(unknown_at)).to_pylist(), ())
+            versions[unknown_at] = [0 if document is None else document.version for document in stored]
         return versions
 
     def refuse(self, record: int, reason: str) -> None:

@@ -128,8 +128,8 @@ class OpenSearchTaskWriter:
         """Return the numbers of winners' records that the index would not take: it has newer documents."""
         stale = set[int]()
         for part in gather(folded.parts, folded.winners):
-            found = self.requests.find(table, find_ids(part, table).to_pylist(), ())
-            stored = np.array([NO_VALUE if document is None else document.version for document in found], np.int64)
+            documents = self.requests.find(table, find_ids(part, table).to_pylist(), ())
+            stored = np.array([NO_VALUE if document is None else document.version for document in documents], np.int64)
             stale.update(part.order.records[stored > self.requests.find_versions(part, table)].tolist())
         return stale
 
@@ -159,13 +159,13 @@ class OpenSearchTaskWriter:
         """Mark the documents of tombstones deleted, those that there are: what they hold is only in the index."""
         names = [name for name in part.rows.schema.names if name not in (*table.layout.keys, DELETED_COLUMN)]
         ids = find_ids(part, table)
-        found = self.requests.find(table, ids.to_pylist(), names)
-        found_rows = np.flatnonzero([document is not None for document in found])
+        stored = self.requests.find(table, ids.to_pylist(), names)
+        found_rows = np.flatnonzero([document is not None for document in stored])
         if len(found_rows):
             kept = part.take(found_rows)
             kept = attrs.evolve(kept, rows=mark_deleted(kept.rows))
             wanted = {name: np.ones(len(found_rows), np.bool_) for name in names}
-            known = [found[row] for row in found_rows]
+            known = [stored[row] for row in found_rows]
             self.requests.fill(kept, ids.take(pa.array(found_rows)), wanted, known, table)
 
 

@@ -108,13 +108,13 @@ def is_marked(document: StoredDocument) -> bool:
 
 def find_last_deletes(folded: FoldedChanges, ids: Iterable[str], table: TablePlan) -> dict[str, int]:
     """Return the version of the last delete of some keys, by document id, that comes before the row they have."""
-    wanted, found = set(ids), dict[str, int]()
+    wanted, versions = set(ids), dict[str, int]()
     for part in folded.parts:
         deletes = part.take(np.flatnonzero(part.deleted & (part.order.dedup != NO_VALUE)))
         for text, version in zip(to_document_ids(deletes, table), deletes.order.dedup.tolist(), strict=True):
             if text in wanted:
-                found[text] = max(version, found.get(text, version))
-    return found
+                versions[text] = max(version, versions.get(text, version))
+    return versions
 
 
 @attrs.frozen(eq=False)
@@ -145,12 +145,12 @@ def announce_key_changes(part: ChangeBatch, run: ConsumerRecords, table: TablePl
         if raw is None or raw.null_count == len(raw):
             continue
         own = part.take(np.flatnonzero(part.image & ~part.deleted if message == _CAME_FROM else part.deleted))
-        found = pair_with_other_key(own, run.offset, raw, table)
-        if found is None:
+        pair = pair_with_other_key(own, run.offset, raw, table)
+        if pair is None:
             continue
-        yield from _announce(message, *found, table)
+        yield from _announce(message, *pair, table)
         if message == _CAME_FROM:
-            rows, others = found
+            rows, others = pair
             whole = np.flatnonzero(~_mark_lacking(rows))
             if len(whole):
                 yield from _announce(_CAME_WHOLE, others.take(whole), rows.take(whole), table)

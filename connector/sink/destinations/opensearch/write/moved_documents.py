@@ -171,9 +171,9 @@ def _find_moves_of_key(
         if not part.deleted[row]:
             continue
         version = int(part.order.dedup[row] if versioned else part.order.offset[row])
-        found = keys.find_new_key(part, row)
-        if found is not None and (last >= 0 or since == NO_VALUE):
-            other, place = found
+        new_key = keys.find_new_key(part, row)
+        if new_key is not None and (last >= 0 or since == NO_VALUE):
+            other, place = new_key
             own = other.take(np.array([place]))
             one = None if last < 0 else part.take(np.array([last]))
             yield DocumentMove(
