@@ -206,13 +206,13 @@ def _find_work(maintainer: Maintainer, table: Table, state: TableState, asked: R
     policy = maintainer.policy_of(table.name)
     work: dict[str, str] = {}
     if _is_wanted(asked, CONVERT, enabled=policy.convert.enabled) and state.equality_deletes:
-        found[CONVERT] = f"{state.equality_deletes} equality deletes"
+        work[CONVERT] = f"{state.equality_deletes} equality deletes"
     rewrite = _find_rewrite(maintainer, table, asked, enabled=policy.rewrite.enabled)
     if rewrite is not None:
-        found[REWRITE] = rewrite
+        work[REWRITE] = rewrite
     manifests = count_small_manifests(table) if _is_wanted(asked, MANIFESTS, enabled=policy.manifests.enabled) else 0
     if manifests:
-        found[MANIFESTS] = f"{manifests} small manifests"
+        work[MANIFESTS] = f"{manifests} small manifests"
     if _is_wanted(asked, EXPIRE, enabled=policy.expire.enabled):
         expiry = maintainer.find_expiry(table)
         if expiry is not None and expiry.snapshots:

@@ -59,7 +59,7 @@ def _compare_documents(spark: SparkSession, node: OpenSearchNode, table: str, in
         asking.indices.refresh(index=index)
         hits = asking.search(index=index, size=10_000, body={"query": {"match_all": {}}})["hits"]["hits"]
     rows = {str(row.id): (row.name, None if row.price is None else str(row.price)) for row in _rows(spark, table)}
-    if {hit["_id"]: (hit["_source"]["name"], hit["_source"]["price"]) for hit in found} != rows:
+    if {hit["_id"]: (hit["_source"]["name"], hit["_source"]["price"]) for hit in hits} != rows:
         raise FatalError(f"the demo's index {index} is not equal to shop.{table}; {REPORT}")
 
 

@@ -146,7 +146,7 @@ def _compare_tables(spark: SparkSession, table: str) -> int:
     late = [column for column in wanted.columns if column not in replica.columns]
     if late and not wanted.dropna("all", subset=late).isEmpty():
         raise FatalError(f"the demo's replica {name} lacks {', '.join(late)}; {REPORT}")
-    if _has_difference(wanted.select(columns), found.select(columns)):
+    if _has_difference(wanted.select(columns), replica.select(columns)):
         raise FatalError(f"the demo's replica {name} is not equal to shop.{table}; {REPORT}")
     return int(wanted.count())
 

@@ -126,7 +126,7 @@ def live_sink(
     runs = list[Sink]()
 
     def begin() -> _SinkRun:
-        seen, kafka = (
+        cluster_state, kafka = (
             _await_look(first.pop(), monitor.lifecycle) if first else _look_when(monitor.lifecycle, settings, once=once)
         )
         spark, own, beat = open_own(), attrs.evolve(settings, kafka=kafka), monitor.lifecycle.beat

@@ -129,8 +129,8 @@ def _find_envelope(types: ObservedTypes) -> ObservedTypes | None:
 def _holds_documents(types: ObservedTypes, around: ObservedTypes) -> bool:
     """True for MongoDB's envelopes, whose images are texts: their source has a collection in place of a table."""
     source = around.fields.get("source")
-    told = "iodebeziumcollection" in seen.fields if source is None else "collection" in source.fields
-    told = told or (seen.sourceless and UPDATE_DESCRIPTION in around.fields)
+    names_collection = "iodebeziumcollection" in types.fields if source is None else "collection" in source.fields
+    names_collection |= types.sourceless and UPDATE_DESCRIPTION in around.fields
     images = [around.fields[name] for name in _IMAGES if name in around.fields]
     return names_collection and not any(one.kinds["object"] for one in images)
 

@@ -91,7 +91,7 @@ def _read_store(option: str, location: str, password: str, key_password: str) ->
             f"{option}: {location} cannot be read: {reason or 'it is no store'}; check the path, its rights, the "
             "store's type and its password"
         ) from None
-    return found
+    return contents
 
 
 @lru_cache(16)

@@ -139,16 +139,16 @@ def find_messages(root: Path = _ROOT) -> tuple[list[Message], list[str]]:
         for path in sorted((root / package).rglob("*.py"))
     }
     trees.pop(__name__, None)
-    constants = {module: _assigned(tree.body) for module, tree in trees.items()}
+    constants = {module: _find_assignments(tree.body) for module, tree in trees.items()}
     names = {module: {**_imported(tree, constants), **constants[module]} for module, tree in trees.items()}
     functions = _functions(trees, names)
-    found: set[Message] = set()
+    messages: set[Message] = set()
     unread: list[str] = []
     for module, tree in trees.items():
         for function, call in _calls(tree):
             name = _name_of(call.func)
             body = [] if function is None else list(ast.walk(function))
-            words = Words({**names[module], **_assigned(body)}, functions, module)
+            words = Words({**names[module], **_find_assignments(body)}, functions, module)
             texts = list(_texts(name, call, words))
             messages |= {_split(CHAPTER_OF[name], text, module) for text in texts}
             if not texts and not _is_handing_on(call):
