@@ -90,7 +90,7 @@ def _rewrite_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, d
 
 
 def _manifest_reason(policy: MaintenancePolicy, state: TableState, done_ms: int) -> str | None:
-    """Commits make manifests, which Iceberg merges by itself where it may; how many there are is looked at then."""
+    """Commits make manifests, which Iceberg merges by itself where it may; how many are small is looked at then."""
     rule, since = policy.manifests, state.since(MANIFESTS)
     if rule.enabled and since.commits >= rule.count and state.newest_ms > done_ms:
         return f"{since.commits} commits since the last time"

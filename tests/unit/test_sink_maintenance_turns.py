@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import structlog
 
 from connector.errors import RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
@@ -123,6 +124,24 @@ def test_only_tables_that_are_due_and_enabled() -> None:
     _begin(maintainer)
     maintainer.spark.sparkContext.setLocalProperty.assert_called_once_with("spark.scheduler.pool", "maintenance")
     assert maintainer.done == [("db.a", ("convert",), (5,))]
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_what_fails_unexpectedly_holds_up_no_other_table(is_stopped: bool) -> None:
+    """A table that fails as none should is told, and the next one has its turn; where Spark was stopped none has."""
+    maintainer = Maintainer({"db.a", "db.b"}, {"db.b": {"convert": "why"}})
+    maintainer.spark.sparkContext._jsc.sc.return_value.isStopped.return_value = is_stopped
+
+    def find_due(table: Any, state: TableState) -> dict[str, str]:
+        if table.name == "db.a":
+            raise OSError("no space left")
+        return dict(maintainer.due[table.name])
+
+    maintainer.find_due = find_due  # type: ignore[method-assign]
+    with structlog.testing.capture_logs() as lines:
+        _begin(maintainer)
+    assert [name for name, *_ in maintainer.done] == ([] if is_stopped else ["db.b"])
+    assert ("warning", "db.a") in [(line["log_level"], line.get("table")) for line in lines] or is_stopped
 
 
 def test_not_more_often_than_the_rate() -> None:

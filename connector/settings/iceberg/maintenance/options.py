@@ -164,7 +164,7 @@ MANIFEST_COUNT = Option(
     kind=_COUNT,
     default=100,
     importance="low",
-    doc="Merge when there are this many data manifests.",
+    doc="Merge small manifests after this many commits, each of which makes some.",
 )
 EXPIRE = Option(
     name=f"{PREFIX}expire-snapshots.enabled",

@@ -15,6 +15,7 @@ from contextlib import suppress
 import attrs
 import structlog
 from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError
 from connector.iceberg.catalog.table import Table
@@ -36,6 +37,13 @@ def expires_by_task(policy: MaintenancePolicy, properties: Mapping[str, str]) ->
     """Tell whether a sink's maintenance expires snapshots of a table: not where its commits do, and nothing is set."""
     is_own = is_kept_small(properties)
     return policy.covers(is_own=is_own) and policy.expire.enabled and not (is_own and policy.expire == ExpiryPolicy())
+
+
+def _is_stopped(spark: SparkSession) -> bool:
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001
+    except (Py4JError, OSError, AttributeError):
+        return True  # so is its JVM
 
 
 @attrs.frozen
@@ -140,9 +148,10 @@ class SinkMaintenance:
             except ConnectorError as error:
                 structlog.get_logger().warning("maintenance is postponed", table=label, reason=str(error))
             except (Py4JError, OSError) as error:
-                # Spark was stopped meanwhile.
-                structlog.get_logger().debug("maintenance ended with the sink", table=label, reason=str(error))
-                return
+                if _is_stopped(self.maintainer.spark):
+                    structlog.get_logger().debug("maintenance ended with the sink", table=label, reason=str(error))
+                    return
+                structlog.get_logger().warning("maintenance is postponed", table=label, reason=str(error))
         if looking_s > _LOOKING_S:
             self._next_look_s = time.monotonic() + looking_s / _LOOKING_SHARE
 
