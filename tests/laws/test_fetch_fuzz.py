@@ -2,20 +2,25 @@
 
 librdkafka reads them from a broker double, as a consumer does. It is looser in places that are named below; what it
 refuses we refuse, and what both read is the same. ICEBRIDGE_FUZZ_S (seconds) is how long the fuzzing goes on, with
-other examples each time; else it is one fixed round. ICEBRIDGE_FUZZ_TALLY names a file that gets a line of figures.
+other examples each time; else it is one fixed round. ICEBRIDGE_FUZZ_TALLY names a file that gets a line of figures, of a
+run that a finding or a signal ends too; of one that is killed, or crashes, they stay in a file beside it (`.running`).
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
+import signal
 import struct
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import google_crc32c
 import pyarrow as pa
@@ -136,7 +141,10 @@ def read_here(data: bytes) -> list[Row] | str:
 
 
 def read_there(batches: list[bytes], quiet_s: float = QUIET_S) -> list[list[Row] | None]:
-    """What librdkafka makes of each batch; None for one that it cannot read, or says nothing of for so long."""
+    """What librdkafka makes of each batch; None for one that it cannot read, or says nothing of for so long.
+
+    Some it gives again and again from their start, for ever: rows whose offsets do not rise are no reading.
+    """
     with Brokers(OFFERED) as cluster:
         for partition, data in enumerate(batches):
             cluster.logs["t", partition] = Log()
@@ -154,11 +162,16 @@ def read_there(batches: list[bytes], quiet_s: float = QUIET_S) -> list[list[Row]
             for message in messages:
                 partition, error = message.partition(), message.error()
                 rows = found[partition]
+                if partition not in open_ or rows is None:
+                    continue
                 if error is not None:
-                    if error.code() != KafkaError._PARTITION_EOF:
-                        found[partition] = None
+                    found[partition] = rows if error.code() == KafkaError._PARTITION_EOF else None
                     open_.discard(partition)
-                elif rows is not None and partition in open_:
+                elif rows and message.offset() <= rows[-1][0]:
+                    found[partition] = None
+                    open_.discard(partition)
+                    consumer.pause([TopicPartition("t", partition)])  # it would take the processor from the others
+                else:
                     rows.append((message.offset(), message.key(), message.value()))
         consumer.close()
         # It asks again, and says nothing, where a batch seems to be cut off.
@@ -218,17 +231,103 @@ def check(seed: int, seen: Counter[str]) -> None:
             seen["read"] += 1
 
 
+class FuzzRun:
+    """Rounds, their results, and a line of the tally whatever ends them."""
+
+    def __init__(self, first: int, tally: str | None) -> None:
+        self.seen: Counter[str] = Counter()
+        self._first, self._tally, self._began = first, Path(tally) if tally else None, time.monotonic()
+
+    @property
+    def seconds(self) -> int:
+        """For how long it has gone on."""
+        return round(time.monotonic() - self._began)
+
+    def check(self, seed: int) -> None:
+        """One round; what goes wrong tells its seed."""
+        if self._tally is not None:
+            self._running.write_text(json.dumps({**self._figures, "seed": seed}) + "\n", encoding="utf-8")
+        try:
+            check(seed, self.seen)
+        except BaseException as error:
+            if not isinstance(error, KeyboardInterrupt | SystemExit):
+                self.seen["findings"] += 1
+            error.add_note(f"seed {seed}; again: check({seed}, Counter())")
+            raise
+
+    @contextmanager
+    def tallied(self) -> Iterator[None]:
+        """Add the figures to the tally at the end, also where that is a finding, Ctrl-C or SIGTERM."""
+        usual = signal.signal(signal.SIGTERM, _leave)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, usual)
+            if self._tally is not None:
+                add_line(self._tally, self._figures)
+                self._running.unlink(missing_ok=True)
+
+    @property
+    def _figures(self) -> dict[str, object]:
+        return {"first_seed": self._first, "seconds": self.seconds, **self.seen}
+
+    @property
+    def _running(self) -> Path:
+        assert self._tally is not None
+        return self._tally.with_suffix(".running")
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
 @pytest.mark.timeout(int(FUZZ_S) + 300)
 def test_what_librdkafka_reads_we_read_and_nothing_else() -> None:
     """Of batches with sizes and bytes that no client writes, both read the same records, or neither does."""
-    seen: Counter[str] = Counter()
-    began = time.monotonic()
     first = seed = random.SystemRandom().randrange(2**32) if FUZZ_S else 1
-    for number in range(draws(5)):
-        check(seed + number, seen)
-    while time.monotonic() < began + FUZZ_S:
-        seed += draws(5)
-        check(seed, seen)
-    assert seen["read"] > 0 < seen["refused by both"], seen
-    if TALLY:
-        add_line(Path(TALLY), {"first_seed": first, "seconds": round(time.monotonic() - began), **seen})
+    run = FuzzRun(first, TALLY)
+    with run.tallied():
+        for number in range(draws(5)):
+            run.check(seed + number)
+        while run.seconds < FUZZ_S:
+            seed += draws(5)
+            run.check(seed)
+    assert run.seen["read"] > 0 < run.seen["refused by both"], run.seen
+
+
+ENDLESS_SEED, ENDLESS_PARTITION = 100_328, 42
+"""A batch that librdkafka 2.16 gives again and again from its start, found by hours of fuzzing."""
+
+
+@pytest.mark.timeout(60)
+def test_rows_that_come_again_and_again_are_no_reading() -> None:
+    """librdkafka goes back to the start of a batch that it has read for ever; neither reads it, and nobody waits."""
+    chance = random.Random(ENDLESS_SEED)
+    batches = [spoilt_batch(chance) for _ in range(PARTITIONS)]
+    kept = [data for data in batches if not never_ends(data) and not ends_librdkafka(data)]
+    endless = kept[ENDLESS_PARTITION]
+    assert isinstance(read_here(endless), str)
+    assert read_there([endless]) == [None]
+
+
+@pytest.mark.parametrize(("ended_by", "findings"), [(AssertionError("wrong"), 1), (SystemExit(143), 0)])
+def test_a_run_that_ends_early_is_tallied(
+    ended_by: BaseException, findings: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finding tells its seed, and neither it nor a signal takes the hours before it from the tally."""
+    tally = tmp_path / "tally.jsonl"
+
+    def spoil(seed: int, seen: Counter[str]) -> None:
+        seen["read"] += 1
+        if seed == 8:
+            raise ended_by
+
+    monkeypatch.setitem(globals(), "check", spoil)
+    run = FuzzRun(7, str(tally))
+    with pytest.raises(type(ended_by)) as told, run.tallied():
+        run.check(7)
+        run.check(8)
+    assert any("seed 8" in note for note in told.value.__notes__)
+    line = json.loads(tally.read_text())
+    assert (line["first_seed"], line["read"], line.get("findings", 0)) == (7, 2, findings)
+    assert [one.name for one in tmp_path.iterdir()] == ["tally.jsonl"]
