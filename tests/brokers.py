@@ -41,6 +41,10 @@ class Log:
     leader: int = 1
     epoch: int = -1
     replica: int = -1
+    stable: int = -1
+    """Where an open transaction begins, which holds back what is behind it."""
+    emptied: int = 0
+    """How many offsets at the end have no batch any more."""
     insists: bool = False
     """Whether the leader names the replica to those who asked for none too."""
 
@@ -53,8 +57,8 @@ class Log:
 
     @property
     def end(self) -> int:
-        """The offset behind the last record."""
-        return self.batches[-1][1] + 1 if self.batches else self.start
+        """The offset behind the last record, or what was it."""
+        return (self.batches[-1][1] + 1 if self.batches else self.start) + self.emptied
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """The newest epoch up to this one, and where it ends."""
@@ -89,6 +93,8 @@ class Brokers:
         self.throttle_ms: list[int] = []
         self.password: bytes | None = None
         self.mechanism = "PLAIN"
+        self.refuses_by_message = False
+        """Whether a refused login is told by a message of the mechanism, as Kafka does by OAUTHBEARER, by no code."""
         self.tls: ssl.SSLContext | None = None
         self.lifetime_ms = 0
         self.on_fetch: Callable[[Brokers], None] = lambda _: None
@@ -199,6 +205,10 @@ class Brokers:
 
     def _authenticate(self, version: int, asked: _Fields) -> bytes:
         good = asked.take(asked.number("i")) == self.password
+        if not good and self.refuses_by_message:
+            told = b'{"status":"invalid_token"}'
+            answer = struct.pack(">h", 0) + _text("") + struct.pack(">i", len(told)) + told
+            return answer + (struct.pack(">q", 0) if version >= 1 else b"")
         answer = struct.pack(">h", 0 if good else 58) + _text("" if good else "wrong") + struct.pack(">i", 0)
         return answer + (struct.pack(">q", self.lifetime_ms) if version >= 1 else b"")
 
@@ -292,13 +302,15 @@ class Brokers:
         if not code and (rack or log.insists) and log.replica != -1 and node == log.leader:
             preferred = log.replica
         elif not code:
-            for _, last, _, batch in log.batches:
+            for base, last, _, batch in log.batches:
                 if last < offset:
                     continue
+                if 0 <= log.stable <= base:
+                    break
                 if data and len(data) + len(batch) > most:
                     break
                 data += batch
-        answer = struct.pack(">ihqq", at[1], code, log.end, log.end)
+        answer = struct.pack(">ihqq", at[1], code, log.end, log.end if log.stable < 0 else log.stable)
         answer += struct.pack(">q", log.start) if version >= 5 else b""
         answer += struct.pack(">i", 0) + (struct.pack(">i", preferred) if version >= 11 else b"")
         return bool(data or code or preferred >= 0), answer + struct.pack(">i", len(data)) + data

@@ -99,6 +99,7 @@ CRAFTED: dict[str, tuple[Callable[[], bytes], str]] = {
     "too many records": (lambda: framed(GOOD, count=2**31 - 1), "2147483647 records are said to be"),
     "negative count": (lambda: framed(GOOD, count=-1), "says it has -1 records"),
     "too few records": (lambda: framed(GOOD + GOOD, count=1), "more bytes than its records"),
+    "offset of another batch": (lambda: framed(written(Record(9, b"k", b"v"), 1)), "not up to its last"),
     "falling offsets": (lambda: framed(GOOD + GOOD, count=2), "do not rise"),
     "codec 5": (lambda: framed(GOOD, attributes=5), "compression 5"),
     "cut gzip": (lambda: framed(gzip.compress(GOOD)[:-6], attributes=GZIP), "too early"),
@@ -272,6 +273,16 @@ def test_nothing_is_passed_over_where_no_checksum_is(what: str, most: int) -> No
         cluster.asked.clear()
         cluster.on_fetch = mend
         assert read_all(cluster, most) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("what", ["falls", "is negative"])
+def test_a_batch_that_fell_at_the_start_of_a_fetch_is_not_passed_over(what: str) -> None:
+    """In front of what was asked for it looks as if it had been read: what follows leaves its offsets out."""
+    with spoilt(*BARE[what]) as cluster:
+        settings = {"bootstrap.servers": cluster.servers, "retry.backoff.ms": "0", "retry.backoff.max.ms": "0"}
+        client = BrokerClient(ClusterAddress.of(settings))
+        with pytest.raises(FatalError, match="out of order"):
+            list(fetch_records(client, OffsetRange("t", 0, 1, 3), FetchSettings()))
 
 
 def test_a_batch_written_since_the_end_was_told_is_no_leap() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 
 import pytest
@@ -14,6 +15,8 @@ from connector.kafka.brokers.client import BrokerClient, broker_client_for
 from connector.kafka.consumer import fetcher, log_bounds
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.offset_ranges import OffsetRange
+from connector.kafka.consumer.raw_batches import find_unreadable
+from connector.kafka.consumer.single_records import read_forward
 from connector.kafka.protocol.requests import EpochEndRequest, MetadataRequest
 from tests.brokers import KAFKA_2_1, KAFKA_4, Brokers, Log
 from tests.model.record_batches import Record, batch
@@ -142,6 +145,65 @@ def test_a_replica_that_nobody_asked_for_is_not_looked_for_again_and_again(
     log = cluster.logs["t", 0]
     log.replica, log.insists = 2, True
     with cluster, pytest.raises(RetriableError, match="the broker has nothing there; its log ends at 10"):
+        read(reader(cluster), 5, 10)
+
+
+def test_an_epoch_that_no_leader_had_is_not_believed(cluster: Brokers) -> None:
+    """No checksum covers it, and with one that is too great no later cut of the log would be noticed."""
+    log = cluster.logs["t", 0]
+    for place, (base, last, epoch, data) in enumerate(list(log.batches)):
+        if base in (7, 8):
+            log.batches[place] = (base, last, epoch, data[:12] + struct.pack(">i", 1 << 20) + data[16:])
+    meter = FetchMeter()
+    with cluster:
+        assert read(reader(cluster), 5, 9, meter=meter) == [5, 6, 7, 8]
+    assert meter.metrics.epochs == {("t", 0): (6, 3)}
+
+
+def test_a_batch_that_says_it_is_longer_takes_no_later_record(cluster: Brokers) -> None:
+    """Its checksum tells that it is not as it was written: it ends where the next begins, which is fetched to know it.
+
+    The last of a log ends where that does.
+    """
+    log = cluster.logs["t", 0]
+    for place, (base, last, epoch, data) in enumerate(list(log.batches)):
+        if base in (6, 9):
+            log.batches[place] = (base, last, epoch, data[:23] + struct.pack(">i", 1 << 20) + data[27:])
+    with cluster:
+        wanted, how = OffsetRange("t", 0, 5, 10), fetcher.FetchSettings(partition_bytes=1)
+        chunks = list(fetcher.fetch_records(reader(cluster), wanted, how))
+        assert [offset for chunk in chunks for offset in chunk.offset.tolist()] == [5, 7, 8]
+        assert [(one.first, one.last) for chunk in chunks if (one := chunk.unreadable) is not None] == [(6, 6), (9, 9)]
+        address = ClusterAddress.of({"bootstrap.servers": cluster.servers, **QUICK})
+        found, _ = find_unreadable(address, OffsetRange("t", 0, 6, 10), 1, 1, 1 << 20)
+        assert found is not None and (found.first, found.last) == (6, 6)
+        single = read_forward(address, ("t", 0), 6, timeout_s=0, max_unpacked_bytes=1 << 20, one=True)
+        assert next(single).offset.tolist()[:1] == [7]
+
+
+def test_a_log_that_lost_the_end_of_a_range_is_a_gap(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The offset that is next is where the log ends, which is no error by itself: the records behind it were there."""
+    monkeypatch.setattr(fetcher, "_NOTHING_THERE_S", 0.01)
+    monkeypatch.setattr(log_bounds, "CONFIRM_S", 0.1)
+    with cluster, pytest.raises(GapError, match=r"had been written: t-0 offset 10; its leader's log ends at 10 now"):
+        read(reader(cluster), 8, 14)
+
+
+def test_a_tail_without_batches_is_never_passed_over(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What compaction leaves is told by batches: a leader that sends none may have them later; the bounds are told."""
+    monkeypatch.setattr(fetcher, "_NOTHING_THERE_S", 0.01)
+    monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", 0.1)
+    cluster.logs["t", 0].emptied = 4
+    told = r"t-0 stays unread at offset 10: its leader sends no .* begins at offset 5 and ends at 14"
+    with cluster, pytest.raises(RetriableError, match=told):
+        read(reader(cluster), 8, 14)
+
+
+def test_what_an_open_transaction_holds_back_is_told(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker has the records, and does not give them yet."""
+    monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", 0.1)
+    cluster.logs["t", 0].stable = 8
+    with cluster, pytest.raises(RetriableError, match=r"at offset 8: a transaction is open from offset 8 on"):
         read(reader(cluster), 5, 10)
 
 

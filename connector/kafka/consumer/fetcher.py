@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 
 import attrs
+import numpy as np
 
 from connector.errors import FatalError, RetriableError
 from connector.kafka.brokers.address import HostPort
@@ -18,10 +19,16 @@ from connector.kafka.brokers.client import BrokerClient
 from connector.kafka.brokers.connection import BrokerConnection
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
-from connector.kafka.consumer.log_bounds import check_bounds, check_truncation
+from connector.kafka.consumer.log_bounds import check_bounds, check_end, check_truncation
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.records.batch_reader import read_batches
-from connector.kafka.consumer.records.record_batches import RecordBatches, check_leaps, drop_aborted, parse_batches
+from connector.kafka.consumer.records.record_batches import (
+    RecordBatches,
+    bound_last,
+    check_leaps,
+    drop_aborted,
+    parse_batches,
+)
 from connector.kafka.consumer.records.unreadable_records import BATCH_REMEDY, UnreadableBatch, UnreadableRecords
 from connector.kafka.protocol.error_codes import (
     BROKER_REMEDY,
@@ -35,6 +42,7 @@ from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
 from connector.kafka.protocol.requests import READ_COMMITTED
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings.kafka.reading import DEFAULT_MAX_UNPACKED_BYTES
+from serde.arrays import Ints
 
 _RETRY_TIMEOUT_S = 30.0
 _MAX_THROTTLE_S = 30.0
@@ -92,8 +100,8 @@ class _RangeFetcher:
         self._asked: tuple[BrokerConnection, FetchRequest] | None = None
         self._failing_since: float | None = None
         self._failures = 0
-        self._checked_epoch = -1
-        self._refetches = 0
+        self._checked_epoch = self._leader_epoch = -1
+        self._refetches = self._least_bytes = 0
         meter.readers.add("native")
 
     def __iter__(self) -> Iterator[ConsumerRecords]:
@@ -126,6 +134,7 @@ class _RangeFetcher:
         Raises:
             UnreadableRecords: nobody can tell where one begins or ends.
         """
+        listed = None
         try:
             listed = parse_batches(found.data)
             check_leaps(listed, self._next, found.high_watermark)
@@ -136,10 +145,12 @@ class _RangeFetcher:
             if self._refetches >= _MAX_REFETCHES:
                 raise
             wrong = str(error)
-        if not wrong or self._refetches >= _MAX_REFETCHES:
-            self._refetches = 0
-            return listed
+        if listed is not None and (not wrong or self._refetches >= _MAX_REFETCHES):
+            self._refetches = self._least_bytes = 0
+            return bound_last(listed, found.high_watermark)
         self._refetches += 1
+        if listed is not None and listed.is_open:
+            self._least_bytes = len(found.data) + (_SPARE_BYTES << 4 * self._refetches)  # what follows tells its end
         self._again(wrong)
         return None
 
@@ -219,15 +230,16 @@ class _RangeFetcher:
             rack=self._clients.rack(self._at) if host == leader.host else "",
         )
         connection = self._clients.connection(host)
-        self._asked = connection, request
+        self._asked, self._leader_epoch = (connection, request), leader.epoch
         connection.send(request)
 
     def _estimate_bytes(self) -> int:
         """Estimate what is left of the range: what a broker sends beyond it is sent, received and checked in vain."""
         most, each = self._how.partition_bytes, _record_bytes.get(self._at)
         if each is None:
-            return most
-        return min(most, int((self._wanted.end - self._next) * each * _SPARE_SHARE) + _SPARE_BYTES)
+            return max(most, self._least_bytes)
+        estimate = int((self._wanted.end - self._next) * each * _SPARE_SHARE) + _SPARE_BYTES
+        return max(min(most, estimate), self._least_bytes)
 
     def _fetch_ahead(self) -> None:
         if self._next < self._wanted.end:
@@ -259,24 +271,48 @@ class _RangeFetcher:
         if not len(listed) and len(found.data):
             raise UnreadableRecords("a fetch holds no whole record batch")
         if not len(listed):
-            self._check_retry_timeout(f"the broker has nothing there; its log ends at {found.high_watermark}")
-            if self._fails_for_s > _NOTHING_THERE_S:
-                # A replica that lags, or a leader that was cut off and knows of no later one, may say so for ever.
-                self._clients.forget(self._at)
+            self._wait_for_more(found)
             return
-        last, epoch = int(listed.last[-1]), int(listed.epoch[-1])
+        last, epochs = int(listed.last[-1]), self._believe_epochs(listed)
         if len(_record_bytes) >= _MAX_KNOWN:
             _record_bytes.clear()
         _record_bytes[self._at] = len(found.data) / (last + 1 - int(listed.base[0]))
-        self._next, self._epoch = last + 1, max(self._epoch, epoch)
-        self._meter.note_epoch(self._at, min(self._next, self._wanted.end) - 1, _epoch_at(listed, self._wanted.end))
+        self._meter.note_epoch(self._at, min(last + 1, self._wanted.end) - 1, self._epoch_at(listed, epochs))
+        self._next, self._epoch = last + 1, max(self._epoch, int(epochs[-1])) if epochs[-1] >= 0 else -1
         self._failing_since, self._failures = None, 0
+
+    def _wait_for_more(self, found: FetchedPartition) -> None:
+        """Go on to ask: what is compacted, or only marks transactions, comes as batches too, and none came.
+
+        Raises:
+            RetriableError: it has lasted too long.
+            GapError: the leader's log has lost what is asked for.
+        """
+        self._failing_since = self._failing_since or time.monotonic()
+        is_held_back = 0 <= found.stable <= self._next < found.high_watermark
+        if is_held_back and self._how.isolation == READ_COMMITTED:
+            reason = f"a transaction is open from offset {found.stable} on, and holds back what is behind it"
+        elif self._fails_for_s > _NOTHING_THERE_S:
+            # A replica that lags, or a leader that was cut off and knows of no later one, may say so for ever.
+            self._clients.forget(self._at)
+            reason = check_end(self._clients, self._at, self._next, self._wanted.end, self._fails_for_s)
+        else:
+            reason = f"the broker has nothing there; its log ends at {found.high_watermark}"
+        self._check_retry_timeout(reason)
 
     def _select_committed(self, listed: RecordBatches, found: FetchedPartition) -> RecordBatches:
         aborted = found.aborted if self._how.isolation == READ_COMMITTED else ()
         return drop_aborted(listed, aborted, found.data)
 
+    def _believe_epochs(self, listed: RecordBatches) -> Ints:
+        """Return the batches' leader epochs, -1 for one that is greater than their leader's: no checksum covers them.
 
-def _epoch_at(listed: RecordBatches, end: int) -> int:
-    """Return the leader epoch of the last batch that begins in front of an offset."""
-    return int(listed.epoch[listed.base < end].max(initial=-1))
+        With one that is too great no later cut of the log would be noticed.
+        """
+        known = self._leader_epoch if self._leader_epoch >= 0 else int(listed.epoch.max())
+        return np.where(listed.epoch > known, -1, listed.epoch)
+
+    def _epoch_at(self, listed: RecordBatches, epochs: Ints) -> int:
+        """Return the leader epoch of the last batch that begins in front of the range's end; -1 if it is not known."""
+        inside = epochs[listed.base < self._wanted.end]
+        return max(self._epoch, int(inside.max())) if len(inside) and inside[-1] >= 0 else -1

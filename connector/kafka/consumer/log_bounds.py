@@ -32,17 +32,53 @@ def check_bounds(clients: BrokerClient, at: TopicPartition, offset: int, lasts_s
     return compare_bounds(at, offset, (oldest, end), lasts_s)
 
 
-def compare_bounds(at: TopicPartition, offset: int, bounds: tuple[int, int], lasts_s: float) -> str:
-    """The same where the leader has told where its log begins and ends."""
-    place, (oldest, end) = f"{at[0]}-{at[1]} offset {offset}", bounds
+def check_end(clients: BrokerClient, at: TopicPartition, offset: int, end: int, lasts_s: float) -> str:
+    """Return why a broker that has no records from `offset` on may have them on another try, up to `end`.
+
+    Raises:
+        GapError: the leader's log has begun behind the offset, or has ended in front of the end for `CONFIRM_S`.
+    """
+    try:
+        bounds = _ask_bounds(clients, at)
+    except (OSError, RetriableError) as failure:
+        return f"the broker has nothing there, and nobody says where the log ends: {failure}"
+    return compare_end(at, (offset, end), bounds, lasts_s)
+
+
+def compare_end(at: TopicPartition, wanted: tuple[int, int], bounds: tuple[int, int], lasts_s: float) -> str:
+    """The same where the leader has told where its log begins and ends; `wanted` are offset and end.
+
+    Some broker gave out the end that is wanted, as that of records which are safe: a log that ends earlier lost some.
+    Of one that has no records there all the same nobody can tell why: nothing is passed over.
+    """
+    (offset, end), (oldest, newest) = wanted, bounds
     if oldest > offset:
-        raise GapError(f"records are gone from Kafka before they were read: {place}; it begins at {oldest} now")
+        raise _removed_error(at, offset, oldest)
+    if newest < end and lasts_s > CONFIRM_S:
+        raise _lost_error(at, max(offset, newest), newest)
+    return f"its leader sends no record batch there, though its log begins at offset {oldest} and ends at {newest}"
+
+
+def compare_bounds(at: TopicPartition, offset: int, bounds: tuple[int, int], lasts_s: float) -> str:
+    """Compare an offset that is called out of range with the bounds that the leader has told."""
+    oldest, end = bounds
+    if oldest > offset:
+        raise _removed_error(at, offset, oldest)
     if end < offset and lasts_s > CONFIRM_S:
-        raise GapError(
-            f"records are gone from Kafka that had been written: {place}; its leader's log ends at {end} now, as after "
-            f"an unclean leader election, or when the topic was made again; {_RESET}"
-        )
+        raise _lost_error(at, offset, end)
     return f"the broker says that it is out of range, though the log begins at offset {oldest} and ends at {end}"
+
+
+def _removed_error(at: TopicPartition, offset: int, oldest: int) -> GapError:
+    place = f"{at[0]}-{at[1]} offset {offset}"
+    return GapError(f"records are gone from Kafka before they were read: {place}; it begins at {oldest} now")
+
+
+def _lost_error(at: TopicPartition, offset: int, end: int) -> GapError:
+    return GapError(
+        f"records are gone from Kafka that had been written: {at[0]}-{at[1]} offset {offset}; its leader's log ends at "
+        f"{end} now, as after an unclean leader election, or when the topic was made again; {_RESET}"
+    )
 
 
 def _ask_bounds(clients: BrokerClient, at: TopicPartition) -> tuple[int, int]:

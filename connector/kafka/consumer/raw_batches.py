@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import struct
 
+import attrs
+
 from connector.errors import FatalError, RetriableError
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient, broker_client_for
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.records.batch_reader import read_batches
-from connector.kafka.consumer.records.record_batches import drop_aborted, parse_batches
+from connector.kafka.consumer.records.record_batches import (
+    RecordBatches,
+    bound_last,
+    check_leaps,
+    drop_aborted,
+    parse_batches,
+)
 from connector.kafka.consumer.records.unreadable_records import BATCH_REMEDY, UnreadableBatch, UnreadableRecords
 from connector.kafka.protocol.error_codes import is_transient, name_error
 from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
@@ -20,6 +28,7 @@ from connector.kafka.protocol.requests import READ_UNCOMMITTED
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import KafkaSettings
 
+_MORE_BYTES = 1 << 22
 _LENGTH = struct.Struct(">qi")
 
 
@@ -49,9 +58,9 @@ def find_unreadable(
         FatalError: they refuse to give it, or nobody can tell where a batch ends.
     """
     at = (wanted.topic, wanted.partition)
-    fetched = fetch_partition(address, FetchRequest(at, wanted.start, isolation, max_bytes=max_bytes))
+    fetched, listed = _fetch_batches(address, FetchRequest(at, wanted.start, isolation, max_bytes=max_bytes))
     try:
-        batches = drop_aborted(parse_batches(fetched.data), fetched.aborted, fetched.data)
+        batches = drop_aborted(listed, fetched.aborted, fetched.data)
     except UnreadableRecords as error:
         raise FatalError(f"{at[0]}-{at[1]} from offset {wanted.start}: {error}; {BATCH_REMEDY}") from error
     preceded = False
@@ -60,6 +69,21 @@ def find_unreadable(
             return found, preceded
         preceded = preceded or len(found.offset) > 0
     return None, preceded
+
+
+def _fetch_batches(address: ClusterAddress, request: FetchRequest) -> tuple[FetchedPartition, RecordBatches]:
+    """Fetch whole batches; more of them where only what is behind the last one tells where that ends."""
+    fetched = fetch_partition(address, request)
+    try:
+        listed = parse_batches(fetched.data)
+        if listed.is_open:
+            request = attrs.evolve(request, max_bytes=len(fetched.data) + _MORE_BYTES)
+            fetched = fetch_partition(address, request)
+            listed = bound_last(parse_batches(fetched.data), fetched.high_watermark)
+        check_leaps(listed, request.offset, fetched.high_watermark)
+    except UnreadableRecords as error:
+        raise FatalError(f"{request.at[0]}-{request.at[1]} from offset {request.offset}: {error}") from error
+    return fetched, listed
 
 
 def fetch_partition(address: ClusterAddress, request: FetchRequest) -> FetchedPartition:

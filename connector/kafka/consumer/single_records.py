@@ -13,7 +13,7 @@ from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.backoff import pause_s
 from connector.kafka.consumer.raw_batches import fetch_partition
 from connector.kafka.consumer.records.batch_reader import read_batches
-from connector.kafka.consumer.records.record_batches import drop_aborted, parse_batches
+from connector.kafka.consumer.records.record_batches import bound_last, check_leaps, drop_aborted, parse_batches
 from connector.kafka.consumer.records.record_columns import RecordColumns
 from connector.kafka.consumer.records.unreadable_records import BATCH_REMEDY, UnreadableRecords
 from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
@@ -50,6 +50,11 @@ def read_forward(
         fetched = _fetch(address, request, deadline)
         try:
             listed = parse_batches(fetched.data)
+            if listed.is_open and size < _FETCH_BYTES:
+                size = _FETCH_BYTES
+                continue
+            listed = bound_last(listed, fetched.high_watermark)
+            check_leaps(listed, start, fetched.high_watermark)
             kept = drop_aborted(listed, fetched.aborted, fetched.data)
         except UnreadableRecords as error:
             raise FatalError(f"{at[0]}-{at[1]} from offset {start}: {error}; {BATCH_REMEDY}") from error
@@ -59,6 +64,8 @@ def read_forward(
             if isinstance(some, RecordColumns):
                 yield some
         start = int(listed.last[-1]) + 1
+        if start > _END_OF_OFFSETS:
+            return
 
 
 def _fetch(address: ClusterAddress, request: FetchRequest, deadline: float) -> FetchedPartition:

@@ -32,7 +32,8 @@ class FetchedPartition:
     """What a broker sent of one topic-partition.
 
     `high_watermark` is where its replicated part ends, -1 if unknown; `replica` the broker that should be asked
-    instead (KIP-392), -1 for none.
+    instead (KIP-392), -1 for none. `stable` is where the first transaction begins that is still open, else the high
+    watermark; -1 if unknown.
     """
 
     error: int
@@ -40,6 +41,7 @@ class FetchedPartition:
     aborted: tuple[AbortedTransaction, ...]
     replica: int
     data: memoryview
+    stable: int = -1
 
 
 @attrs.frozen
@@ -99,10 +101,10 @@ class FetchRequest:
 
 
 def _parse_partition(version: int, answer: ResponseReader) -> tuple[int, FetchedPartition]:
-    partition, error, high_watermark, _ = answer.numbers("ihqq")
+    partition, error, high_watermark, stable = answer.numbers("ihqq")
     if version >= 5:
         answer.skip("q")  # where the log begins
     aborted = tuple(AbortedTransaction(*row) for row in answer.rows("qq"))
     replica = answer.number("i") if version >= 11 else -1
     data = answer.read_bytes(answer.number("i"))
-    return partition, FetchedPartition(error, high_watermark, aborted, replica, data)
+    return partition, FetchedPartition(error, high_watermark, aborted, replica, data, stable)

@@ -26,7 +26,7 @@ _HEADER = np.dtype(
         "itemsize": HEADER_BYTES,
     }
 )
-_LENGTH = struct.Struct(">iib")
+_LENGTH, _BASE = struct.Struct(">iib"), struct.Struct(">q")
 _PREFIX_BYTES, _LENGTH_START = 12, 8
 """Bytes in front of what the length counts, and in front of the length, the leader epoch and the format."""
 
@@ -34,6 +34,7 @@ _CHECKSUM_START = 21
 """Where in a batch that begins which its checksum covers."""
 
 _MESSAGE_FORMAT = 2
+_END_OF_OFFSETS = 2**63 - 1
 _CODEC_BITS, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x10, 0x20
 _ABORT_MARKER = 0
 _MARKER_FIELDS = 5
@@ -64,7 +65,10 @@ _COLUMNS = ("base", "last", "count", "attributes", "producer", "start", "end", "
 
 @attrs.frozen(eq=False)
 class RecordBatches:
-    """Record batches as columns, fields as `RecordBatch` has them; `faults` by place."""
+    """Record batches as columns, fields as `RecordBatch` has them; `faults` by place.
+
+    `is_open` tells that nobody knows where the last one ends: it has a fault, and nothing was fetched behind it.
+    """
 
     base: Ints
     last: Ints
@@ -75,6 +79,7 @@ class RecordBatches:
     end: Ints
     epoch: Ints
     faults: Mapping[int, str] = attrs.field(factory=dict)
+    is_open: bool = False
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -112,7 +117,8 @@ def parse_batches(data: memoryview, most: int | None = None) -> RecordBatches:
     Raises:
         UnreadableRecords: a batch of an older format, bytes that are none, or batches out of order.
     """
-    starts = np.array(_find_batches(data, most), np.int64)
+    found, behind = _find_batches(data, most)
+    starts = np.array(found, np.int64)
     view = np.frombuffer(data, np.uint8)
     lines = np.lib.stride_tricks.as_strided(
         view, (max(len(data) - HEADER_BYTES + 1, 0), HEADER_BYTES), (1, 1), writeable=False
@@ -130,18 +136,32 @@ def parse_batches(data: memoryview, most: int | None = None) -> RecordBatches:
         if checksum(view[start:end]) != crc:
             faults[place] = "the record batch is not as it was written (CRC-32C)"
     base = fields["base"]
-    told = (base, _find_last(base, last, faults), np.maximum(count, 0), fields["attributes"], fields["producer"])
-    return RecordBatches(*told, starts + HEADER_BYTES, ends, fields["epoch"], faults)
+    told = (
+        base,
+        _find_last(base, last, faults, behind),
+        np.maximum(count, 0),
+        fields["attributes"],
+        fields["producer"],
+    )
+    is_open = behind is None and len(base) - 1 in faults
+    return RecordBatches(*told, starts + HEADER_BYTES, ends, fields["epoch"], faults, is_open)
 
 
-def _find_last(base: Ints, span: Ints, faults: Mapping[int, str]) -> Ints:
+def _find_last(base: Ints, span: Ints, faults: Mapping[int, str], behind: int | None) -> Ints:
     """Return the last offset of each batch; one with a fault ends in front of the next, whatever it says.
 
     No checksum covers where a batch begins: records of batches that are out of order would come twice, or never.
+
+    Args:
+        base: where each begins.
+        span: how many offsets each says that it has behind that.
+        faults: by place.
+        behind: where the batch behind the last one begins, if that is known.
     """
     last: Ints = base + np.maximum(span, 0)
-    for place in faults.keys() - {len(base) - 1}:
-        last[place] = max(int(base[place]), min(int(last[place]), int(base[place + 1]) - 1))
+    following = [*base[1:].tolist(), _END_OF_OFFSETS if behind is None else behind]
+    for place in faults:
+        last[place] = max(int(base[place]), min(int(last[place]), following[place] - 1))
     wrong = last < base
     wrong[1:] |= base[1:] <= last[:-1]
     if wrong.any():
@@ -150,23 +170,36 @@ def _find_last(base: Ints, span: Ints, faults: Mapping[int, str]) -> Ints:
 
 
 def check_leaps(found: RecordBatches, first: int, high_watermark: int) -> None:
-    """Refuse a batch that leaves offsets out and begins behind the end of the log: what follows would be passed over.
+    """Refuse batches that leave offsets out as no log does: what follows would be passed over, or they would be.
 
-    Compaction leaves offsets out within the log only. What was written since the end was told follows without a gap.
+    Compaction leaves offsets out within the log only, so none begins behind its end. What was written since the end was
+    told follows without a gap. A broker may begin in front of what was asked for, and then goes on to that.
 
     Args:
         found: batches of a fetch.
         first: the offset that was asked for.
         high_watermark: where the log ended, -1 if unknown.
     """
+    behind = int((found.last < first).sum())
+    if 0 < behind < len(found) and found.base[behind] > first:
+        raise UnreadableRecords(f"the record batch at offset {found.base[behind - 1]} is out of order: not at {first}")
     leaps = found.base > np.append(first, found.last[:-1] + 1)[: len(found)]
     wrong = found.base[leaps & (found.base > high_watermark)]
     if high_watermark >= 0 and len(wrong):
         raise UnreadableRecords(f"the record batch at offset {wrong[0]} is behind the log's end, {high_watermark}")
 
 
-def _find_batches(data: memoryview, most: int | None) -> list[int]:
-    """Find where each whole batch begins."""
+def bound_last(found: RecordBatches, high_watermark: int) -> RecordBatches:
+    """Let a last batch whose end nobody knows end where the log does: its fault is its own, and no later record's."""
+    if not found.is_open or high_watermark < 0:
+        return found
+    last = found.last.copy()
+    last[-1] = max(int(found.base[-1]), min(int(last[-1]), high_watermark - 1))
+    return attrs.evolve(found, last=last, is_open=False)
+
+
+def _find_batches(data: memoryview, most: int | None) -> tuple[list[int], int | None]:
+    """Find where each whole batch begins, and the offset at which the one behind them does, if that came too."""
     starts: list[int] = []
     at, size, unpack = 0, len(data), _LENGTH.unpack_from
     while at + HEADER_BYTES <= size and len(starts) != most:
@@ -179,7 +212,7 @@ def _find_batches(data: memoryview, most: int | None) -> list[int]:
             break
         starts.append(at)
         at += _PREFIX_BYTES + length
-    return starts
+    return starts, _BASE.unpack_from(data, at)[0] if at + _BASE.size <= size else None
 
 
 def drop_aborted(found: RecordBatches, aborted: Sequence[AbortedTransaction], data: memoryview) -> RecordBatches:
