@@ -23,7 +23,8 @@ KILL = "SIGKILL"
 _METADATA = b".metadata.json"
 """What a client of the catalog sends only when it commits."""
 _AT_ONCE = 3
-_SERVERS_WEIGHT, _CONNECTORS_WEIGHT = 3, 10
+_FARTHEST_S = 50
+"""Clocks of processes that maintain one table may differ by less than two minutes (docs/guarantees.md)."""
 
 
 @define(eq=False)
@@ -35,6 +36,8 @@ class Faults:
     random: Random
     pace: float = 1.0
     """What all waits are multiplied by."""
+    clocks: bool = False
+    """Whether clocks of connectors are stepped."""
     counts: Counter[str] = field(factory=Counter)
     _busy: set[str] = field(factory=set)
     _threads: list[threading.Thread] = field(factory=list)
@@ -54,8 +57,8 @@ class Faults:
         """Do one more, unless there are enough of them, or its target has one."""
         kind = self.random.choices(
             (self._kill_connector, self._kill_part, self._kill_server, self._stop, self._cut, self._slow, self._lose,
-             self._fill),
-            (10, 2, 4, 3, 3, 1, 2, 1),
+             self._fill, self._elect, self._step_clock),
+            (10, 2, 4, 3, 3, 1, 2, 1, 2 * self.world.is_cluster, 2 * self.clocks),
         )[0]  # fmt: skip
         kind()
 
@@ -190,6 +193,27 @@ class Faults:
 
         if self.world.disk.is_mounted:
             self._do("disk", "disk full", act)
+
+    def _elect(self) -> None:
+        """Have brokers lead what they are to lead, which others do since they were away."""
+        self._do("leaders", "leaders elected", self.world.elect)
+
+    def _step_clock(self) -> None:
+        """Step a connector's clock, back or forth, and put it right later; it may be killed meanwhile."""
+        seconds, for_s = self.random.choice((-1, 1)) * self.random.randint(5, _FARTHEST_S), self.random.uniform(3, 20)
+        ready = [(one.name, one.clock) for one in self.connectors() if one.clock is not None]
+        if not ready:
+            return
+        name, clock = self.random.choice(ready)
+
+        def act() -> None:
+            clock.shift(seconds)
+            try:
+                self._rest(for_s)
+            finally:
+                clock.shift(0)
+
+        self._do(f"clock of {name}", f"clock of {name} stepped", act)
 
 
 def _command(process: psutil.Process) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from connector.demo.servers.process import ChildProcess
+from tests.chaos.clock import Clock
 
 STEPS = ('"batch committed"', '"part read"', '"snapshot published"')
 _LAST_LINES = 30
@@ -22,9 +23,9 @@ _LAST_LINES = 30
 class ConnectorProcess:
     """One connector; `ended` tells of an end that nobody asked for."""
 
-    def __init__(self, name: str, properties: dict[str, str], home: Path) -> None:
-        """Describe it; nothing runs yet."""
-        self.name, self._home = name, home
+    def __init__(self, name: str, properties: dict[str, str], home: Path, clock: Clock | None = None) -> None:
+        """Describe it; nothing runs yet. `clock` is the one that it goes by, the machine's by default."""
+        self.name, self.clock, self._home = name, clock, home
         self._file = home / f"{name}.properties"
         text = "".join(f"{key}={value}\n" for key, value in properties.items()).replace("\\", "\\\\")
         self._file.write_text(text, encoding="utf-8")
@@ -45,7 +46,8 @@ class ConnectorProcess:
         """Start it, unless it runs."""
         if not self.is_running:
             self.starts += 1
-            self._child = ChildProcess((sys.executable, "-m", "connector", "run", str(self._file)), self.log)
+            environ = None if self.clock is None else self.clock.environ
+            self._child = ChildProcess((sys.executable, "-m", "connector", "run", str(self._file)), self.log, environ)
 
     def steps(self) -> int:
         """How many batches, or snapshots, this process has committed."""

@@ -19,6 +19,7 @@ from random import Random
 from attrs import frozen
 
 from connector.errors import FatalError
+from tests.chaos.clock import Clock, build_library
 from tests.chaos.comparison import Difference, compare_events, compare_rows
 from tests.chaos.connectors import GROUPS, Connector, Kind, properties_of
 from tests.chaos.faults import Faults
@@ -50,6 +51,7 @@ class Plan:
     round_s: float = 180.0
     pause_s: float = 2.0
     transactions_per_s: float = 6.0
+    clocks: bool = False
 
 
 class Run:
@@ -63,7 +65,7 @@ class Run:
         self._load = Load(plan.seed)
         self._processes: dict[str, ConnectorProcess] = {}
         self._group: list[ConnectorProcess] = []
-        self._faults = Faults(self._world, lambda: self._group, Random(plan.seed + 1))
+        self._faults = Faults(self._world, lambda: self._group, Random(plan.seed + 1), clocks=plan.clocks)
         self._quiet = QuietPoint(self._world, self._watch, _LIMIT_S)
         self._watched = 0.0
         self._began = time.monotonic()
@@ -86,10 +88,11 @@ class Run:
         return self.report
 
     def _describe_connectors(self, quick: dict[str, str]) -> None:
-        at = self._world.addresses
+        at, library = self._world.addresses, build_library(self._home) if self._plan.clocks else None
         for one in (one for group in GROUPS for one in group):
             properties = properties_of(one, self._home, at, quick)
-            self._processes[one.name] = ConnectorProcess(one.name, properties, self._home)
+            clock = None if library is None else Clock(self._home / f"{one.name}.clock", library)
+            self._processes[one.name] = ConnectorProcess(one.name, properties, self._home, clock)
 
     def _go_through(self, reader: Reader) -> None:
         number = 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.chaos.tables import TABLES, Key, Table
 from tests.chaos.worker import topic
@@ -40,7 +41,7 @@ def identify(table: Table, row: dict[str, Any], lsn: object, operation: object) 
 
 def _read(client: Consumer, table: Table, number: int, sent: Counter[Key]) -> None:
     name = topic(table.name)
-    end = client.get_watermark_offsets(TopicPartition(name, number), timeout=_POLL_S)[1]
+    end = _find_end(client, TopicPartition(name, number))
     client.assign([TopicPartition(name, number, 0)])
     at, idle = 0, 0
     while at < end and idle < _PATIENCE:
@@ -55,3 +56,15 @@ def _read(client: Consumer, table: Table, number: int, sent: Counter[Key]) -> No
                 sent[identify(table, event["after"] or event["before"], event["source"]["lsn"], event["op"])] += 1
     if at < end:
         raise TimeoutError(f"{name}-{number} could be read to {at} of {end} only")
+
+
+def _find_end(client: Consumer, place: TopicPartition) -> int:
+    """Where a partition ends; one that changes its leader is asked again."""
+    for left in reversed(range(_PATIENCE)):
+        try:
+            return int(client.get_watermark_offsets(place, timeout=_POLL_S)[1])
+        except KafkaException as error:
+            if not left:
+                raise TimeoutError(f"nobody tells where {place.topic}-{place.partition} ends: {error}") from error
+            time.sleep(1.0)
+    raise AssertionError("unreachable")

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from contextlib import ExitStack
+import time
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from confluent_kafka import ElectionType, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from connector.demo.servers.kafka_broker import KafkaBroker
@@ -28,6 +31,7 @@ from tests.interop.postgres import Postgres
 from tests.relay import Relay
 
 PARTITIONS = 2
+_CALL_S, _READY_S = 30.0, 60.0
 _POSTGRES = {"wal_level": "logical", "synchronous_commit": "on", "wal_keep_size": "64MB", "max_connections": "200"}
 _ONE_BROKER = {"log.cleaner.enable": "false"}
 
@@ -107,6 +111,17 @@ class World:
         """Kill all of it."""
         self._stack.close()
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether there are several brokers, of which one leads a partition."""
+        return len(self._brokers) > 1
+
+    def elect(self) -> None:
+        """Have each partition be led by the first of its brokers, as far as these are there."""
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        with suppress(KafkaException):
+            admin.elect_leaders(ElectionType.PREFERRED).result(_CALL_S)
+
     def heal(self) -> None:
         """Every connection is there, and as quick as it can be."""
         for relay in (one for relays in self.relays.values() for one in relays):
@@ -135,9 +150,25 @@ class World:
         counts = dict.fromkeys((*names, *(f"{LAKE}.default.{one.replace('.', '_')}" for one in names)), PARTITIONS)
         counts |= {topic(MARKER): 1, TRANSACTIONS: 1}
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
-        new = [NewTopic(name, count, 3 if len(self._brokers) > 1 else 1) for name, count in counts.items()]
-        for future in admin.create_topics(new).values():
-            future.result(60)
+        limit = time.monotonic() + _READY_S
+        left = [NewTopic(name, count, len(self._brokers)) for name, count in counts.items()]
+        while left:
+            made = admin.create_topics(left)
+            left = [one for one in left if not _is_made(made[one.topic], is_last=time.monotonic() > limit)]
+            time.sleep(0.2 if left else 0)
+
+
+def _is_made(future: Future[None], *, is_last: bool) -> bool:
+    """Wait for a topic; a broker that answers may not count as one to put replicas on yet."""
+    try:
+        future.result(_CALL_S)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return True
+        if is_last:
+            raise
+        return False
+    return True
 
 
 class _Database(Postgres):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -12,6 +16,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -20,6 +25,7 @@ from attrs import Factory, define
 
 from connector.demo.servers.ports import LOOPBACK, free_ports
 from connector.demo.servers.process import ChildProcess
+from tests.chaos.clock import Clock, build_library
 from tests.chaos.comparison import Difference, compare_events, compare_rows
 from tests.chaos.faults import Faults
 from tests.chaos.load import Load
@@ -188,9 +194,14 @@ class Servers:
     killable: dict[str, Sleeper]
     relays: dict[str, list[Relay]]
     disk: Disk = Factory(Disk)
+    is_cluster: bool = False
+    elections: int = 0
+
+    def elect(self) -> None:
+        self.elections += 1
 
     def heal(self) -> None:
-        for relay in self.relays["catalog"]:
+        for relay in self.relays.get("catalog", ()):
             relay.come_back()
 
 
@@ -215,6 +226,50 @@ def test_whatever_is_done_is_undone(tmp_path: Path) -> None:
         assert not relay.delay_s
         for server in servers.values():
             server.kill()
+
+
+@define
+class Steps:
+    """A clock that takes note of how far off it was."""
+
+    seen: list[int] = Factory(list)
+
+    def shift(self, seconds: int) -> None:
+        self.seen.append(seconds)
+
+
+def test_leaders_are_elected_and_clocks_are_stepped_where_that_is_asked_for() -> None:
+    """Several brokers elect their leaders anew; a connector's clock is off by less than a minute, and right again."""
+    world: Any = Servers({}, {"broker": []}, is_cluster=True)
+    connector: Any = SimpleNamespace(name="one", clock=Steps(), is_running=False)
+    faults = Faults(world, lambda: [connector], Random(5), pace=0.0, clocks=True)
+    for _ in range(20):
+        faults._elect()
+        faults._step_clock()
+        faults.settle(60)
+    assert world.elections == faults.counts["leaders elected"] == 20
+    assert faults.counts["clock of one stepped"] == 20
+    assert all(5 <= abs(seconds) <= 50 for seconds in connector.clock.seen[::2])
+    assert connector.clock.seen[1::2] == [0] * 20
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_step_of_a_clock_is_seen_by_a_process_that_runs(tmp_path: Path) -> None:
+    """Its wall clock is off at once, and right at once; what counts time that passes never is."""
+    clock = Clock(tmp_path / "clock", build_library(tmp_path))
+    program = "import sys, time\nfor _ in sys.stdin: print(time.time_ns(), time.monotonic_ns(), flush=True)"
+    command, environ = (sys.executable, "-I", "-S", "-c", program), {**os.environ, **clock.environ}
+    with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for shift in (0, 50, -3600, 0):
+            clock.shift(shift)
+            process.stdin.write("now\n")
+            process.stdin.flush()
+            wall, passed = map(int, process.stdout.readline().split())
+            # The machine may be busy: nobody asks for less than a few seconds.
+            assert abs(wall - time.time_ns() - shift * 10**9) < 10 * 10**9
+            assert abs(passed - time.monotonic_ns()) < 10 * 10**9
+        process.stdin.close()
 
 
 def _answer(server: socket.socket, heard: list[bytes]) -> None:
