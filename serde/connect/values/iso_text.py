@@ -84,7 +84,9 @@ def _text_conversion(step: Convert, rest: Text, view: pa.DataType | None = None)
     def convert(array: pa.Array) -> tuple[pa.Array, Mask | None]:
         converted, bad = step(array)
         if view is not None:
-            converted = pc.if_else(converted.is_valid(), array, None).view(view)
+            # Connect's Time may come as a long.
+            width = pa.int32() if pa.types.is_time32(view) else pa.int64()
+            converted = pc.if_else(converted.is_valid(), array, None).cast(width).view(view)
         text = pc.replace_substring(converted.cast(pa.string()), " ", "T")
         if bad is None:
             return text, None
