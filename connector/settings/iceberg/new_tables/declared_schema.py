@@ -106,7 +106,7 @@ def _parse_nested(kind: str, inner: list[str]) -> NestedType:
         return NestedType("map", (("key", _parse_type(inner[0])), ("value", _parse_type(inner[1]))))
     fields = [_FIELD.fullmatch(one) for one in inner]
     if kind != "struct" or not fields or not all(fields):
-        raise InvalidValue("{} has a " + kind + " that cannot be read", _TODO)
+        raise InvalidValue(f"{{}} has a {kind} that cannot be read", _TODO)
     parts = tuple((field[1], _parse_type(field[2].strip())) for field in fields if field)
     if len({name for name, _ in parts}) < len(parts):
         raise InvalidValue("{} names a field of a struct twice", _TODO)
