@@ -16,6 +16,8 @@ from tests.simulation.catalog_server import LiveFile, Metadata, SnapshotVersion
 from tests.simulation.interruptions import JavaError
 
 Expression = Mapping[str, Any]
+_ADDING_DELETES = ("overwrite", "delete")
+"""Operations of snapshots whose delete files Iceberg looks at (`VALIDATE_ADDED_DELETE_FILES_OPERATIONS`)."""
 
 
 @attrs.define(eq=False)
@@ -103,13 +105,18 @@ def find_rewrite_conflict(since: int | None, base: Metadata, removed: Iterable[L
 
 
 def _check_removed(base: Metadata, demands: Demands, removed: Iterable[LiveFile], *, by_key: bool = True) -> None:
-    """Deletes that apply to a file that goes would be lost with it."""
-    start = base.snapshots[demands.since].number if demands.since is not None else 0
-    newest = base.newest
-    late = [one for one in (newest.files if newest is not None else ()) if one.content != "data" and one.number > start]
+    """Deletes that apply to a file that goes would be lost with it; those of a conversion, which is a rewrite too,
+    Iceberg passes over.
+    """
     paths = {file.path for file in removed}
-    if any((by_key and one.content == "equality-deletes") or one.referenced in paths for one in late if paths):
-        raise JavaError("ValidationException", "Cannot commit, found new delete for replaced data file")
+    for one in base.ancestors() if paths else ():
+        if one.id == demands.since:
+            return
+        before = base.snapshots.get(one.parent) if one.parent is not None else None
+        new = set(one.files) - set(before.files if before is not None else ())
+        late = [file for file in new if not file.is_data and one.operation in _ADDING_DELETES]
+        if any((by_key and file.content == "equality-deletes") or file.referenced in paths for file in late):
+            raise JavaError("ValidationException", "Cannot commit, found new delete for replaced data file")
 
 
 def may_hold(file: LiveFile, where: Expression | None, schema: Schema) -> bool:

@@ -131,7 +131,7 @@ class History(Others, Checks):
             return
         try:
             if process is None:
-                process = Process(self.around, self.settings, self.story.world.parallelism)
+                process = Process(self.around, next(self.starts), self.story.world.parallelism)
                 self.running.append(process)
                 process.start()
                 self.processes[step.process] = process

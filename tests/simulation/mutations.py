@@ -183,8 +183,10 @@ def looked_up_rows_are_not_guarded() -> Iterator[None]:
 
 def _start_unguarded(table: Any, pending: Any) -> Any:
     update = table.java.newRowDelta()
-    if pending.found is not None:
-        pending.replace_rows(update, pending.found)
+    if pending.base is not None:
+        update.validateFromSnapshot(pending.base)
+    if pending.rows_to_replace is not None and pending.replace_rows is not None:
+        pending.replace_rows(update, pending.rows_to_replace)
     return update
 
 

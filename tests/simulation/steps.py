@@ -30,6 +30,8 @@ TableAct = Literal[
 ]
 
 
+WriteMode = Literal["equality-delete", "position-delete", "copy-on-write"]
+
 _PLACES: dict[Clock, tuple[str, ...]] = {
     "postgres": ("source.lsn",),
     "mysql": ("source.server_id", "source.file", "source.pos"),
@@ -49,7 +51,7 @@ CLUSTER_URL = "http://simulated:9200"
 
 @attrs.frozen
 class World:
-    """What holds for a whole story."""
+    """What holds for a whole story; `then` is the write mode of every other start, where that is changed in between."""
 
     partitions: int = 1
     topics: int = 1
@@ -60,12 +62,18 @@ class World:
     catalog: CatalogKind = "jdbc"
     lazy: bool = False
     parallelism: int = 2
-    mode: Literal["equality-delete", "position-delete", "copy-on-write"] = "equality-delete"
+    mode: WriteMode = "equality-delete"
+    then: WriteMode | None = None
     search: Literal["join", "key-index"] = "join"
     version: Literal[2, 3] = 2
     documents: bool = False
     leaves_out: bool = False
     shared: bool = False
+
+    @property
+    def worlds(self) -> tuple[World, ...]:
+        """What one start after the other goes by."""
+        return (self,) if self.then is None else (self, attrs.evolve(self, mode=self.then))
 
     @property
     def properties(self) -> tuple[str, ...]:
@@ -258,7 +266,7 @@ class Script:
 def make_story(seed: int, most: int = 14) -> Story:
     """The story of a seed; those of a script have its sources, and differ in all that else is there and happens."""
     rng, script = Random(seed), Script.of(seed // SCRIPT)
-    world = _make_world(rng, script.world)
+    world = _change_mode(seed, _make_world(rng, script.world))
     calm = rng.random() < 0.3
     steps: list[Step] = [script.step(0)]
     done = 1
@@ -288,6 +296,13 @@ def _make_world(rng: Random, sources: World) -> World:
         version=rng.choice([2, 3]),
         leaves_out=sources.leaves_out and upsert,
     )
+
+
+def _change_mode(seed: int, world: World) -> World:
+    """Have some stories change the write mode; they are the same but for it."""
+    rng, modes = Random(f"mode {seed}"), ("equality-delete", "position-delete", "copy-on-write")
+    then: Any = rng.choice([mode for mode in modes if mode != world.mode])
+    return attrs.evolve(world, then=then) if world.upsert and not world.documents and rng.random() < 0.2 else world
 
 
 def _make_step(rng: Random, kind: str, *, calm: bool) -> Step:
@@ -327,11 +342,24 @@ def _interruption(rng: Random, process: int) -> Any:
 def _with_maintenance(seed: int, steps: list[Step], *, calm: bool) -> list[Step]:
     """Add our own maintenance to some stories; they are the same but for it."""
     rng = Random(f"maintenance {seed}")
+    if not calm and rng.random() < 0.06:
+        place = rng.randint(1, len(steps))
+        steps[place:place] = _make_late_commit(rng)
     for _ in range(rng.choices([0, 1, 2, 3], [12, 4, 3, 1])[0]):
         tasks = rng.choice(_TASKS)
         during = () if calm else _maintenance_interruptions(rng, _CONVERSION_TAKES if len(tasks) > 1 else (0,))
         steps.insert(rng.randint(1, len(steps)), Maintain(tasks, rng.randrange(1000), during))
     return steps
+
+
+def _make_late_commit(rng: Random) -> list[Step]:
+    """A run is killed while its commit is on its way, which arrives when the next run has read the table."""
+    begins, works = rng.choice(_MAINTENANCE_WORKS), rng.choice(_MAINTENANCE_WORKS)
+    # What the run has read is behind what its commit lands upon.
+    batch = ((begins - 2, Batch(0, rng.randrange(1000), whole=True)),) if rng.random() < 0.7 else ()
+    tasks = (rng.choice(("convert", "rewrite")),), (rng.choice(("convert", "rewrite")),)
+    first = Maintain(tasks[0], rng.randrange(1000), (*batch, (begins, "late"), (begins + 1, "crash")))
+    return [first, Maintain(tasks[1], rng.randrange(1000), ((works, TableStep("land late commits", 0)),))]
 
 
 def _maintenance_interruptions(rng: Random, later: tuple[int, ...]) -> tuple[tuple[int, Any], ...]:
@@ -343,7 +371,13 @@ def _maintenance_interruptions(rng: Random, later: tuple[int, ...]) -> tuple[tup
     for _ in range(rng.choices([0, 1, 2, 4, 6], [2, 4, 3, 3, 1])[0]):
         kind, at = rng.random(), rng.choice(_MAINTENANCE_WORKS) + rng.choice(later)
         if kind < 0.45:
-            found[at] = Batch(0 if rng.random() < 0.9 else 1, rng.randrange(1000), rng.random() < 0.5)
+            # Of several the first may bring nothing but deletes, which Iceberg takes along where nothing is as old.
+            for place in range(at, at + rng.choice([1, 1, 1, 2, 3])):
+                found[place] = Batch(0 if rng.random() < 0.9 else 1, rng.randrange(1000), rng.random() < 0.4)
+        elif kind < 0.49:
+            # This run stands still until its lease has ended, and another goes on.
+            found |= {at: TableStep("jump of the clock", rng.randrange(1000)), at + 1: Batch(0, 0, whole=True)}
+            found[at + 2] = Maintain(rng.choice(_TASKS), rng.randrange(1000))
         elif kind < 0.6:
             found[at] = TableStep(rng.choice(others), rng.randrange(1000))
         elif kind < 0.75:

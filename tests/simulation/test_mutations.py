@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.mutations import MUTATIONS, files_of_killed_runs_go_at_once
+from tests.simulation.planted import find
 from tests.simulation.process import quiet
-from tests.simulation.shrinking import Failure, tell
-from tests.simulation.steps import Batch, Maintain, SourceStep, Story, TableStep, World, make_story, spread
+from tests.simulation.rule_mutations import RULE_MUTATIONS
+from tests.simulation.shrinking import tell
+from tests.simulation.steps import Batch, Maintain, SourceStep, Story, TableStep, World
 from tests.tiers import tiered
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(600)]
 
-WITHIN = 10_000
 FREQUENT = (
     "vectors_forget",
     "small_transactions_lose_updates",
@@ -33,16 +34,11 @@ def silence() -> Iterator[None]:
         yield
 
 
-def _find(folder: str) -> Failure | None:
-    told = (tell(make_story(seed), folder) for seed in spread(range(WITHIN)))
-    return next((failure for failure in told if failure is not None), None)
-
-
 @pytest.mark.parametrize("mutation", tiered(MUTATIONS, FREQUENT))
 def test_a_known_fault_is_found(tmp_path: Path, mutation: str) -> None:
-    """Within ten thousand histories one is wrong."""
-    with MUTATIONS[mutation]():
-        assert _find(str(tmp_path)) is not None
+    """Within ten thousand histories an invariant does not hold, in a program that runs."""
+    found = find(mutation, MUTATIONS[mutation], str(tmp_path))
+    assert found.is_found, found.row()
 
 
 def test_files_stay_that_a_late_commit_may_name(tmp_path: Path) -> None:
@@ -54,3 +50,13 @@ def test_files_stay_that_a_late_commit_may_name(tmp_path: Path) -> None:
     with files_of_killed_runs_go_at_once():
         found = tell(story, str(tmp_path))
     assert found is not None and "is gone" in found.reason
+
+
+@pytest.mark.parametrize("mutation", RULE_MUTATIONS)
+def test_each_condition_of_a_commit_of_maintenance_counts(tmp_path: Path, mutation: str) -> None:
+    """A story that ends well goes wrong once a condition is left out, by which maintenance may commit."""
+    without_it, story, wrong = RULE_MUTATIONS[mutation]
+    assert tell(story, str(tmp_path)) is None
+    with without_it():
+        found = tell(story, str(tmp_path))
+    assert found is not None and wrong in found.reason

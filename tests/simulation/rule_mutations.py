@@ -1,0 +1,97 @@
+"""The rules by which maintenance commits -> the same without one of their conditions, for as long as a test needs it.
+
+Each is a condition of `rewrite_rules.may_land` or of `validation.find_conflict`, and stands beside a story that goes
+wrong without it. What is left out here, and why: docs/decisions/0078.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import attrs
+
+from connector.maintenance import rewrite_rules, spark_actions
+from connector.maintenance.conversion import conversion, validation
+from connector.maintenance.conversion.validation import LaterSnapshot
+from tests.simulation.steps import Batch, Kill, Maintain, SourceStep, Story, World
+
+_HIT = ("added-position-delete-files", "added-dvs", "removed-position-delete-files", "removed-dvs")
+
+
+@contextmanager
+def rewrites_take_deletes_along() -> Iterator[None]:
+    """A rewrite lands although Iceberg drops deletes with it that its own files still need."""
+
+    def land(made: Any, later: Iterable[Any]) -> bool:
+        return rewrite_rules.may_land(attrs.evolve(made, revives_rows=False), later)
+
+    with patch.object(spark_actions, "may_land", land):
+        yield
+
+
+@contextmanager
+def conversions_land_on_changed_files() -> Iterator[None]:
+    """A conversion does not look at what others did to the data files that it has positions of."""
+    with patch.object(validation, "may_conflict", lambda *_: False):
+        yield
+
+
+@contextmanager
+def conversions_land_beside_later_positions() -> Iterator[None]:
+    """A conversion only looks for data files that are gone: of later vectors of the others it knows nothing."""
+    counts = tuple(name for name in validation._HARMFUL_COUNTS if name not in _HIT)
+    with patch.object(validation, "_HARMFUL_COUNTS", counts):
+        yield
+
+
+@contextmanager
+def conversions_look_behind_their_plan() -> Iterator[None]:
+    """What was there when a conversion was planned is in its way."""
+
+    def find(later: Iterable[LaterSnapshot], _: int, referenced: frozenset[str]) -> str | None:
+        found = validation.find_conflict(later, -1, referenced)
+        return None if found is not None and "ancestor" in found else found
+
+    with patch.object(conversion, "find_conflict", find):
+        yield
+
+
+_SMALL_BATCHES = (
+    (11, SourceStep("commit", 573)),
+    (12, Batch(0, 653)),
+    (13, SourceStep("commits", 534)),
+    (14, Batch(0, 992)),
+    (15, Batch(0, 62, whole=True)),
+)
+BESIDE_A_REWRITE = Story(
+    World(version=3),
+    (SourceStep("commits", 619), Batch(0, 1, whole=True), Maintain(("rewrite",), 714, _SMALL_BATCHES)),
+)
+"""While files are merged a batch brings deletes only, and the next ones rows that are younger."""
+
+BESIDE_A_CONVERSION = Story(
+    World(version=3, then="position-delete"),
+    (
+        SourceStep("commits", 261),
+        Batch(0, 1, whole=True),
+        SourceStep("commit", 120),
+        Batch(0, 1, whole=True),
+        Kill(0),
+        SourceStep("commits", 507),
+        Maintain(("convert",), 779, ((10, Batch(0, 460, whole=True)),)),
+    ),
+)
+"""The write mode was changed: a sink puts a vector to a data file that a conversion has one for."""
+
+RULE_MUTATIONS: Mapping[str, tuple[Callable[[], AbstractContextManager[None]], Story, str]] = {
+    made.__name__: (made, story, wrong)
+    for made, story, wrong in (
+        (rewrites_take_deletes_along, BESIDE_A_REWRITE, "must be not there"),
+        (conversions_land_on_changed_files, BESIDE_A_CONVERSION, "two vectors"),
+        (conversions_land_beside_later_positions, BESIDE_A_CONVERSION, "two vectors"),
+        (conversions_look_behind_their_plan, BESIDE_A_CONVERSION, "fails for no reason"),
+    )
+}
