@@ -66,7 +66,7 @@ def play(home: Path | None, *, fresh: bool) -> None:
             sink = build_sink(
                 spark,
                 settings,
-                SinkObservers((progress,), warmed=WarmUpBeside(spark, settings, cluster_state).wait),
+                SinkObservers((progress,), await_warmup=WarmUpBeside(spark, settings, cluster_state).wait),
                 cluster_state,
             )
             with progress:

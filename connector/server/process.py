@@ -82,11 +82,11 @@ def monitor_sink(settings: SinkSettings, config: Mapping[str, str]) -> Iterator[
     with _serve_one(settings.server, connector) as sampler:
         monitor = connector.monitor
 
-        def opened(spark: SparkSession) -> None:
+        def on_session(spark: SparkSession) -> None:
             sampler.read_java(spark._jvm)  # noqa: SLF001 - PySpark has no other way to its JVM
-            monitor.opened(spark)
+            monitor.on_session(spark)
 
-        yield attrs.evolve(monitor, opened=opened)
+        yield attrs.evolve(monitor, on_session=on_session)
 
 
 @contextmanager
@@ -96,11 +96,11 @@ def monitor_source(settings: SourceSettings, config: Mapping[str, str]) -> Itera
     with _serve_one(settings.server, connector) as sampler:
         monitor = connector.monitor
 
-        def opened(spark: SparkSession) -> None:
+        def on_session(spark: SparkSession) -> None:
             sampler.read_java(spark._jvm)  # noqa: SLF001
-            monitor.opened(spark)
+            monitor.on_session(spark)
 
-        yield attrs.evolve(monitor, opened=opened)
+        yield attrs.evolve(monitor, on_session=on_session)
 
 
 def _complete(settings: SinkSettings | SourceSettings, config: Mapping[str, str]) -> dict[str, str]:

@@ -51,13 +51,13 @@ class SinkObservers:
     """Who follows a sink: `listeners` its batches, `maintenance_listeners` the maintenance of tables, in its thread.
 
     beat: called some times a second while the stream runs, also during a batch.
-    warmed: waits for so many seconds, and tells whether the first batch may begin.
+    await_warmup: waits for so many seconds, and tells whether the first batch may begin.
     """
 
     listeners: Sequence[SinkListener] = ()
     maintenance_listeners: Sequence[MaintenanceListener] = ()
     beat: Callable[[], None] = lambda: None
-    warmed: Callable[[float], bool] = lambda _: True
+    await_warmup: Callable[[float], bool] = lambda _: True
 
 
 def begin_batches(settings: SinkSettings, ports: SinkPorts, cluster_state: ClusterState) -> BatchProcessor:
@@ -132,7 +132,7 @@ def _build_stream(
         overdue=lambda: batches.overdue,
         hold=ports.destination.find_hold,
         beat=beat,
-        warmed=observers.warmed,
+        await_warmup=observers.await_warmup,
         stop_waiting=batches.stop_waiting,
     )
 

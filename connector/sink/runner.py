@@ -50,12 +50,12 @@ REFUSAL_S = 1.0
 
 @attrs.frozen
 class SinkMonitor:
-    """Who looks at a sink, and steers it: `opened` gets its session, `began` the offsets at which each run begins."""
+    """Who looks at a sink and steers it: `on_session` gets its session, `on_start` the offsets where a run begins."""
 
     lifecycle: Lifecycle = attrs.field(factory=Lifecycle)
     listeners: Sequence[SinkListener] = ()
-    opened: Callable[[SparkSession], None] = lambda _: None
-    began: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
+    on_session: Callable[[SparkSession], None] = lambda _: None
+    on_start: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
     maintenance_listeners: Sequence[MaintenanceListener] = ()
 
 
@@ -94,7 +94,7 @@ def run_sink(
             checked.result()
         with open_session(settings, starting) as spark, SinkStatusLine(terminal=terminal) as progress:
             monitor = attrs.evolve(monitor, listeners=(progress, *monitor.listeners))
-            monitor.opened(spark)
+            monitor.on_session(spark)
             live_sink(lambda: spark, settings, monitor, once=once, survives=False, looked=looked)
     finally:
         left.set()
@@ -144,7 +144,7 @@ def live_sink(
                 # Who reads the log tells batches by their numbers, also across a pause.
                 sink.stream.batches = runs.pop().stream.batches
             runs.append(sink)
-            monitor.began(sink.stream.position.offsets)
+            monitor.on_start(sink.stream.position.offsets)
             return _SinkRun(sink, kept.pop_all(), once)
 
     monitor.lifecycle.live(begin, survives=survives, guard=lambda: stop_on_signals(monitor.lifecycle))

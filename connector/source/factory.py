@@ -42,7 +42,7 @@ class SourceTables:
     publisher: ChangePublisher
     listeners: Sequence[SourceListener] = ()
     snapshot_listeners: Sequence[SnapshotListener] = ()
-    looked: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
+    on_look: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
 
     def find(self) -> DiscoveredTables:
         """Return the tables that there are now."""
@@ -61,7 +61,7 @@ class SourceTables:
         snapshots = SnapshotHistory(self.spark, table, self.settings.capture.branch)
         access = TableAccess(self.spark, self.settings, table, snapshots, self.offsets, self.publisher)
         reports = CaptureReports(access.name, self.listeners, self.snapshot_listeners)
-        return TableCapture(access, reports, self.looked)
+        return TableCapture(access, reports, self.on_look)
 
 
 def build_source(
@@ -72,8 +72,8 @@ def build_source(
     signals: SignalQueue | None = None,
     *,
     beat: Callable[[], None] = lambda: None,
-    polled: Callable[[], None] = lambda: None,
-    looked: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None,
+    on_round: Callable[[], None] = lambda: None,
+    on_look: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None,
 ) -> PollLoop:
     """Put a source together at its stored offsets; raises as `build_tables`.
 
@@ -84,14 +84,14 @@ def build_source(
         snapshot_listeners: hear how snapshots go.
         signals: what other threads of this process ask for, beside the channels of the settings.
         beat: as of `PollLoop`.
-        polled: as of `PollLoop`.
-        looked: as of `TableCapture`.
+        on_round: as of `PollLoop`.
+        on_look: as of `TableCapture`.
     """
-    tables = attrs.evolve(build_tables(spark, settings, listeners, snapshot_listeners), looked=looked)
+    tables = attrs.evolve(build_tables(spark, settings, listeners, snapshot_listeners), on_look=on_look)
     channels = open_channels(spark, tables.catalog, settings, signals)
     interval_ms = settings.signals.poll_interval_ms
     processor = SignalProcessor(channels, tables.offsets, interval_ms, snapshot_listeners) if channels else None
-    return PollLoop(settings, tables.find, tables.open, tables.publisher, processor, beat, polled)
+    return PollLoop(settings, tables.find, tables.open, tables.publisher, processor, beat, on_round)
 
 
 def open_channels(

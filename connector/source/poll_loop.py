@@ -94,7 +94,7 @@ class PollLoop:
     """Polls the tables of a source; `run` returns when it is stopped.
 
     `find_tables` returns the tables that there are, `open_table` opens one of them; both are calls to the catalog.
-    `beat` is called before each step and while the loop waits, `polled` after every round.
+    `beat` is called before each step and while the loop waits, `on_round` after every round.
     """
 
     settings: SourceSettings
@@ -103,7 +103,7 @@ class PollLoop:
     publisher: ChangePublisher
     signals: Signals | None = None
     beat: Callable[[], None] = lambda: None
-    polled: Callable[[], None] = lambda: None
+    on_round: Callable[[], None] = lambda: None
     _names: DiscoveredTables = attrs.field(factory=dict)
     _captures: dict[str, PolledTable] = attrs.field(factory=dict)
     _schedules: dict[str, TableSchedule] = attrs.field(factory=dict)
@@ -137,7 +137,7 @@ class PollLoop:
             self._discover()
             signalled = self._follow_signals()
             worked = self._poll_all(once=once) or signalled
-            self.polled()
+            self.on_round()
             self._heartbeat()
             if once and not worked and not self._is_waiting():
                 break

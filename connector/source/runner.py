@@ -36,9 +36,9 @@ from connector.source.signals.queue_channel import SignalQueue
 
 @attrs.frozen
 class SourceMonitor:
-    """Who looks at a source, and steers it: `opened` gets its session, `polled` is called after each round.
+    """Who looks at a source, and steers it: `on_session` gets its session, `on_round` is called after each round.
 
-    `looked` hears before each step of a table when its oldest snapshot that is to be published was committed.
+    `on_look` hears before each step of a table when its oldest snapshot that is to be published was committed.
     `signals` are what other threads of this process ask for, beside the channels of the settings.
     """
 
@@ -46,9 +46,9 @@ class SourceMonitor:
     listeners: Sequence[SourceListener] = ()
     snapshot_listeners: Sequence[SnapshotListener] = ()
     signals: SignalQueue | None = None
-    opened: Callable[[SparkSession], None] = lambda _: None
-    polled: Callable[[], None] = lambda: None
-    looked: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
+    on_session: Callable[[SparkSession], None] = lambda _: None
+    on_round: Callable[[], None] = lambda: None
+    on_look: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
 
 
 def run_source(
@@ -71,7 +71,7 @@ def run_source(
     monitor = monitor or SourceMonitor()
     with open_session(settings, starting) as spark, SourceStatusLine(terminal=terminal) as progress:
         monitor = attrs.evolve(monitor, listeners=(progress, *monitor.listeners))
-        monitor.opened(spark)
+        monitor.on_session(spark)
         live_source(lambda: spark, settings, monitor, once=once, survives=False)
 
 
@@ -102,8 +102,8 @@ def live_source(
                 (*open_notifications(settings), *monitor.snapshot_listeners, *exporters.snapshot_listeners),
                 monitor.signals,
                 beat=lifecycle.beat,
-                polled=monitor.polled,
-                looked=monitor.looked,
+                on_round=monitor.on_round,
+                on_look=monitor.on_look,
             )
             return _SourceRun(loop, kept.pop_all(), once)
 

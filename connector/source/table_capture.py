@@ -37,13 +37,13 @@ from connector.source.table_access import TableAccess
 class TableCapture:
     """Captures one table, one `step` at a time: an initial snapshot in parts, then the changes of each snapshot.
 
-    Between them it reads the snapshots that signals asked for. `looked` hears before each step when the oldest snapshot
-    that is to be published was committed (epoch milliseconds, None: there is none).
+    Between them it reads the snapshots that signals asked for. `on_look` hears before each step when the oldest
+    snapshot that is to be published was committed (epoch milliseconds, None: there is none).
     """
 
     access: TableAccess
     reports: CaptureReports
-    looked: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
+    on_look: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
     _reading: bool = False
     _starting: bool = True
     _head: TableHead | None = None
@@ -78,7 +78,7 @@ class TableCapture:
         stored = self.access.offsets.of(self.name)
         decision = self._decide(stored, self._head)
         self._reading = isinstance(decision, next_step.ReadSnapshot)
-        self.looked(self.name, self._waiting_since(decision))
+        self.on_look(self.name, self._waiting_since(decision))
         if self._read_on_demand(stored, decision, self._head):
             return True
         before = stored or TableOffset(SnapshotOffset(self._head.table_uuid, None))

@@ -156,7 +156,7 @@ def test_a_stop_does_not_wait_for_the_warm_up(tmp_path: Path) -> None:
         cast("Any", None),
         cast("Any", None),
         cast("Any", None),
-        warmed=warmed,
+        await_warmup=warmed,
     )
     waiting = threading.Thread(target=stream._range, args=(0, tmp_path, threading.Event()), daemon=True)
     waiting.start()

@@ -58,9 +58,9 @@ class SourceConnector(LiveConnector):
             (self._metrics, self._recent),
             (self._metrics,),
             signals=self.signals,
-            opened=self._keep_session,
-            polled=self._metrics.on_round,
-            looked=self._metrics.on_look,
+            on_session=self._keep_session,
+            on_round=self._metrics.on_round,
+            on_look=self._metrics.on_look,
         )
 
     def checks(self) -> list[Check]:

@@ -52,8 +52,8 @@ _STOP_S = 5.0
 class Stream:
     """One run of the sink's stream: `run` returns when it ends or `stop` is called; `beat` is called meanwhile.
 
-    `warmed` waits for so long, and tells whether the first batch may begin: what it finds warm is warmed up beside the
-    start of the query.
+    `await_warmup` waits for so long, and tells whether the first batch may begin: what it finds warm is warmed up
+    beside the start of the query.
     `batches` is the number of the next one, so that the runs of a process count on.
     """
 
@@ -62,11 +62,11 @@ class Stream:
     position: KafkaOffsets
     process: ProcessBatch
     cluster: KafkaAdmin
-    cuts: ByteLimit
+    byte_limit: ByteLimit
     overdue: Callable[[], bool] = lambda: False
     hold: Callable[[], str | None] = lambda: None
     beat: Callable[[], None] = lambda: None
-    warmed: Callable[[float], bool] = lambda _: True
+    await_warmup: Callable[[float], bool] = lambda _: True
     stop_waiting: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
     batches: int = 0
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
@@ -138,7 +138,7 @@ class Stream:
 
     def _range(self, number: int, scratch: Path, leaving: threading.Event) -> None:
         """Bring in what Spark's trigger spans: one batch, or several where its events are large."""
-        while not self.warmed(_POLL_S):
+        while not self.await_warmup(_POLL_S):
             if self._stopping.is_set() or leaving.is_set():
                 return
         with self._busy:
@@ -147,10 +147,10 @@ class Stream:
             end = self._seen = _end_offsets(scratch, number)
             stuck = False
             while self._may_begin(leaving):
-                until = end if stuck else self.cuts.end(self._at, end)
+                until = end if stuck else self.byte_limit.end(self._at, end)
                 before = self._at
                 report = self._batch(until)
-                self.cuts.note(report.metrics.events, report.metrics.size_bytes)
+                self.byte_limit.note(report.metrics.events, report.metrics.size_bytes)
                 if until == end:
                     return
                 # What is held back of a large transaction needs more than this to continue.
