@@ -11,12 +11,11 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.librdkafka_config import build_librdkafka_config
+from connector.kafka.kept_client import KeptClient
 from connector.kafka.protocol.error_codes import is_transient
 from connector.runtime.deadline import Deadline
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
-from connector.settings.kafka.kafka import Scope
 
 ADMIN_TIMEOUT_S = 15.0
 NO_CLIENT = "the Kafka client cannot be made"
@@ -100,11 +99,6 @@ def is_transient_error(fault: object) -> bool:
     return fault.retriable() or fault.code() in _TRANSIENT or (fault.code() > 0 and is_transient(fault.code()))
 
 
-def client_config(settings: KafkaSettings, scope: Scope) -> dict[str, Any]:
-    """Return librdkafka's configuration."""
-    return build_librdkafka_config(settings.client(scope))
-
-
 class KafkaAdmin:
     """One Kafka cluster."""
 
@@ -117,24 +111,25 @@ class KafkaAdmin:
         RetriableError.
         """
         self._settings, self._timeout_s, self._deadline = settings, timeout_s, deadline
-        self._admin = self._open()
+        self._client = KeptClient(lambda: settings.client("admin"), _open_admin, lambda _: None)
+        self._client.get()
 
     def id(self) -> str:
         """Return the cluster's id."""
-        with map_kafka_errors(f"asking {self._settings.bootstrap_servers} for the cluster id"):
-            return str(self._admin.describe_cluster(request_timeout=self._wait_s()).result().cluster_id)
+        with self._asking(f"asking {self._settings.bootstrap_servers} for the cluster id") as admin:
+            return str(admin.describe_cluster(request_timeout=self._wait_s()).result().cluster_id)
 
     def describe(self) -> ClusterInfo:
         """Return what the cluster tells of itself and of this user's rights."""
-        with map_kafka_errors(f"asking {self._settings.bootstrap_servers} for the cluster"):
-            answer = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=self._wait_s())
+        with self._asking(f"asking {self._settings.bootstrap_servers} for the cluster") as admin:
+            answer = admin.describe_cluster(include_authorized_operations=True, request_timeout=self._wait_s())
             found = answer.result()
         return ClusterInfo(str(found.cluster_id), len(found.nodes), _operations(found.authorized_operations))
 
     def topic_rights(self, names: Collection[str]) -> dict[str, frozenset[str]]:
         """Return what this user may do with topics; those that do not exist, or cannot be seen, are left out."""
-        with map_kafka_errors("asking for rights on topics"):
-            futures = self._admin.describe_topics(
+        with self._asking("asking for rights on topics") as admin:
+            futures = admin.describe_topics(
                 TopicCollection(list(names)), include_authorized_operations=True, request_timeout=self._wait_s()
             )
             found = [one for future in futures.values() if (one := _described_topic(future)) is not None]
@@ -152,8 +147,8 @@ class KafkaAdmin:
         """Describe topics; those that do not exist are left out."""
         if not names:
             return {}
-        with map_kafka_errors("describing topics"):
-            futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=self._wait_s())
+        with self._asking("describing topics") as admin:
+            futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=self._wait_s())
             found = [one for future in futures.values() if (one := _described_topic(future)) is not None]
         return {
             t.name: TopicInfo(t.name, str(t.topic_id), len(t.partitions)) for t in sorted(found, key=lambda t: t.name)
@@ -188,8 +183,8 @@ class KafkaAdmin:
         """Create a topic unless it is there."""
         new = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=dict(config))
         try:
-            with map_kafka_errors(f"creating topic {topic}"):
-                self._admin.create_topics([new], request_timeout=self._wait_s())[topic].result()
+            with self._asking(f"creating topic {topic}") as admin:
+                admin.create_topics([new], request_timeout=self._wait_s())[topic].result()
         except FatalError as error:
             cause = error.__cause__
             if not (isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
@@ -197,8 +192,8 @@ class KafkaAdmin:
 
     def _partitions(self) -> dict[str, int]:
         """Return how many partitions each topic has."""
-        with map_kafka_errors(f"listing topics of {self._settings.bootstrap_servers}"):
-            listed = self._admin.list_topics(timeout=self._wait_s()).topics
+        with self._asking(f"listing topics of {self._settings.bootstrap_servers}") as admin:
+            listed = admin.list_topics(timeout=self._wait_s()).topics
             return {name: len(topic.partitions) for name, topic in listed.items()}
 
     def _wait_s(self) -> float:
@@ -212,23 +207,32 @@ class KafkaAdmin:
             )
         return min(self._timeout_s, remaining_s)
 
-    def _open(self) -> AdminClient:
-        with map_kafka_errors(NO_CLIENT):
-            config = client_config(self._settings, "admin")
-            return AdminClient({**config, "socket.connection.setup.timeout.ms": 10000})
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[AdminClient]:
+        """Give the client of now, and raise ours instead of its errors.
+
+        What is not answered may be a login that the brokers do not take any more, of which librdkafka says nothing.
+        """
+        with map_kafka_errors(what):
+            try:
+                yield self._client.get()
+            except KafkaException as error:
+                if not isinstance(error.args[0], KafkaError) or error.args[0].code() < 0:
+                    self._client.renew_login()
+                raise
 
     def _list_offsets(self, at: Iterable[TopicPartitionKey], spec: OffsetSpec) -> dict[TopicPartitionKey, int]:
         wanted = {TopicPartition(topic, partition): spec for topic, partition in at}
         if not wanted:
             return {}
-        with map_kafka_errors("asking for offsets"):
+        with self._asking("asking for offsets") as admin:
             try:
-                futures = self._admin.list_offsets(wanted, request_timeout=self._wait_s())
+                futures = admin.list_offsets(wanted, request_timeout=self._wait_s())
                 return {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
             except KafkaException as error:
                 if error.args[0].code() > 0:
                     # librdkafka asks by the leader epochs that it learnt first: once they moved it is refused for good.
-                    self._admin = self._open()
+                    self._client.drop()
                 raise
 
     def _offsets(self, at: Iterable[TopicPartitionKey], spec: OffsetSpec) -> dict[TopicPartitionKey, int]:
@@ -239,6 +243,11 @@ class KafkaAdmin:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in unknown)
             raise RetriableError(f"asking for offsets: no broker leads {names} now")
         return found
+
+
+def _open_admin(config: dict[str, Any]) -> AdminClient:
+    with map_kafka_errors(NO_CLIENT):
+        return AdminClient({**config, "socket.connection.setup.timeout.ms": 10000})
 
 
 def _operations(found: Any) -> frozenset[str]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from connector.kafka.admin import ADMIN_TIMEOUT_S, NO_CLIENT, client_config, map_kafka_errors
+from connector.kafka.admin import ADMIN_TIMEOUT_S, NO_CLIENT, map_kafka_errors
+from connector.kafka.kept_client import KeptClient
 from connector.runtime.lifecycle import start_call
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
@@ -26,9 +28,8 @@ class ConsumerGroup:
     def __init__(self, settings: KafkaSettings) -> None:
         """Connect lazily."""
         self._name = settings.group_id
-        own = {"group.id": settings.group_id, "enable.auto.commit": False}
-        with map_kafka_errors(NO_CLIENT):
-            self._consumer = Consumer({**client_config(settings, "consumer"), **own})
+        self._client = KeptClient(lambda: settings.client("consumer"), partial(_open_consumer, self._name), _close)
+        self._client.get()
         self._asked: Future[Any] | None = None
 
     def commit_offsets(self, offsets: Mapping[TopicPartitionKey, int]) -> str | None:
@@ -40,28 +41,41 @@ class ConsumerGroup:
         positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         if self._asked is None or self._asked.done():
             # librdkafka itself waits for a minute.
-            self._asked = start_call(lambda: self._consumer.commit(offsets=positions, asynchronous=False), "group")
+            consumer = self._client.get()
+            self._asked = start_call(lambda: consumer.commit(offsets=positions, asynchronous=False), "group")
             wait([self._asked], _ANSWER_S)
         if not self._asked.done():
             return f"offsets of group {self._name} could not follow: the brokers do not answer"
         try:
             self._asked.result()
         except KafkaException as error:
+            self._client.renew_login()  # of one that is refused librdkafka says nothing
             return f"offsets of group {self._name} could not follow: {error.args[0].str()}"
         return None
 
     def committed(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
         """Return the group's offsets where it has any. Raises RetriableError when the broker is away."""
         with map_kafka_errors(f"reading the offsets of group {self._name}"):
-            found = self._consumer.committed([TopicPartition(*one) for one in at], timeout=ADMIN_TIMEOUT_S)
+            found = self._client.get().committed([TopicPartition(*one) for one in at], timeout=ADMIN_TIMEOUT_S)
         return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
     def close(self) -> None:
         """Disconnect; brokers that are silent are not waited for."""
 
+        asked = self._asked
+
         def disconnect() -> None:
-            if self._asked is not None:
-                wait([self._asked])  # a client that is closed under a call ends the process
-            self._consumer.close()
+            if asked is not None:
+                wait([asked])  # a client that is closed under a call ends the process
+            self._client.close()
 
         wait([start_call(disconnect, "close")], _ANSWER_S)
+
+
+def _open_consumer(group: str, config: dict[str, Any]) -> Consumer:
+    with map_kafka_errors(NO_CLIENT):
+        return Consumer({**config, "group.id": group, "enable.auto.commit": False})
+
+
+def _close(consumer: Consumer) -> None:
+    consumer.close()

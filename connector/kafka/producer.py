@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import NO_CLIENT, KafkaAdmin, client_config, is_transient_error, map_kafka_errors
+from connector.kafka.admin import NO_CLIENT, KafkaAdmin, is_transient_error, map_kafka_errors
+from connector.kafka.kept_client import KeptClient
 from connector.settings import KafkaSettings
 
 FLUSH_S = 60.0
@@ -30,8 +32,8 @@ class MessageProducer:
 
     def __init__(self, settings: KafkaSettings, cluster: KafkaAdmin, flush_s: float = FLUSH_S) -> None:
         """Prepare; nothing is opened before the first message. `flush_s` is how long messages are tried to deliver."""
-        self._settings, self._cluster, self._flush_s = settings, cluster, flush_s
-        self._producer: Producer | None = None
+        self._cluster, self._flush_s = cluster, flush_s
+        self._client = KeptClient(lambda: settings.client("producer"), self._open_producer, purge_producer)
         self._made: set[str] = set()
 
     def create(self, topic: str, replication: int) -> None:
@@ -47,7 +49,7 @@ class MessageProducer:
             RetriableError: the broker is away or did not acknowledge in time.
             FatalError: the topic cannot be written.
         """
-        producer, faults = self._open_producer(), list[KafkaError]()
+        producer, faults = self._client.get(), list[KafkaError]()
         delivered, written = partial(_collect_error, faults), False
         try:
             with map_kafka_errors(f"writing to {topic}"):
@@ -64,21 +66,24 @@ class MessageProducer:
             kind = RetriableError if all(map(is_transient_error, faults)) else FatalError
             raise kind(f"a message to {topic} was not written: {faults[0].str()}")
 
-    def _open_producer(self) -> Producer:
-        if self._producer is None:
-            own = {"partitioner": "murmur2_random", "message.timeout.ms": int(self._flush_s * 1000)}
-            configured = client_config(self._settings, "producer")
-            if "delivery.timeout.ms" in configured:
-                del own["message.timeout.ms"]
-            with map_kafka_errors(NO_CLIENT):
-                self._producer = Producer({**own, **configured, **SAFE})
-        return self._producer
+    def _open_producer(self, configured: dict[str, Any]) -> Producer:
+        own = {"partitioner": "murmur2_random", "message.timeout.ms": int(self._flush_s * 1000)}
+        if "delivery.timeout.ms" in configured:
+            del own["message.timeout.ms"]
+        with map_kafka_errors(NO_CLIENT):
+            return Producer({**own, **configured, **SAFE})
 
     def _forget(self, producer: Producer) -> None:
         """Drop what waits to be written, and the producer with it: what comes next has one of its own."""
-        self._producer = None
-        producer.purge()
-        producer.flush(0)
+        purge_producer(producer)
+        if not self._client.renew_login():
+            self._client.drop()
+
+
+def purge_producer(producer: Producer) -> None:
+    """Drop what a producer has not written."""
+    producer.purge()
+    producer.flush(0)
 
 
 def _collect_error(faults: list[KafkaError], error: KafkaError | None, _: Message) -> None:

@@ -14,12 +14,13 @@ import attrs
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import NO_CLIENT, client_config, map_kafka_errors
+from connector.kafka.admin import NO_CLIENT, map_kafka_errors
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.connection import UnsupportedBroker
 from connector.kafka.consumer.readers import NATIVE, choose_reader
 from connector.kafka.consumer.records.record_headers import list_headers
 from connector.kafka.consumer.single_records import read_forward
+from connector.kafka.kept_client import KeptClient
 from connector.kafka.protocol.error_codes import BROKER_REMEDY
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
@@ -73,17 +74,14 @@ class RecordReader:
             settings: where the cluster is, and which reader reads it.
         """
         self._settings = settings
-        self._address: ClusterAddress | None = None
-        self._consumer: Consumer | None = None
-        if choose_reader(settings).kind == NATIVE:
-            self._address = ClusterAddress.of(settings.client("consumer"))
+        self._is_native = choose_reader(settings).kind == NATIVE
+        self._client = KeptClient(lambda: settings.client("consumer"), self._open_consumer, Consumer.close)
 
     def __enter__(self) -> RecordReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
+        self._client.close()
 
     def read_from(
         self, starts: Mapping[TopicPartitionKey, int], count: int, most_bytes: int | None = None
@@ -98,19 +96,17 @@ class RecordReader:
             RetriableError: the broker is away.
             FatalError: it refuses to give them.
         """
-        if self._address is not None:
+        if self._is_native:
+            address = ClusterAddress.of(self._settings.client("consumer"))
             try:
-                return {
-                    at: self._read_natively(self._address, at, start, count, most_bytes) for at, start in starts.items()
-                }
+                return {at: self._read_natively(address, at, start, count, most_bytes) for at, start in starts.items()}
             except UnsupportedBroker:
                 if self._settings.reading.reader != "auto":
                     raise
-                self._address = None
-        self._consumer = self._consumer or self._open_consumer()
-        return self._read_by_librdkafka(self._consumer, starts, count, most_bytes)
+                self._is_native = False
+        return self._read_by_librdkafka(self._client.get(), starts, count, most_bytes)
 
-    def _open_consumer(self) -> Consumer:
+    def _open_consumer(self, config: dict[str, Any]) -> Consumer:
         own = {
             "group.id": f"{self._settings.group_id}-records",
             "enable.auto.commit": False,
@@ -121,7 +117,7 @@ class RecordReader:
             "fetch.wait.max.ms": _EMPTY_FETCH_MS,
         }
         with map_kafka_errors(NO_CLIENT):
-            return Consumer({"isolation.level": "read_committed", **client_config(self._settings, "consumer"), **own})
+            return Consumer({"isolation.level": "read_committed", **config, **own})
 
     def _read_natively(
         self, address: ClusterAddress, at: TopicPartitionKey, start: int, count: int, most_bytes: int | None

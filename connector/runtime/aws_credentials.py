@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import attrs
@@ -62,6 +61,11 @@ def find_credentials(identity: AwsIdentity, purpose: str, environ: Mapping[str, 
         return _holder_for(identity).get(purpose)
 
 
+def forget_credentials(identity: AwsIdentity) -> None:
+    """Look for an identity's credentials anew, and take its role on anew: who checks them refuses those of now."""
+    _holders.pop(identity, None)
+
+
 def _from_environ(identity: AwsIdentity, purpose: str, environ: Mapping[str, str]) -> AwsCredentials:
     if identity.profile or identity.role or not all(environ.get(name) for name in _NAMES):
         raise FatalError(
@@ -105,9 +109,12 @@ class _CredentialsHolder:
         return self._taken[0]
 
 
-@cache
+_holders: dict[AwsIdentity, _CredentialsHolder] = {}
+
+
 def _holder_for(identity: AwsIdentity) -> _CredentialsHolder:
-    return _CredentialsHolder(identity)
+    found = _holders.get(identity)
+    return _holders.setdefault(identity, _CredentialsHolder(identity)) if found is None else found
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 librdkafka reads them from a broker double, as a consumer does. It is looser in places that are named below; what it
 refuses we refuse, and what both read is the same. ICEBRIDGE_FUZZ_S (seconds) is how long the fuzzing goes on, with
-other examples each time; else it is one fixed round. ICEBRIDGE_FUZZ_TALLY names a file that gets a line of figures, of
-a run that a finding or a signal ends too; of one that is killed, or crashes, they stay in a file beside it (`.running`).
+other examples each time; else it is one fixed round. ICEBRIDGE_FUZZ_TALLY names a file that gets a line of figures,
+whether the time, a finding or a signal ends the run; those of one that crashes stay in a file beside it (`.running`).
 """
 
 from __future__ import annotations

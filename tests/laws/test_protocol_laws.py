@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import random
+import socket
 import struct
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from connector.errors import ConnectorError
-from connector.kafka.brokers import sasl
+from connector.kafka.brokers import connection, sasl
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient
+from connector.kafka.brokers.connection import BrokerConnection
 from connector.kafka.consumer.fetcher import FetchSettings, fetch_records
+from connector.kafka.consumer.log_bounds import check_bounds, check_end, check_truncation
 from connector.kafka.consumer.offset_ranges import OffsetRange
+from connector.kafka.consumer.raw_batches import fetch_raw_batch, find_unreadable
+from connector.kafka.consumer.record_sizes import RecordSizeSampler
+from connector.kafka.consumer.single_records import read_forward
 from connector.kafka.protocol.api_versions import ApiVersionsRequest, UnsupportedApiVersions
 from connector.kafka.protocol.fetch import FetchRequest
 from connector.kafka.protocol.primitives import ResponseReader
@@ -25,6 +34,7 @@ from connector.kafka.protocol.requests import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from connector.settings import KafkaSettings
 from tests.brokers import KAFKA_4, Brokers, Log, _Fields
 from tests.model.record_batches import Record, batch
 from tests.running import SEED, draws
@@ -106,6 +116,83 @@ def test_a_broker_that_answers_anything_ends_in_a_known_error(monkeypatch: pytes
             except ConnectorError as error:
                 seen.add(type(error).__name__)
     assert {"records", "RetriableError"} <= seen
+
+
+def test_every_look_at_a_broker_that_answers_anything_ends_in_a_known_error() -> None:
+    """What is asked beside reading ends as that does: bounds, epochs, single records, raw batches, sizes."""
+    chance, ended = random.Random(SEED or 2), set[int]()
+    with double() as cluster:
+        answer: Callable[..., bytes] = cluster._answer
+
+        def lie(*asked: Any) -> bytes:
+            given = answer(*asked)
+            return spoil(chance, given) if chance.random() < 0.5 else given
+
+        cluster._answer = lie  # type: ignore[method-assign]
+        setup = {"socket.connection.setup.timeout.ms": "300", "request.timeout.ms": "300", "retry.backoff.ms": "0"}
+        kafka = KafkaSettings(cluster.servers, (), None, "g", "earliest", setup, {}, {})
+        address = ClusterAddress.of(kafka.client("consumer"))
+        clients = BrokerClient(address)
+        looks: list[Callable[[], Any]] = [
+            lambda: check_bounds(clients, AT, 1, 0.0),
+            lambda: check_end(clients, AT, 1, 2, 0.0),
+            lambda: check_truncation(clients, AT, 1, 1),
+            lambda: list(read_forward(address, AT, 0, timeout_s=0, max_unpacked_bytes=1 << 20, one=False)),
+            lambda: fetch_raw_batch(kafka, AT, 0),
+            lambda: find_unreadable(address, OffsetRange(*AT, 0, 2), 1, 1, 1 << 20),
+            lambda: RecordSizeSampler(kafka).at({AT: [0, 1]}),
+        ]
+        for _ in range(draws(100)):
+            for number, look in enumerate(looks):
+                try:
+                    look()
+                    ended.add(number)
+                except (ConnectorError, OSError):
+                    clients.forget(AT)
+    assert len(ended) == len(looks)
+
+
+def test_spoilt_messages_of_logins_are_refused() -> None:
+    """Whatever a server says, a login ends as one that is refused, or goes on."""
+    chance, user = random.Random(SEED or 3), {"sasl.username": "u", "sasl.password": "p"}
+    for _ in range(draws(500)):
+        talk = sasl.start_exchange("SCRAM-SHA-256", user, "n")
+        assert next(talk)
+        for good in (b"r=nx,s=c2FsdA==,i=4", b"v=AAAA"):
+            try:
+                talk.send(spoil(chance, good))
+            except (sasl.LoginRefused, KeyError, ValueError, struct.error, StopIteration):
+                break
+
+
+def test_an_answer_that_trickles_in_has_an_end() -> None:
+    """A byte now and then is no progress: it has the time of an answer that does not come."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def trickle() -> None:
+            with listening.accept()[0] as one, suppress(OSError):
+                one.recv(4096)
+                one.sendall(struct.pack(">i", 60_000))
+                for _ in range(1_000):
+                    one.sendall(b"x")
+                    time.sleep(0.02)
+
+        threading.Thread(target=trickle, daemon=True).start()
+        port = listening.getsockname()[1]
+        given = {"bootstrap.servers": f"127.0.0.1:{port}", "socket.connection.setup.timeout.ms": "200"}
+        began = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"sends \d+ of 60000 bytes in 0 s"):
+            BrokerConnection(("127.0.0.1", port), ClusterAddress.of(given))
+    assert time.monotonic() - began < 10
+
+
+def test_fields_are_not_read_from_gigabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They become objects, many times as large as their bytes: only records may come in so many."""
+    monkeypatch.setattr(connection, "_MAX_FIELDS_BYTES", 60)
+    with double() as cluster:
+        client = BrokerClient(ClusterAddress.of({"bootstrap.servers": cluster.servers}))
+        with pytest.raises(ConnectorError, match=r"sends a response of \d+ bytes"):
+            client.refresh("t")
 
 
 @pytest.mark.parametrize("place", [("..", 9092), ("a" * 64 + ".example", 9092), ("localhost", 99_999), ("x\0y", 9092)])

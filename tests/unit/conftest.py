@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from connector import redaction
-from connector.kafka.consumer.librdkafka_reader import _consumer_for
+from connector.kafka.consumer.librdkafka_reader import forget_consumers
 from tests.connectors import Client, TestServer, run_one_sink, serving
 
 
@@ -19,13 +19,13 @@ def forget_secrets() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def forget_consumers() -> Iterator[None]:
+def end_consumers() -> Iterator[None]:
     """A consumer of librdkafka that outlives its test asks for its broker on: a double that has come to the same port.
 
     librdkafka aborts the process on answers that it does not expect.
     """
     yield
-    _consumer_for.cache_clear()
+    forget_consumers()
 
 
 @pytest.fixture

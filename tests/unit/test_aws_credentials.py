@@ -76,9 +76,9 @@ def agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Agent]:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", made.url)
-    aws_credentials._holder_for.cache_clear()
+    aws_credentials._holders.clear()
     yield made
-    aws_credentials._holder_for.cache_clear()
+    aws_credentials._holders.clear()
     server.shutdown()
     server.server_close()
 
@@ -88,7 +88,7 @@ def test_credentials_of_a_container_are_kept_and_renewed(agent: Agent, monkeypat
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", agent.url)
     assert find_credentials(AwsIdentity(), "aws.region") == AwsCredentials("AK1", "secret", "t")
     assert find_credentials(AwsIdentity(), "aws.region").access_key == "AK1"
-    aws_credentials._holder_for.cache_clear()
+    aws_credentials._holders.clear()
     agent.lasts_s = 60.0  # botocore renews what ends within minutes
     short = [find_credentials(AwsIdentity(), "aws.region").access_key for _ in range(2)]
     assert len(set(short)) == 2
@@ -121,7 +121,7 @@ def test_a_role_is_taken_on_and_kept(agent: Agent, monkeypatch: pytest.MonkeyPat
     role = AwsIdentity(role="arn:aws:iam::1:role/r", region="eu-west-1")
     assert [find_credentials(role, "aws.role.arn").access_key for _ in range(2)] == ["AK1", "AK1"]
     assert agent.asked[0]["RoleArn"] == ["arn:aws:iam::1:role/r"]
-    aws_credentials._holder_for.cache_clear()
+    aws_credentials._holders.clear()
     agent.status = 403
     with pytest.raises(FatalError, match=r"aws\.role\.arn: AWS refuses: .*AccessDenied.*not you"):
         find_credentials(role, "aws.role.arn")

@@ -205,7 +205,7 @@ def test_whatever_java_takes_is_read_with(kind: ReaderKind, key: str, text: str)
         (chunk,) = assign_ranges(kafka, {("t", 0): 0}, {("t", 0): 1}, 1).all_records()
         assert chunk.value.to_pylist() == [b"v"]
         KafkaAdmin(attrs.evolve(kafka, admin=kafka.consumer))
-        MessageProducer(attrs.evolve(kafka, producer=kafka.consumer), None, 1)._open_producer()  # type: ignore[arg-type]
+        MessageProducer(attrs.evolve(kafka, producer=kafka.consumer), None, 1)._client.get()  # type: ignore[arg-type]
 
 
 def test_what_readers_have_no_use_for_stands_in_nobodys_way() -> None:
@@ -231,7 +231,7 @@ def test_producers_can_be_made_of_what_java_takes(given: Mapping[str, str]) -> N
     """What is acknowledged is there, once, whatever is asked for: such settings are other connectors', mostly."""
     java = {f"producer.override.{key}": text for key, text in given.items()}
     kafka = load([], BASE | {"bootstrap.servers": "127.0.0.1:1"} | java, {}).kafka
-    MessageProducer(kafka, None, 1)._open_producer()  # type: ignore[arg-type]
+    MessageProducer(kafka, None, 1)._client.get()  # type: ignore[arg-type]
     DeadLetterProducer("t", kafka)
 
 
@@ -240,7 +240,7 @@ def test_a_client_that_cannot_be_made_says_why() -> None:
     kafka = load([], BASE | {"bootstrap.servers": "127.0.0.1:1"}, {}).kafka
     kafka = attrs.evolve(kafka, producer={"compression.type": "best"}, consumer={"check.crcs": "perhaps"})
     for make in (
-        lambda: MessageProducer(kafka, None, 1)._open_producer(),  # type: ignore[arg-type]
+        MessageProducer(kafka, None, 1)._client.get,  # type: ignore[arg-type]
         lambda: DeadLetterProducer("t", kafka),
         lambda: ConsumerGroup(kafka),
     ):
@@ -265,7 +265,7 @@ def test_librdkafka_takes_all_of_them() -> None:
         address = ClusterAddress.of(kafka.client("consumer"))
         names = {"fetch.wait.max.ms", "socket.timeout.ms", "socket.receive.buffer.bytes", "socket.send.buffer.bytes"}
         assert names < dict(address.settings).keys()
-        _consumer_for(address, how).close()
+        _consumer_for(address, how).client.get()
 
 
 def test_other_keys_are_named_in_a_note(cluster: Brokers) -> None:

@@ -17,6 +17,7 @@ from attrs import define, field
 
 from connector.errors import FatalError, RetriableError
 from connector.kafka.admin import KafkaAdmin
+from connector.kafka.brokers import sasl
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient
 from connector.kafka.consumer import assign_ranges
@@ -114,6 +115,79 @@ def test_a_token_of_the_provider_logs_in(endpoint: TokenEndpoint, kind: ReaderKi
     assert base64.b64decode(credentials.removeprefix("Basic ")) == b"me:my secret"
     assert form == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
     assert choose_reader(oauth_settings("x:1", endpoint)).kind == "native"
+
+
+@pytest.mark.parametrize("kind", ["native", "librdkafka"])
+def test_a_revoked_token_is_replaced(endpoint: TokenEndpoint, kind: ReaderKind) -> None:
+    """A token that should last, and that brokers refuse by now, is thrown away: the next login shows a fresh one."""
+    with Brokers(OFFERED) as cluster:
+        cluster.mechanism, cluster.password = "OAUTHBEARER", bearer(endpoint)
+        log = cluster.logs["t", 0] = Log()
+        log.add(batch([Record(0, b"k", b"v")], 0, 0))
+        log.add(batch([Record(1, b"k", b"w")], 1, 1))
+        kafka = with_reader(oauth_settings(cluster.servers, endpoint), kind)
+        for offset, value in enumerate((b"v", b"w")):
+            chunks = assign_ranges(kafka, {("t", 0): offset}, {("t", 0): offset + 1}, 1).all_records()
+            assert [chunk.value.to_pylist() for chunk in chunks] == [[value]]
+            endpoint.token = unsigned_token("me again")
+            cluster.password = bearer(endpoint)
+            cluster.cut()
+    assert len(endpoint.asked) == 2
+
+
+@pytest.mark.parametrize("by_message", [False, True])
+def test_a_fresh_token_that_is_refused_is_an_error(endpoint: TokenEndpoint, by_message: bool) -> None:
+    """One is tried in place of the kept one, and then the broker's word counts."""
+    with Brokers(OFFERED) as cluster:
+        cluster.mechanism, cluster.password, cluster.refuses_by_message = "OAUTHBEARER", b"another", by_message
+        client = BrokerClient(ClusterAddress.of(oauth_settings(cluster.servers, endpoint).client("consumer")))
+        with pytest.raises(FatalError, match="invalid_token" if by_message else "refused the login by OAUTHBEARER"):
+            client.connection(cluster.advertised[1])
+        assert sum(one.api == 36 for one in cluster.asked) == 2
+    assert len(endpoint.asked) == 2
+
+
+def test_a_wrong_password_is_shown_once() -> None:
+    """Nothing else could be shown a second time, and some servers count failures."""
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
+    with Brokers(OFFERED) as cluster:
+        cluster.password = b"another"
+        given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
+        kafka = load([], BASE | {"bootstrap.servers": cluster.servers} | given, {}).kafka
+        with pytest.raises(FatalError, match="refused the login by PLAIN"):
+            BrokerClient(ClusterAddress.of(kafka.client("consumer"))).connection(cluster.advertised[1])
+        assert sum(one.api == 36 for one in cluster.asked) == 1
+
+
+def test_the_admin_client_replaces_a_revoked_token(endpoint: TokenEndpoint) -> None:
+    """librdkafka would show it until most of its time is over: after a question without answer there is another one."""
+    with Brokers(OFFERED) as cluster:
+        cluster.mechanism, cluster.password = "OAUTHBEARER", bearer(endpoint)
+        cluster.logs["t", 0] = Log()
+        admin = KafkaAdmin(oauth_settings(cluster.servers, endpoint), 3.0)
+        assert admin.names() == {"t"}
+        endpoint.token = unsigned_token("me again")
+        cluster.password = bearer(endpoint)
+        cluster.cut()
+        with pytest.raises(RetriableError):
+            admin.names()
+        assert admin.names() == {"t"}
+
+
+def test_credentials_whose_signature_is_refused_are_looked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A role's session may be revoked: the next token is signed by keys that are found again."""
+    given = {**BASE, **MSK_LOGIN, "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"}
+    client, identity = load([], given, {}).kafka.client("consumer"), AwsIdentity(region="eu-west-1")
+    holders = {identity: object()}
+    monkeypatch.setattr(aws_credentials, "_holders", holders)
+    assert sasl.forget_credentials(client)
+    assert not holders
+    assert not sasl.forget_credentials({**client, "sasl.mechanisms": "PLAIN"})
+
+
+def bearer(endpoint: TokenEndpoint) -> bytes:
+    """What a client shows that has the endpoint's token."""
+    return f"n,,\x01auth=Bearer {endpoint.token}\x01logicalCluster=lkc-1\x01\x01".encode()
 
 
 def test_a_token_is_kept_until_it_is_nearly_over(endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:

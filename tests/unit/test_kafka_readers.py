@@ -36,7 +36,7 @@ BOTH: tuple[ReaderKind, ...] = ("native", "librdkafka")
 LOOSE = ["2^62 value", "too many records", "negative count", "too few records", "falling offsets"]
 """Batches of which librdkafka reads a record all the same: it stops where they end, and looks at no more."""
 
-TOLD = ["checksum", "1 GiB record", "too many records", "no zstd"]
+TOLD = ["checksum", "offset of another batch", "1 GiB record", "too many records", "no zstd"]
 """One each: librdkafka tells it, says nothing, reads it, cannot unpack it."""
 
 ENDLESS = "cut gzip"
@@ -112,6 +112,18 @@ def test_a_log_that_ends_too_early_is_a_gap(
         read(settings(cluster, kind, retry_backoff_ms="1", retry_backoff_max_ms="50"), 40, 45)
 
 
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_range_whose_end_was_lost_is_a_gap(
+    cluster: Brokers, kind: ReaderKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log ends within the range now: no broker calls an offset there out of range, and nothing would ever come."""
+    monkeypatch.setattr(log_bounds, "CONFIRM_S", 0.2)
+    monkeypatch.setattr(fetcher, "_NOTHING_THERE_S", 0.1)
+    monkeypatch.setattr(librdkafka_reader, "RETRY_TIMEOUT_S", 0.3)
+    with pytest.raises(GapError, match=r"t-0 offset 29; its leader's log ends at 29 now"):
+        read(settings(cluster, kind), 25, 35)
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     crossed([name for name in CRAFTED if name != ENDLESS], BOTH, [(name, kind) for name in TOLD for kind in BOTH]),
@@ -132,6 +144,18 @@ def test_a_record_batch_that_is_none_is_told(name: str, kind: ReaderKind, monkey
     unreadable = [(x.first, x.last) for chunk in chunks if (x := chunk.unreadable) is not None]
     loose = kind == "librdkafka" and name in LOOSE
     assert (offsets, unreadable) == (([0, 1, 2], []) if loose else ([0, 2], [(1, 1)]))
+
+
+def test_offsets_of_another_batch_stop_librdkafka() -> None:
+    """It would pass over what is between, as it believes them: the records that follow show that they are wrong."""
+    with Brokers(OFFERED) as cluster:
+        log = cluster.logs["t", 0] = Log()
+        log.add(batch([Record(0, b"k", b"a")], 0, 0))
+        log.add(CRAFTED["offset of another batch"][0]())
+        for offset in range(2, 12):
+            log.add(batch([Record(offset, b"k", b"b")], offset, offset))
+        with pytest.raises(FatalError, match=r"librdkafka gives offset 2 behind 9: .* native reader"):
+            read(settings(cluster, "librdkafka"), 0, 12)
 
 
 @pytest.mark.thorough

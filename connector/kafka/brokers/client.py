@@ -1,7 +1,8 @@
 """A topic-partition -> the broker that leads or holds it, and a connection to that. Mostly on executors.
 
-A client is its thread's own, and lives as long as that: answers come in the order of questions. A connection that
-fails is opened again.
+A client is its thread's own: answers come in the order of questions. It lives as long as that thread, or until only
+others were asked for some minutes: its settings hold certificates, and those that were replaced leave no connection
+behind. A connection that fails is opened again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from connector.runtime.topic_partitions import TopicPartition
 
 _NEARER_REPLICA_S = 300.0
 """How long a replica that a leader named is asked in its place (KIP-392), as Java's metadata.max.age.ms."""
+
+UNUSED_S = 180.0
+"""So long a cluster's connections are kept for who may ask again, whatever `connections.max.idle.ms` says."""
 
 _LEADER_ALONE_S = 60.0
 """How long the leader is asked after a replica that it named was of no use: it would name the same one again."""
@@ -110,6 +114,11 @@ class BrokerClient:
         if host in self._open:
             self._open.pop(host).close()
 
+    def drop_stale(self) -> None:
+        """Close connections that nobody used for long, or that have the login or certificate of before."""
+        for host in [host for host, connection in self._open.items() if connection.is_stale]:
+            self.drop(host)
+
     def __del__(self) -> None:
         """Hang up: nobody can ask any more."""
         for host in list(self._open):
@@ -159,18 +168,22 @@ class BrokerClient:
 
 
 class _ThreadClients(threading.local):
-    """The clients of one thread, which go with it."""
+    """The clients of one thread, which go with it, and when each was last asked for."""
 
     def __init__(self) -> None:
-        self.by_address: dict[ClusterAddress, BrokerClient] = {}
+        self.by_address: dict[ClusterAddress, tuple[BrokerClient, float]] = {}
 
 
 _clients = _ThreadClients()
 
 
 def broker_client_for(address: ClusterAddress) -> BrokerClient:
-    """Return this thread's connections to a cluster."""
-    known = _clients.by_address
-    if address not in known:
-        known[address] = BrokerClient(address)
-    return known[address]
+    """Return this thread's connections to a cluster; those to others are closed once they are stale, or unused."""
+    known, now = _clients.by_address, time.monotonic()
+    for other, (client, asked_at) in list(known.items()):
+        client.drop_stale()
+        if other != address and now - asked_at > UNUSED_S:
+            del known[other]  # who still reads by it keeps it
+    found = known[address][0] if address in known else BrokerClient(address)
+    known[address] = found, now
+    return found

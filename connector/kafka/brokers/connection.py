@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 import struct
@@ -16,13 +17,25 @@ import numpy as np
 from connector.errors import FatalError
 from connector.kafka.brokers import tls
 from connector.kafka.brokers.address import ClusterAddress, HostPort, format_host
-from connector.kafka.protocol.api_versions import API_VERSIONS, ApiVersions, ApiVersionsRequest, UnsupportedApiVersions
+from connector.kafka.protocol.api_versions import (
+    API_VERSIONS,
+    FETCH,
+    ApiVersions,
+    ApiVersionsRequest,
+    UnsupportedApiVersions,
+)
 from connector.kafka.protocol.primitives import ResponseReader, encode_request
 from connector.kafka.protocol.requests import Request
 
 T = TypeVar("T")
 
 _MAX_RESPONSE_BYTES, _MAX_VERSIONS_BYTES = 1 << 30, 1 << 16
+_MAX_FIELDS_BYTES = 1 << 25
+"""What is no records becomes objects, many times as large: answers of a topic with 100,000 partitions have 5 MB."""
+
+_SLOWEST_BYTES_S = 1 << 14
+"""Who sends less in a second has the time of an answer that does not come: a byte now and then holds nobody up."""
+
 _SIZE_FORMAT = struct.Struct(">i")
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
 """Seconds, and probes: middle boxes see that a connection lives, and a broker that is gone is noticed."""
@@ -62,6 +75,7 @@ class BrokerConnection:
         self._waiting = deque[object]()
         self._used_at = time.monotonic()
         self.expires_at = float("inf")
+        self._tls: ssl.SSLContext | None = None
         self._socket = self._connect()
         self.versions = ApiVersions({}, {})
         try:
@@ -75,8 +89,10 @@ class BrokerConnection:
 
     @property
     def is_stale(self) -> bool:
-        """Whether it was idle for so long that somebody may have cut it, or its login ends."""
+        """Whether it was idle for so long that somebody may have cut it, its login ends, or its certificate changed."""
         now, idle_s = time.monotonic(), self._address.seconds("connections.max.idle.ms")
+        if self._tls is not None and self._tls is not tls.find_ssl_context(self._address):
+            return True
         # As in Java a negative time is none.
         return 0 <= idle_s < now - self._used_at or now > self.expires_at
 
@@ -101,7 +117,8 @@ class BrokerConnection:
         if not self._waiting or self._waiting.popleft() is not request:
             # Nobody may take the answer to another's question for the one to theirs.
             raise ConnectionError(f"{format_host(self.host)} was asked something else before")
-        answer = ResponseReader(self.receive_blob(_MAX_RESPONSE_BYTES))
+        most = _MAX_RESPONSE_BYTES if request.api is FETCH else _MAX_FIELDS_BYTES
+        answer = ResponseReader(self.receive_blob(most))
         self._answered += 1
         try:
             if answer.number("i") != self._answered:
@@ -153,9 +170,9 @@ class BrokerConnection:
             _set_options(found, self._address)
             if not self._address.security_protocol.endswith("SSL"):
                 return found
-            context = tls.build_ssl_context(self._address.by_name)
+            self._tls = tls.find_ssl_context(self._address)
             with _name_host(self.host, self._hint):
-                return context.wrap_socket(found, server_hostname=self.host[0])
+                return self._tls.wrap_socket(found, server_hostname=self.host[0])
         except BaseException:
             found.close()
             raise
@@ -188,7 +205,11 @@ class BrokerConnection:
 
     def _receive_exactly(self, size: int) -> memoryview:
         # Of a fetch these are megabytes: no zero is written before them.
-        view, at = np.empty(size, np.uint8).data, 0
+        try:
+            view, at = np.empty(size, np.uint8).data, 0
+        except MemoryError as error:
+            raise ConnectionError(f"{format_host(self.host)}: no memory for a response of {size} bytes") from error
+        began, limit_s = time.monotonic(), self._socket.gettimeout() or math.inf
         while at < size:
             try:
                 got = self._socket.recv_into(view[at:])
@@ -203,6 +224,10 @@ class BrokerConnection:
             if not got:
                 raise ConnectionError(f"{format_host(self.host)} closed the connection{self._hint}")
             at += got
+            if at < size and time.monotonic() - began > limit_s + at / _SLOWEST_BYTES_S:
+                raise TimeoutError(
+                    f"{format_host(self.host)} sends {at} of {size} bytes in {limit_s:.0f} s{self._hint}"
+                )
         self._used_at = time.monotonic()
         return view
 

@@ -19,13 +19,26 @@ _LIFETIME_SHARE = 0.85
 """A login is renewed, by a new connection, when so much of its time is over."""
 
 
+class RefusedLogin(FatalError):
+    """A broker does not take the password or token that it was shown."""
+
+
 def open_connection(host: HostPort, address: ClusterAddress) -> BrokerConnection:
-    """Connect, agree on versions and log in.
+    """Connect, agree on versions and log in; by a fresh token where one that should last is refused, as revoked.
 
     Raises:
         OSError: the broker is away.
         FatalError: it refuses us, or cannot be read.
     """
+    try:
+        return _open_connection(host, address)
+    except RefusedLogin:
+        if not sasl.forget_credentials(address.by_name):
+            raise
+    return _open_connection(host, address)
+
+
+def _open_connection(host: HostPort, address: ClusterAddress) -> BrokerConnection:
     connection = BrokerConnection(host, address)
     try:
         if address.security_protocol.startswith("SASL"):
@@ -57,7 +70,7 @@ def _log_in(connection: BrokerConnection, settings: Mapping[str, str]) -> None:
     except StopIteration:
         return
     except (sasl.LoginRefused, KeyError, ValueError, struct.error) as refused:
-        raise FatalError(f"login at broker {broker} by {mechanism}: {refused}; {LOGIN_REMEDY}") from refused
+        raise RefusedLogin(f"login at broker {broker} by {mechanism}: {refused}; {LOGIN_REMEDY}") from refused
 
 
 def _exchange(connection: BrokerConnection, mechanism: str, message: bytes, *, framed: bool) -> bytes:
@@ -67,7 +80,7 @@ def _exchange(connection: BrokerConnection, mechanism: str, message: bytes, *, f
     answer = connection.ask(SaslAuthenticateRequest(message))
     if answer.error:
         broker, reason = format_host(connection.host), answer.reason or name_error(answer.error)
-        raise FatalError(f"broker {broker} refused the login by {mechanism}: {reason}; {LOGIN_REMEDY}")
+        raise RefusedLogin(f"broker {broker} refused the login by {mechanism}: {reason}; {LOGIN_REMEDY}")
     if answer.lifetime_ms > 0:
         connection.expires_at = time.monotonic() + answer.lifetime_ms / 1000 * _LIFETIME_SHARE
     return answer.message

@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Generator, Mapping
 
 from connector.kafka.librdkafka_config import find_msk_login
-from connector.kafka.tokens.msk import make_token
-from connector.kafka.tokens.oauth import ClientCredentials, fetch_token
+from connector.kafka.tokens.msk import forget_keys, make_token
+from connector.kafka.tokens.oauth import ClientCredentials, fetch_token, forget_token
 
 _HASH_NAMES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = frozenset({"PLAIN", "OAUTHBEARER", *_HASH_NAMES})
@@ -33,6 +33,22 @@ def knows_login(settings: Mapping[str, str]) -> bool:
     """Return whether no login is asked for, or one of these."""
     needs_login = settings.get("security.protocol", "").upper().startswith("SASL")
     return not needs_login or settings.get("sasl.mechanisms", "") in MECHANISMS
+
+
+def forget_credentials(settings: Mapping[str, str]) -> bool:
+    """Drop the token that brokers refuse before its time is over, or the keys that it was signed by, as revoked ones.
+
+    Returns:
+        Whether the next login shows another one: those by passwords show the same again.
+    """
+    if settings.get("sasl.mechanisms") != "OAUTHBEARER":
+        return False
+    login = find_msk_login(settings)
+    if login is not None:
+        forget_keys(login)
+    else:
+        forget_token(_read_credentials(settings))
+    return True
 
 
 def start_exchange(mechanism: str, settings: Mapping[str, str], nonce: str | None = None) -> SaslExchange:
@@ -55,13 +71,16 @@ def _find_token(settings: Mapping[str, str]) -> str:
     login = find_msk_login(settings)
     if login is not None:
         return make_token(login).text
-    credentials = ClientCredentials(
+    return fetch_token(_read_credentials(settings)).text
+
+
+def _read_credentials(settings: Mapping[str, str]) -> ClientCredentials:
+    return ClientCredentials(
         endpoint=settings["sasl.oauthbearer.token.endpoint.url"],
         client_id=settings["sasl.oauthbearer.client.id"],
         client_secret=settings["sasl.oauthbearer.client.secret"],
         scope=settings.get("sasl.oauthbearer.scope", ""),
     )
-    return fetch_token(credentials).text
 
 
 def _bearer_messages(token: str, extensions: str) -> SaslExchange:

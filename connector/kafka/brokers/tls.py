@@ -8,6 +8,54 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from connector.errors import FatalError
+from connector.kafka.brokers.address import ClusterAddress
+
+_FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
+_AUTHORITIES = {"ssl.ca.location", "ssl.ca.pem"}
+_MAX_CONTEXTS = 64
+_contexts: dict[ClusterAddress, tuple[ssl.SSLContext, tuple[int, ...]]] = {}
+"""The context that was last made of each cluster's settings, and when their files had last changed then."""
+
+
+def find_ssl_context(address: ClusterAddress) -> ssl.SSLContext:
+    """Return a client's context as its files are now; the one before where they cannot be used as they are.
+
+    Key and certificate may be two files, of which one is still to be written.
+
+    Raises:
+        FatalError: a store that cannot be read, with none before; the message names the setting.
+    """
+    stamp, (kept, kept_stamp) = stamp_files(address.by_name), _contexts.get(address, (None, ()))
+    if kept is not None and stamp == kept_stamp:
+        return kept
+    try:
+        made = build_ssl_context(address.by_name)
+    except FatalError:
+        if kept is None:
+            raise
+        return kept
+    while len(_contexts) >= _MAX_CONTEXTS:
+        _contexts.pop(next(iter(list(_contexts))), None)  # the oldest: of certificates that were replaced since, mostly
+    _contexts[address] = made, stamp
+    return made
+
+
+def stamp_files(settings: Mapping[str, str]) -> tuple[int, ...]:
+    """Return when each file of keys and certificates that settings name last changed; 0 where there is none.
+
+    Without authorities of their own those of the machine count.
+    """
+    named = [settings[name] for name in _FILES if name in settings]
+    if not settings.keys() & _AUTHORITIES and settings.get("security.protocol", "").upper().endswith("SSL"):
+        named.append(ssl.get_default_verify_paths().openssl_cafile)
+    return tuple(map(_find_change_ns, named))
+
+
+def _find_change_ns(location: str) -> int:
+    try:
+        return Path(location).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def build_ssl_context(settings: Mapping[str, str]) -> ssl.SSLContext:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from functools import cache
+from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import attrs
 import numpy as np
@@ -19,26 +21,29 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from connector.errors import FatalError, GapError, RetriableError
 from connector.kafka.admin import NO_CLIENT, is_transient_error, map_kafka_errors
 from connector.kafka.brokers.address import ClusterAddress
-from connector.kafka.brokers.client import broker_client_for
+from connector.kafka.brokers.client import UNUSED_S, broker_client_for
 from connector.kafka.brokers.sasl import knows_login
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.fetcher import FetchSettings
-from connector.kafka.consumer.log_bounds import check_truncation, compare_bounds
+from connector.kafka.consumer.log_bounds import check_truncation, compare_bounds, compare_end
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.raw_batches import find_unreadable
 from connector.kafka.consumer.records.header_bytes import encode_headers
 from connector.kafka.consumer.records.record_columns import RecordColumns
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
-from connector.kafka.librdkafka_config import build_librdkafka_config
+from connector.kafka.kept_client import KeptClient
 from connector.kafka.protocol.error_codes import BROKER_REMEDY, LOGIN_REMEDY
 from connector.kafka.protocol.requests import READ_COMMITTED
 
 RETRY_TIMEOUT_S = 30.0
 _POLL_S, _POLL_RECORDS = 0.2, 2_000
-_QUERY_S, _PAUSE_S = 10.0, 0.2
+_QUERY_S, _SILENT_QUERY_S, _PAUSE_S = 10.0, 2.0, 0.2
 LOOK_S = 4.0
 """After so long without a record the next batch is looked at: of some that it cannot read librdkafka says nothing."""
+
+_LEAP_BYTES = 1 << 20
+"""So much of the batches that librdkafka passed over at the end of a range is looked at."""
 
 _MAX_FAULTS = 2
 """How often a batch that only librdkafka refuses is fetched again, as the network or a replica may be to blame."""
@@ -54,6 +59,7 @@ _UNREADABLE = frozenset(
 )
 """What librdkafka says of a record batch that it cannot read."""
 
+_REFUSAL = "SASL authentication error"
 _MOST_FETCH_BYTES = 1_000_000_000
 _ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
@@ -68,12 +74,15 @@ def read_range(
         GapError: the range is gone, or the log was cut.
         FatalError: we may not read it, or librdkafka cannot read what our own reader can, or can look at.
     """
-    consumer = _consumer_for(address, how)
-    _check_epoch(address, wanted)
+    kept = _consumer_for(address, how)
+    reader = _RangeReader(kept.client, address, wanted, how, meter or FetchMeter())
+    kept.users += 1
     try:
-        yield from _RangeReader(consumer, address, wanted, how, meter or FetchMeter())
+        _check_epoch(address, wanted)
+        yield from reader
     finally:
-        consumer.unassign()
+        kept.users -= 1
+        reader.close()
 
 
 def _check_epoch(address: ClusterAddress, wanted: OffsetRange) -> None:
@@ -98,9 +107,18 @@ class _RangeReader:
     """The records of one range, some at a time."""
 
     def __init__(
-        self, consumer: Consumer, address: ClusterAddress, wanted: OffsetRange, how: FetchSettings, meter: FetchMeter
+        self,
+        client: KeptClient[_OpenConsumer],
+        address: ClusterAddress,
+        wanted: OffsetRange,
+        how: FetchSettings,
+        meter: FetchMeter,
     ) -> None:
-        self._consumer, self._wanted, self._how, self._meter = consumer, wanted, how, meter
+        self._client, self._wanted, self._how, self._meter = client, wanted, how, meter
+        self._open = client.get()
+        self._open.refusals.clear()
+        self._renewed = self._leaps = False
+        self._leapt_from = wanted.end
         self._address = address
         self._place = f"{wanted.topic}-{wanted.partition}"
         self._next = wanted.start
@@ -112,7 +130,7 @@ class _RangeReader:
     def __iter__(self) -> Iterator[ConsumerRecords]:
         waiting: list[Message] = []
         size = 0
-        self._assign(self._wanted.epoch)
+        self._assign()
         while self._next < self._wanted.end:
             found = self._poll()
             waiting += found
@@ -126,23 +144,31 @@ class _RangeReader:
         if waiting:
             yield self._to_records(waiting)
 
-    def _assign(self, epoch: int = -1) -> None:
+    def close(self) -> None:
+        """Read no further; the client stays for the next range."""
+        with suppress(RuntimeError):  # it was closed, and no other could be made
+            self._open.consumer.unassign()
+
+    def _assign(self) -> None:
         """Read from the next offset on; the epoch is that of the record in front of it, if it is known."""
+        epoch = self._wanted.epoch if self._next == self._wanted.start else -1
         leader_epoch = {"leader_epoch": epoch} if epoch >= 0 else {}
-        self._consumer.assign([TopicPartition(self._wanted.topic, self._wanted.partition, self._next, **leader_epoch)])
+        self._open.consumer.assign(
+            [TopicPartition(self._wanted.topic, self._wanted.partition, self._next, **leader_epoch)]
+        )
 
     def _poll(self) -> list[Message]:
         """Return what has come of the range, and note how far that is; raises what errors mean."""
         began = time.monotonic()
         found = []
-        for message in self._consumer.consume(_POLL_RECORDS, _POLL_S):
+        for message in self._open.consumer.consume(_POLL_RECORDS, _POLL_S):
             error = message.error()
-            if error is not None and error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
-                raise FatalError(f"{self._place}: the broker refuses the login: {error.str()}; {LOGIN_REMEDY}")
             if message.topic() != self._wanted.topic or message.partition() != self._wanted.partition:
                 continue
             offset = message.offset()
             if error is None:
+                if self._is_leap(offset):
+                    break
                 if self._next <= offset < self._wanted.end:
                     found.append(message)
                 self._advance(offset + 1)
@@ -154,9 +180,62 @@ class _RangeReader:
                 break
             else:
                 self._judge(error)
+        if self._open.refusals and not found:
+            self._renew_login(self._open.refusals[-1])
         self._meter.wait_s += 0.0 if found else time.monotonic() - began
         self._meter.fetches += bool(found)
         return found
+
+    def _is_leap(self, offset: int) -> bool:
+        """Tell whether a record is behind the range before all of that was read: who has the batches has to say why.
+
+        librdkafka believes a record's offset, though it may be none of its batch.
+
+        Raises:
+            FatalError: records come that are in front of others that came.
+        """
+        if self._leapt_from <= offset < self._next:
+            raise FatalError(
+                f"{self._place}: librdkafka gives offset {offset} behind {self._next - 1}: a record batch there has "
+                "offsets that are not its own; the native reader tells which (consumer.reader)"
+            )
+        if offset > self._next:
+            self._leapt_from = self._next
+        self._leaps = offset >= self._wanted.end and self._leapt_from == self._next
+        return self._leaps
+
+    def _look_at_leap(self) -> UnreadableBatch | None:
+        """Return the batch that cannot be read at the next offset; without one, what is left of the range is empty.
+
+        Raises:
+            FatalError: records are there that librdkafka left out.
+        """
+        self._leaps, how, rest = False, self._how, attrs.evolve(self._wanted, start=self._next)
+        try:
+            found, preceded = find_unreadable(self._address, rest, how.isolation, _LEAP_BYTES, how.max_unpacked_bytes)
+        except (RetriableError, FatalError):
+            found, preceded = None, False  # nobody else can look
+        if preceded:
+            raise FatalError(
+                f"{self._place} offset {self._next} cannot be read by librdkafka: it passes over records that are "
+                "there; the native reader can read them (consumer.reader)"
+            )
+        self._advance(self._wanted.end if found is None else found.last + 1)
+        self._assign()
+        return found
+
+    def _renew_login(self, refusal: str) -> None:
+        """Go on by another client, whose token is a fresh one: the one before may have been revoked.
+
+        Raises:
+            FatalError: that was refused too.
+        """
+        if self._renewed:
+            raise FatalError(f"{self._place}: the broker refuses the login: {refusal}; {LOGIN_REMEDY}")
+        if self._client.renew_login():
+            self._renewed, self._open = True, self._client.get()
+            self._meter.retries += 1
+            self._assign()
 
     def _find_unreadable(self) -> UnreadableBatch | None:
         """Look at the batch that is next by our own protocol, where librdkafka refuses it or has been silent for long.
@@ -170,14 +249,30 @@ class _RangeReader:
         """
         if self._next >= self._wanted.end:
             return None
+        if self._leaps:
+            return self._look_at_leap()
         now = time.monotonic()
         over = now - self._progress_at > RETRY_TIMEOUT_S
         if not (self._fault or over or now - max(self._progress_at, self._looked_at) > LOOK_S):
             return None
         found = self._look(self._how.partition_bytes if over else 1)
         if over and found is None:
-            raise RetriableError(f"{self._place} stays unread at offset {self._next}: librdkafka gives nothing")
+            reason = self._explain_silence()
+            raise RetriableError(f"{self._place} stays unread at offset {self._next}: {reason}")
         return found
+
+    def _explain_silence(self) -> str:
+        """Return why nothing may have come. Raises GapError where the log has lost what is asked for."""
+        at = (self._wanted.topic, self._wanted.partition)
+        silent = "; ".join(["librdkafka gives nothing", *self._open.refusals])
+        try:
+            bounds = self._open.consumer.get_watermark_offsets(TopicPartition(*at), timeout=_SILENT_QUERY_S)
+        except KafkaException:
+            return silent
+        if bounds is None or min(bounds) < 0:
+            return silent
+        wanted = (self._next, self._wanted.end)
+        return f"{silent}: {compare_end(at, wanted, bounds, time.monotonic() - self._progress_at)}"
 
     def _look(self, most_bytes: int) -> UnreadableBatch | None:
         fault, self._fault, self._looked_at = self._fault, None, time.monotonic()
@@ -222,7 +317,7 @@ class _RangeReader:
     def _advance(self, behind: int) -> None:
         if behind > self._next:
             self._next, self._progress_at = behind, time.monotonic()
-            self._faults = 0
+            self._faults, self._renewed = 0, False
 
     def _judge(self, error: KafkaError) -> None:
         """Raise what an error means; pass over one that may go away."""
@@ -242,7 +337,7 @@ class _RangeReader:
             )
         at = (self._wanted.topic, self._wanted.partition)
         try:
-            oldest, end = self._consumer.get_watermark_offsets(TopicPartition(*at), timeout=_QUERY_S)
+            oldest, end = self._open.consumer.get_watermark_offsets(TopicPartition(*at), timeout=_QUERY_S)
         except KafkaException as unknown:
             raise RetriableError(
                 f"{place} is out of range, and no broker says where the log begins and ends: {unknown}"
@@ -269,10 +364,62 @@ def _to_bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-@cache
-def _consumer_for(address: ClusterAddress, how: FetchSettings) -> Consumer:
-    """Return the process's consumer of a cluster; it is used by one thread, and joins no group."""
+@attrs.frozen
+class _OpenConsumer:
+    """A consumer, and what brokers said of its login: no message tells that."""
+
+    consumer: Consumer
+    refusals: list[str]
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+@attrs.define
+class _KeptConsumer:
+    """A consumer that ranges are read by, how many are now, and when one last was."""
+
+    client: KeptClient[_OpenConsumer]
+    users: int = 0
+    asked_at: float = 0.0
+
+
+_consumers: dict[tuple[ClusterAddress, FetchSettings], _KeptConsumer] = {}
+"""The process's consumers; they are used by one thread."""
+
+
+def _consumer_for(address: ClusterAddress, how: FetchSettings) -> _KeptConsumer:
+    """Return the process's consumer of a cluster; those that nobody used for minutes, as certificates changed, end."""
+    now = time.monotonic()
+    for key, other in list(_consumers.items()):
+        if not other.users and now - other.asked_at > UNUSED_S:
+            _consumers.pop(key).client.drop()
+    if (address, how) not in _consumers:
+        client = KeptClient(lambda: dict(address.settings), partial(_open_consumer, how), _OpenConsumer.close)
+        _consumers[address, how] = _KeptConsumer(client)
+    found = _consumers[address, how]
+    found.asked_at = now
+    return found
+
+
+def forget_consumers() -> None:
+    """Close the process's consumers."""
+    for key in list(_consumers):
+        _consumers.pop(key).client.drop()
+
+
+def _open_consumer(how: FetchSettings, config: dict[str, Any]) -> _OpenConsumer:
+    """Make one that joins no group."""
+    refusals = list[str]()
+
+    def note(error: KafkaError) -> None:
+        # A provider of tokens that is away is told by the same code.
+        if error.code() == KafkaError._AUTHENTICATION and _REFUSAL in error.str():  # noqa: SLF001
+            refusals.append(error.str())
+            del refusals[:-1]
+
     own = {
+        "error_cb": note,
         "check.crcs": True,
         "group.id": "icebridge-reader",
         "enable.auto.commit": False,
@@ -284,4 +431,4 @@ def _consumer_for(address: ClusterAddress, how: FetchSettings) -> Consumer:
         "fetch.wait.max.ms": how.max_wait_ms,
     }
     with map_kafka_errors(NO_CLIENT):
-        return Consumer({"client.id": "icebridge", **build_librdkafka_config(dict(address.settings)), **own})
+        return _OpenConsumer(Consumer({"client.id": "icebridge", **config, **own}), refusals)

@@ -28,7 +28,7 @@ class RecordSizeSampler:
 
     def __init__(self, kafka: KafkaSettings) -> None:
         """Prepare; nothing is opened yet."""
-        self._address = ClusterAddress.of(kafka.client("consumer"))
+        self._kafka = kafka
         self._can_look = choose_reader(kafka).kind == NATIVE
 
     def at(self, places: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, list[float]]:
@@ -37,15 +37,16 @@ class RecordSizeSampler:
         None gives any where records are read by librdkafka: it does not show batches.
         """
         found: dict[TopicPartition, list[float]] = {}
+        address = ClusterAddress.of(self._kafka.client("consumer"))
         for at, offsets in places.items() if self._can_look else ():
             try:
-                found[at] = [self._at(at, offset) for offset in offsets]
+                found[at] = [self._at(address, at, offset) for offset in offsets]
             except (OSError, RetriableError, FatalError, UnreadableRecords):
                 continue  # whoever reads the records will tell, and with patience
         return found
 
-    def _at(self, at: TopicPartition, offset: int) -> float:
-        clients = broker_client_for(self._address)
+    def _at(self, address: ClusterAddress, at: TopicPartition, offset: int) -> float:
+        clients = broker_client_for(address)
         for attempts_left in reversed(range(_MAX_ATTEMPTS)):
             try:
                 return _sample_batch(clients, at, offset)

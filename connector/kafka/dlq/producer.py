@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import attrs
 from confluent_kafka import KafkaError, Message, Producer
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import NO_CLIENT, client_config, is_transient_error, map_kafka_errors
-from connector.kafka.producer import SAFE
+from connector.kafka.admin import NO_CLIENT, is_transient_error, map_kafka_errors
+from connector.kafka.kept_client import KeptClient
+from connector.kafka.producer import SAFE, purge_producer
 from connector.settings import KafkaSettings
 
 FLUSH_S = 60.0
@@ -40,11 +42,8 @@ class DeadLetterProducer:
     def __init__(self, topic: str, kafka: KafkaSettings) -> None:
         """Open a client; no broker is asked yet."""
         self._topic = topic
-        own = {"partitioner": "murmur2_random", "linger.ms": 20, **client_config(kafka, "producer")}
-        # The client's own limit must not be what refuses a letter: the broker knows its topic's.
-        largest = {"message.max.bytes": _MAX_MESSAGE_BYTES}
-        with map_kafka_errors(NO_CLIENT):
-            self._producer = Producer({**largest, **own, **SAFE})
+        self._client = KeptClient(lambda: kafka.client("producer"), _open_producer, purge_producer)
+        self._producer = self._client.get()
         self._failed: list[KafkaError] = []
         self._too_large: list[DeadLetterMessage] = []
         self.acknowledged: set[Hashable] = set()
@@ -60,6 +59,8 @@ class DeadLetterProducer:
             else:
                 self._failed.append(error)
 
+        if not len(self._producer):
+            self._producer = self._client.get()
         with map_kafka_errors(f"writing to {self._topic}"):
             while True:
                 try:
@@ -75,7 +76,8 @@ class DeadLetterProducer:
         """Wait until all are acknowledged.
 
         Raises:
-            RetriableError: some were not in time; they may be on their way still, or are to be sent again.
+            RetriableError: some were not in time; they may be on their way still, or are to be sent again. Those of a
+                login by a token, which may have been revoked, are given up, and to be sent again.
             FatalError: the topic refuses one.
         """
         self._wait()
@@ -92,4 +94,14 @@ class DeadLetterProducer:
 
     def _wait(self) -> None:
         if self._producer.flush(FLUSH_S):
+            if self._client.renew_login():
+                purge_producer(self._producer)
+                self._failed.clear()
             raise RetriableError(f"messages to {self._topic} were not acknowledged within {FLUSH_S:.0f} s")
+
+
+def _open_producer(config: dict[str, Any]) -> Producer:
+    # The client's own limit must not be what refuses a letter: the broker knows its topic's.
+    own = {"message.max.bytes": _MAX_MESSAGE_BYTES, "partitioner": "murmur2_random", "linger.ms": 20}
+    with map_kafka_errors(NO_CLIENT):
+        return Producer({**own, **config, **SAFE})

@@ -20,7 +20,7 @@ import attrs
 
 from connector.errors import FatalError
 from connector.kafka.tokens.oauth import AccessToken
-from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity, find_credentials
+from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity, find_credentials, forget_credentials
 
 _SERVICE, _ALGORITHM = "kafka-cluster", "AWS4-HMAC-SHA256"
 _LIFETIME_S = 900
@@ -49,8 +49,17 @@ def find_region(servers: str, environ: Mapping[str, str] = os.environ) -> str:
 def make_token(login: MskLogin) -> AccessToken:
     """Return a token of a quarter of an hour. FatalError without credentials, RetriableError for now."""
     now = time.time()
-    credentials = find_credentials(AwsIdentity(login.profile, login.role, login.region), "AWS_MSK_IAM")
+    credentials = find_credentials(_identify(login), "AWS_MSK_IAM")
     return AccessToken(sign_token(credentials, login.region, now), now + _LIFETIME_S)
+
+
+def forget_keys(login: MskLogin) -> None:
+    """Sign the next token by other credentials, if there are any: brokers refuse what these have signed."""
+    forget_credentials(_identify(login))
+
+
+def _identify(login: MskLogin) -> AwsIdentity:
+    return AwsIdentity(login.profile, login.role, login.region)
 
 
 def sign_token(credentials: AwsCredentials, region: str, now: float) -> str:

@@ -59,6 +59,11 @@ def fetch_token(credentials: ClientCredentials) -> AccessToken:
     return token
 
 
+def forget_token(credentials: ClientCredentials) -> None:
+    """Ask for another token next time: brokers refuse this one, which may have been revoked."""
+    _KEPT.pop(credentials, None)
+
+
 def _ask(credentials: ClientCredentials, now: float) -> AccessToken:
     form = {"grant_type": "client_credentials"} | ({"scope": credentials.scope} if credentials.scope else {})
     pair = base64.b64encode(f"{credentials.client_id}:{credentials.client_secret}".encode()).decode()
@@ -70,9 +75,8 @@ def _ask(credentials: ClientCredentials, now: float) -> AccessToken:
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
             answer_fields = orjson.loads(answer.read())
-        return AccessToken(
-            str(answer_fields["access_token"]), now + float(answer_fields.get("expires_in", _DEFAULT_LIFETIME_S))
-        )
+        lifetime_s = float(answer_fields.get("expires_in", _DEFAULT_LIFETIME_S))
+        return AccessToken(str(answer_fields["access_token"]), now + lifetime_s)
     except urllib.error.HTTPError as error:
         kind = RetriableError if error.code >= _SERVER_ERROR or error.code in _BUSY else FatalError
         raise kind(f"{place} refuses the client {credentials.client_id}: {error.code} {error.reason}") from None

@@ -32,6 +32,7 @@ CHAPTER_OF = {
     "TimeOver": _RETRY,
     "FatalError": _STOP,
     "UnsupportedBroker": _STOP,
+    "RefusedLogin": _STOP,
     "GapError": _STOP,
     "DataFault": _LETTER,
     "Unfit": _LETTER,

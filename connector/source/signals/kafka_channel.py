@@ -8,7 +8,8 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import client_config, map_kafka_errors
+from connector.kafka.admin import NO_CLIENT, map_kafka_errors
+from connector.kafka.kept_client import KeptClient
 from connector.settings.source.signals import KafkaSignals
 from connector.source.signals.channel import ReceivedSignals
 from connector.source.snapshots.signal import InvalidSignal, SignalText, read_document
@@ -26,7 +27,7 @@ class KafkaChannel:
     def __init__(self, settings: KafkaSignals, prefix: str) -> None:
         """Prepare; nothing is opened before the first read."""
         self._settings, self._prefix = settings, prefix
-        self._consumer: Consumer | None = None
+        self._client = KeptClient(lambda: settings.kafka.client("consumer"), self._open, Consumer.close)
         self._next: int | None = None
         self._missing_told = False
 
@@ -40,6 +41,7 @@ class KafkaChannel:
             cause = error.__cause__
             unknown = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
             if not isinstance(cause, KafkaException) or cause.args[0].code() not in unknown:
+                self._client.renew_login()
                 raise
             if not self._missing_told:
                 self._missing_told = True
@@ -51,12 +53,10 @@ class KafkaChannel:
 
     def close(self) -> None:
         """Disconnect."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        self._client.close()
 
     def _read(self, stored: int | None) -> ReceivedSignals:
-        consumer = self._open()
+        consumer = self._client.get()
         place = TopicPartition(self._settings.topic, _PARTITION)
         low, high = consumer.get_watermark_offsets(place, timeout=_ANSWER_S)
         start = stored if stored is not None else (low if self._settings.from_beginning else high)
@@ -101,10 +101,8 @@ class KafkaChannel:
         except InvalidSignal as error:
             return error
 
-    def _open(self) -> Consumer:
-        if self._consumer is None:
-            self._next = None
-            kafka = self._settings.kafka
-            own = {"group.id": kafka.group_id, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-            self._consumer = Consumer({**client_config(kafka, "consumer"), **own})
-        return self._consumer
+    def _open(self, config: dict[str, Any]) -> Consumer:
+        self._next = None
+        group = self._settings.kafka.group_id
+        with map_kafka_errors(NO_CLIENT):
+            return Consumer({**config, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
