@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
 from connector.runtime.failure_causes import Cause, is_permanent, is_transient
+from connector.runtime.jvm.callback_connections import CallbackConnections
 from connector.runtime.spark.driver_gateway import DriverGateway
 
 Driver: TypeAlias = SparkSession | DriverGateway
@@ -43,6 +45,7 @@ _RETRIABLE_EXCEPTIONS = (
 _MAX_CAUSES = 20
 _HADOOP = "hadoop."
 _CALLBACK_LOCK = threading.Lock()
+_CALLBACK_CONNECTIONS = WeakKeyDictionary[Any, CallbackConnections]()
 _JVM_REMEDY = "give it more memory (spark.driver.memory, the limit of the container), then start again"
 _CATALOG_REMEDY = "retrying does not help: check the catalog's properties, its credentials, and the jars given to Spark"
 
@@ -171,12 +174,14 @@ def accept_callbacks(driver: Driver) -> Iterator[None]:
     """Have Java call back: validators and callbacks of commits are Python's; Java's own exceptions come through.
 
     Py4J keeps a thread's connection once more for each call whose callback calls Java itself. Then the connection, and
-    a thread of Java's, outlive the Python thread: one for each batch. So it is left as it was.
+    a thread of Java's, outlive the Python thread: one for each batch. So it is left as it was. It also keeps what
+    threads of Java's own have opened to call back (`callback_connections`).
     """
     gateway = gateway_of(driver)
     with _CALLBACK_LOCK:
         gateway.callback_server_parameters.propagate_java_exceptions = True
         ensure_callback_server_started(gateway)
+        opened = _CALLBACK_CONNECTIONS.setdefault(gateway, CallbackConnections(gateway))
     try:
         yield
     finally:
@@ -184,6 +189,7 @@ def accept_callbacks(driver: Driver) -> Iterator[None]:
         own, connections = client.get_thread_connection(), client.deque
         for _ in range(connections.count(own) - 1):
             connections.remove(own)
+        opened.sweep_sometimes()
 
 
 def activate_session(spark: SparkSession) -> None:

@@ -49,6 +49,26 @@ _STOP_S = 5.0
 
 
 @attrs.define(eq=False)
+class _BatchFunction:
+    """What Java calls for each batch. It lets go of the run at the run's end.
+
+    Py4J keeps it until Java's garbage collector finds that nobody calls it any more, which may be never. With it each
+    run of a connector that is restarted would keep its clients, with their threads and connections.
+    """
+
+    _bring_in: Callable[[int], None] | None
+
+    def __call__(self, _: object, number: int) -> None:
+        """Bring in a batch of a run that has not ended."""
+        if self._bring_in is not None:
+            self._bring_in(number)
+
+    def release(self) -> None:
+        """Let go of the run."""
+        self._bring_in = None
+
+
+@attrs.define(eq=False)
 class Stream:
     """One run of the sink's stream: `run` returns when it ends or `stop` is called; `beat` is called meanwhile.
 
@@ -102,19 +122,21 @@ class Stream:
     def _run_until_growth(self, *, once: bool) -> bool:
         """Run a query over the topic-partitions that are known; tell whether there are more of them now."""
         scratch = Path(tempfile.mkdtemp(prefix="icebridge-"))
-        self._leaving = threading.Event()
+        self._leaving = leaving = threading.Event()
+        batches = _BatchFunction(lambda number: self._range(number, scratch, leaving))
         try:
-            fresh = self._watch(self._query(scratch, once=once), once=once)
+            fresh = self._watch(self._query(batches, scratch, once=once), once=once)
         finally:
+            batches.release()
             shutil.rmtree(scratch, ignore_errors=True)
         self._at = {**fresh, **self._at}
         return bool(fresh)
 
-    def _query(self, scratch: Path, *, once: bool) -> StreamingQuery:
-        pace, leaving = self.settings.batch.pace, self._leaving
+    def _query(self, batches: _BatchFunction, scratch: Path, *, once: bool) -> StreamingQuery:
+        pace = self.settings.batch.pace
         options = self._options() if once else {**self._options(), **trigger_options(pace)}
         frame = self.spark.readStream.format("kafka").options(**options).load()
-        writer = frame.writeStream.foreachBatch(lambda _, number: self._range(number, scratch, leaving))
+        writer = frame.writeStream.foreachBatch(batches)
         writer = writer.option("checkpointLocation", scratch.as_uri())
         interval = f"{pace.look_ms} milliseconds"
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)).start()
