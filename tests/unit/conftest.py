@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from connector import redaction
-from connector.kafka.consumer.librdkafka_reader import forget_consumers
+from connector.kafka.consumer.librdkafka_consumers import forget_consumers
 from tests.connectors import Client, TestServer, run_one_sink, serving
 
 

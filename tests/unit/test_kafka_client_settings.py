@@ -19,7 +19,7 @@ from connector.kafka.admin import KafkaAdmin
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient
 from connector.kafka.consumer import assign_ranges, fetcher
-from connector.kafka.consumer.librdkafka_reader import _consumer_for
+from connector.kafka.consumer.librdkafka_consumers import consumer_for
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.reader_check import check_reader
 from connector.kafka.consumer.readers import with_reader
@@ -265,7 +265,7 @@ def test_librdkafka_takes_all_of_them() -> None:
         address = ClusterAddress.of(kafka.client("consumer"))
         names = {"fetch.wait.max.ms", "socket.timeout.ms", "socket.receive.buffer.bytes", "socket.send.buffer.bytes"}
         assert names < dict(address.settings).keys()
-        _consumer_for(address, how).client.get()
+        consumer_for(address, how).client.get()
 
 
 def test_other_keys_are_named_in_a_note(cluster: Brokers) -> None:

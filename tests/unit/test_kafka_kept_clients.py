@@ -19,7 +19,7 @@ from connector.kafka.brokers import client as broker_clients
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient, broker_client_for
 from connector.kafka.brokers.tls import find_ssl_context
-from connector.kafka.consumer import librdkafka_reader
+from connector.kafka.consumer import librdkafka_consumers
 from connector.kafka.consumer.fetcher import FetchSettings
 from connector.kafka.consumer_group import ConsumerGroup
 from connector.kafka.kept_client import KeptClient
@@ -212,17 +212,17 @@ def test_consumers_of_replaced_certificates_end(monkeypatch: pytest.MonkeyPatch)
         made.append(Client(config))
         return made[-1]
 
-    monkeypatch.setattr(librdkafka_reader, "_open_consumer", make)
-    monkeypatch.setattr(librdkafka_reader, "_OpenConsumer", Client)
-    monkeypatch.setattr(librdkafka_reader, "_consumers", {})
-    monkeypatch.setattr(librdkafka_reader, "UNUSED_S", -1.0)
+    monkeypatch.setattr(librdkafka_consumers, "_open_consumer", make)
+    monkeypatch.setattr(librdkafka_consumers, "OpenConsumer", Client)
+    monkeypatch.setattr(librdkafka_consumers, "_consumers", {})
+    monkeypatch.setattr(librdkafka_consumers, "UNUSED_S", -1.0)
     before, now = (ClusterAddress.of({"bootstrap.servers": "h:1", "ssl.ca.pem": pem}) for pem in "ab")
-    old = librdkafka_reader._consumer_for(before, FetchSettings())
+    old = librdkafka_consumers.consumer_for(before, FetchSettings())
     old.client.get()
     old.users = 1
-    librdkafka_reader._consumer_for(now, FetchSettings())
-    assert librdkafka_reader._consumer_for(before, FetchSettings()) is old
+    librdkafka_consumers.consumer_for(now, FetchSettings())
+    assert librdkafka_consumers.consumer_for(before, FetchSettings()) is old
     old.users = 0
-    librdkafka_reader._consumer_for(now, FetchSettings())
-    assert librdkafka_reader._consumer_for(before, FetchSettings()) is not old
+    librdkafka_consumers.consumer_for(now, FetchSettings())
+    assert librdkafka_consumers.consumer_for(before, FetchSettings()) is not old
     wait_until(lambda: made[0].closed)

@@ -132,7 +132,8 @@ def test_a_revoked_token_is_replaced(endpoint: TokenEndpoint, kind: ReaderKind) 
             endpoint.token = unsigned_token("me again")
             cluster.password = bearer(endpoint)
             cluster.cut()
-    assert len(endpoint.asked) == 2
+    # Where librdkafka says nothing for long a second opinion has a token of its own.
+    assert len(endpoint.asked) in ((2,) if kind == "native" else (2, 3))
 
 
 @pytest.mark.parametrize("by_message", [False, True])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -218,6 +219,17 @@ def test_a_log_that_was_cut_in_front_of_a_range_is_noticed(cluster: Brokers, kin
     log.add(batch([record(o) for o in range(17, 40)], 17, 39, epoch=5))
     with pytest.raises(GapError, match=r"t-0 was read up to offset 30, .* \(leader epoch 4\) up to 17 only"):
         list(assign_ranges(kafka, {at: 30}, {at: 35}, 1, epochs={at: 4}).all_records())
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_an_epoch_that_no_leader_had_is_not_stored(cluster: Brokers, kind: ReaderKind) -> None:
+    """A damaged one would hide each later cut of the log: no checksum covers it."""
+    base, last, epoch, data = cluster.logs["t", 0].batches[1]
+    cluster.logs["t", 0].batches[1] = (base, last, epoch, data[:12] + struct.pack(">i", 1 << 20) + data[16:])
+    for end, epochs in ((9, {("t", 0): (8, 2)}), (13, {}), (17, {("t", 0): (16, 2)})):
+        meter = FetchMeter()
+        read(settings(cluster, kind), 5, end, meter)
+        assert meter.metrics.epochs == epochs
 
 
 @pytest.mark.parametrize("kind", BOTH)

@@ -10,22 +10,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any
 
 import attrs
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from connector.errors import FatalError, GapError, RetriableError
-from connector.kafka.admin import NO_CLIENT, is_transient_error, map_kafka_errors
+from connector.kafka.admin import is_transient_error
 from connector.kafka.brokers.address import ClusterAddress
-from connector.kafka.brokers.client import UNUSED_S, broker_client_for
+from connector.kafka.brokers.client import broker_client_for
 from connector.kafka.brokers.sasl import knows_login
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.fetcher import FetchSettings
+from connector.kafka.consumer.librdkafka_consumers import OpenConsumer, consumer_for
 from connector.kafka.consumer.log_bounds import check_truncation, compare_bounds, compare_end
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.raw_batches import find_unreadable
@@ -34,7 +33,6 @@ from connector.kafka.consumer.records.record_columns import RecordColumns
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from connector.kafka.kept_client import KeptClient
 from connector.kafka.protocol.error_codes import BROKER_REMEDY, LOGIN_REMEDY
-from connector.kafka.protocol.requests import READ_COMMITTED
 
 RETRY_TIMEOUT_S = 30.0
 _POLL_S, _POLL_RECORDS = 0.2, 2_000
@@ -59,10 +57,6 @@ _UNREADABLE = frozenset(
 )
 """What librdkafka says of a record batch that it cannot read."""
 
-_REFUSAL = "SASL authentication error"
-_MOST_FETCH_BYTES = 1_000_000_000
-_ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
-
 
 def read_range(
     address: ClusterAddress, wanted: OffsetRange, how: FetchSettings, meter: FetchMeter | None = None
@@ -74,7 +68,7 @@ def read_range(
         GapError: the range is gone, or the log was cut.
         FatalError: we may not read it, or librdkafka cannot read what our own reader can, or can look at.
     """
-    kept = _consumer_for(address, how)
+    kept = consumer_for(address, how)
     reader = _RangeReader(kept.client, address, wanted, how, meter or FetchMeter())
     kept.users += 1
     try:
@@ -108,7 +102,7 @@ class _RangeReader:
 
     def __init__(
         self,
-        client: KeptClient[_OpenConsumer],
+        client: KeptClient[OpenConsumer],
         address: ClusterAddress,
         wanted: OffsetRange,
         how: FetchSettings,
@@ -354,81 +348,26 @@ class _RangeReader:
         offsets = np.array([message.offset() for message in messages], np.int64)
         self._meter.size_bytes += int(keys.nbytes + values.nbytes)
         epoch = messages[-1].leader_epoch()
-        if epoch is not None:
+        if epoch is not None and self._is_known_epoch(epoch):
             self._meter.note_epoch((wanted.topic, wanted.partition), int(offsets[-1]), epoch)
         columns = RecordColumns(offsets, keys, values, data, headers, ends)
         return ConsumerRecords.of_fetched(wanted.topic, wanted.partition, columns)
 
+    def _is_known_epoch(self, epoch: int) -> bool:
+        """Tell whether a record's leader epoch is none that its leader never had: no checksum covers it.
+
+        By our own protocol; where that has no login, or no broker answers, it is believed, as librdkafka does.
+        """
+        if epoch <= self._wanted.epoch or not knows_login(self._address.by_name):
+            return True
+        clients, at = broker_client_for(self._address), (self._wanted.topic, self._wanted.partition)
+        try:
+            if epoch > clients.leader(at).epoch:
+                clients.forget(at)
+            return not 0 <= clients.leader(at).epoch < epoch
+        except (OSError, RetriableError, FatalError):
+            return True
+
 
 def _to_bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
-
-
-@attrs.frozen
-class _OpenConsumer:
-    """A consumer, and what brokers said of its login: no message tells that."""
-
-    consumer: Consumer
-    refusals: list[str]
-
-    def close(self) -> None:
-        self.consumer.close()
-
-
-@attrs.define
-class _KeptConsumer:
-    """A consumer that ranges are read by, how many are now, and when one last was."""
-
-    client: KeptClient[_OpenConsumer]
-    users: int = 0
-    asked_at: float = 0.0
-
-
-_consumers: dict[tuple[ClusterAddress, FetchSettings], _KeptConsumer] = {}
-"""The process's consumers; they are used by one thread."""
-
-
-def _consumer_for(address: ClusterAddress, how: FetchSettings) -> _KeptConsumer:
-    """Return the process's consumer of a cluster; those that nobody used for minutes, as certificates changed, end."""
-    now = time.monotonic()
-    for key, other in list(_consumers.items()):
-        if not other.users and now - other.asked_at > UNUSED_S:
-            _consumers.pop(key).client.drop()
-    if (address, how) not in _consumers:
-        client = KeptClient(lambda: dict(address.settings), partial(_open_consumer, how), _OpenConsumer.close)
-        _consumers[address, how] = _KeptConsumer(client)
-    found = _consumers[address, how]
-    found.asked_at = now
-    return found
-
-
-def forget_consumers() -> None:
-    """Close the process's consumers."""
-    for key in list(_consumers):
-        _consumers.pop(key).client.drop()
-
-
-def _open_consumer(how: FetchSettings, config: dict[str, Any]) -> _OpenConsumer:
-    """Make one that joins no group."""
-    refusals = list[str]()
-
-    def note(error: KafkaError) -> None:
-        # A provider of tokens that is away is told by the same code.
-        if error.code() == KafkaError._AUTHENTICATION and _REFUSAL in error.str():  # noqa: SLF001
-            refusals.append(error.str())
-            del refusals[:-1]
-
-    own = {
-        "error_cb": note,
-        "check.crcs": True,
-        "group.id": "icebridge-reader",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": "error",
-        "enable.partition.eof": True,
-        "isolation.level": _ISOLATION_LEVELS[how.isolation == READ_COMMITTED],
-        "fetch.message.max.bytes": min(max(how.partition_bytes, 1), _MOST_FETCH_BYTES),
-        "fetch.wait.max.ms": how.max_wait_ms,
-    }
-    with map_kafka_errors(NO_CLIENT):
-        return _OpenConsumer(Consumer({"client.id": "icebridge", **config, **own}), refusals)
