@@ -43,7 +43,7 @@ def test_a_known_fault_is_found(tmp_path: Path, mutation: str) -> None:
 
 def test_files_stay_that_a_late_commit_may_name(tmp_path: Path) -> None:
     """A run of maintenance is killed, and its commit lands behind the next run: deleting its files at once is found."""
-    killed = Maintain(("rewrite",), 3, ((14, "late"), (15, "crash")))
+    killed = Maintain(("rewrite",), 3, ((15, "late"), (16, "crash")))
     steps = SourceStep("commits", 5), Batch(0, 1, whole=True), killed, Maintain(("convert",), 1)
     story = Story(World(), (*steps, TableStep("land late commits", 0)))
     assert tell(story, str(tmp_path)) is None
