@@ -33,6 +33,11 @@ class Sample:
     cpu_share: float
 
 
+GROWTH, LEAK = 1.25, 1.05
+"""How many times the median of its second quarter that of the last one may be: of what goes up and down with files and
+batches, and of what a process has no reason to have more of."""
+
+
 @attrs.frozen
 class Measure:
     """A line of the picture: `slack` is how much more is no growth, whatever the ratio."""
@@ -41,6 +46,7 @@ class Measure:
     title: str
     slack: float
     scale: float = 1.0
+    growth: float = GROWTH
 
 
 MEASURES = (
@@ -57,12 +63,10 @@ MEASURES = (
     Measure("fresh_p95_s", "produced to visible, p95, s", 1.0),
     Measure("jvm_bytes", "resident memory of the JVM, MB", 50, 1e-6),
     Measure("python_bytes", "resident memory of Python, MB", 50, 1e-6),
-    Measure("handles", "open files and sockets", 20),
-    Measure("threads", "threads", 20),
+    Measure("handles", "open files and sockets", 20, growth=LEAK),
+    Measure("threads", "threads", 20, growth=LEAK),
     Measure("cpu_share", "CPU seconds per second", 0.2),
 )
-GROWTH = 1.25
-"""The median of the last quarter may be so many times that of the second one."""
 
 
 @attrs.frozen
@@ -76,7 +80,7 @@ class Verdict:
     @property
     def is_flat(self) -> bool:
         """Whether it has not grown."""
-        return self.late <= max(self.early * GROWTH, self.early + self.measure.slack)
+        return self.late <= max(self.early * self.measure.growth, self.early + self.measure.slack)
 
 
 def judge(samples: Sequence[Sample]) -> list[Verdict]:

@@ -91,6 +91,13 @@ def test_what_grows_is_told(late: int, flat: bool) -> None:
         judge(samples[:7])
 
 
+@pytest.mark.parametrize(("late", "flat"), [(380, True), (414, False)])
+def test_threads_that_are_left_behind_are_told(late: int, flat: bool) -> None:
+    """A process has no reason to have more threads after an hour: what files and batches may do is too much there."""
+    samples = [attrs.evolve(NONE, threads=count) for count in [300] * 4 + [363] * 8 + [late] * 4]
+    assert {one.measure.field: one.is_flat for one in judge(samples)}["threads"] == flat
+
+
 def test_every_measure_is_drawn(tmp_path: Path) -> None:
     """The picture has a chart of each measure, all of which a sample has."""
     assert {one.field for one in MEASURES} <= {field.name for field in attrs.fields(Sample)}
