@@ -185,7 +185,7 @@ def _look_when(lifecycle: Lifecycle, settings: SinkSettings, *, once: bool) -> _
 
 def _look_for_topics(settings: SinkSettings, check_wanted: Callable[[], None], *, once: bool) -> ClusterState:
     """Return the cluster once a selected topic exists; a run to the end of today's topics does not wait for any."""
-    cluster, told = KafkaAdmin(settings.kafka), False
+    cluster, is_announced = KafkaAdmin(settings.kafka), False
 
     def look() -> ClusterState | None:
         check_wanted()
@@ -197,11 +197,11 @@ def _look_for_topics(settings: SinkSettings, check_wanted: Callable[[], None], *
             return None
 
     while (found := call_with_retries(look, settings.errors)) is None:
-        if not told:
+        if not is_announced:
             selected = settings.kafka.topics_regex or ",".join(settings.kafka.topics)
             note = "none of the selected topics exists yet, and the sink waits for one"
             structlog.get_logger().warning(note, topics=selected)
-            told = True
+            is_announced = True
         time.sleep(_TOPICS_S)
     return found
 

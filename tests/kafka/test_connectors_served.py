@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
 from connector.server.rest.plugins import SINK_CLASS
@@ -89,6 +90,33 @@ def test_connectors_of_one_process(topics: Topics, make_workspace: MakeWorkspace
         assert (_state(rest, "two"), _offset(rest, "two")) == ("PAUSED", 4)
         assert rest.call("PUT", "/connectors/two/resume").status == 202
         assert process.wait_until(lambda: _offset(rest, "two") == 7, 120), process.text()[-4000:]
+
+
+def test_restarts_leave_nothing_behind(topics: Topics, make_workspace: MakeWorkspace) -> None:
+    """However often a sink is restarted, the worker has about as many threads and open files as before."""
+    _produce(topics, "servedagain", 0, 4, create=True)
+    config = {
+        "connector.class": SINK_CLASS,
+        "topics": "servedagain",
+        "debezium.sink.batch.interval-ms": "100",
+        "iceberg.tables.auto-create-enabled": "true",
+    }
+    with _worker(make_workspace("servedagain", {})) as (process, rest):
+        worker = psutil.Process(process.process.pid)
+
+        def runs() -> int:
+            return sum(line.get("event") == "reading" for line in process.lines())
+
+        assert rest.call("POST", "/connectors", {"name": "one", "config": config}).status == 201
+        assert process.wait_until(lambda: _offset(rest, "one") == 4, 120), process.text()[-4000:]
+        before = worker.num_threads(), worker.num_fds()
+        for number in range(16):
+            assert rest.call("POST", "/connectors/one/restart?includeTasks=true").status in {202, 204}
+            assert process.wait_until(lambda begun=number + 2: runs() == begun, 120), process.text()[-4000:]  # type: ignore[misc]
+            _produce(topics, "servedagain", 4 + number, 1)
+            assert process.wait_until(lambda number=number: _offset(rest, "one") == 5 + number, 120)  # type: ignore[misc]
+        after = worker.num_threads(), worker.num_fds()
+        assert after[0] < before[0] + 40 and after[1] < before[1] + 60, (before, after)
 
 
 def test_a_worker_that_is_killed(topics: Topics, make_workspace: MakeWorkspace) -> None:
