@@ -8,10 +8,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
+import structlog
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from connector.errors import FatalError
+from connector.errors import FatalError, RetriableError
 from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import SnapshotChange, settle_commits
@@ -29,6 +30,7 @@ from connector.settings.iceberg.write_mode import MAIN_BRANCH
 MANIFEST_SIZE_PROPERTY, DEFAULT_MANIFEST_BYTES = "commit.manifest.target-size-bytes", 8 * 1024**2
 """Iceberg's."""
 _SMALL_SHARE = 0.75
+_DANGLING_TRIES = 5
 
 
 @attrs.frozen
@@ -126,11 +128,21 @@ def _rewrite_once(
 
 
 def _remove_dangling_deletes(spark: SparkSession, table: Table, name: str) -> None:
-    """Take out position deletes of files that are gone; vectors go with their files."""
-    doing = f"removing dangling deletes of {table.name}"
-    with map_java_errors(doing), settle_commits(table, doing) as java:
-        action = _actions(spark).removeDanglingDeleteFiles(java).snapshotProperty(CREATED_BY, name)
-        action.snapshotProperty(MAINTENANCE_TASK, REWRITE).toBranch(table.branch).execute()
+    """Take out position deletes of files that are gone; vectors go with their files.
+
+    Iceberg refuses it where any commit came since it began. What files were merged stays so, and where commits come too
+    fast for several tries the deletes stay until files are merged again: no reader heeds them.
+    """
+    doing, reason = f"removing dangling deletes of {table.name}", ""
+    for _ in range(_DANGLING_TRIES):
+        try:
+            with map_java_errors(doing), settle_commits(table, doing) as java:
+                action = _actions(spark).removeDanglingDeleteFiles(java).snapshotProperty(CREATED_BY, name)
+                action.snapshotProperty(MAINTENANCE_TASK, REWRITE).toBranch(table.branch).execute()
+            return
+        except RetriableError as error:
+            reason = str(error)
+    structlog.get_logger().warning("deletes of merged files stay until the next merge", table=table.name, reason=reason)
 
 
 def count_small_manifests(table: Table) -> int:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from connector.cli.maintain import Round, do_round
 from connector.errors import CommitRefused, ConfigError, RetriableError
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
-from connector.iceberg.commit.settlement import settle_commits
+from connector.iceberg.commit.settlement import _SettlingOperations, settle_commits
 from connector.iceberg.java import map_java_errors
 from connector.iceberg.state.offset_rows import MAINTAINER, SOURCE, OffsetRows
 from connector.maintenance.expiry import expire_snapshots
@@ -85,6 +85,35 @@ def test_files_and_manifests_are_merged(spark: SparkSession, workshop: Workshop,
     assert dict(map(tuple, spark.sql(ids).collect())) == before
     written.batch(dict.fromkeys(sorted(written.model)[::2]), Random(1))
     assert values_by_spark(spark, written.case) == sorted(written.model.values())
+
+
+def test_deletes_of_merged_files_go_though_commits_come(
+    spark: SparkSession, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each commit refuses what Iceberg does about them: the merge is done once, and a later try takes them out."""
+    written = workshop.written(1, 2, PartitionTerm("p", "identity"))
+    attempt, attempts = _SettlingOperations._attempt, list[int]()
+
+    def try_once(operations: Any, one: Any) -> Any:
+        attempts.append(1)
+        if len(attempts) in (2, 3):
+            other.java.refresh()
+            other.java.newAppend().commit()
+        return attempt(operations, one)
+
+    maintainer = workshop.maintainer()
+    _by_task(maintainer.run(written.table, [CONVERT]))
+    other = maintainer.load(written.table.name)
+    assert other is not None
+    monkeypatch.setattr(_SettlingOperations, "_attempt", try_once)
+    with structlog.testing.capture_logs() as lines:
+        done = _by_task(maintainer.run(written.table, [REWRITE]))
+    assert done[REWRITE].counts["removed"] > done[REWRITE].counts["added"] > 0
+    assert not [line for line in lines if line["log_level"] == "warning"]
+    assert len(attempts) > 3
+    written.table.refresh()
+    assert sum(each.position_deletes for each in count_partitions(written.table)) == 0
+    check_rows(spark, workshop.lake, written)
 
 
 def test_small_files_are_merged_with_those_of_their_size(spark: SparkSession, workshop: Workshop) -> None:
