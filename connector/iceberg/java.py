@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -19,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
 from connector.runtime.failure_causes import Cause, is_permanent, is_transient
-from connector.runtime.jvm.callback_connections import CallbackConnections
+from connector.runtime.jvm.callback_connections import callback_connections
 from connector.runtime.spark.driver_gateway import DriverGateway
 
 Driver: TypeAlias = SparkSession | DriverGateway
@@ -45,7 +44,6 @@ _RETRIABLE_EXCEPTIONS = (
 _MAX_CAUSES = 20
 _HADOOP = "hadoop."
 _CALLBACK_LOCK = threading.Lock()
-_CALLBACK_CONNECTIONS = WeakKeyDictionary[Any, CallbackConnections]()
 _JVM_REMEDY = "give it more memory (spark.driver.memory, the limit of the container), then start again"
 _CATALOG_REMEDY = "retrying does not help: check the catalog's properties, its credentials, and the jars given to Spark"
 
@@ -181,7 +179,6 @@ def accept_callbacks(driver: Driver) -> Iterator[None]:
     with _CALLBACK_LOCK:
         gateway.callback_server_parameters.propagate_java_exceptions = True
         ensure_callback_server_started(gateway)
-        opened = _CALLBACK_CONNECTIONS.setdefault(gateway, CallbackConnections(gateway))
     try:
         yield
     finally:
@@ -189,7 +186,7 @@ def accept_callbacks(driver: Driver) -> Iterator[None]:
         own, connections = client.get_thread_connection(), client.deque
         for _ in range(connections.count(own) - 1):
             connections.remove(own)
-        opened.sweep_sometimes()
+        callback_connections(gateway).sweep_sometimes()
 
 
 def activate_session(spark: SparkSession) -> None:

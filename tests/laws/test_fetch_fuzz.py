@@ -52,6 +52,7 @@ STRICTER = (
     "do not rise",
     "says it has",
     "of negative size",
+    "whose size is no number",
     "are said to be",
     "fields do not end",
     "Truncated",

@@ -21,10 +21,12 @@ class Task:
     """What Java's threads run."""
 
     java: Any
+    connections: CallbackConnections
     runs: list[str] = field(factory=list)
 
     def run(self) -> None:
         """Call Java back, as callbacks of commits do."""
+        self.connections.note_caller()
         self.runs.append(str(self.java.java.lang.Thread.currentThread().getName()))
 
     class Java:
@@ -40,12 +42,11 @@ def call_back(pool: Any, task: Task, times: int) -> None:
 
 
 def test_connections_end_with_javas_threads(spark: SparkSession) -> None:
-    """A sweep closes what rests, and our threads end with it; a thread of Java's that lives calls again."""
-    java = jvm(spark)
-    executors = java.java.util.concurrent.Executors
-    task, connections = Task(java), CallbackConnections(gateway_of(spark))
+    """A sweep closes those of ended threads, and ours end with them; a thread of Java's that lives keeps its own."""
+    executors = jvm(spark).java.util.concurrent.Executors
+    connections = CallbackConnections(gateway_of(spark))
+    task = Task(jvm(spark), connections)
     with accept_callbacks(spark):
-        connections.sweep()
         before = threading.active_count()
         living = executors.newFixedThreadPool(1)
         call_back(living, task, 1)
@@ -53,10 +54,35 @@ def test_connections_end_with_javas_threads(spark: SparkSession) -> None:
             ended = executors.newFixedThreadPool(2)
             call_back(ended, task, 2)
             ended.shutdown()
-        assert threading.active_count() > before + 5
-        assert connections.sweep() >= 11
-        wait_until(lambda: threading.active_count() <= before, 20)
+            assert ended.awaitTermination(20, jvm(spark).java.util.concurrent.TimeUnit.SECONDS)
+        assert threading.active_count() >= before + 11
+        assert connections.sweep() == 10
+        wait_until(lambda: threading.active_count() <= before + 1, 20)
         call_back(living, task, 1)
-        assert connections.sweep() == 1
+        assert connections.sweep() == 0
         living.shutdown()
+        assert living.awaitTermination(20, jvm(spark).java.util.concurrent.TimeUnit.SECONDS)
+        assert connections.sweep() == 1
+        wait_until(lambda: threading.active_count() <= before, 20)
     assert len(task.runs) == 12
+
+
+def test_a_sweep_within_a_callback_leaves_the_caller_its_connection(spark: SparkSession) -> None:
+    """Threads of Java's that are in the midst of a call, and called back from within it, go on."""
+    connections = CallbackConnections(gateway_of(spark))
+
+    @define
+    class Sweeper(Task):
+        def run(self) -> None:
+            self.connections.note_caller()
+            inner = Task(self.java, self.connections)
+            self.java.java.util.concurrent.Executors.callable(inner).call()
+            self.runs.append(str(self.connections.sweep()))
+            self.runs.append(str(self.java.java.lang.Thread.currentThread().isAlive()))
+
+    task = Sweeper(jvm(spark), connections)
+    with accept_callbacks(spark):
+        living = jvm(spark).java.util.concurrent.Executors.newFixedThreadPool(1)
+        call_back(living, task, 2)
+        living.shutdown()
+    assert task.runs == ["0", "True"] * 2

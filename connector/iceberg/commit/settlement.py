@@ -12,8 +12,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, TypeVar
 
 import attrs
 from py4j.protocol import Py4JJavaError
@@ -23,7 +23,10 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
 from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS
 from connector.iceberg.java import JavaTable, gateway_of, iterate, java_exception_name, jvm, map_java_errors, to_dict
+from connector.runtime.jvm.callback_connections import callback_connections
 from connector.runtime.retry import call_with_retries
+
+T = TypeVar("T")
 
 JavaMetadata = Any
 """Java's `TableMetadata`."""
@@ -104,6 +107,17 @@ class _CommitAttempt:
         )
 
 
+def _from_java(method: Callable[..., T]) -> Callable[..., T]:
+    """Have a method note which thread of Java's calls it: Iceberg's actions call from threads that end with them."""
+
+    @wraps(method)
+    def noted(operations: _SettlingOperations, *arguments: Any) -> T:
+        operations.connections.note_caller()
+        return method(operations, *arguments)
+
+    return noted
+
+
 class _SettlingOperations:
     """Iceberg's `TableOperations`: the table's own, but for `commit`."""
 
@@ -113,9 +127,11 @@ class _SettlingOperations:
         self._table, self._doing, self._own = table, doing, table.java.operations()
         self._accepts, self._seen, self._data_path = accepts, seen, data_path
         self._thread, self._has_turn = threading.get_ident(), False
+        self.connections = callback_connections(gateway_of(table.driver))
         self.failure: ConnectorError | None = None
         self.unknown: ConnectorError | None = None
 
+    @_from_java
     def commit(self, base: JavaMetadata, metadata: JavaMetadata) -> None:
         """Commit; Java's exception says that it is refused for good, or that nobody knows."""
         one, self.failure = _CommitAttempt(base, metadata), None
@@ -241,26 +257,32 @@ class _SettlingOperations:
         unknown = java.org.apache.iceberg.exceptions.CommitStateUnknownException(cause)
         return Py4JJavaError(str(error), unknown)
 
+    @_from_java
     def current(self) -> JavaMetadata:
         """Return the metadata as it was last read."""
         return self._own.current()
 
+    @_from_java
     def refresh(self) -> JavaMetadata:
         """Read the metadata."""
         return self._own.refresh()
 
+    @_from_java
     def io(self) -> Any:
         """Return the table's files."""
         return self._own.io()
 
+    @_from_java
     def encryption(self) -> Any:
         """Return how files are encrypted."""
         return self._own.encryption()
 
+    @_from_java
     def metadataFileLocation(self, name: str) -> str:  # noqa: N802 - Java's name
         """Name a file of metadata."""
         return str(self._own.metadataFileLocation(name))
 
+    @_from_java
     def locationProvider(self) -> Any:  # noqa: N802 - Java's name
         """Return what names data files."""
         metadata = self._own.current()
@@ -271,14 +293,17 @@ class _SettlingOperations:
         properties.put(DATA_PATH_PROPERTY, self._data_path)
         return java.org.apache.iceberg.LocationProviders.locationsFor(metadata.location(), properties)
 
+    @_from_java
     def temp(self, metadata: JavaMetadata) -> Any:
         """Return operations on metadata that nobody commits."""
         return self._own.temp(metadata)
 
+    @_from_java
     def newSnapshotId(self) -> int:  # noqa: N802 - Java's name
         """Draw a snapshot's id."""
         return int(self._own.newSnapshotId())
 
+    @_from_java
     def requireStrictCleanup(self) -> bool:  # noqa: N802 - Java's name
         """Let Iceberg clean up only where an exception says that it may."""
         return True

@@ -1,8 +1,8 @@
-"""Java's threads that have called Python -> their connections, which Py4J keeps for ever: those of no use are closed.
+"""Java's threads that call Python -> their connections, which Py4J keeps for ever: those of ended threads are closed.
 
 Py4J gives each thread of Java that calls back a connection, and this process a thread for it. It keeps both when Java's
-thread has ended. Iceberg's actions begin threads of their own each time, so a sink that maintains its tables would run
-out of open files within days.
+thread has ended. Iceberg's actions begin threads of their own each time, and so does each query of Spark: a sink that
+maintains its tables would run out of open files within days.
 """
 
 from __future__ import annotations
@@ -10,57 +10,70 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaClass, JavaObject
+from py4j.protocol import Py4JError
 
 SWEEP_S = 60.0
-"""How long connections of no use may stay."""
+"""How long connections of ended threads may stay."""
 
 
 class CallbackConnections:
-    """The connections over which a JVM calls us."""
+    """The connections over which a JVM calls us, and its thread at the other end of each."""
 
     def __init__(self, gateway: Any, clock: Callable[[], float] = time.monotonic) -> None:
-        """Close nothing yet. `gateway` is Py4J's, with a callback server that has started."""
+        """Know of none yet. `gateway` is Py4J's."""
         self._client = gateway._gateway_client  # noqa: SLF001 - Py4J has no other door to it
         self._clock, self._swept_at = clock, clock()
+        self._callers = dict[Any, Any]()
         self._turn = threading.Lock()
 
+    def note_caller(self) -> None:
+        """Remember which thread of Java calls now, the first time it does; cost: a call to Java then, none later."""
+        own = self._client.get_thread_connection()
+        if own not in self._callers:
+            self._callers[own] = JavaClass("java.lang.Thread", self._client).currentThread()
+
     def sweep_sometimes(self) -> None:
-        """Sweep where the last time was long ago; cost: some tens of milliseconds a minute."""
-        if self._clock() - self._swept_at < SWEEP_S or not self._turn.acquire(blocking=False):
-            return
-        try:
+        """Sweep in a thread of its own, where the last time was long ago: nobody waits for it, no signal ends it."""
+        if self._callers and self._clock() - self._swept_at >= SWEEP_S:
             self._swept_at = self._clock()
-            self.sweep()
-        finally:
-            self._turn.release()
+            threading.Thread(target=self.sweep, name="callback-connections", daemon=True).start()
 
     def sweep(self) -> int:
-        """Close what Java opened and does not use now; have it forget what is closed. Returns how many went.
+        """Close the connections of callers that have ended, at both ends; returns how many there were."""
+        with self._turn, suppress(Py4JError):
+            ended = [own for own, thread in list(self._callers.items()) if not thread.isAlive()]
+            ports = {own.socket.getpeername()[1] for own in ended if own.socket is not None}
+            for one in self._resting():
+                socket = None if one is None else one.getSocket()
+                if socket is not None and int(socket.getLocalPort()) in ports:
+                    one.shutdown()  # our end notices, and ends its thread
+            for own in ended:
+                del self._callers[own]
+            return len(ended)
+        return 0
 
-        Only connections that rest are in Java's list, and it is changed under Java's own lock: one that a thread is
-        about to use is not in it any more. A thread that lives, and whose connection is closed here, opens another.
-        """
+    def _resting(self) -> list[Any]:
+        """Return what Java keeps: nobody uses those of ended threads, so its lock is not needed."""
         server = JavaObject("GATEWAY_SERVER", self._client)  # by this name PySpark reaches it too
-        caller = server.getCallbackClient()
-        resting, lock = self._field(caller, "connections"), self._field(caller, "lock")
-        gone = 0
-        lock.lock()
-        try:
-            for one in list(resting.toArray()):
-                if one.getSocket() is not None:
-                    if not one.isInitiatedFromClient():
-                        continue
-                    one.shutdown()
-                resting.remove(one)
-                gone += 1
-        finally:
-            lock.unlock()
-        return gone
-
-    def _field(self, caller: Any, name: str) -> Any:
-        field = JavaClass("java.lang.Class", self._client).forName("py4j.CallbackClient").getDeclaredField(name)
+        field = (
+            JavaClass("java.lang.Class", self._client).forName("py4j.CallbackClient").getDeclaredField("connections")
+        )
         field.setAccessible(True)
-        return field.get(caller)
+        return list(field.get(server.getCallbackClient()).toArray())
+
+
+_KNOWN = WeakKeyDictionary[Any, CallbackConnections]()
+_KNOWN_LOCK = threading.Lock()
+
+
+def callback_connections(gateway: Any) -> CallbackConnections:
+    """Return those of a gateway."""
+    with _KNOWN_LOCK:
+        if (known := _KNOWN.get(gateway)) is None:
+            known = _KNOWN[gateway] = CallbackConnections(gateway)
+        return known

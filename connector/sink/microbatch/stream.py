@@ -29,7 +29,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from connector.errors import ConnectorError, FatalError, GapError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.java import gateway_of
 from connector.kafka.admin import KafkaAdmin
+from connector.runtime.jvm.callback_connections import CallbackConnections, callback_connections
 from connector.runtime.lifecycle import start_call
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.retry import call_with_retries
@@ -57,9 +59,11 @@ class _BatchFunction:
     """
 
     _bring_in: Callable[[int], None] | None
+    _connections: CallbackConnections
 
     def __call__(self, _: object, number: int) -> None:
         """Bring in a batch of a run that has not ended."""
+        self._connections.note_caller()
         if self._bring_in is not None:
             self._bring_in(number)
 
@@ -92,6 +96,7 @@ class Stream:
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
     _stopping: threading.Event = attrs.field(factory=threading.Event)
     _leaving: threading.Event = attrs.field(factory=threading.Event)
+    _function: _BatchFunction | None = None
     _error: BaseException | None = None
     _at: dict[TopicPartition, int] = attrs.field(factory=dict)
     _seen: dict[TopicPartition, int] = attrs.field(factory=dict)
@@ -122,21 +127,23 @@ class Stream:
     def _run_until_growth(self, *, once: bool) -> bool:
         """Run a query over the topic-partitions that are known; tell whether there are more of them now."""
         scratch = Path(tempfile.mkdtemp(prefix="icebridge-"))
-        self._leaving = leaving = threading.Event()
-        batches = _BatchFunction(lambda number: self._range(number, scratch, leaving))
+        self._leaving = threading.Event()
         try:
-            fresh = self._watch(self._query(batches, scratch, once=once), once=once)
+            fresh = self._watch(self._query(scratch, once=once), once=once)
         finally:
-            batches.release()
+            if self._function is not None:
+                self._function.release()
             shutil.rmtree(scratch, ignore_errors=True)
         self._at = {**fresh, **self._at}
         return bool(fresh)
 
-    def _query(self, batches: _BatchFunction, scratch: Path, *, once: bool) -> StreamingQuery:
-        pace = self.settings.batch.pace
+    def _query(self, scratch: Path, *, once: bool) -> StreamingQuery:
+        pace, leaving = self.settings.batch.pace, self._leaving
         options = self._options() if once else {**self._options(), **trigger_options(pace)}
         frame = self.spark.readStream.format("kafka").options(**options).load()
-        writer = frame.writeStream.foreachBatch(batches)
+        connections = callback_connections(gateway_of(self.spark))
+        self._function = _BatchFunction(lambda number: self._range(number, scratch, leaving), connections)
+        writer = frame.writeStream.foreachBatch(self._function)
         writer = writer.option("checkpointLocation", scratch.as_uri())
         interval = f"{pace.look_ms} milliseconds"
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)).start()
