@@ -110,7 +110,7 @@ def _java(rng: Random) -> Any:
         for name in ("ValidationException", "CommitStateUnknownException")
     }
     iceberg = SimpleNamespace(
-        BaseTable=lambda operations, _: SettledTable(operations, operations._table.java),
+        BaseTable=lambda operations, _: SettledTable(operations, operations.table.java),
         exceptions=SimpleNamespace(**throwable),
         SnapshotChanges=SnapshotChanges,
         spark=SimpleNamespace(actions=SimpleNamespace(SparkActions=SimpleNamespace(get=lambda _: Actions(rng)))),

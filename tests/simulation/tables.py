@@ -77,6 +77,9 @@ class SimulatedTable(Table):
     def accept_callbacks(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def note_caller(self) -> None:
+        pass
+
     def expression(self, where: str) -> Any:
         return orjson.loads(where)
 

@@ -91,7 +91,7 @@ def test_deletes_of_merged_files_go_though_commits_come(
     spark: SparkSession, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each commit refuses what Iceberg does about them: the merge is done once, and a later try takes them out."""
-    written = workshop.written(1, 2, PartitionTerm("p", "identity"))
+    written = workshop.written(37, 2, PartitionTerm("p", "identity"))
     attempt, attempts = _SettlingOperations._attempt, list[int]()
 
     def try_once(operations: Any, one: Any) -> Any:
@@ -310,7 +310,7 @@ def test_orphans_of_a_table_at_whose_location_is_another_one_stay(workshop: Work
     """A table that was renamed keeps its folder, which the next one of its former name gets too: neither takes the
     other's files for orphans, however old they are, and metadata files that it has left itself are none of another.
     """
-    outer, inner = workshop.written(33).table, workshop.written(34).table
+    outer, inner = workshop.written(35).table, workshop.written(36).table
     home, other = (Path(str(one.java.location()).removeprefix("file:")) for one in (outer, inner))
     newest = Path(str(inner.java.operations().current().metadataFileLocation()).removeprefix("file:"))
     orphan, left, foreign = home / "data" / "left-behind.parquet", home / "metadata" / "a", home / "metadata" / "b"

@@ -29,6 +29,7 @@ from connector.iceberg.java import (
     Driver,
     JavaTable,
     accept_callbacks,
+    gateway_of,
     iterate,
     jvm,
     map_java_errors,
@@ -37,6 +38,7 @@ from connector.iceberg.java import (
 )
 from connector.iceberg.types.schemas.schema_json import to_pyiceberg
 from connector.iceberg.types.values.single_values import parse_non_finite
+from connector.runtime.jvm.callback_connections import callback_connections
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.driver_gateway import DriverGateway
 from connector.settings import ErrorSettings
@@ -284,6 +286,10 @@ class Table:
     def accept_callbacks(self) -> AbstractContextManager[None]:
         """Let validators and callbacks of commits, which are Python's, be called by Java meanwhile."""
         return accept_callbacks(self.driver)
+
+    def note_caller(self) -> None:
+        """Remember which thread of Java's calls now: its connection is closed once it has ended."""
+        callback_connections(gateway_of(self.driver)).note_caller()
 
     def ancestors(self) -> Iterator[Snapshot]:
         """Return the newest snapshot of the branch and those before it that have not expired, newest first."""

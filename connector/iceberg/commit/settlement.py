@@ -23,7 +23,6 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
 from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS
 from connector.iceberg.java import JavaTable, gateway_of, iterate, java_exception_name, jvm, map_java_errors, to_dict
-from connector.runtime.jvm.callback_connections import callback_connections
 from connector.runtime.retry import call_with_retries
 
 T = TypeVar("T")
@@ -112,7 +111,7 @@ def _from_java(method: Callable[..., T]) -> Callable[..., T]:
 
     @wraps(method)
     def noted(operations: _SettlingOperations, *arguments: Any) -> T:
-        operations.connections.note_caller()
+        operations.table.note_caller()
         return method(operations, *arguments)
 
     return noted
@@ -124,10 +123,9 @@ class _SettlingOperations:
     def __init__(
         self, table: Table, doing: str, accepts: Acceptance | None, seen: int | None, data_path: str | None
     ) -> None:
-        self._table, self._doing, self._own = table, doing, table.java.operations()
+        self.table, self._doing, self._own = table, doing, table.java.operations()
         self._accepts, self._seen, self._data_path = accepts, seen, data_path
         self._thread, self._has_turn = threading.get_ident(), False
-        self.connections = callback_connections(gateway_of(table.driver))
         self.failure: ConnectorError | None = None
         self.unknown: ConnectorError | None = None
 
@@ -137,8 +135,8 @@ class _SettlingOperations:
         one, self.failure = _CommitAttempt(base, metadata), None
         self._check(one)
         try:
-            with self._table.turn:
-                refusal = call_with_retries(partial(self._attempt, one), self._table.errors)
+            with self.table.turn:
+                refusal = call_with_retries(partial(self._attempt, one), self.table.errors)
         except ConnectorError as error:
             raise self._report_unknown(error) from error
         if refusal is not None:
@@ -151,14 +149,14 @@ class _SettlingOperations:
         """Let others of this process wait: each try makes the commit anew, which takes longer than their next one."""
         # Iceberg commits parts in a thread of its own, which could not leave it.
         if not self._has_turn and threading.get_ident() == self._thread:
-            self._table.turn.__enter__()
+            self.table.turn.__enter__()
             self._has_turn = True
 
     def leave_turn(self) -> None:
         """Let others go on."""
         if self._has_turn:
             self._has_turn = False
-            self._table.turn.__exit__(None, None, None)
+            self.table.turn.__exit__(None, None, None)
 
     def _check(self, one: _CommitAttempt) -> None:
         """Refuse, as Iceberg's own validation does, what is not to be committed: Iceberg then cleans up."""
@@ -170,14 +168,14 @@ class _SettlingOperations:
             if not self._accepts(change, later):
                 refusal = f"{self._doing}: others changed meanwhile which deletes apply to the files"
                 self.failure = CommitRefused(refusal)
-                java = jvm(self._table.driver)
+                java = jvm(self.table.driver)
                 raise Py4JJavaError(
                     refusal, java.org.apache.iceberg.exceptions.ValidationException(refusal, self._no_values())
                 )
 
     def _iter_made(self, one: _CommitAttempt) -> Iterator[Any]:
         """Yield the snapshots that a commit adds to the branch; a table may have thousands, and others are faster."""
-        at = _newest_snapshot_id(one.made, self._table.branch)
+        at = _newest_snapshot_id(one.made, self.table.branch)
         while at is not None and one.base.snapshot(at) is None:
             snapshot = one.made.snapshot(at)
             yield snapshot
@@ -185,7 +183,7 @@ class _SettlingOperations:
 
     def _iter_later(self, base: JavaMetadata) -> Iterator[SnapshotChange]:
         """Yield what came since the table was last read before, newest first."""
-        at = _newest_snapshot_id(base, self._table.branch)
+        at = _newest_snapshot_id(base, self.table.branch)
         while at is not None and at != self._seen:
             snapshot = base.snapshot(at)
             if snapshot is None:
@@ -201,7 +199,7 @@ class _SettlingOperations:
         """
         if to_dict(snapshot.summary()).get(_REMOVED_DELETES, "0") == "0":
             return False
-        changes = jvm(self._table.driver).org.apache.iceberg.SnapshotChanges.builderFor(self._table.java)
+        changes = jvm(self.table.driver).org.apache.iceberg.SnapshotChanges.builderFor(self.table.java)
         found = changes.snapshot(snapshot).build()
         added = [file.dataSequenceNumber() for file in iterate(found.addedDataFiles())]
         removed_deletes = [
@@ -212,7 +210,7 @@ class _SettlingOperations:
 
     def _no_values(self) -> Any:
         """Give Java's empty array of format arguments."""
-        driver = self._table.driver
+        driver = self.table.driver
         return gateway_of(driver).new_array(jvm(driver).java.lang.Object, 0)
 
     def _attempt(self, one: _CommitAttempt) -> Py4JJavaError | None:
@@ -233,7 +231,7 @@ class _SettlingOperations:
         if self._is_committed(one):
             return None
         cause = error.__cause__
-        if refused and isinstance(cause, Py4JJavaError) and not one.can_land(self._own.current(), self._table.branch):
+        if refused and isinstance(cause, Py4JJavaError) and not one.can_land(self._own.current(), self.table.branch):
             return cause
         if refused or isinstance(error, CommitUnknown):
             raise RetriableError(str(error)) from cause
@@ -248,11 +246,11 @@ class _SettlingOperations:
         self.failure = error
         if isinstance(error, RetriableError):
             self.failure = CommitUnknown(
-                f"{error}; whether this commit is in table {self._table.name} could not be determined within "
+                f"{error}; whether this commit is in table {self.table.name} could not be determined within "
                 "errors.retry.timeout"
             )
         self.unknown = self.failure
-        java = jvm(self._table.driver)
+        java = jvm(self.table.driver)
         cause = java.java.lang.RuntimeException(str(error))
         unknown = java.org.apache.iceberg.exceptions.CommitStateUnknownException(cause)
         return Py4JJavaError(str(error), unknown)
@@ -288,7 +286,7 @@ class _SettlingOperations:
         metadata = self._own.current()
         if self._data_path is None or metadata.properties().get(_LOCATION_PROVIDER) is not None:
             return self._own.locationProvider()
-        java = jvm(self._table.driver)
+        java = jvm(self.table.driver)
         properties = java.java.util.HashMap(metadata.properties())
         properties.put(DATA_PATH_PROPERTY, self._data_path)
         return java.org.apache.iceberg.LocationProviders.locationsFor(metadata.location(), properties)
