@@ -3,7 +3,7 @@
 Run as `python -m benchmarks.check JOB.json` with warehouse, result and pairs of tables and reference (Parquet). Spark's
 Iceberg reader applies all delete files. A table is right when its count, the sum and the exclusive or of its row
 hashes, and the sum of the hashes of each column equal the reference's. A pair with `where` has the rows that meet this
-condition in its reference, and with `rows` says how many the table has in all.
+condition in its reference, and with `rows` says how many the table has, `among` those that meet another one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def fault_of(spark: SparkSession, pair: dict[str, Any]) -> str | None:
     reference = spark.read.parquet(pair["reference"])
     try:
         table = all_rows(spark, pair["tables"])
-        if (rows := pair.get("rows")) is not None and (found_rows := table.count()) != rows:
+        among = table.where(pair.get("among", "true"))
+        if (rows := pair.get("rows")) is not None and (found_rows := among.count()) != rows:
             return f"{found_rows} rows for {rows}"
         table = table.where(pair.get("where", "true"))
         missing = [name for name in reference.columns if name not in table.columns]

@@ -105,7 +105,7 @@ def theirs(url: str, index: Callable[[int], str], count: int) -> float:
 
 
 def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    rows = batch.to_pylist()
+    rows: list[dict[str, Any]] = batch.to_pylist()
     for row in rows:
         row.update(price=str(row["price"]), seen=row["seen"].isoformat(), day=row["day"].isoformat())
     return rows

@@ -25,13 +25,14 @@ from benchmarks.topics import PARTITIONS
 class Pair(TypedDict):
     """What is compared: the tables of a case, all their rows together, and the file with what they must hold.
 
-    Of a table that is too large for a file: the condition that the file's rows meet, and the number of all rows.
+    Of a table that is too large for a file: the condition that the file's rows meet, and a number of rows among some.
     """
 
     name: str
     tables: Sequence[str]
     reference: str
     where: NotRequired[str]
+    among: NotRequired[str]
     rows: NotRequired[int]
 
 

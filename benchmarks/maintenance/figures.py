@@ -56,7 +56,8 @@ class Maintenance:
     @staticmethod
     def parse(document: Mapping[str, Any]) -> Maintenance:
         """Read what `attrs.asdict` made of it."""
-        return Maintenance(**{name: Cost(**one) if isinstance(one, dict) else one for name, one in document.items()})
+        costs: dict[str, Any] = {name: Cost(**one) if isinstance(one, dict) else one for name, one in document.items()}
+        return Maintenance(**costs)
 
 
 def maintenance_verdicts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -56,10 +57,9 @@ def scale_messages(events: Events, load: Load) -> Iterator[list[Message]]:
         yield [_message(shape, tables, start + place, row) for place, row in enumerate(values)]
 
 
-def _message(shape: str, tables: list[str], number: int, row: tuple[object, ...]) -> Message:
+def _message(shape: str, tables: list[str], number: int, row: tuple[Any, ...]) -> Message:
     *values, op = row
     key, partition = values[:2]
-    assert isinstance(key, int)
     ts_ms = BASE_TS_NS // 1_000_000 + number
     source = _SOURCE % (ts_ms, ts_ms * 1_000_000, tables[key % len(tables)], 490_000_000 + number)
     after = "null" if op == "d" else shape % tuple(values) + "}"

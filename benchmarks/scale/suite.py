@@ -15,7 +15,7 @@ from benchmarks.reference import Pair as Checked
 from benchmarks.reference import consumed_of, faults_of, with_check
 from benchmarks.scale.figures import Pair
 from benchmarks.scale.load import scale_events, scale_messages
-from benchmarks.scale.plan import FILE_ROWS, Growth, Load, chosen_growths
+from benchmarks.scale.plan import FILE_ROWS, PARTITION_VALUES, TOUCHED, Growth, Load, chosen_growths
 from benchmarks.scale.prefill import NEWER
 from benchmarks.topics import fill
 
@@ -63,5 +63,7 @@ def _measured(place: Place, case: Case, load: Load, say: Say) -> tuple[Run, Chec
     checked: Checked = {"name": case.name, "tables": case.tables, "reference": str(file)}
     if load.files:
         there = len({key for key in events.ids.tolist() if key < FILE_ROWS})
-        checked |= {"where": NEWER, "rows": load.files * FILE_ROWS - there + len(rows)}
+        touched = sum(number % PARTITION_VALUES < TOUCHED for number in range(load.files))
+        rows_left = touched * FILE_ROWS - there + len(rows)
+        checked |= {"where": NEWER, "among": f"p < {TOUCHED}", "rows": rows_left}
     return done, checked

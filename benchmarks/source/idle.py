@@ -48,7 +48,8 @@ def measure_idle(spark: SparkSession, warehouse: Path, bootstrap: str) -> dict[s
         for key, value in server.spark_settings(_REST).items():
             spark.conf.set(key, value)
         table = load(spark, table_name(_OLD), _REST)
-        remote = attrs.evolve(feed, table=table, snapshots=SnapshotHistory(spark, table))
+        access = attrs.evolve(feed.access, table=table, snapshots=SnapshotHistory(spark, table))
+        remote = attrs.evolve(feed, access=access)
         polls(remote, 3)
         before = server.requests
         rest = polls(remote)

@@ -48,7 +48,7 @@ _COLUMNS = {
     "country": ("string", "substring('DEFRITESPL', 1 + 2 * cast(id % 5 AS INT), 2)"),
     "code": ("string", "hex(id)"),
 }
-_ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, False, 5, 4, 2)
+_ORIGIN = SourceInfo("0.1", "p", "c", "db", "t", 1_700_000_000_000_000_000, "false", 5, 4, 2)
 
 
 def main(job: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+import pyarrow.compute as pc
 
 from benchmarks.topics import end_offsets, fill
 from benchmarks.wire.figures import READERS
@@ -67,7 +68,7 @@ def _digest(chunks: Iterator[ConsumerRecords]) -> tuple[int, int, int]:
     rows = size = total = 0
     for chunk in chunks:
         rows += len(chunk.offset)
-        size += chunk.size_bytes
+        size += sum(pc.sum(pc.binary_length(column)).as_py() for column in (chunk.key, chunk.value))
         keys = np.frombuffer(b"".join(chunk.key.to_pylist()), f"S{KEY_BYTES}")
         total += int(keys.astype(np.int64).sum())
     return rows, size, total

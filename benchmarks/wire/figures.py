@@ -7,12 +7,13 @@ from collections.abc import Mapping
 import attrs
 
 from benchmarks.verdicts import Verdict
+from connector.kafka.consumer.readers import LIBRDKAFKA, NATIVE
+from connector.settings.kafka.reading import ReaderKind
 
 JSON, BLOCKS, AVRO = "json", "json-schema", "avro"
 FORMATS = (JSON, BLOCKS, AVRO)
 READ_BLOCKS, READ_AVRO, WRITTEN_AVRO = 0.7, 1.0, 0.7
-NATIVE, LIBRDKAFKA = "native", "librdkafka"
-READERS = (NATIVE, LIBRDKAFKA)
+READERS: tuple[ReaderKind, ...] = (NATIVE, LIBRDKAFKA)
 FETCHED = {NATIVE: 0.7, LIBRDKAFKA: 4.0}
 """CPU s per million records of 620 bytes; Spark's own source takes 10."""
 

@@ -179,7 +179,6 @@ class PollLoop:
         target = self.publisher.target(name)
         other = self._owners.setdefault(target, name)
         if other == name:
-            structlog.get_logger().info("table found", table=name, **{target.kind: target.name})
             return TableSchedule()
         error = FatalError(
             f"table {name}: its {target.kind} {target.name} is also that of table {other}; exclude one of them"
@@ -215,6 +214,8 @@ class PollLoop:
     def _open(self, name: str) -> PolledTable:
         if name not in self._captures:
             self._captures[name] = self.open_table(*self._names[name])
+            target = self.publisher.target(name)
+            structlog.get_logger().info("table found", table=name, **{target.kind: target.name})
         return self._captures[name]
 
     def _schedule_retry(self, name: str, schedule: TableSchedule, error: ConnectorError) -> TableSchedule:
