@@ -62,7 +62,8 @@ def _measured(place: Place, case: Case, load: Load, say: Say) -> tuple[Run, Chec
     pq.write_table(rows, file)
     checked: Checked = {"name": case.name, "tables": case.tables, "reference": str(file)}
     if load.files:
-        there = len({key for key in events.ids.tolist() if key < FILE_ROWS})
+        generations = -(-load.files // PARTITION_VALUES)
+        there = len({key for key in events.ids.tolist() if key < generations * FILE_ROWS})
         touched = sum(number % PARTITION_VALUES < TOUCHED for number in range(load.files))
         rows_left = touched * FILE_ROWS - there + len(rows)
         checked |= {"where": NEWER, "among": f"p < {TOUCHED}", "rows": rows_left}
