@@ -12,7 +12,7 @@ from connector.settings.kafka.reading import ReaderKind
 
 JSON, BLOCKS, AVRO = "json", "json-schema", "avro"
 FORMATS = (JSON, BLOCKS, AVRO)
-READ_BLOCKS, READ_AVRO, WRITTEN_AVRO = 0.7, 1.0, 0.7
+READ_BLOCKS, READ_AVRO, WRITTEN_AVRO = 0.7, 1.0, 0.9
 READERS: tuple[ReaderKind, ...] = (NATIVE, LIBRDKAFKA)
 FETCHED = {NATIVE: 0.7, LIBRDKAFKA: 4.0}
 """CPU s per million records of 620 bytes; Spark's own source takes 10."""
