@@ -47,7 +47,7 @@ class CallbackConnections:
         """Close the connections of callers that have ended, at both ends; returns how many there were."""
         with self._turn, suppress(Py4JError):
             ended = [own for own, thread in list(self._callers.items()) if not thread.isAlive()]
-            ports = {own.socket.getpeername()[1] for own in ended if own.socket is not None}
+            ports = set(filter(None, map(_java_port, ended)))
             for one in self._resting():
                 socket = None if one is None else one.getSocket()
                 if socket is not None and int(socket.getLocalPort()) in ports:
@@ -65,6 +65,14 @@ class CallbackConnections:
         )
         field.setAccessible(True)
         return list(field.get(server.getCallbackClient()).toArray())
+
+
+def _java_port(own: Any) -> int | None:
+    """Return the port at Java's end of a connection; None where it is closed already."""
+    try:
+        return None if own.socket is None else int(own.socket.getpeername()[1])
+    except OSError:
+        return None
 
 
 _KNOWN = WeakKeyDictionary[Any, CallbackConnections]()
