@@ -94,19 +94,24 @@ def test_spoilt_versions_are_read_or_refused() -> None:
             continue
 
 
+def have_lie(cluster: Brokers, chance: random.Random) -> None:
+    """Spoil every other answer of a double."""
+    answer: Callable[..., bytes] = cluster._answer
+
+    def lie(*asked: Any) -> bytes:
+        given = answer(*asked)
+        return spoil(chance, given) if chance.random() < 0.5 else given
+
+    cluster._answer = lie  # type: ignore[method-assign]
+
+
 def test_a_broker_that_answers_anything_ends_in_a_known_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connecting and reading from it gives records, or one of the errors that callers know."""
     chance, seen = random.Random(SEED or 1), set[str]()
     monkeypatch.setattr("connector.kafka.consumer.fetcher._RETRY_TIMEOUT_S", 0.0)
     monkeypatch.setattr("connector.kafka.consumer.log_bounds.CONFIRM_S", 0.0)
     with double() as cluster:
-        answer: Callable[..., bytes] = cluster._answer
-
-        def lie(*asked: Any) -> bytes:
-            given = answer(*asked)
-            return spoil(chance, given) if chance.random() < 0.5 else given
-
-        cluster._answer = lie  # type: ignore[method-assign]
+        have_lie(cluster, chance)
         setup = {"socket.connection.setup.timeout.ms": "300", "socket.timeout.ms": "300", "retry.backoff.ms": "0"}
         for _ in range(draws(300)):
             client = BrokerClient(ClusterAddress.of({"bootstrap.servers": cluster.servers, **setup}))
@@ -122,13 +127,7 @@ def test_every_look_at_a_broker_that_answers_anything_ends_in_a_known_error() ->
     """What is asked beside reading ends as that does: bounds, epochs, single records, raw batches, sizes."""
     chance, ended = random.Random(SEED or 2), set[int]()
     with double() as cluster:
-        answer: Callable[..., bytes] = cluster._answer
-
-        def lie(*asked: Any) -> bytes:
-            given = answer(*asked)
-            return spoil(chance, given) if chance.random() < 0.5 else given
-
-        cluster._answer = lie  # type: ignore[method-assign]
+        have_lie(cluster, chance)
         setup = {"socket.connection.setup.timeout.ms": "300", "request.timeout.ms": "300", "retry.backoff.ms": "0"}
         kafka = KafkaSettings(cluster.servers, (), None, "g", "earliest", setup, {}, {})
         address = ClusterAddress.of(kafka.client("consumer"))

@@ -47,6 +47,8 @@ class CallbackConnections:
         """Close the connections of callers that have ended, at both ends; returns how many there were."""
         with self._turn, suppress(Py4JError, OSError):  # the JVM may end meanwhile
             ended = [own for own, thread in list(self._callers.items()) if not thread.isAlive()]
+            if not ended:
+                return 0
             ports = set(filter(None, map(_java_port, ended)))
             for one in self._resting():
                 socket = None if one is None else one.getSocket()
