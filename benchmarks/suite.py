@@ -10,8 +10,8 @@ import attrs
 import pyarrow.parquet as pq
 
 from benchmarks import latency as latency_run
-from benchmarks.contenders import Place, command, run, step
-from benchmarks.figures import Run, run_of
+from benchmarks.case_run import Say, measured
+from benchmarks.contenders import Place, step
 from benchmarks.generate import Events, append_events, final_rows, spread, upsert_events
 from benchmarks.latency import Latency
 from benchmarks.maintenance.figures import maintenance_verdicts
@@ -39,14 +39,12 @@ from benchmarks.scale.suite import measure_scale
 from benchmarks.session import merge_properties
 from benchmarks.source.suite import measure_source
 from benchmarks.source.verdicts import source_verdicts
-from benchmarks.tables import files_written
 from benchmarks.topics import fill, verify_layout
 from benchmarks.verdicts import verdicts
 from benchmarks.wire.figures import wire_verdicts
 from benchmarks.wire.suite import measure_wire
 
 MERGE_MODES = {"merge-mor": "merge-on-read", "merge-cow": "copy-on-write"}
-Say = Callable[[str], None]
 
 
 def measure_all(place: Place, sizes: Sizes, only: Sequence[str], say: Say) -> Results:
@@ -118,19 +116,6 @@ def prefill(place: Place, sizes: Sizes, wanted: Sequence[Case], say: Say) -> Non
     started = time.monotonic()
     step("benchmarks.prefill", job, place.work / "prefill.log")
     say(f"{len(tables)} tables of {sizes.rows:,} rows in {time.monotonic() - started:.1f} s")
-
-
-def measured(case: Case, place: Place, say: Say, line: Callable[[Case, Place], list[str]] = command) -> Run:
-    """Run one case, by the command line that `line` gives it, and say how it went."""
-    say(f"{case.name} ...")
-    figures = run_of(case, run(line(case, place), place.work / f"{case.name}.log", place.broker_pid))
-    if figures.batches:
-        figures = attrs.evolve(figures, files=files_written(place.warehouse, case.tables, case.prefilled))
-    if figures.warm:
-        say(f"  {figures.warm.events_per_s:,.0f} events/s, {figures.warm.seconds_per_batch:.2f} s per batch")
-    if figures.fault:
-        say(f"  failed, see {place.work / case.name}.log (--keep keeps it)")
-    return figures
 
 
 def measured_latency(place: Place, sizes: Sizes, pairs: list[Pair], say: Say, case: Case) -> Latency | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from benchmarks.case_run import Say, measured
 from benchmarks.contenders import Place
 from benchmarks.generate import Events, append_events, upsert_events
 from benchmarks.messages import flattened, full_envelopes
@@ -18,7 +19,7 @@ from benchmarks.peers.report import PeerResults
 from benchmarks.peers.verdicts import peer_verdicts
 from benchmarks.plan import APPEND, UPSERT, Sizes
 from benchmarks.reference import faults_of, with_check, write_reference
-from benchmarks.suite import Say, measured, produced
+from benchmarks.suite import produced
 
 
 def measure_peers(place: Place, sizes: Sizes, rounds: int, only: Sequence[str], say: Say) -> PeerResults:

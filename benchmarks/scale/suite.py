@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow.parquet as pq
 
-from benchmarks.contenders import Place, command, run, step
-from benchmarks.figures import Run, run_of
+from benchmarks.case_run import Say, measured
+from benchmarks.contenders import Place, step
+from benchmarks.figures import Run
 from benchmarks.generate import final_rows
 from benchmarks.plan import Case
 from benchmarks.reference import Pair as Checked
@@ -18,8 +19,6 @@ from benchmarks.scale.load import scale_events, scale_messages
 from benchmarks.scale.plan import FILE_ROWS, PARTITION_VALUES, TOUCHED, Growth, Load, chosen_growths
 from benchmarks.scale.prefill import NEWER
 from benchmarks.topics import fill
-
-Say = Callable[[str], None]
 
 
 def measure_scale(place: Place, factor: float, only: Sequence[str], say: Say) -> tuple[Pair, ...]:
@@ -50,12 +49,7 @@ def _measured(place: Place, case: Case, load: Load, say: Say) -> tuple[Run, Chec
     """The run of a case, and what its tables must hold."""
     events = scale_events(load, case.topic)
     fill(place.bootstrap, case.full_topic, scale_messages(events, load), load.partitions)
-    say(f"{case.name} ...")
-    done = run_of(case, run(command(case, place), place.work / f"{case.name}.log", place.broker_pid))
-    if done.warm:
-        say(f"  {done.warm.events_per_s:,.0f} events/s, {done.tree_bytes / 2**20:,.0f} MB")
-    if done.fault:
-        say(f"  failed: {done.fault}")
+    done = measured(case, place, say)
     rows = final_rows(events, consumed_of(events, None))
     file = place.work / "reference" / f"{case.name}.parquet"
     file.parent.mkdir(parents=True, exist_ok=True)
