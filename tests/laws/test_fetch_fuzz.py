@@ -49,6 +49,7 @@ ATTRIBUTES_AT, HEADER_BYTES = 21, 61
 STRICTER = (
     "more bytes than",
     "fewer records than",
+    "a record that ends behind its batch",
     "do not rise",
     "says it has",
     "of negative size",
@@ -57,8 +58,9 @@ STRICTER = (
     "fields do not end",
     "Truncated",
 )
-"""What we refuse and librdkafka may not look at: it stops where records or packed bytes end, and at the count,
-and reads a record field by field, whatever its size says."""
+"""What we refuse and librdkafka may not look at: it stops where records or packed bytes end (a record that goes on
+behind them and all after it are lost without a word), and at the count, and reads a record field by field, whatever
+its size says."""
 
 STREAMS = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}
 Row = tuple[int, bytes | None, bytes | None]

@@ -103,6 +103,10 @@ CRAFTED: dict[str, tuple[Callable[[], bytes], str]] = {
     "falling offsets": (lambda: framed(GOOD + GOOD, count=2), "do not rise"),
     "codec 5": (lambda: framed(GOOD, attributes=5), "compression 5"),
     "cut gzip": (lambda: framed(gzip.compress(GOOD)[:-6], attributes=GZIP), "too early"),
+    "spoilt start of a second gzip": (
+        lambda: framed(gzip.compress(GOOD) + b"\0" + gzip.compress(GOOD)[1:], count=2, attributes=GZIP),
+        "2 records are said to be|fewer records",
+    ),
     "no gzip": (lambda: framed(GOOD, attributes=GZIP), "cannot be unpacked"),
     "no snappy": (lambda: framed(GOOD, attributes=SNAPPY), "says it holds|cannot be unpacked"),
     "no lz4": (lambda: framed(GOOD, attributes=LZ4), "cannot be unpacked"),
@@ -172,9 +176,15 @@ def test_several_members_of_gzip_are_one_batch() -> None:
 
 
 def test_endless_members_of_gzip_cost_what_their_bytes_do() -> None:
-    """A section of nothing but empty members, and zeros, is gone through once: not once for each of them."""
-    body = gzip.compress(b"", mtime=0) * 50_000 + bytes(1 << 20) + gzip.compress(GOOD)
+    """A section of nothing but empty members, and zeros behind them, is gone through once: not once for each."""
+    body = gzip.compress(b"", mtime=0) * 50_000 + gzip.compress(GOOD) + bytes(1 << 20)
     assert read(framed(body, attributes=GZIP)) == ([0, 1, 2], [])
+
+
+@pytest.mark.parametrize("rest", [b"\0\0", b"\x1f", b"rubbish", gzip.compress(GOOD)[1:]])
+def test_what_begins_no_member_behind_the_last_one_is_ignored(rest: bytes) -> None:
+    """Bytes behind a gzip are no part of it, as Java's consumer has it, so its records are read."""
+    assert read(framed(gzip.compress(GOOD) + rest, attributes=GZIP)) == ([0, 1, 2], [])
 
 
 def test_one_bad_batch_among_many_is_found_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ MAX_BATCH_BYTES = 2**31 - 64
 """Most that a batch may unpack to, whatever the limit: what a reader of records can place."""
 
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
-_GZIP_WINDOW = 31
+_GZIP_WINDOW, _GZIP_START = 31, b"\x1f\x8b"
 _PIECE_BYTES, _USUAL_RATIO = 1 << 16, 8
 _FIRST_PIECE_BYTES = 1 << 10
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -56,14 +56,15 @@ def _raise_limit(limit: int) -> None:
 
 
 def _decompress_gzip(section: memoryview, limit: int) -> bytes:
-    """Unpack all members, one behind the other; zeros behind the last are padding, as gzip itself has it.
+    """Unpack all members, one behind the other; what is behind the last and begins none is ignored, as by Java.
 
+    Where it was a member before its start was spoilt, the batch has fewer records than it says, and is refused.
     Members are fed in pieces that begin small: zlib copies what it is given beyond a member's end, and a section may
     hold a member in every twenty bytes.
     """
     parts: list[bytes] = []
     size = at = 0
-    while at < len(section):
+    while at < len(section) and (not parts or section[at : at + len(_GZIP_START)] == _GZIP_START):
         member, piece = zlib.decompressobj(wbits=_GZIP_WINDOW), _FIRST_PIECE_BYTES
         while not member.eof:
             chunk = section[at : at + piece]
@@ -75,15 +76,7 @@ def _decompress_gzip(section: memoryview, limit: int) -> bytes:
                 _raise_limit(limit)
             at += len(chunk) - len(member.unused_data)
             piece *= 2
-        at = _skip_zeros(section, at)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _skip_zeros(section: memoryview, at: int) -> int:
-    while at < len(section) and not section[at]:
-        chunk = bytes(section[at : at + _PIECE_BYTES])
-        at += len(chunk) - len(chunk.lstrip(b"\0"))
-    return at
 
 
 def _decompress_stream(codec: str) -> Callable[[memoryview, int], bytes]:
