@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import re
 import struct
+import tracemalloc
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,6 +25,7 @@ from connector.kafka.consumer.fetcher import FetchSettings, fetch_records
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.raw_batches import fetch_raw_batch
 from connector.kafka.consumer.records import batch_reader
+from connector.kafka.consumer.records.decompression import decompress_section
 from connector.kafka.consumer.records.record_batches import check_leaps, drop_aborted, parse_batches
 from connector.kafka.consumer.records.record_columns import RecordColumns
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
@@ -185,6 +187,22 @@ def test_endless_members_of_gzip_cost_what_their_bytes_do() -> None:
 def test_what_begins_no_member_behind_the_last_one_is_ignored(rest: bytes) -> None:
     """Bytes behind a gzip are no part of it, as Java's consumer has it, so its records are read."""
     assert read(framed(gzip.compress(GOOD) + rest, attributes=GZIP)) == ([0, 1, 2], [])
+
+
+@pytest.mark.parametrize("codec", [LZ4, ZSTD])
+def test_batches_that_cannot_be_unpacked_leave_nothing_behind(codec: int) -> None:
+    """The room for what a batch would unpack to is given back where its bytes are spoilt."""
+    whole = batch([Record(1, b"k", b"v" * 1000)], 1, 1, codec)
+    section = memoryview(whole[61:-8] + b"\xff" * 8)
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            with pytest.raises(UnreadableRecords):
+                decompress_section(section, codec, LIMIT)
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert left < LIMIT
 
 
 def test_one_bad_batch_among_many_is_found_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:

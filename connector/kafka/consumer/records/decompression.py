@@ -80,13 +80,14 @@ def _decompress_gzip(section: memoryview, limit: int) -> bytes:
 
 
 def _decompress_stream(codec: str) -> Callable[[memoryview, int], bytes]:
-    def unpack(section: memoryview, limit: int) -> bytes:
-        parts: list[bytes] = []
+    def unpack(section: memoryview, limit: int) -> bytes | memoryview:
+        parts: list[memoryview] = []
         size, piece = 0, max(_PIECE_BYTES, _USUAL_RATIO * len(section))
         with pa.CompressedInputStream(pa.py_buffer(section), codec) as stream:
-            while data := stream.read(min(piece, limit - size + 1)):
-                parts.append(data)
-                size += len(data)
+            # Not `read`: where that fails, the bytes it had made room for are never given back.
+            while (data := stream.read_buffer(min(piece, limit - size + 1))).size:
+                parts.append(memoryview(data))
+                size += data.size
                 if size > limit:
                     _raise_limit(limit)
         return parts[0] if len(parts) == 1 else b"".join(parts)
