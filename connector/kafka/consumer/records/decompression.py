@@ -79,7 +79,7 @@ def _decompress_gzip(section: memoryview, limit: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _decompress_stream(codec: str) -> Callable[[memoryview, int], bytes]:
+def _decompress_stream(codec: str) -> Callable[[memoryview, int], bytes | memoryview]:
     def unpack(section: memoryview, limit: int) -> bytes | memoryview:
         parts: list[memoryview] = []
         size, piece = 0, max(_PIECE_BYTES, _USUAL_RATIO * len(section))
