@@ -128,7 +128,7 @@ def _decompress_block(block: memoryview, limit: int) -> bytes:
     return pa.decompress(pa.py_buffer(block), size, "snappy", asbytes=True)
 
 
-_CODECS: dict[int, Callable[[memoryview, int], bytes]] = {
+_CODECS: dict[int, Callable[[memoryview, int], bytes | memoryview]] = {
     _GZIP: _decompress_gzip,
     _SNAPPY: _decompress_snappy,
     _LZ4: _decompress_stream("lz4"),
