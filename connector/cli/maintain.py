@@ -177,6 +177,9 @@ def _do_table(maintainer: Maintainer, table: Table, asked: Round) -> TableReport
         state = maintainer.read_state(table)
         due = maintainer.find_due(table, state) if asked.by_triggers else _find_work(maintainer, table, state, asked)
         due = {task: reason for task, reason in due.items() if task in (asked.tasks or TASKS)}
+        if asked.by_triggers and not asked.execute:
+            needless = {one.task for one in maintainer.find_needless(table, tuple(due)) if one.failure is None}
+            due = {task: reason for task, reason in due.items() if task not in needless}
         report = attrs.evolve(report, state=state, due=due)
         if asked.execute and due:
             report = _execute(maintainer, table, asked, report)

@@ -158,7 +158,7 @@ class Maintainer:
             What became of each; nothing where another process has the lease.
         """
         wanted = [task for task in TASKS if task in tasks]
-        idle = self._find_needless(table, wanted, in_flight, alone=alone)
+        idle = self.find_needless(table, wanted, in_flight, alone=alone)
         wanted = [task for task in wanted if all(one.task != task for one in idle)]
         if not wanted:
             return idle
@@ -172,10 +172,13 @@ class Maintainer:
             self._clean_up(table, run)
         return [*done, *idle]
 
-    def _find_needless(
-        self, table: Table, tasks: Sequence[str], in_flight: Collection[int], *, alone: bool
+    def find_needless(
+        self, table: Table, tasks: Sequence[str], in_flight: Collection[int] = (), *, alone: bool = False
     ) -> list[TaskOutcome]:
-        """Return the outcomes of tasks that find nothing to do: a lease for them would be two commits."""
+        """Return the outcomes of tasks that find nothing to do, or cannot tell: a lease for them would be two commits.
+
+        They are not due again until their schedule or a commit says so.
+        """
         found = []
         # What tasks leave for those after them cannot be told before.
         if MANIFESTS in tasks and not {CONVERT, REWRITE} & set(tasks):

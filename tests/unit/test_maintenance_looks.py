@@ -26,7 +26,7 @@ from connector.maintenance.rewrite_rules import rewrite_options
 from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.spark_actions import count_rewrite_groups
 from connector.maintenance.table_state import SnapshotSummary, TableState
-from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, REWRITE
+from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, MANIFESTS, REWRITE
 from connector.settings.iceberg.maintenance.policies import (
     ExpiryPolicy,
     MaintenancePolicy,
@@ -217,10 +217,23 @@ def test_manifests_are_read_where_something_is_due(
     monkeypatch.setattr(maintain, "count_partitions", count)
     monkeypatch.setattr(maintain, "count_small_manifests", lambda _: 0)
     subject: Any = Mock(find_due=lambda *_: due, count_rewrites=lambda *_: 0, find_expiry=lambda _: None)
+    subject.find_needless.return_value = []
     subject.read_state.return_value = TableState()
     subject.policy_of.return_value = MaintenancePolicy()
     maintain._do_table(subject, Mock(), Round(by_triggers=by_triggers))
     assert count.call_count == counted
+
+
+def test_a_dry_run_by_schedules_tells_what_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that its schedule asks for and that would find nothing is not told; one that cannot be looked at is."""
+    monkeypatch.setattr(maintain, "count_partitions", lambda *_: [])
+    due = {REWRITE: "120 data files", MANIFESTS: "100 commits", EXPIRE: "900 snapshots"}
+    subject: Any = Mock(find_due=lambda *_: due)
+    subject.find_needless.return_value = [TaskOutcome(REWRITE, {"removed": 0}), TaskOutcome(EXPIRE, failure="away")]
+    subject.read_state.return_value = TableState()
+    subject.policy_of.return_value = MaintenancePolicy()
+    told = maintain._do_table(subject, Mock(), Round(by_triggers=True))
+    assert list(told.due) == [MANIFESTS, EXPIRE]
 
 
 @pytest.mark.parametrize(("removed", "tasks"), [(3, [CONVERT, REWRITE]), (0, [CONVERT])])
