@@ -57,7 +57,10 @@ class SourceTables:
         table = self.catalog.find(namespace, name)
         if table is None:
             full = ".".join((*namespace, name))
-            raise FatalError(f"table {full} is not in catalog {self.settings.catalog.name}; check table.include.list")
+            raise FatalError(
+                f"table {full} is not in catalog {self.settings.catalog.name}; "
+                "create it and restart the source, or correct table.include.list"
+            )
         snapshots = SnapshotHistory(self.spark, table, self.settings.capture.branch)
         access = TableAccess(self.spark, self.settings, table, snapshots, self.offsets, self.publisher)
         reports = CaptureReports(access.name, self.listeners, self.snapshot_listeners)
