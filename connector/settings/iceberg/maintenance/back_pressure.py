@@ -23,7 +23,7 @@ MAX_DELETE_FILES = Option(
     kind=whole_number(0),
     default=0,
     importance="low",
-    doc="No batch begins while a table has more delete files than this; 0 for no limit.",
+    doc="No batch begins while a table has more delete files than this, deletion vectors included; 0 for no limit.",
 )
 INTERVAL = Option(
     name="iceberg.backpressure.check-interval-ms",
