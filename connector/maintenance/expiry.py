@@ -26,6 +26,7 @@ from connector.iceberg.state.offset_rows import read_all_rows
 from connector.maintenance.expiry_rules import (
     IN_FLIGHT_MS,
     Expiry,
+    ExpiryRule,
     ReaderPosition,
     find_idle_sink,
     newest_commits,
@@ -62,20 +63,8 @@ def find_needed_since_ms(catalog: Catalog, offset_tables: Iterable[str], table: 
         RetriableError, ConfigError: as `read_reader_positions`.
     """
     readers = read_reader_positions(catalog, offset_tables, table)
-    histories = read_branch_histories(table)
-    now_ms = time.time_ns() // 1_000_000
-    return plan_expiry(
-        histories.ancestors,
-        readers,
-        (),
-        others=histories.others,
-        own_ages_ms=histories.own_ages_ms,
-        own_least=histories.own_least,
-        now_ms=now_ms,
-        age_ms=0,
-        retain_last=1,
-        in_flight_ms=0,
-    ).older_than_ms
+    rule = ExpiryRule(age_ms=0, retain_last=1, in_flight_ms=0)
+    return plan_expiry(read_branch_histories(table), readers, (), rule, _now_ms()).older_than_ms
 
 
 def find_expiry(
@@ -93,43 +82,38 @@ def find_expiry(
     properties = to_dict(table.java.properties())
     if not may_delete_files(properties):
         return None
-    histories = read_branch_histories(table)
-    age_ms = policy.age_s * 1000 or _read_number(properties, MAX_AGE_PROPERTY, _DEFAULT_AGE_MS)
-    least = policy.retain_last or _read_number(properties, MIN_SNAPSHOTS_PROPERTY, _DEFAULT_LAST)
-    writers = (*newest_commits(histories.ancestors, CONNECTOR_NAME), *in_flight)
-    now_ms = time.time_ns() // 1_000_000
-    found = plan_expiry(
-        histories.ancestors,
-        readers,
-        writers,
-        others=histories.others,
-        own_ages_ms=histories.own_ages_ms,
-        own_least=histories.own_least,
-        now_ms=now_ms,
-        age_ms=age_ms,
-        retain_last=least,
-        in_flight_ms=in_flight_ms,
+    rule = ExpiryRule(
+        policy.age_s * 1000 or _read_number(properties, MAX_AGE_PROPERTY, _DEFAULT_AGE_MS),
+        policy.retain_last or _read_number(properties, MIN_SNAPSHOTS_PROPERTY, _DEFAULT_LAST),
+        in_flight_ms,
     )
-    if not found.older_than_ms:
-        structlog.get_logger().warning(
-            "nothing expires: the retention of a branch does not keep what sources or sinks need", table=table.name
-        )
-    idle = find_idle_sink(histories.ancestors, CONNECTOR_NAME, found.older_than_ms, now_ms)
-    if idle is not None and idle[1] > policy.max_reader_lag_s:
-        structlog.get_logger().warning(
+    branches, now_ms = read_branch_histories(table), _now_ms()
+    followed = branches[0].snapshots
+    writers = (*newest_commits(followed, CONNECTOR_NAME), *in_flight)
+    expiry = plan_expiry(branches, readers, writers, rule, now_ms)
+    idle_sink = find_idle_sink(followed, CONNECTOR_NAME, expiry.older_than_ms, now_ms)
+    _warn_of_delays(table.name, expiry, idle_sink, policy.max_reader_lag_s)
+    return expiry
+
+
+def _warn_of_delays(table: str, expiry: Expiry, idle_sink: tuple[str, int] | None, max_lag_s: int) -> None:
+    log = structlog.get_logger()
+    if not expiry.older_than_ms:
+        log.warning("nothing expires: the retention of a branch does not keep what sources or sinks need", table=table)
+    if idle_sink is not None and idle_sink[1] > max_lag_s:
+        log.warning(
             "a sink that has not committed for long delays the expiry of snapshots",
-            table=table.name,
-            sink=idle[0],
-            lag_s=idle[1],
+            table=table,
+            sink=idle_sink[0],
+            lag_s=idle_sink[1],
         )
-    if found.lag_s > policy.max_reader_lag_s:
-        structlog.get_logger().warning(
+    if expiry.lag_s > max_lag_s:
+        log.warning(
             "a source that lags behind delays the expiry of snapshots",
-            table=table.name,
-            source=found.held_by,
-            lag_s=found.lag_s,
+            table=table,
+            source=expiry.held_by,
+            lag_s=expiry.lag_s,
         )
-    return found
 
 
 def limit_metadata_files(table: Table) -> None:
@@ -186,3 +170,7 @@ def expire_snapshots(spark: SparkSession, table: Table, expiry: Expiry) -> int:
 def _read_number(properties: Mapping[str, str], name: str, default: int) -> int:
     text = properties.get(name, "")
     return int(text) if text.isdigit() else default
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -6,7 +6,7 @@ All that a reader has still to read stays, and the snapshot it has come to, agai
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from operator import itemgetter
 from typing import Any
 
 import attrs
@@ -18,7 +18,7 @@ IN_FLIGHT_MS = 600_000
 """Snapshots of the last minutes stay in any case: batches and queries read them."""
 
 _COMMIT_MS = 120_000
-"""Iceberg asks what time it is when it commits."""
+"""How long a commit may take: Iceberg asks what time it is when it commits."""
 
 
 @attrs.frozen
@@ -27,6 +27,30 @@ class ReaderPosition:
 
     name: str
     snapshot_id: int
+
+
+@attrs.frozen
+class BranchHistory:
+    """The snapshots of a branch, newest first, and its own retention, which Iceberg goes by instead of any limit.
+
+    `max_age_ms` and `min_snapshots` are None where the branch has none.
+    """
+
+    snapshots: Sequence[SnapshotSummary]
+    max_age_ms: int | None = None
+    min_snapshots: int | None = None
+
+
+@attrs.frozen
+class ExpiryRule:
+    """What stays though nobody needs it: snapshots younger than `age_ms`, and the newest `retain_last`.
+
+    `in_flight_ms` is how long a batch or query may read a snapshot.
+    """
+
+    age_ms: int
+    retain_last: int
+    in_flight_ms: int = IN_FLIGHT_MS
 
 
 @attrs.frozen
@@ -72,59 +96,64 @@ def _asked_snapshots(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def plan_expiry(
-    ancestors: Sequence[SnapshotSummary],
+    branches: Sequence[BranchHistory],
     readers: Iterable[ReaderPosition],
     writers: Iterable[int],
-    *,
-    others: Sequence[Sequence[SnapshotSummary]] = (),
-    own_ages_ms: Sequence[int | None] = (),
-    own_least: int | None = None,
+    rule: ExpiryRule,
     now_ms: int,
-    age_ms: int,
-    retain_last: int,
-    in_flight_ms: int = IN_FLIGHT_MS,
 ) -> Expiry:
-    """Return which snapshots may go.
+    """Return which snapshots may go; none where a branch's own retention does not keep what is needed of it.
 
     Args:
-        ancestors: the branch's snapshots, newest first.
+        branches: the branch that is followed, and the table's others, which expire by the same limit.
         readers: where sources stand; a position that is on no branch any more holds nothing up.
         writers: snapshots that sinks have to find again: their newest commits, the base of a batch in flight.
-        others: the snapshots of the table's other branches, which expire by the same limit.
-        own_ages_ms: of the branch, and of each other: how old snapshots get there by the branch's own retention, which
-            Iceberg goes by instead of the limit; None without one. Where that lets go what is needed nothing may go.
-        own_least: how many snapshots the branch's own retention keeps, whatever `retain_last` says; None without one.
+        rule: what stays in any case.
         now_ms: the time.
-        age_ms: younger ones stay.
-        retain_last: so many stay.
-        in_flight_ms: how long a batch or query may read a snapshot.
     """
-    limit = max(1, now_ms - max(age_ms, in_flight_ms))
-    held_by, lag_ms = "", 0
-    asked, needed = list(readers), set(writers)
-    is_lost = False
-    for branch, own_ms in zip_longest((ancestors, *others), own_ages_ms):
-        by_id = {snapshot.snapshot_id: place for place, snapshot in enumerate(branch)}
-        for reader in asked:
-            place = by_id.get(reader.snapshot_id)
-            if place is None:
-                continue
-            oldest_ms = _oldest_ms(branch[: place + 1])
-            limit, is_lost = min(limit, oldest_ms), is_lost or (place > 0 and _lets_go(own_ms, oldest_ms, now_ms))
-            # A source that has read everything is not late, however old the newest snapshot is.
-            behind = now_ms - branch[place - 1].timestamp_ms if place else 0
-            if behind > lag_ms:
-                held_by, lag_ms = reader.name, behind
-    own_ms = next(iter(own_ages_ms), None)
-    oldest = max((place for place, one in enumerate(ancestors) if one.snapshot_id in needed), default=-1)
-    if oldest >= 0:
-        oldest_ms = _oldest_ms(ancestors[: oldest + 1])
-        limit, is_lost = min(limit, oldest_ms), is_lost or (oldest > 0 and _lets_go(own_ms, oldest_ms, now_ms))
-    if is_lost:
-        return Expiry(0, max(1, retain_last), 0, held_by, lag_ms // 1000)
-    ends = limit if own_ms is None else now_ms - own_ms
-    going = sum(snapshot.timestamp_ms < ends for snapshot in ancestors[max(1, own_least or retain_last) :])
-    return Expiry(limit, max(1, retain_last), going, held_by, lag_ms // 1000)
+    followed, readers = branches[0], list(readers)
+    by_readers = [need for branch in branches for need in _find_needs(branch, readers)]
+    needs = [*by_readers, *_find_needs(followed, [ReaderPosition("", snapshot_id) for snapshot_id in writers])]
+    lags = [(need.lag_ms(now_ms), need.reader) for need in by_readers]
+    lag_ms, held_by = max(lags, default=(0, ""), key=itemgetter(0))
+    expiry = Expiry(0, max(1, rule.retain_last), 0, held_by if lag_ms > 0 else "", max(0, lag_ms) // 1000)
+    if any(need.is_let_go(now_ms) for need in needs):
+        return expiry
+    limit_ms = max(1, now_ms - max(rule.age_ms, rule.in_flight_ms))
+    limit_ms = min([limit_ms, *(need.oldest_ms for need in needs)])
+    end_ms = limit_ms if followed.max_age_ms is None else now_ms - followed.max_age_ms
+    least = max(1, followed.min_snapshots or rule.retain_last)
+    going = sum(snapshot.timestamp_ms < end_ms for snapshot in followed.snapshots[least:])
+    return attrs.evolve(expiry, older_than_ms=limit_ms, snapshots=going)
+
+
+@attrs.frozen
+class _Need:
+    """That somebody needs a snapshot of a branch, and all after it; `place` counts from the newest one."""
+
+    branch: BranchHistory
+    place: int
+    reader: str
+
+    @property
+    def oldest_ms(self) -> int:
+        return _oldest_ms(self.branch.snapshots[: self.place + 1])
+
+    def lag_ms(self, now_ms: int) -> int:
+        """A source that has read everything is not late, however old the newest snapshot is."""
+        return now_ms - self.branch.snapshots[self.place - 1].timestamp_ms if self.place else 0
+
+    def is_let_go(self, now_ms: int) -> bool:
+        """Tell whether the branch's own retention may let it go by the commit; the newest snapshot stays."""
+        age_ms = self.branch.max_age_ms
+        return self.place > 0 and age_ms is not None and self.oldest_ms < now_ms - age_ms + _COMMIT_MS
+
+
+def _find_needs(branch: BranchHistory, readers: Iterable[ReaderPosition]) -> Iterator[_Need]:
+    places = {snapshot.snapshot_id: place for place, snapshot in enumerate(branch.snapshots)}
+    for reader in readers:
+        if reader.snapshot_id in places:
+            yield _Need(branch, places[reader.snapshot_id], reader.name)
 
 
 def newest_commits(ancestors: Sequence[SnapshotSummary], name_key: str) -> Iterator[int]:
@@ -152,13 +181,6 @@ def _newest_places(ancestors: Sequence[SnapshotSummary], name_key: str) -> Itera
         if name is not None and name not in seen:
             seen.add(name)
             yield name, place
-
-
-def _lets_go(own_age_ms: int | None, needed_ms: int, now_ms: int) -> bool:
-    """Tell whether a branch's own retention does not keep what is needed of it, and is not its newest snapshot, which
-    stays; a commit may take a while.
-    """
-    return own_age_ms is not None and needed_ms < now_ms - own_age_ms + _COMMIT_MS
 
 
 def _oldest_ms(snapshots: Sequence[SnapshotSummary]) -> int:

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-import attrs
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.iceberg.catalog.table import Table
+from connector.maintenance.expiry_rules import BranchHistory
 from connector.maintenance.table_state import SnapshotSummary
-
-
-@attrs.frozen
-class BranchHistories:
-    """The snapshots of the branch that is followed, and of each other, newest first.
-
-    `own_ages_ms` tells how old snapshots get by the retention of the branch, and of each other: None by the table's
-    properties. `own_least` tells how many snapshots of the branch its retention keeps.
-    """
-
-    ancestors: Sequence[SnapshotSummary]
-    others: Sequence[Sequence[SnapshotSummary]] = ()
-    own_ages_ms: Sequence[int | None] = ()
-    own_least: int | None = None
 
 
 def read_history(table: Table) -> list[SnapshotSummary]:
@@ -38,8 +24,8 @@ def read_history(table: Table) -> list[SnapshotSummary]:
     return [_summary_of(snapshot) for snapshot in table.ancestors()]
 
 
-def read_branch_histories(table: Table) -> BranchHistories:
-    """Return the snapshots of all branches as the table was last read.
+def read_branch_histories(table: Table) -> list[BranchHistory]:
+    """Return the snapshots of all branches as the table was last read; those of the one that is followed come first.
 
     Cost: reads the metadata file, once: of a table with 10,000 snapshots that is 10 MB.
 
@@ -47,18 +33,21 @@ def read_branch_histories(table: Table) -> BranchHistories:
     """
     newest, metadata = table.snapshot_id, table.metadata().metadata
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    others = [ref for name, ref in metadata.refs.items() if _is_other_branch(table, name, ref)]
     own = metadata.refs.get(table.branch)
-    return BranchHistories(
-        list(_iter_ancestors(by_id, newest)),
-        [list(_iter_ancestors(by_id, ref.snapshot_id)) for ref in others],
-        [None if ref is None else ref.max_snapshot_age_ms for ref in (own, *others)],
-        None if own is None else own.min_snapshots_to_keep,
-    )
+    heads = [(newest, own), *((ref.snapshot_id, ref) for ref in _list_other_branches(table, metadata.refs))]
+    return [_read_branch(by_id, head, ref) for head, ref in heads]
 
 
-def _is_other_branch(table: Table, name: str, ref: SnapshotRef) -> bool:
-    return ref.snapshot_ref_type == SnapshotRefType.BRANCH and name != table.branch
+def _list_other_branches(table: Table, refs: Mapping[str, SnapshotRef]) -> list[SnapshotRef]:
+    others = (ref for name, ref in refs.items() if name != table.branch)
+    return [ref for ref in others if ref.snapshot_ref_type == SnapshotRefType.BRANCH]
+
+
+def _read_branch(by_id: Mapping[int, Snapshot], head: int | None, ref: SnapshotRef | None) -> BranchHistory:
+    snapshots = list(_iter_ancestors(by_id, head))
+    if ref is None:
+        return BranchHistory(snapshots)
+    return BranchHistory(snapshots, ref.max_snapshot_age_ms, ref.min_snapshots_to_keep)
 
 
 def _iter_ancestors(by_id: Mapping[int, Snapshot], at: int | None) -> Iterator[SnapshotSummary]:

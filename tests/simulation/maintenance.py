@@ -27,9 +27,9 @@ from connector.maintenance import expiry, lease, maintainer, spark_actions
 from connector.maintenance.conversion import conversion, key_search
 from connector.maintenance.conversion.plan import EqualityDeleteFile
 from connector.maintenance.conversion.validation import LaterSnapshot
+from connector.maintenance.expiry_rules import BranchHistory
 from connector.maintenance.lease import LeaseTable
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
-from connector.maintenance.table_history import BranchHistories
 from connector.maintenance.table_state import SnapshotSummary
 from connector.settings import SinkSettings
 from tests.simulation.catalog_server import CatalogServer, LiveFile, SnapshotVersion
@@ -72,7 +72,7 @@ def _in_memory(server: CatalogServer, rng: Random) -> Iterator[None]:
             (maintainer, "read_history", _read_history),
             (maintainer, "delete_unfinished_files", _delete_unfinished_files),
             (maintainer, "count_rewrite_groups", lambda *_: 1),
-            (expiry, "read_branch_histories", lambda table: BranchHistories(_read_history(table))),
+            (expiry, "read_branch_histories", lambda table: [BranchHistory(_read_history(table))]),
             (expiry, "time", clock),
             (expiry, "activate_session", _nothing),
             (expiry, "jvm", lambda _: java),

@@ -18,6 +18,8 @@ from connector.iceberg.commit.commit_summary import CREATED_BY, MANIFEST_REWRITE
 from connector.iceberg.commit.settlement import SnapshotChange
 from connector.maintenance.expiry import read_reader_positions
 from connector.maintenance.expiry_rules import (
+    BranchHistory,
+    ExpiryRule,
     ReaderPosition,
     find_idle_sink,
     newest_commits,
@@ -181,19 +183,14 @@ def test_how_long_a_quiet_table_is_left_alone() -> None:
 
 
 TEN = _history(*(_snapshot(number, 1000 * number) for number in range(1, 11)))
+RULE = ExpiryRule(age_ms=0, retain_last=1)
 
 
 def _plan(
     readers: dict[str, int], writers: tuple[int, ...] = (), age_s: int = 0, last: int = 1
 ) -> tuple[int, int, str]:
-    found = plan_expiry(
-        TEN,
-        [ReaderPosition(name, place) for name, place in readers.items()],
-        writers,
-        now_ms=20_000 * S,
-        age_ms=age_s * S,
-        retain_last=last,
-    )
+    positions = [ReaderPosition(name, place) for name, place in readers.items()]
+    found = plan_expiry([BranchHistory(TEN)], positions, writers, ExpiryRule(age_s * S, last), 20_000 * S)
     return found.older_than_ms // S, found.snapshots, found.held_by
 
 
@@ -216,7 +213,7 @@ def test_expiry_stops_at_what_is_needed_of_another_branch() -> None:
     fork = _history(*(_snapshot(number, 1000 * number) for number in (3, 14, 15)), *TEN[-2:])
 
     def limit_s(readers: list[ReaderPosition], writers: list[int]) -> int:
-        found = plan_expiry(TEN, readers, writers, others=[fork], now_ms=20_000 * S, age_ms=0, retain_last=1)
+        found = plan_expiry([BranchHistory(TEN), BranchHistory(fork)], readers, writers, RULE, 20_000 * S)
         return found.older_than_ms // S
 
     assert limit_s([], []) == 19_400
@@ -228,7 +225,7 @@ def test_expiry_stops_at_what_is_needed_of_another_branch() -> None:
 @pytest.mark.parametrize(
     ("ages_s", "going"),
     [
-        ((), 3),
+        ((None, None), 3),
         ((None, 10_000), 3),
         ((17_000, None), 2),
         ((90_000, None), 0),
@@ -237,32 +234,34 @@ def test_expiry_stops_at_what_is_needed_of_another_branch() -> None:
         ((None, 2_000), 0),
     ],
 )
-def test_nothing_expires_where_a_branch_keeps_less_than_is_needed(ages_s: tuple[int | None, ...], going: int) -> None:
+def test_nothing_expires_where_a_branch_keeps_less_than_is_needed(
+    ages_s: tuple[int | None, int | None], going: int
+) -> None:
     """Iceberg goes by a branch's own retention, whatever limit it is given: shorter than what a source or a sink needs
     there, it would take that.
     """
     fork = _history(*(_snapshot(number, 1000 * number) for number in (3, 14, 17)))
     readers = [ReaderPosition("a", 4), ReaderPosition("b", 14)]
     ages = [None if age_s is None else age_s * S for age_s in ages_s]
-    found = plan_expiry(TEN, readers, (), others=[fork], own_ages_ms=ages, now_ms=20_000 * S, age_ms=0, retain_last=1)
+    branches = [BranchHistory(TEN, ages[0]), BranchHistory(fork, ages[1])]
+    found = plan_expiry(branches, readers, (), RULE, 20_000 * S)
     assert (found.snapshots, found.held_by) == (going, "a")
-    by_sink = plan_expiry(TEN, (), [4], own_ages_ms=ages[:1], now_ms=20_000 * S, age_ms=0, retain_last=1)
-    assert bool(by_sink.snapshots) == (ages[:1] in ([], [None], [17_000 * S]))
-    at_head = plan_expiry(TEN, [ReaderPosition("a", 10)], [10], own_ages_ms=[1], now_ms=NOW_MS, age_ms=0, retain_last=1)
+    by_sink = plan_expiry(branches[:1], (), [4], RULE, 20_000 * S)
+    assert bool(by_sink.snapshots) == (ages[0] in (None, 17_000 * S))
+    at_head = plan_expiry([BranchHistory(TEN, 1)], [ReaderPosition("a", 10)], [10], RULE, NOW_MS)
     assert at_head.snapshots == 9
 
 
 def test_expiry_knows_clocks_that_differ() -> None:
     """A snapshot that follows a position or a sink's commit, and is dated before it, stays."""
-    odd = [_snapshot(3, 5), _snapshot(2, 4), _snapshot(1, 9)]
-    found = plan_expiry(odd, [ReaderPosition("a", 1)], (), now_ms=NOW_MS, age_ms=0, retain_last=1)
-    assert found.older_than_ms == 4 * S
-    assert plan_expiry(odd, (), [1], now_ms=NOW_MS, age_ms=0, retain_last=1).older_than_ms == 4 * S
+    odd = [BranchHistory([_snapshot(3, 5), _snapshot(2, 4), _snapshot(1, 9)])]
+    assert plan_expiry(odd, [ReaderPosition("a", 1)], (), RULE, NOW_MS).older_than_ms == 4 * S
+    assert plan_expiry(odd, (), [1], RULE, NOW_MS).older_than_ms == 4 * S
 
 
 def test_expiry_tells_how_late_a_source_is() -> None:
     """A source is as late as the first snapshot that it has not read."""
-    found = plan_expiry(TEN, [ReaderPosition("a", 4)], (), now_ms=20_000 * S, age_ms=0, retain_last=1)
+    found = plan_expiry([BranchHistory(TEN)], [ReaderPosition("a", 4)], (), RULE, 20_000 * S)
     assert (found.held_by, found.lag_s) == ("a", 15_000)
 
 
@@ -310,15 +309,15 @@ def test_nothing_expires_by_an_offsets_table_that_does_not_exist() -> None:
 def test_expiry_knows_how_much_a_branch_keeps_by_itself() -> None:
     """What a branch's own number of snapshots keeps is not told as what may go; an age beyond all bounds keeps all."""
     for least, going in ((None, 8), (4, 6), (100, 0)):
-        found = plan_expiry(TEN, (), (), own_least=least, now_ms=20_000 * S, age_ms=0, retain_last=2)
+        found = plan_expiry([BranchHistory(TEN, None, least)], (), (), ExpiryRule(0, 2), 20_000 * S)
         assert found.snapshots == going
-    assert plan_expiry(TEN, (), (), now_ms=NOW_MS, age_ms=2**62 * S, retain_last=1).older_than_ms == 1
+    assert plan_expiry([BranchHistory(TEN)], (), (), ExpiryRule(2**62 * S, 1), NOW_MS).older_than_ms == 1
 
 
 def test_a_sink_that_came_to_its_end_and_delays_expiry_is_told() -> None:
     """The newest commit of a sink that was renamed stays, and so does all since; a sink that commits delays nothing."""
     told = _history(*(evolve(one, summary={"c": "old" if one.snapshot_id < 4 else "new"}) for one in TEN))
-    found = plan_expiry(told, (), newest_commits(told, "c"), now_ms=20_000 * S, age_ms=0, retain_last=1)
+    found = plan_expiry([BranchHistory(told)], (), newest_commits(told, "c"), RULE, 20_000 * S)
     assert found.older_than_ms == 3000 * S
     assert find_idle_sink(told, "c", found.older_than_ms, 20_000 * S) == ("old", 16_000)
     assert find_idle_sink(told, "c", 2000 * S, 20_000 * S) is None
