@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+import orjson
 import pytest
 
 from benchmarks.endurance import load as load_module
@@ -55,7 +56,6 @@ def test_the_load_knows_the_rows_that_it_leaves(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(load_module, "_CHUNK", 40)
     load = SteadyLoad("h:1", "t", Pace(1), keys=7)
     load._produce(100)
-    orjson = pytest.importorskip("orjson")
     last: dict[int, tuple[int, bool]] = {}
     for value, partition in client.sent:
         event = orjson.loads(value)
