@@ -160,7 +160,7 @@ class Replayer:
         for at in {ranks[int(rank)] for part, _ in parts for rank in np.unique(part.order.partition)}:
             own = [(i, part) for i, (part, _) in enumerate(parts) if ranks[int(part.order.partition[0])] == at]
             first = min(int(part.order.offset.min()) for _, part in own)
-            truncates, progress = list[Truncate](), [one for outcome in outcomes.values() for one in outcome.seen]
+            truncates, progress = list[Truncate](), [one for outcome in outcomes.values() for one in outcome.progress]
             if self._settings.table.truncate and table.truncates:
                 # Of the last truncate of each source, in whatever partition, the table itself tells.
                 left = find_untruncated(runs[at][1], plan, table, TruncateScope())
@@ -168,7 +168,7 @@ class Replayer:
                     keep[i] &= np.isin(part.order.offset, left)
             for later in self._decode_later(_forget_truncates(plan), at, first + 1):
                 truncates += [each for each in later.truncates if each.table == table.index]
-                progress += later.seen
+                progress += later.progress
                 held = [part for index, part in zip(later.tables, later.parts, strict=True) if index == table.index]
                 for i, part in own:
                     keep[i] &= ~mark_superseded(part, held, table.layout.keys)

@@ -71,7 +71,7 @@ def _parts(connector: str, events: list[Told], start: int = 0, **changed: Any) -
     read = run(*values, keys=[{"id": 1}] * len(values))
     found = decode(attrs.evolve(read, offset=read.offset + start), plan(table))
     (part,) = found.parts
-    return part, advance_watermarks(table.watermarks, found.seen)
+    return part, advance_watermarks(table.watermarks, found.progress)
 
 
 @pytest.mark.parametrize("case", CASES)

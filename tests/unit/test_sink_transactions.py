@@ -125,5 +125,5 @@ def test_what_is_no_metadata_is_a_dead_letter(odd: Any, known: bool | None) -> N
     values = (begin, odd, GOOD, odd)
     outcome = decode(run(*values, keys=[{"id": 1}] * len(values), topic="tx"), made)
     assert set(dead(outcome)) == {1, 3}
-    assert (rows(outcome), outcome.needs, outcome.truncates, outcome.seen) == ([], (), (), ())
+    assert (rows(outcome), outcome.needs, outcome.truncates, outcome.progress) == ([], (), (), ())
     assert (outcome.metrics.ignored, outcome.metrics.events) == (2, len(values))

@@ -20,7 +20,7 @@ from serde.faults import RecordError
 class DecodedRecords:
     """Rows, shapes that tables are not ready for, and records that cannot be used (by their place among the records).
 
-    `tables` has the table of each part, by its index in the plan; `seen` tells how far the sources came.
+    `tables` has the table of each part, by its index in the plan; `progress` tells how far the sources came.
     """
 
     parts: tuple[ChangeBatch, ...] = ()
@@ -28,7 +28,7 @@ class DecodedRecords:
     faults: tuple[RecordError, ...] = ()
     truncates: tuple[Truncate, ...] = ()
     tables: tuple[int, ...] = ()
-    seen: tuple[SourceProgress, ...] = ()
+    progress: tuple[SourceProgress, ...] = ()
     metrics: TaskMetrics = attrs.field(factory=TaskMetrics)
 
     def count(self, events: int, size_bytes: int) -> DecodedRecords:
@@ -59,6 +59,6 @@ class DecodedRecords:
             faults=tuple(attrs.evolve(f, row=int(places[f.row])) for places, one in outcomes for f in one.faults),
             truncates=tuple(truncate for one in each for truncate in one.truncates),
             tables=tuple(table for one in each for table in one.tables),
-            seen=tuple(seen for one in each for seen in one.seen),
+            progress=tuple(progress for one in each for progress in one.progress),
             metrics=sum((one.metrics for one in each), TaskMetrics()),
         )

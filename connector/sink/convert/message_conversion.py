@@ -51,7 +51,7 @@ class MessageConversion:
         self.needs: list[SchemaChange] = []
         self.faults: list[RecordError] = []
         self.truncates: list[Truncate] = []
-        self.seen: list[SourceProgress] = []
+        self.progress: list[SourceProgress] = []
         self.metrics = TaskMetrics()
         self._keys: dict[int | None, RecordKeys] = {}
 
@@ -115,7 +115,7 @@ def convert_messages(work: MessageConversion, table: TablePlan | None, values: D
         tuple(keep_first_per_row(work.faults)),
         tuple(work.truncates),
         tuple(work.tables),
-        tuple(work.seen),
+        tuple(work.progress),
         work.metrics + TaskMetrics(tombstones=len(values.tombstones), unknown_types=unknown),
     )
 
@@ -212,8 +212,8 @@ def _convert_changes(
         work.add_rows(ready.part, table)
         work.faults.extend(ready.faults)
         work.metrics += ready.metrics
-        if ready.seen.marks or ready.seen.after_delete >= 0:
-            work.seen.append(ready.seen)
+        if ready.progress.marks or ready.progress.after_delete >= 0:
+            work.progress.append(ready.progress)
         if not plan.evolve:
             unknown = frozenset((table.index, field) for field in find_unknown_fields(rest, table, plan))
             work.metrics += TaskMetrics(drift=unknown)

@@ -36,11 +36,11 @@ _NO_OP = np.uint8(0)
 
 @attrs.frozen(eq=False)
 class BuiltRows:
-    """Rows of a table, and the changes that cannot be any; `seen` tells how far the sources came."""
+    """Rows of a table, and the changes that cannot be any; `progress` tells how far the sources came."""
 
     part: ChangeBatch
     faults: list[RecordError]
-    seen: SourceProgress
+    progress: SourceProgress
     metrics: TaskMetrics
 
 

@@ -73,7 +73,7 @@ class MapTask:
         self._writers: TaskWriter | None = None
         self._metrics = TaskMetrics()
         self._letters: list[DeadLetterRef] = []
-        self._seen: tuple[SourceProgress, ...] = ()
+        self._progress: tuple[SourceProgress, ...] = ()
         self._blocked = False
         self._moving: set[int] = set()
 
@@ -101,7 +101,7 @@ class MapTask:
             self._blocked = True
             yield TaskOutput.of(SchemaChangeNeeded(need))
         if not self._blocked:
-            self._seen = merge_progress((*self._seen, *outcome.seen))
+            self._progress = merge_progress((*self._progress, *outcome.progress))
             for index, part in zip(outcome.tables, outcome.parts, strict=True):
                 yield from self._changes(self._plan.tables[index], part, run)
             if self._waiting_bytes > CHUNK_BYTES:
@@ -127,8 +127,8 @@ class MapTask:
         if self._writers is not None:
             yield from self._writers.close()
         yield TaskOutput.of(RecordsCounted(self._metrics))
-        if self._seen:
-            yield TaskOutput.of(ProgressMade(self._seen))
+        if self._progress:
+            yield TaskOutput.of(ProgressMade(self._progress))
         if self._letters:
             yield TaskOutput.of(DeadLettersFound(tuple(self._letters)))
 
