@@ -7,6 +7,8 @@ from pathlib import Path
 
 import attrs
 
+from tests.markdown import iter_blocks
+
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 START = "docker compose --file docker/compose.yaml up --build --wait"
 """The command that starts the stack: stand-ins start the services that they have."""
@@ -36,11 +38,9 @@ TELLS = {
 
 def read_steps() -> list[Step]:
     """Return the tutorial's commands in their order."""
-    text = TUTORIAL.read_text("utf-8")
     steps = []
-    for indent, block in re.findall(r"^( *)```sh\n(.*?)^ *```", text, re.M | re.S):
-        plain = re.sub(rf"^{indent}", "", block, flags=re.M)
-        for line in re.sub(r"\\\n\s*", "", plain).splitlines():
+    for block in (block for kind, block in iter_blocks(TUTORIAL.read_text("utf-8")) if kind == "sh"):
+        for line in re.sub(r"\\\n\s*", "", block).splitlines():
             if command := re.sub(r"\s+# .*$", "", line).strip():
                 steps.append(_step(command))
     return steps

@@ -16,6 +16,7 @@ from connector.cli.main import main
 from connector.settings.configdef.unknown_keys import AllowedKeys
 from connector.settings.sink.options import collect_options
 from connector.settings.source.settings import ALLOWED_KEYS
+from tests.markdown import iter_blocks, strip_blocks
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -34,9 +35,7 @@ OF_OTHERS = {
 
 
 def _blocks(text: str, kinds: tuple[str, ...]) -> Iterator[str]:
-    for kind, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.M | re.S):
-        if kind in kinds:
-            yield block
+    return (block for kind, block in iter_blocks(text) if kind in kinds)
 
 
 def commands(text: str) -> list[str]:
@@ -47,7 +46,7 @@ def commands(text: str) -> list[str]:
             plain = re.sub(r"(^|\s)# .*$", "", line.removeprefix("$ ")).strip()
             if plain:
                 lines.append(plain)
-    inline = re.findall(r"`((?:icebridge|make) [^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    inline = re.findall(r"`((?:icebridge|make) [^`\n]+)`", strip_blocks(text))
     return [*lines, *inline]
 
 
@@ -90,6 +89,12 @@ def test_commands_exist(page: Path) -> None:
     assert faults == {}
     asked = {word for line in lines if line.startswith("make ") for word in re.findall(r"(?<=\s)[a-z-]+(?=\s|$)", line)}
     assert asked - TARGETS == set()
+
+
+def test_commands_within_lists_are_read() -> None:
+    """A block that is indented, as steps of a list have it, is read like any other one, and ends where it ends."""
+    page = "1. Run it:\n\n    ```sh\n    icebridge run \\\n      a.properties\n    ```\n\n2. Say `make demo`.\n"
+    assert commands(page) == ["icebridge run a.properties", "make demo"]
 
 
 def test_the_least_sink_of_the_readme_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,18 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.markdown import iter_blocks, strip_blocks
+
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("connector", "serde", "tests", "benchmarks", "config", "docker", "docs")
 MADE_BY_COMMANDS = {"benchmarks/results"}
-PROPERTIES = {"connector.class"}
+NO_MODULES = {"connector.class", "connector.json"}
 
 
 def _code(text: str) -> Iterator[str]:
     """Yield the words of inline code and of fenced blocks: whatever may be a path."""
-    for fenced in re.findall(r"^```.*?^```", text, re.M | re.S):
-        yield from re.split(r"[\s`|,;()]+", fenced)
-    yield from re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    for _, block in iter_blocks(text):
+        yield from re.split(r"[\s`|,;()]+", block)
+    yield from re.findall(r"`([^`\n]+)`", strip_blocks(text))
 
 
 def _missing_paths(text: str) -> list[str]:
@@ -31,7 +33,7 @@ def _missing_modules(text: str) -> list[str]:
     """Return dotted names below `connector` or `serde` that are neither a module nor a name in one."""
     missing = []
     names = {word for word in _code(text) if re.fullmatch(r"(?:connector|serde)(?:\.\w+)+", word)}
-    for name in names - PROPERTIES:
+    for name in names - NO_MODULES:
         path = ROOT / name.replace(".", "/")
         if path.is_dir() or path.with_suffix(".py").exists():
             continue
