@@ -78,26 +78,26 @@ def run_sink(
         structlog.get_logger().warning(note)
     monitor = monitor or SinkMonitor()
     # In threads that nobody waits for: brokers that went away meanwhile are asked for minutes.
-    left = threading.Event()
-    checked = start_call(
-        lambda: call_with_retries(_until(left, lambda: _check_reader(settings)), settings.errors), "reader"
+    abandoned = threading.Event()
+    reader = start_call(
+        lambda: call_with_retries(_unless(abandoned, lambda: _check_reader(settings)), settings.errors), "reader"
     )
 
     def look() -> _Look:
-        kafka = checked.result()
-        return _look_for_topics(settings, _until(left, lambda: None), once=once), kafka
+        kafka = reader.result()
+        return _look_for_topics(settings, _unless(abandoned, lambda: None), once=once), kafka
 
-    looked = start_call(look, "look")
+    first_look = start_call(look, "look")
     try:
         # A wrong password is told before the JVM is waited for; brokers that are slow to answer hold nothing up.
-        if checked in wait([checked], REFUSAL_S).done:
-            checked.result()
+        if reader in wait([reader], REFUSAL_S).done:
+            reader.result()
         with open_session(settings, starting) as spark, SinkStatusLine(terminal=terminal) as progress:
             monitor = attrs.evolve(monitor, listeners=(progress, *monitor.listeners))
             monitor.on_session(spark)
-            live_sink(lambda: spark, settings, monitor, once=once, survives=False, looked=looked)
+            live_sink(lambda: spark, settings, monitor, once=once, survives=False, first_look=first_look)
     finally:
-        left.set()
+        abandoned.set()
 
 
 def live_sink(
@@ -107,7 +107,7 @@ def live_sink(
     *,
     once: bool = False,
     survives: bool,
-    looked: Future[_Look] | None = None,
+    first_look: Future[_Look] | None = None,
 ) -> None:
     """Begin runs of a sink in a session as its lifecycle asks for them; returns when there is to be none any more.
 
@@ -117,37 +117,56 @@ def live_sink(
         monitor: its lifecycle, and who hears of it.
         once: a run ends at the offsets that the topics have when it begins.
         survives: a run that fails waits for a restart instead of raising.
-        looked: the cluster and how it is read, if that is being looked at for the first run.
+        first_look: the cluster and how it is read, if that is being looked at for the first run.
 
     Raises:
         ConnectorError: what ended a run.
     """
-    first = [looked] if looked is not None else []
-    runs = list[Sink]()
+    runs = _SinkRuns(open_own, settings, monitor, once, first_look)
+    monitor.lifecycle.live(runs.begin, survives=survives, guard=lambda: stop_on_signals(monitor.lifecycle))
 
-    def begin() -> _SinkRun:
-        cluster_state, kafka = (
-            _await_look(first.pop(), monitor.lifecycle) if first else _look_when(monitor.lifecycle, settings, once=once)
-        )
-        spark, own, beat = open_own(), attrs.evolve(settings, kafka=kafka), monitor.lifecycle.beat
+
+@attrs.define(eq=False)
+class _SinkRuns:
+    """Puts the runs of a sink together, one after the other."""
+
+    open_own: Callable[[], SparkSession]
+    settings: SinkSettings
+    monitor: SinkMonitor
+    once: bool
+    first_look: Future[_Look] | None
+    _last: Sink | None = None
+
+    def begin(self) -> _SinkRun:
+        """Look at the cluster, then put a run together.
+
+        Raises:
+            NotWanted: something else was asked for meanwhile.
+            ConnectorError: why it cannot begin.
+        """
+        cluster_state, kafka = self._look()
+        spark, own, monitor = self.open_own(), attrs.evolve(self.settings, kafka=kafka), self.monitor
         with ExitStack() as kept:
             names = name_datasets(spark, own)
             limits = BatchLimits(own.batch.max_events, own.batch.max_bytes)
             exporters = kept.enter_context(open_exporters(own.lineage, names, own.name, "sink", limits=limits))
-            listeners = (*monitor.listeners, *exporters.listeners)
             warming = WarmUpBeside(spark, own, cluster_state)
             kept.callback(warming.close)
-            sink = build_sink(
-                spark, own, SinkObservers(listeners, monitor.maintenance_listeners, beat, warming.wait), cluster_state
-            )
-            if runs:
+            listeners = (*monitor.listeners, *exporters.listeners)
+            observers = SinkObservers(listeners, monitor.maintenance_listeners, monitor.lifecycle.beat, warming.wait)
+            sink = build_sink(spark, own, observers, cluster_state)
+            if self._last is not None:
                 # Who reads the log tells batches by their numbers, also across a pause.
-                sink.stream.batches = runs.pop().stream.batches
-            runs.append(sink)
+                sink.stream.batches = self._last.stream.batches
+            self._last = sink
             monitor.on_start(sink.stream.position.offsets)
-            return _SinkRun(sink, kept.pop_all(), once)
+            return _SinkRun(sink, kept.pop_all(), self.once)
 
-    monitor.lifecycle.live(begin, survives=survives, guard=lambda: stop_on_signals(monitor.lifecycle))
+    def _look(self) -> _Look:
+        first_look, self.first_look = self.first_look, None
+        if first_look is not None:
+            return _await_look(first_look, self.monitor.lifecycle)
+        return _look_while_wanted(self.monitor.lifecycle, self.settings, once=self.once)
 
 
 def name_datasets(spark: SparkSession, settings: SinkSettings) -> DatasetNames:
@@ -168,10 +187,10 @@ def _await_look(asked: Future[_Look], lifecycle: Lifecycle) -> _Look:
     return asked.result()
 
 
-def _look_when(lifecycle: Lifecycle, settings: SinkSettings, *, once: bool) -> _Look:
+def _look_while_wanted(lifecycle: Lifecycle, settings: SinkSettings, *, once: bool) -> _Look:
     """Look at the brokers and topics, again and again where that fails, while a run is wanted."""
 
-    def check_reader_when() -> KafkaSettings:
+    def check_reader_while_wanted() -> KafkaSettings:
         lifecycle.check_wanted()
         return _check_reader(settings)
 
@@ -179,7 +198,7 @@ def _look_when(lifecycle: Lifecycle, settings: SinkSettings, *, once: bool) -> _
         lifecycle.check_wanted()
         lifecycle.beat()
 
-    kafka = call_with_retries(check_reader_when, settings.errors)
+    kafka = call_with_retries(check_reader_while_wanted, settings.errors)
     return _look_for_topics(settings, check_wanted, once=once), kafka
 
 
@@ -214,11 +233,11 @@ def _check_reader(settings: SinkSettings) -> KafkaSettings:
     return checked.kafka
 
 
-def _until(left: threading.Event, call: Callable[[], T]) -> Callable[[], T]:
+def _unless(abandoned: threading.Event, call: Callable[[], T]) -> Callable[[], T]:
     """Return a call that is not tried again once nobody waits for it."""
 
     def ask() -> T:
-        if left.is_set():
+        if abandoned.is_set():
             raise NotWanted
         return call()
 

@@ -216,7 +216,7 @@ def test_a_pause_gives_up_the_first_look(tmp_path: Path) -> None:
     monitor = runner.SinkMonitor()
     arguments = (cast("Any", None), _sink_settings(tmp_path), monitor)
     living = threading.Thread(
-        target=runner.live_sink, args=arguments, kwargs={"survives": False, "looked": Future()}, daemon=True
+        target=runner.live_sink, args=arguments, kwargs={"survives": False, "first_look": Future()}, daemon=True
     )
     living.start()
     monitor.lifecycle.pause()
@@ -252,9 +252,9 @@ def test_a_sink_waits_for_its_topics_for_as_long_as_it_takes(
     with capture_logs() as lines:
         if first:
             left = threading.Event()
-            found = runner._look_for_topics(settings, runner._until(left, lambda: None), once=False)
+            found = runner._look_for_topics(settings, runner._unless(left, lambda: None), once=False)
         else:
-            found, _ = runner._look_when(lifecycle, settings, once=False)
+            found, _ = runner._look_while_wanted(lifecycle, settings, once=False)
             assert lifecycle.beat_at is not None
     assert found.cluster_id == "c"
     assert len(looks) == 4
