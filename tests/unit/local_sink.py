@@ -46,7 +46,10 @@ class LocalTables(BaseTableRegistry[TablePlan]):
         return name
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
-        return attrs.evolve(self._known[name], index=index, keys_from=self._settings.table.keys.key_source(name))
+        keys = self._settings.table.keys
+        return attrs.evolve(
+            self._known[name], index=index, keys_from=keys.key_source(name), key_configured=bool(keys.of(name))
+        )
 
     def expect_unavailable_values(self, name: str) -> None:
         raise AssertionError("nothing is looked up")

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.nested_columns import find_path, read_path, set_column
+from connector.iceberg.types.nested_columns import find_path, leaf_names, read_path, set_column
 from connector.iceberg.types.schemas.schema_evolution import evolve
 from connector.iceberg.types.values.conversion import convert
 from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.model.plan import TablePlan
-from serde.arrays import Ints, Mask, children
+from serde.arrays import Ints, Mask, children, valid_mask
 from serde.events.cells import holds_cells, unpack_cells
 from serde.faults import RecordError
 from serde.messages import DecodedMessages, MessageBlock
@@ -31,6 +31,8 @@ class RecordKeys:
     columns: Mapping[str, pa.Array]
     usable: Mask
     faults: tuple[RecordError, ...]
+    declared: Mapping[str, Mask] = attrs.field(factory=dict)
+    """Of fields that are null in some keys: the rows whose schema has them."""
 
     def has_only_faults(self, rows: Ints) -> bool:
         """Tell whether none of these rows has a key that could be read."""
@@ -68,9 +70,17 @@ class RecordKeys:
         return flat if path is None else read_path(self.columns[path[0]], path[1:])
 
     def type_of(self, rows: Ints) -> pa.StructType:
-        """Return the fields that the keys of these rows have: others in the run are of other tables, or of no row."""
+        """Return the fields that the keys of these rows have: others in the run are of other tables, or of no row.
+
+        A field that is null in all of them is one if their schema says so.
+        """
         places = pa.array(rows)
-        fields = [field for field in self.type if self.columns[field.name].take(places).null_count < len(rows)]
+        fields = [
+            field
+            for field in self.type
+            if self.columns[field.name].take(places).null_count < len(rows)
+            or (field.name in self.declared and self.declared[field.name][rows].any())
+        ]
         return pa.struct(fields or list(self.type))
 
     @property
@@ -97,7 +107,17 @@ def align_record_keys(decoded: DecodedMessages, length: int, known: pa.StructTyp
         reason = f"key field {name}: a number that is not whole identifies no row"
         faults += [RecordError(int(row), "KEY_CONVERTER", reason) for row in fractions]
         usable[fractions] = False
-    return RecordKeys(columns, usable, tuple(faults))
+    return RecordKeys(columns, usable, tuple(faults), _find_declared(decoded, length))
+
+
+def _find_declared(decoded: DecodedMessages, length: int) -> dict[str, Mask]:
+    """Mark the rows whose key has a field by its schema, for fields that are null in some."""
+    declared: dict[str, Mask] = {}
+    for block in decoded.blocks:
+        for field, column in zip(block.fields.type, children(block.fields) if block.optional else (), strict=False):
+            if column.null_count:
+                declared.setdefault(field.name, np.zeros(length, np.bool_))[block.rows] = True
+    return declared
 
 
 def _unpack_cells(block: MessageBlock) -> MessageBlock:
@@ -162,4 +182,29 @@ def set_key_columns(columns: dict[str, pa.Array], rows: Ints, keys: RecordKeys, 
         empty = np.asarray(values.is_null())
         faults += [RecordError(int(row), "TASK_PUT", reason) for row in rows[empty]]
         set_column(columns, path, values)
+    if not table.key_configured:
+        clean = rows[~np.isin(rows, [fault.row for fault in faults])] if faults else rows
+        faults += _find_other_fields(clean, keys, table)
     return faults
+
+
+def _find_other_fields(rows: Ints, keys: RecordKeys, table: TablePlan) -> list[RecordError]:
+    """Return a fault for each row whose key has a field that the table has none for: such rows would be one."""
+    layout, faults = table.layout, []
+    known = {*layout.keys, *(name for name in layout.key_columns if not _is_struct(keys.columns.get(name)))}
+    for field in keys.type:
+        for name in leaf_names(field.type, field.name):
+            if name in known:
+                continue
+            path = () if name == field.name else (find_path([field], name) or (field.name,))[1:]
+            given = valid_mask(read_path(keys.columns[field.name], path))[rows]
+            reason = (
+                f"the record's key has a field {name}, and {layout.name} tells rows apart without it: create a table "
+                "with the new key, or name the key's columns (primary.key.fields)"
+            )
+            faults += [RecordError(int(row), "TASK_PUT", reason) for row in rows[given]]
+    return faults
+
+
+def _is_struct(column: pa.Array | None) -> bool:
+    return column is not None and pa.types.is_struct(column.type)

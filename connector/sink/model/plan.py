@@ -51,6 +51,7 @@ class TablePlan:
     `after_delete` holds offsets at which a tombstone only repeats the delete before it.
     `truncates` holds the last truncate of an earlier batch of each source that had one.
     `takes_patches` tells whether changes of documents whose row nobody knows in the batch find it in the table.
+    `key_configured` tells that settings name its key's columns: record keys may have other fields then.
     `renames` holds the earlier names of its columns, and those that they have now (`convert.column_renames`).
     """
 
@@ -64,6 +65,7 @@ class TablePlan:
     committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     patches: bool = False
     keys_from: KeySource = "record"
+    key_configured: bool = False
     buckets: int = 1
     dated: bool = False
     numbered: bool = False

@@ -149,6 +149,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             keep_deletes=rule.keep_deletes,
             tombstones="delete" if deletes else "skip",
             keys_from=rule.keys.key_source(name),
+            key_configured=bool(rule.keys.of(name)),
             numbered=numbered,
             remembers=numbered and self.deleted_keys is not None,
             watermarks=stood.watermarks,

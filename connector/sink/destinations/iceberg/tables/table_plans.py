@@ -35,6 +35,7 @@ def build_table_plan(
         committed={at: offset for at, offset in stored.offsets.items() if offset > start.get(at, offset)},
         patches=patched and one_row_per_key,
         keys_from=options.key_source,
+        key_configured=bool(options.key_columns),
         dated=one_row_per_key and is_dated(target.layout, settings),
         watermarks=stored.watermarks,
         partitions=stored.partitions,
