@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from attrs import evolve, field, frozen
 
 from serde.arrays import Bytes, Ints, Mask, children, choose_values, column_at, valid_mask, view_bytes
+from serde.events.added_fields import find_added_path
 from serde.events.cassandra_rows import ORIGIN_PATHS
 from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.event_kind import is_envelope, is_other_event
@@ -57,7 +58,7 @@ class UnwrapSettings:
     @property
     def wanted(self) -> frozenset[str]:
         """Paths of an envelope, images apart, that `extract_changes` looks at."""
-        paths = [term.partition(":")[0] for term in self.add_fields]
+        paths = [find_added_path(term) for term in self.add_fields]
         origin = {f"source.{name}" for name in ORIGIN_FIELDS}
         documents = {"updateDescription", "source.collection"}
         own = {*paths, *(f"source.{path}" for path in paths if "." not in path)}
@@ -267,7 +268,7 @@ def _added_columns(fields: pa.StructArray, unwrap: UnwrapSettings) -> dict[str, 
     """Columns of add.fields by their new names; what the events do not have is left out."""
     out: dict[str, pa.Array] = {}
     for term, name in zip(unwrap.add_fields, unwrap.added_names, strict=True):
-        path = term.partition(":")[0]
+        path = find_added_path(term)
         column = column_at(fields, path) if "." in path else _envelope_or_source(fields, path)
         if path in _FINE_DATES and (column is None or column.null_count):
             column = _derive_date(fields, column, _FINE_DATES[path])

@@ -38,6 +38,8 @@ _SCHEMA_CHANGE = frozenset({"source", "ts_ms", "ts_us", "ts_ns", "databaseName",
 _NOTIFICATION = frozenset({"id", "aggregate_type", "type", "additional_data", "timestamp"})
 _ENVELOPE = frozenset({"op", "source"})
 _IMAGES = frozenset({"before", "after"})
+_FLATTENED = frozenset({"__op", "__deleted"})
+_SOURCE = frozenset({"connector", "ts_ms"})
 
 
 def field_names(kind: pa.StructType) -> frozenset[str]:
@@ -46,11 +48,18 @@ def field_names(kind: pa.StructType) -> frozenset[str]:
 
 
 def is_envelope(kind: pa.StructType) -> bool:
-    """True when a struct has op (text), source (struct) and an image, or nothing but what a truncate leaves of them."""
+    """True when a struct has op (text), source (struct) and an image, or nothing but what a truncate leaves of them.
+
+    A flattened row may have columns of these names: what the transform added tells it, or that its source is no source.
+    """
     names = field_names(kind)
-    if not names >= _ENVELOPE or not pa.types.is_string(kind.field("op").type):
+    if not names >= _ENVELOPE or names & _FLATTENED or not pa.types.is_string(kind.field("op").type):
         return False
-    return pa.types.is_struct(kind.field("source").type) and (bool(names & _IMAGES) or "message" not in names)
+    source = kind.field("source").type
+    if not pa.types.is_struct(source):
+        return False
+    known = not source.num_fields or bool(field_names(source) & _SOURCE)
+    return bool(names & _IMAGES) or ("message" not in names and known)
 
 
 def is_other_event(block: MessageBlock) -> bool:

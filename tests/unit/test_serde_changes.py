@@ -103,6 +103,38 @@ def test_event_that_cannot_be_a_change_is_a_fault(op: Any, reason: str) -> None:
     assert [(fault.row, fault.reason) for fault in faults] == [(1, reason)]
 
 
+@pytest.mark.parametrize(
+    ("term", "name", "value"),
+    [
+        ("total_order", "__total_order", 3),
+        ("data_collection_order", "__data_collection_order", 1),
+        ("id", "__id", "1:2"),
+        ("id:tx", "__tx", "1:2"),
+        ("transaction.id", "__transaction_id", "1:2"),
+        ("transaction.total_order:n", "__n", 3),
+        ("lsn", "__lsn", 77),
+    ],
+)
+def test_a_field_of_add_fields_is_found_where_the_transform_finds_it(term: str, name: str, value: Any) -> None:
+    """Fields of the transaction and of the source need no struct before them."""
+    transaction = {"id": "1:2", "total_order": 3, "data_collection_order": 1}
+    event = envelope("c", after={"id": 1}, transaction=transaction)
+    assert one(event, unwrap=UnwrapSettings((term,)))[0].row.to_pylist() == [
+        {"id": 1, "__deleted": "false", name: value}
+    ]
+    assert "transaction" in {path.partition(".")[0] for path in UnwrapSettings((term,)).wanted}
+
+
+@pytest.mark.parametrize("op", ["c", "t", "sell"])
+@pytest.mark.parametrize("told", [{"__op": "c"}, {"__deleted": "false"}, {"__op": "u", "before": {"a": 1}}, {}])
+def test_a_flattened_row_may_have_columns_called_op_and_source(op: str, told: dict[str, Any]) -> None:
+    """Documents have such fields: the row stays a row, and no letter in it truncates a table."""
+    row = {"id": 1, "op": op, "source": {"shop": "x"}, **told}
+    made, faults, other = one(dump(row))
+    assert made.row.to_pylist() == [row] and not faults and not other
+    assert bytes(made.op) == (told["__op"].encode() if "__op" in told else b"\0")
+
+
 def test_column_of_the_source_named_like_an_added_field_survives() -> None:
     """A table with a column __op keeps its own value."""
     made, _, _ = one(envelope("c", after={"id": 1, "__op": "mine"}))
