@@ -11,16 +11,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.expressions import EqualTo
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from connector.errors import FatalError, GapError
 from connector.iceberg.catalog.snapshot_schema import load_snapshot_schema
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.read.scan_planning import read_file_changes
 from connector.iceberg.read.table_reader import TableReader
+from connector.source.changes.chunk_rows import keep_rows
 from connector.source.changes.initial_snapshot import plan_parts, read_part
 from connector.source.changes.read_errors import translate_read_errors
-from connector.source.changes.row_key import KeyKind, RowKey
+from connector.source.changes.row_filter import to_condition
+from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 from connector.source.changes.snapshot_diff import SnapshotDiff
 from connector.source.snapshots.next_step import Fail, Idle, SnapshotMode, SnapshotOffset, TableHead, decide_next_step
 from connector.source.snapshots.table_history import read_head, read_history
@@ -185,6 +189,27 @@ def test_odd_column_names(session: SparkSession) -> None:
     frame = changes_of(session, table, table.snapshot_id or 0, RowKey(KeyKind.CONFIGURED, ("the.value",)))
     assert frame.schema["after"].dataType.names == ["id", "the.value", "a b`c"]
     assert sorted(row.op for row in frame.collect()) == ["c", "d"]
+
+
+def test_odd_names_in_nested_keys(session: SparkSession) -> None:
+    """Dots and quotes in the names of key fields, and of the structs around them, come through, in filters too."""
+    columns = "`a.s` struct<`x.y`: bigint NOT NULL, `q``t`: string NOT NULL> NOT NULL, v string"
+    subject = Subject(session, V2_COW, columns)
+    names = session.sparkContext._gateway.new_array(session._jvm.java.lang.String, 2)
+    names[0], names[1] = "a.s.x.y", "a.s.q`t"
+    subject.table().java.updateSchema().setIdentifierFields(names).commit()
+    subject.sql("INSERT INTO {t} SELECT /*+ COALESCE(1) */ named_struct('x.y', id, 'q`t', 'k'), 'x' FROM range(3)")
+    subject.follow()
+    assert _one(subject, "UPDATE {t} SET v = 'y' WHERE v = 'x' AND `a.s`.`x.y` = 1") == [
+        ("u", ((1, "k"), "x"), ((1, "k"), "y"))
+    ]
+    table = subject.table()
+    schema = load_snapshot_schema(session, table, table.snapshot_id or 0)
+    kept = RowKey(KeyKind.CONFIGURED, ("v",), RowIdentity.IDENTIFIERS, schema.identifiers)
+    (found,) = changes_of(session, table, table.snapshot_id or 0, kept).collect()
+    assert found.op == "u"
+    condition = to_condition(EqualTo("a.s.x.y", 1), schema.iceberg, F.col("after"))
+    assert keep_rows(changes_of(session, table, table.snapshot_id or 0, kept), condition).count() == 1
 
 
 @pytest.mark.thorough

@@ -97,6 +97,8 @@ def test_a_key_is_found_inside_structs() -> None:
     made = row_schema.describe_key(without, ("inner.code",))
     assert made.paths == (("inner", "code"),)
     assert made.record.members == (RowField("inner.code", Primitive("string"), False),)
+    dotted = RowStruct((RowField("a", RowStruct(())), RowField("a.s", RowStruct((RowField("x.y", Primitive("int")),)))))
+    assert row_schema.describe_key(dotted, ("a.s.x.y",)).paths == (("a.s", "x.y"),)
 
 
 def test_a_column_without_form_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from pyiceberg.types import (
     DecimalType,
     FixedType,
     IcebergType,
+    StructType,
     TimestampType,
     TimestamptzType,
     UUIDType,
@@ -120,10 +122,19 @@ class _ToColumn(BoundBooleanExpressionVisitor[Column]):
         return super().visit_bound_predicate(predicate)
 
     def _column(self, term: BoundTerm) -> Column:
-        column, names = self._row, self._schema.find_column_name(term.ref().field.field_id)
-        for part in str(names).split("."):
-            column = column.getField(part)
-        return column
+        return reduce(Column.getField, _find_names(self._schema.as_struct(), term.ref().field.field_id), self._row)
+
+
+def _find_names(struct: StructType, field_id: int) -> tuple[str, ...]:
+    """Return the names from the top on of a field; they may have dots themselves."""
+    for field in struct.fields:
+        if field.field_id == field_id:
+            return (field.name,)
+        if isinstance(field.field_type, StructType):
+            names = _find_names(field.field_type, field_id)
+            if names:
+                return (field.name, *names)
+    return ()
 
 
 def _value(term: BoundTerm, literal: Any) -> Column:

@@ -7,6 +7,7 @@ rows are keyed by it). Types that Spark lacks are carried as `catalog.snapshot_s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import attrs
 from pyspark.sql import Column, DataFrame
@@ -16,6 +17,7 @@ from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, check_form
 from connector.iceberg.read.column_bounds import read_changed_bounds
 from connector.iceberg.read.scan_planning import FileChanges, FileScanTask, read_file_changes
 from connector.iceberg.read.table_reader import ROW_ID_COLUMN, SEQUENCE_COLUMN, TableReader, column_name
+from connector.iceberg.types.schemas.schema_json import find_path
 from connector.source.changes import deleted_rows, row_lineage
 from connector.source.changes.file_pruning import files_without_partner
 from connector.source.changes.pairing import IS_ONLY_EVENT, pair_key_changes, pair_rows, rows_to_changes
@@ -188,20 +190,20 @@ def row_struct(schema: SnapshotSchema) -> Column:
 
 def key_column(schema: SnapshotSchema, name: str) -> Column:
     """Return a key column of a reader's frame: a top-level one, or a field of nested structs."""
-    names = schema.names
-    if name in names:
-        return F.col(column_name(names.index(name)))
-    top, _, rest = name.partition(".")
-    return F.col(f"{column_name(names.index(top))}.{rest}")
+    top, *inner = _path(schema, name)
+    return reduce(Column.getField, inner, F.col(column_name(schema.names.index(top))))
 
 
 def _image_field(schema: SnapshotSchema, image: Column, name: str) -> Column:
     """The same in a struct of the row."""
-    if name in schema.names:
-        return image[name]
-    for part in name.split("."):
-        image = image[part]
-    return image
+    return reduce(Column.getField, _path(schema, name), image)
+
+
+def _path(schema: SnapshotSchema, name: str) -> tuple[str, ...]:
+    found = find_path(schema.document, name)
+    if found is None:
+        raise KeyError(name)
+    return found
 
 
 def _filter_tasks(tasks: Sequence[FileScanTask], flags: Sequence[bool]) -> tuple[FileScanTask, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -88,12 +89,12 @@ def _find_field(row: RowStruct, name: str) -> tuple[tuple[str, ...], RowField]:
     by_name = {member.name: member for member in row.members}
     if name in by_name:
         return (name,), by_name[name]
-    head, dot, rest = name.partition(".")
-    inside = by_name[head].kind if dot else None
-    if not isinstance(inside, RowStruct):
-        raise KeyError(name)
-    path, member = _find_field(inside, rest)
-    return (head, *path), member
+    for head, member in by_name.items():
+        if name.startswith(f"{head}.") and isinstance(member.kind, RowStruct):
+            with suppress(KeyError):
+                path, found = _find_field(member.kind, name.removeprefix(f"{head}."))
+                return (head, *path), found
+    raise KeyError(name)
 
 
 def check_columns(table: str, row: RowStruct, modes: HandlingModes) -> None:

@@ -56,6 +56,22 @@ def iter_fields(struct: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
         yield from _iter_inner(field["type"], prefix + field["name"])
 
 
+def find_path(struct: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+    """Return the names from the top on of the field that a dotted name means; None where there is none.
+
+    Names of fields may have dots themselves; a field of that very name comes first.
+    """
+    if any(field["name"] == name for field in struct["fields"]):
+        return (name,)
+    for field in struct["fields"]:
+        start, kind = f"{field['name']}.", field["type"]
+        if name.startswith(start) and not isinstance(kind, str) and kind["type"] == "struct":
+            rest = find_path(kind, name.removeprefix(start))
+            if rest is not None:
+                return (field["name"], *rest)
+    return None
+
+
 def _iter_inner(kind: Any, prefix: str) -> Iterator[tuple[str, Json]]:
     if isinstance(kind, str):
         return
