@@ -96,8 +96,8 @@ mutate: $(DEVELOPMENT) ## Faults put into the pure rules and the commit protocol
 	$(BIN)/mutmut run $(MUTATE)
 	$(BIN)/mutmut results
 
-interop: $(DEVELOPMENT) ## Debezium's own transform and JDBC sink on a Kafka Connect worker, into PostgreSQL (minutes)
-	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink mariadb-source mysql-source avro-converter
+interop: $(DEVELOPMENT) ## Debezium's transform and JDBC sink on Kafka Connect, other databases, emulators of GCS and Azure (minutes)
+	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink mariadb-source mysql-source avro-converter gcs adls
 	$(BIN)/python -m pytest -m interop -q
 
 bench: $(DEVELOPMENT) ## The benchmark of docs/benchmarks.md (about an hour, on a quiet machine)

@@ -97,6 +97,7 @@ def test_a_rest_catalog_without_a_hint_is_worth_a_try() -> None:
         ({**PG, "s3.sse.type": "kms", "warehouse": "s3://b/w"}, r"s3\.sse\.type: has no effect.*default encryption"),
         ({**PG, "s3.sse.type": "custom", "s3.sse.key": "pw", "warehouse": "s3://b/w"}, r"s3\.sse\.key: has no effect"),
         ({**PG, "gcs.encryption-key": "pw", "warehouse": "gs://b/w"}, r"gcs\.encryption-key: has no effect"),
+        ({**PG, "gcs.no-auth": "true", "warehouse": "gs://b/w"}, r"gcs\.no-auth: is not supp.*gcs\.oauth2\.token"),
         (
             {**PG, "fs.s3a.encryption.algorithm": "SSE-KMS", "warehouse": "s3://b/w"},
             r"fs\.s3a\.encryption\.algorithm: has no effect",
@@ -176,6 +177,24 @@ def test_python_knows_the_properties_by_its_names() -> None:
     assert to_pyiceberg({"client.assume-role.arn": "a"})["client.role-arn"] == "a"
     azure = to_pyiceberg({"adls.sas-token.acc.dfs.core.windows.net": "t"}, "abfss://c@acc.dfs.core.windows.net/w")
     assert (azure["adls.account-name"], azure["adls.sas-token"]) == ("acc", "t")
+
+
+@pytest.mark.parametrize("account", ["acc", "acc.dfs.core.windows.net"])
+def test_python_looks_for_azures_files_where_java_does(account: str) -> None:
+    """The address that Java has for an account is Python's for both interfaces; its own names win."""
+    own = {"adls.dfs-storage-scheme": "https"}
+    given = {f"adls.connection-string.{account}": "http://127.0.0.1:10000/acc", **own}
+    python = to_pyiceberg(given, "abfss://c@acc.dfs.core.windows.net/w")
+    assert {key: value for key, value in python.items() if "-storage-" in key} == {
+        "adls.blob-storage-authority": "127.0.0.1:10000",
+        "adls.blob-storage-scheme": "http",
+        "adls.dfs-storage-authority": "127.0.0.1:10000",
+        **own,
+    }
+    private = {f"adls.connection-string.{account}": "https://acc.z1.dfs.core.example"}
+    python = to_pyiceberg(private, "abfss://c@acc.dfs.core.windows.net/w")
+    assert python["adls.blob-storage-authority"] == ".z1.blob.core.example"
+    assert python["adls.dfs-storage-authority"] == ".z1.dfs.core.example"
 
 
 def test_files_of_one_store_share_a_door(tmp_path: Path) -> None:

@@ -88,6 +88,12 @@ def find_problems(properties: Mapping[str, str], *, own_jars: bool) -> Iterator[
     if needs_remote_signing(properties):
         todo = "turn it off and give keys, or let the catalog vend credentials (X-Iceberg-Access-Delegation)"
         yield PropertyProblem("s3.remote-signing-enabled", "is not supported by the writers of files", todo)
+    if properties.get("gcs.no-auth", "").strip().lower() == "true":
+        yield PropertyProblem(
+            "gcs.no-auth",
+            "is not supported by the writers of files",
+            "leave it out and give gcs.oauth2.token, of which an emulator takes any",
+        )
     for key in _find_encryption(properties):
         todo = "leave it out, and set the bucket's default encryption"
         yield PropertyProblem(key, "has no effect on the files that Python's writers make", todo)
@@ -160,14 +166,27 @@ def to_pyiceberg(properties: Mapping[str, str], location: str = "") -> dict[str,
 
 
 def _azure_properties(properties: Mapping[str, str], location: str) -> dict[str, str]:
-    """Azure's account, which Java reads from the location, and the token that is given for this account."""
+    """Azure's account, which Java reads from the location, and the token and the address given for this account."""
     parts = urlsplit(location)
     if _STORE_OF.get(parts.scheme) != ADLS or not parts.hostname:
         return {}
     account = parts.hostname.partition(".")[0]
-    tokens = [properties.get(f"adls.sas-token.{name}") for name in (parts.hostname, account)]
-    token = next(filter(None, tokens), None)
-    return {"adls.account-name": account, **({"adls.sas-token": token} if token else {})}
+
+    def given(prefix: str) -> str:
+        return next(filter(None, (properties.get(f"{prefix}.{name}") for name in (parts.hostname, account))), "")
+
+    token = given("adls.sas-token")
+    more = {"adls.sas-token": token} if token else {}
+    return {"adls.account-name": account, **more, **_azure_address(account, given("adls.connection-string"))}
+
+
+def _azure_address(account: str, url: str) -> dict[str, str]:
+    """The address of an account's store, which Java has whole and Arrow without the account; none of no URL."""
+    at = urlsplit(url)
+    authority = at.netloc.removeprefix(account) if at.netloc.startswith(f"{account}.") else at.netloc
+    hosts = {"blob": authority.replace(".dfs.", ".blob.", 1), "dfs": authority}
+    known = {f"adls.{kind}-storage-authority": host for kind, host in hosts.items()}
+    return {**known, **{f"adls.{kind}-storage-scheme": at.scheme for kind in hosts}} if authority else {}
 
 
 def _location_schemes(properties: Mapping[str, str]) -> Iterator[str]:
