@@ -109,6 +109,8 @@ def see_the_change(stack: Stack, key: int, name: str) -> None:
     wait_for("Prometheus has counted it", lambda: float(ask(stack, updates)[0]["value"][1]) >= 1)
     down = [each["metric"]["instance"] for each in ask(stack, "up") if each["value"][1] != "1"]
     assert down == []
+    health = wait_for("the alerts were evaluated", lambda: find_evaluated_alerts(stack))
+    assert set(health.values()) == {"ok"}, health
     dashboard = json.loads((DOCKER / "grafana" / "icebridge.json").read_text("utf-8"))
     for panel in dashboard["panels"]:
         for target in panel.get("targets", ()):
@@ -122,6 +124,13 @@ def ask(stack: Stack, question: str) -> list[dict[str, Any]]:
     answer = fetch(f"127.0.0.1:{stack.env['PROMETHEUS_PORT']}/api/v1/query?{query}")
     result: list[dict[str, Any]] = answer["data"]["result"]
     return result
+
+
+def find_evaluated_alerts(stack: Stack) -> dict[str, str]:
+    """Return the health of each alert; nothing until all were evaluated."""
+    groups = fetch(f"127.0.0.1:{stack.env['PROMETHEUS_PORT']}/api/v1/rules")["data"]["groups"]
+    health = {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}
+    return {} if "unknown" in health.values() else health
 
 
 def main() -> None:

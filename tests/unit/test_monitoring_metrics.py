@@ -7,10 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from connector.kafka.dlq.writer import BATCH_STAGE
 from connector.maintenance.table_state import TableState
 from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.listeners import (
@@ -29,6 +31,7 @@ from connector.runtime.monitoring.prometheus.series import MetricSource
 from connector.runtime.monitoring.prometheus.sink_metrics import SinkMetrics
 from connector.runtime.monitoring.prometheus.source_metrics import SourceMetrics
 from connector.server.worker_metrics import WorkerMetrics
+from serde.faults import Stage
 from tests.connectors import InMemoryConnector
 
 ROOT = Path(__file__).parents[2]
@@ -145,6 +148,14 @@ def test_a_batch_is_in_every_family() -> None:
     assert value("icebridge_fetch_retries_total", connector="s") == 2
     assert value("icebridge_fetch_batches_total", connector="s", reader="native") == 1
     assert value("kafka_consumer_incoming_byte_total", clientid="s") == 900
+
+
+def test_dead_letters_are_counted_from_zero() -> None:
+    """Before a record has failed each stage is there with 0: else the first failures would be no increase."""
+    sink = SinkMetrics("s", "server1", max_events=100, max_bytes=1000, wall_clock=lambda: NOW_S)
+    found = _scrape(sink)["icebridge_dead_letters_total"]
+    assert {dict(labels)["stage"] for labels in found} == {*get_args(Stage), BATCH_STAGE}
+    assert set(found.values()) == {0.0}
 
 
 def test_a_table_that_is_up_to_date_has_no_lag() -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from typing import get_args
 
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.monitoring.metrics import TaskMetrics
@@ -15,8 +16,11 @@ from connector.runtime.monitoring.prometheus.connect_series import client_sample
 from connector.runtime.monitoring.prometheus.series import MetricSample
 from connector.runtime.monitoring.prometheus.windows import Window
 from connector.runtime.topic_partitions import TopicPartition
+from serde.faults import Stage
 
 TASK = "0"
+STAGES = (*get_args(Stage), "KAFKA_CONSUME")
+"""Where a record can fail. Each is counted from 0: a counter that appears with its first failures shows no increase."""
 
 
 class SinkMetrics:
@@ -50,7 +54,7 @@ class SinkMetrics:
         self._dead = self._commits = 0
         self._seconds = self._commit_seconds = self._last_commit_seconds = 0.0
         self._files: dict[str, Counter[str]] = {}
-        self._stages = Counter[str]()
+        self._stages = Counter(dict.fromkeys(STAGES, 0))
         self._drift: dict[str, int] = {}
         self._changed: Mapping[str, int] = {}
         self._schema_changes = Counter[str]()
