@@ -195,3 +195,14 @@ def test_own_catalog_needs_no_warehouse() -> None:
         assert load([], {**GOOD, f"debezium.sink.iceberg.{key}": text, "debezium.sink.iceberg.warehouse": ""}, {})
     with pytest.raises(ConfigError, match=r"configuration: debezium\.sink\.iceberg\.warehouse: is missing"):
         sink(**{"debezium.sink.iceberg.type": "hive", "debezium.sink.iceberg.warehouse": ""})
+
+
+@pytest.mark.parametrize(("name", "converter"), [("avro", "AvroConverter"), ("cloudevents", "CloudEventsConverter")])
+@pytest.mark.parametrize("side", ["key", "value"])
+def test_a_format_of_debezium_server_names_its_converter(side: str, name: str, converter: str) -> None:
+    """Debezium Server's formats besides JSON are read by a converter: the error has the line to write."""
+    given = {"topics": "t", "bootstrap.servers": "h:1", "debezium.sink.iceberg.warehouse": "/w"}
+    with pytest.raises(ConfigError, match=rf"{side}\.converter=\S+\.{converter} instead"):
+        load([], given | {f"debezium.format.{side}": name}, {})
+    with pytest.raises(ConfigError, match="write json or connect"):
+        load([], given | {f"debezium.format.{side}": "arvo"}, {})

@@ -79,10 +79,30 @@ def _converter_schemas_option(side: str) -> Option[bool]:
     )
 
 
+_SERVER_FORMATS = one_of("json", "connect")
+_CONVERTERS_INSTEAD = {
+    "avro": "io.confluent.connect.avro.AvroConverter",
+    "protobuf": "io.confluent.connect.protobuf.ProtobufConverter",
+    "cloudevents": CLOUD_EVENTS_CLASS,
+}
+"""Debezium Server's other formats -> the converter that reads them."""
+
+
+def _server_format(side: str) -> ValueType[str]:
+    def read(text: str) -> str:
+        converter = _CONVERTERS_INSTEAD.get(text)
+        if converter is not None:
+            todo = f"write {side}.converter={converter} instead, with {side}.converter.schema.registry.url"
+            raise InvalidValue("{} is read by a converter here", todo)
+        return _SERVER_FORMATS.read(text)
+
+    return ValueType("string", read)
+
+
 def _format_option(side: str) -> Option[str]:
     return Option(
         name=f"debezium.format.{side}",
-        kind=one_of("json", "connect"),
+        kind=_server_format(side),
         default="json",
         importance="low",
         doc=f"Debezium Server's format of record {side}s: json or connect; for others set {side}.converter.",
