@@ -84,6 +84,9 @@ _OWN = (
     KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
     KafkaError._RESOLVE,  # noqa: SLF001
     KafkaError._NOENT,  # noqa: SLF001 - no topic-partition that was asked for has a leader now
+    KafkaError._WAIT_COORD,  # noqa: SLF001 - nobody keeps the group's offsets now
+    KafkaError._PURGE_QUEUE,  # noqa: SLF001 - these two: we gave a message up, for it to be sent again
+    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
 )
 _NO_LEADER = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 """What brokers say of a topic that was made just now, and of one whose leader moves."""

@@ -42,6 +42,16 @@ _TRANSIENT_EXCEPTIONS = frozenset(
         "LeaderNotAvailableException",
         "UnknownTopicOrPartitionException",
         "CoordinatorNotAvailableException",
+        "CoordinatorLoadInProgressException",
+        "NotCoordinatorException",
+        "KafkaStorageException",
+        "FencedLeaderEpochException",
+        "UnknownLeaderEpochException",
+        "ThrottlingQuotaExceededException",
+        # What brokers forgot of a producer's numbers: it begins anew by itself.
+        "OutOfOrderSequenceException",
+        "UnknownProducerIdException",
+        "InvalidProducerEpochException",
     }
 )
 

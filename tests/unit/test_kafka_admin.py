@@ -38,6 +38,18 @@ def test_a_leader_that_moves_is_asked_again(code: int) -> None:
     assert is_transient_error(KafkaError(code))
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(14, 15, 16, 19, 20, 41, 80, 88, 106),
+        *(KafkaError._WAIT_COORD, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT),
+    ],
+)
+def test_what_java_tries_again_passes(code: int) -> None:
+    """Coordinators and controllers that move, too few replicas, open transactions, and what we gave up ourselves."""
+    assert is_transient_error(KafkaError(code))
+
+
 def test_missing_rights_do_not_pass() -> None:
     """A topic that we may not read stays so."""
     assert not is_transient_error(KafkaError(29))

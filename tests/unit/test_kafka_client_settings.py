@@ -254,6 +254,13 @@ def test_a_broker_waits_for_records_no_longer_than_we_wait_for_the_broker(cluste
     assert int.from_bytes(fetched(cluster)[4:8], "big") == 400
 
 
+def test_no_fetch_asks_for_more_than_is_taken(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A size that Java takes, and with which a broker sends more than an answer may have, would be asked for ever."""
+    monkeypatch.setattr(fetcher, "_record_bytes", {})
+    ask(overridden(cluster, max_partition_fetch_bytes=INT))
+    assert int.from_bytes(fetched(cluster)[12:16], "big") == 1 << 29
+
+
 def test_librdkafka_takes_all_of_them() -> None:
     """The second reader is made of the same settings, by its own names."""
     # A double of Kafka 2.1: of later versions it offers forms that librdkafka asks for and it does not speak.

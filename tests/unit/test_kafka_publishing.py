@@ -32,6 +32,8 @@ def test_the_producer_is_safe_by_default_and_takes_overrides(tmp_path: Path) -> 
         ("x\nCaused by: org.apache.kafka.common.errors.TimeoutException: Topic t not present", RetriableError),
         ("x\nCaused by: org.apache.kafka.common.KafkaException: Failed\nCaused by: org.apache.kafka.common.config."
          "ConfigException: No resolvable bootstrap urls given in bootstrap.servers", RetriableError),
+        ("x: org.apache.kafka.common.errors.KafkaStorageException: Disk error", RetriableError),
+        ("x: org.apache.kafka.common.errors.OutOfOrderSequenceException: out of order", RetriableError),
         ("x: org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized", FatalError),
         ("x: org.apache.kafka.common.errors.RecordTooLargeException: The message is 9 bytes", FatalError),
         ("x\nCaused by: java.io.FileNotFoundException: a.parquet", PySparkException),

@@ -319,6 +319,12 @@ def test_sizes_are_looked_at_by_ours_only(cluster: Brokers) -> None:
     assert RecordSizeSampler(settings(cluster, "librdkafka")).at(places) == {}
 
 
+@pytest.mark.parametrize("server", ["[fe80::1]:9093", "SSL://[fe80::1]:9093"])
+def test_addresses_of_ip_6_are_without_brackets(server: str) -> None:
+    """With the listener's name in front of them, as Java takes them, or not."""
+    assert ClusterAddress.of({"bootstrap.servers": server}).hosts == [("fe80::1", 9093)]
+
+
 def test_addresses_are_the_same_for_the_same_settings() -> None:
     """What a cluster's connections are kept by does not depend on the order of settings, and shows no secret."""
     one, other = (ClusterAddress.of(dict(pairs)) for pairs in ((("a", "1"), ("b", "x")), (("b", "x"), ("a", "1"))))

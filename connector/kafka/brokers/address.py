@@ -46,7 +46,7 @@ class ClusterAddress:
     def hosts(self) -> list[HostPort]:
         """The brokers to begin with."""
         split = (server.strip().rpartition(":") for server in self.by_name["bootstrap.servers"].split(","))
-        return [(host.removeprefix("[").removesuffix("]").rpartition("://")[2], int(port)) for host, _, port in split]
+        return [(host.rpartition("://")[2].removeprefix("[").removesuffix("]"), int(port)) for host, _, port in split]
 
     @property
     def security_protocol(self) -> str:

@@ -56,6 +56,9 @@ _MAX_REFETCHES = 2
 _SPARE_SHARE, _SPARE_BYTES = 1.15, 1 << 16
 """More than the rest of a range seems to take: records vary, and the last batch comes whole or not at all."""
 
+_MAX_FETCH_BYTES = 1 << 29
+"""Most that a fetch asks for, whatever is set: a connection takes twice as much, and one batch comes in any size."""
+
 _MAX_KNOWN = 10_000
 
 _record_bytes: dict[TopicPartition, float] = {}
@@ -236,10 +239,9 @@ class _RangeFetcher:
     def _estimate_bytes(self) -> int:
         """Estimate what is left of the range: what a broker sends beyond it is sent, received and checked in vain."""
         most, each = self._how.partition_bytes, _record_bytes.get(self._at)
-        if each is None:
-            return max(most, self._least_bytes)
-        estimate = int((self._wanted.end - self._next) * each * _SPARE_SHARE) + _SPARE_BYTES
-        return max(min(most, estimate), self._least_bytes)
+        if each is not None:
+            most = min(most, int((self._wanted.end - self._next) * each * _SPARE_SHARE) + _SPARE_BYTES)
+        return min(max(most, self._least_bytes), _MAX_FETCH_BYTES)
 
     def _fetch_ahead(self) -> None:
         if self._next < self._wanted.end:
