@@ -21,7 +21,7 @@ from connector.kafka.consumer.records.record_bounds import BatchSection, BatchSe
 from connector.kafka.consumer.records.record_columns import read_records as records
 from connector.kafka.consumer.records.record_headers import read_headers
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
-from connector.kafka.protocol.fetch import AbortedTransaction
+from connector.kafka.protocol.fetch import AbortedTransactions
 from tests.model.record_batches import (
     GZIP,
     LZ4,
@@ -46,7 +46,7 @@ class Made:
     """A fetch's bytes, what of it was given up, and the records that a reader may see."""
 
     data: bytes
-    aborted: tuple[AbortedTransaction, ...]
+    aborted: tuple[tuple[int, int], ...]
     seen: list[Record]
 
 
@@ -57,7 +57,7 @@ def fetches(draw: Any) -> Made:
     data, seen = b"", []
     open_: dict[int, list[Record]] = {}
     first: dict[int, int] = {}
-    aborted: list[AbortedTransaction] = []
+    aborted: list[tuple[int, int]] = []
     for _ in range(draw(st.integers(0, 8))):
         producer = draw(st.sampled_from([1, 2, 3]))
         codec = draw(st.sampled_from([NONE, NONE, GZIP, SNAPPY, XERIAL, LZ4, ZSTD]))
@@ -65,7 +65,7 @@ def fetches(draw: Any) -> Made:
             marker = draw(st.sampled_from([0, 1]))
             data += batch([], at, at, producer=producer, transactional=True, marker=marker)
             if marker == 0:
-                aborted.append(AbortedTransaction(producer, first[producer]))
+                aborted.append((producer, first[producer]))
                 gone = open_[producer]
                 seen = [record for record in seen if record not in gone]
             del open_[producer], first[producer]
@@ -87,14 +87,14 @@ def fetches(draw: Any) -> Made:
     # What a transaction that is still open wrote is behind the last stable offset: no broker sends it.
     for gone in open_.values():
         seen = [record for record in seen if record not in gone]
-    aborted += [AbortedTransaction(producer, offset) for producer, offset in first.items()]
+    aborted += first.items()
     return Made(data, tuple(aborted), seen)
 
 
 def read(made: Made, first: int, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
     """Read as the tasks do."""
     data = memoryview(made.data)
-    kept = drop_aborted(parse_batches(data), made.aborted, data)
+    kept = drop_aborted(parse_batches(data), AbortedTransactions.of(made.aborted), data)
     parts = [decompress(one, data) for one in kept]
     sections, start = [], 0
     for one, part in zip(kept, parts, strict=True):
@@ -135,7 +135,9 @@ def test_what_was_changed_on_the_way_is_never_passed_over(made: Made, data: Any)
         listed = parse_batches(view)
         behind = int(listed.last[-1]) + 1 if len(listed) else 0
         seen: set[int] = set()
-        for some in read_batches(drop_aborted(listed, made.aborted, view), view, 0, 2**62, 1 << 20):
+        for some in read_batches(
+            drop_aborted(listed, AbortedTransactions.of(made.aborted), view), view, 0, 2**62, 1 << 20
+        ):
             unreadable = isinstance(some, UnreadableBatch)
             seen.update(range(some.first, some.last + 1) if unreadable else some.offset.tolist())
         assert {one.offset for one in made.seen if one.offset < behind} <= seen

@@ -29,7 +29,8 @@ from connector.kafka.consumer.records.decompression import decompress_section
 from connector.kafka.consumer.records.record_batches import check_leaps, drop_aborted, parse_batches
 from connector.kafka.consumer.records.record_columns import RecordColumns
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
-from connector.kafka.protocol.fetch import AbortedTransaction
+from connector.kafka.protocol.fetch import AbortedTransactions, FetchRequest
+from connector.kafka.protocol.primitives import ResponseReader
 from connector.settings import KafkaSettings
 from connector.sink.job.map_task import map_task
 from connector.sink.model.destination import WriterFactory
@@ -332,7 +333,7 @@ def test_an_unreadable_marker_makes_no_committed_record_disappear() -> None:
     marker[-1] ^= 1
     later = [one(2, 7), one(3, 8), one(4, 7, marker=1), one(5, 7), one(6, 9), one(7, 9, marker=0), one(8, 9)]
     data = memoryview(b"".join([one(0, 7), bytes(marker), *later]))
-    aborted = (AbortedTransaction(7, 0), AbortedTransaction(9, 6))
+    aborted = AbortedTransactions.of([(7, 0), (9, 6)])
     kept = drop_aborted(parse_batches(data), aborted, data)
     found = list(batch_reader.read_batches(kept, data, 0, 9, LIMIT))
     assert [offset for some in found if isinstance(some, RecordColumns) for offset in some.offset.tolist()] == [3, 5, 8]
@@ -340,6 +341,24 @@ def test_an_unreadable_marker_makes_no_committed_record_disappear() -> None:
         (1, "the record batch "),
         (2, "whether the trans"),
     ]
+
+
+def test_endless_aborted_transactions_cost_no_objects() -> None:
+    """A broker may list millions: those of the fetch's producers are looked at, and none of them becomes an object."""
+    many, data = 1_000_000, batch([Record(5, b"k", b"v")], 5, 5, producer=7, transactional=True)
+    rows = struct.pack(">qq", 7, 3) + struct.pack(">qq", 8, 4) * (many - 1)
+    answer = struct.pack(">ihiih", 0, 0, 0, 1, 1) + b"t" + struct.pack(">iihqqq", 1, 0, 0, 6, 6, 0)
+    answer += struct.pack(">i", many) + rows + struct.pack(">ii", -1, len(data)) + data
+    tracemalloc.start()
+    try:
+        fetched = FetchRequest(("t", 0), 5).parse(11, ResponseReader(memoryview(answer))).partition
+        assert fetched is not None
+        kept = drop_aborted(parse_batches(fetched.data), fetched.aborted, fetched.data)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(kept) == 0
+    assert most < 3 * len(answer)
 
 
 def test_a_batch_that_cannot_be_read_becomes_a_dead_letter() -> None:

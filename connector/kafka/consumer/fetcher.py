@@ -38,7 +38,7 @@ from connector.kafka.protocol.error_codes import (
     is_transient,
     name_error,
 )
-from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
+from connector.kafka.protocol.fetch import AbortedTransactions, FetchedPartition, FetchRequest
 from connector.kafka.protocol.requests import READ_COMMITTED
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings.kafka.reading import DEFAULT_MAX_UNPACKED_BYTES
@@ -303,7 +303,7 @@ class _RangeFetcher:
         self._check_retry_timeout(reason)
 
     def _select_committed(self, listed: RecordBatches, found: FetchedPartition) -> RecordBatches:
-        aborted = found.aborted if self._how.isolation == READ_COMMITTED else ()
+        aborted = found.aborted if self._how.isolation == READ_COMMITTED else AbortedTransactions()
         return drop_aborted(listed, aborted, found.data)
 
     def _believe_epochs(self, listed: RecordBatches) -> Ints:

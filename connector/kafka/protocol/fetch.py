@@ -6,25 +6,50 @@ Source: Kafka's protocol documentation, "Fetch API".
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import attrs
+import numpy as np
 
 from connector.kafka.protocol import api_versions
 from connector.kafka.protocol.primitives import ResponseReader, encode_text
 from connector.kafka.protocol.requests import READ_COMMITTED, UNKNOWN_EPOCH
 from connector.runtime.topic_partitions import TopicPartition
+from serde.arrays import Ints
 
 _CONSUMER = -1
+_ABORTED_BYTES = 16
+_ROWS_AT_ONCE = 1 << 20
 _NO_SESSION, _FINAL_EPOCH = 0, -1
 """Fetch sessions (KIP-227) are not used: a range is read by few, large fetches."""
 
 
-@attrs.frozen
-class AbortedTransaction:
-    """A transaction that was given up, from its first offset on."""
+@attrs.frozen(eq=False)
+class AbortedTransactions:
+    """Transactions that were given up: the producer of each, and its first offset. Columns: a broker may send any."""
 
-    producer: int
-    first: int
+    producer: Ints = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    first: Ints = attrs.field(factory=lambda: np.zeros(0, np.int64))
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.first)
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, int]]) -> AbortedTransactions:
+        """Take a few, each as producer and first offset."""
+        columns = np.array(rows, np.int64).reshape(-1, 2)
+        return cls(columns[:, 0], columns[:, 1])
+
+    def of_producers(self, wanted: Ints) -> AbortedTransactions:
+        """Return those of some producers, in order of their first offsets; of a part at a time, as all may be many."""
+        places = [
+            start + np.flatnonzero(np.isin(self.producer[start : start + _ROWS_AT_ONCE], wanted))
+            for start in range(0, len(self), _ROWS_AT_ONCE)
+        ]
+        found = np.concatenate(places) if places else np.zeros(0, np.int64)
+        found = found[np.argsort(self.first[found], kind="stable")]
+        return AbortedTransactions(self.producer[found], self.first[found])
 
 
 @attrs.frozen
@@ -38,7 +63,7 @@ class FetchedPartition:
 
     error: int
     high_watermark: int
-    aborted: tuple[AbortedTransaction, ...]
+    aborted: AbortedTransactions
     replica: int
     data: memoryview
     stable: int = -1
@@ -104,7 +129,8 @@ def _parse_partition(version: int, answer: ResponseReader) -> tuple[int, Fetched
     partition, error, high_watermark, stable = answer.numbers("ihqq")
     if version >= 5:
         answer.skip("q")  # where the log begins
-    aborted = tuple(AbortedTransaction(*row) for row in answer.rows("qq"))
+    rows = np.frombuffer(answer.read_bytes(_ABORTED_BYTES * answer.count()), ">i8").reshape(-1, 2)
+    aborted = AbortedTransactions(rows[:, 0], rows[:, 1])
     replica = answer.number("i") if version >= 11 else -1
     data = answer.read_bytes(answer.number("i"))
     return partition, FetchedPartition(error, high_watermark, aborted, replica, data, stable)

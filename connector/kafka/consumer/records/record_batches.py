@@ -6,7 +6,7 @@ Source: Kafka's protocol documentation, "Record Batch" (format version 2), "Cont
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import attrs
 import google_crc32c
@@ -14,7 +14,7 @@ import numpy as np
 
 from connector.kafka.consumer.records.decompression import MAX_BATCH_BYTES, decompress_section
 from connector.kafka.consumer.records.unreadable_records import UnreadableRecords
-from connector.kafka.protocol.fetch import AbortedTransaction
+from connector.kafka.protocol.fetch import AbortedTransactions
 from serde.arrays import Ints, Mask
 
 HEADER_BYTES = 61
@@ -37,6 +37,7 @@ _MESSAGE_FORMAT = 2
 _END_OF_OFFSETS = 2**63 - 1
 _CODEC_BITS, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x10, 0x20
 _ABORT_MARKER = 0
+_BEGUN_AT_ONCE = 1 << 16
 _MARKER_FIELDS = 5
 _MARKER_TYPE = struct.Struct(">hh")
 
@@ -215,7 +216,7 @@ def _find_batches(data: memoryview, most: int | None) -> tuple[list[int], int | 
     return starts, _BASE.unpack_from(data, at)[0] if at + _BASE.size <= size else None
 
 
-def drop_aborted(found: RecordBatches, aborted: Sequence[AbortedTransaction], data: memoryview) -> RecordBatches:
+def drop_aborted(found: RecordBatches, aborted: AbortedTransactions, data: memoryview) -> RecordBatches:
     """Leave out control batches, and those of aborted transactions.
 
     Args:
@@ -223,9 +224,9 @@ def drop_aborted(found: RecordBatches, aborted: Sequence[AbortedTransaction], da
         aborted: the transactions that the broker says were given up in this fetch.
         data: the fetched bytes.
     """
-    if not found.has(_CONTROL_BIT | (_TRANSACTIONAL_BIT if aborted else 0)):
+    if not found.has(_CONTROL_BIT | (_TRANSACTIONAL_BIT if len(aborted) else 0)):
         return found
-    transactions, faults = _Transactions(aborted), dict(found.faults)
+    transactions, faults = _Transactions(aborted.of_producers(found.producer)), dict(found.faults)
     keep = np.ones(len(found), np.bool_)
     for place, batch in enumerate(found):
         if batch.fault:
@@ -240,8 +241,9 @@ def drop_aborted(found: RecordBatches, aborted: Sequence[AbortedTransaction], da
 class _Transactions:
     """Whose transactions are given up, as one goes from batch to batch."""
 
-    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
-        self._waiting = sorted(aborted, key=lambda one: one.first, reverse=True)
+    def __init__(self, aborted: AbortedTransactions) -> None:
+        """Take those that concern the batches, in order."""
+        self._aborted, self._begun = aborted, 0
         self._given_up: set[int] = set()
         self._unknown: set[int] = set()
 
@@ -251,10 +253,12 @@ class _Transactions:
 
     def take(self, batch: RecordBatch, data: memoryview) -> bool:
         """Go on to a batch; tell whether its records may count: markers and what was given up do not."""
-        while self._waiting and self._waiting[-1].first <= batch.last:
-            producer = self._waiting.pop().producer
-            self._given_up.add(producer)
-            self._unknown.discard(producer)
+        behind = int(np.searchsorted(self._aborted.first, batch.last, side="right"))
+        for start in range(self._begun, behind, _BEGUN_AT_ONCE):
+            begun = set(self._aborted.producer[start : min(start + _BEGUN_AT_ONCE, behind)].tolist())
+            self._given_up |= begun
+            self._unknown -= begun
+        self._begun = max(self._begun, behind)
         if batch.attributes & _CONTROL_BIT:
             if _is_abort_marker(batch, data) or batch.producer in self._unknown:
                 self._given_up.discard(batch.producer)
