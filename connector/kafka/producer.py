@@ -20,6 +20,9 @@ _FLUSH_MARGIN_S = 5.0
 SAFE = {"acks": "all", "enable.idempotence": True}
 """What no producer goes without, whatever `producer.override.` says: what is acknowledged is there, once."""
 
+_ALONE = {"batch.size": 1}
+"""Each message is a batch of its own: librdkafka does not cut one that the topic does not take, as Java does."""
+
 KeyValue = tuple[bytes, bytes | None]
 
 
@@ -71,7 +74,7 @@ class MessageProducer:
         if "delivery.timeout.ms" in configured:
             del own["message.timeout.ms"]
         with map_kafka_errors(NO_CLIENT):
-            return Producer({**own, **configured, **SAFE})
+            return Producer({**own, **configured, **SAFE, **_ALONE})
 
     def _forget(self, producer: Producer) -> None:
         """Drop what waits to be written, and the producer with it: what comes next has one of its own."""

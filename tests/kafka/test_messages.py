@@ -11,7 +11,9 @@ import pytest
 from connector.demo.servers.ports import free_ports
 from connector.errors import RetriableError
 from connector.kafka.admin import KafkaAdmin
+from connector.kafka.dlq.producer import DeadLetterMessage, DeadLetterProducer
 from connector.kafka.producer import MessageProducer
+from connector.settings import KafkaSettings
 from connector.settings.source.settings import load_source
 from tests.relay import Relay
 from tests.servers import SharedBroker
@@ -41,3 +43,38 @@ def test_what_timed_out_is_never_written(broker: SharedBroker, topics: Topics, t
         messages.send(topic, [(b"k", b"BEGIN again"), (b"k", b"END")])
         messages.send(topic, [(b"k", None)])
     assert [record.value for record in topics.read(topic)] == [b"BEGIN again", b"END", None]
+
+
+@pytest.fixture
+def narrow(topics: Topics, broker: SharedBroker) -> tuple[str, KafkaSettings]:
+    """A topic that takes messages of 60 kB, and batches of them no larger; settings to write to it."""
+    topic = f"narrow-{uuid4().hex}"
+    kafka = KafkaSettings(broker.bootstrap_servers, (topic,), None, "", "earliest", {}, {}, {})
+    KafkaAdmin(kafka).create(topic, 1, 1, {"max.message.bytes": "60000"})
+    return topic, kafka
+
+
+SOME = [(b"k%d" % number, b"v" * 20_000) for number in range(8)]
+
+
+def test_letters_that_are_too_large_together_keep_their_values(
+    topics: Topics, narrow: tuple[str, KafkaSettings]
+) -> None:
+    """A broker refuses a batch of messages as a whole, which librdkafka does not cut as Java does: only what is too
+    large by itself goes without its value."""
+    topic, kafka = narrow
+    producer = DeadLetterProducer(topic, kafka)
+    letters = [*SOME, (b"huge", b"v" * 90_000)]
+    for key, value in letters:
+        producer.produce(DeadLetterMessage(key, key, value, ()))
+    producer.flush()
+    read = {record.key: record.value for record in topics.read(topic)}
+    assert read == {**dict(SOME), b"huge": None}
+    assert producer.acknowledged == {key for key, _ in letters}
+
+
+def test_messages_that_are_too_large_together_are_written(topics: Topics, narrow: tuple[str, KafkaSettings]) -> None:
+    """Each by itself fits, in the order in which they were sent."""
+    topic, kafka = narrow
+    MessageProducer(kafka, KafkaAdmin(kafka)).send(topic, SOME)
+    assert [(record.key, record.value) for record in topics.read(topic)] == SOME

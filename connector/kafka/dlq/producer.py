@@ -81,9 +81,15 @@ class DeadLetterProducer:
             FatalError: the topic refuses one.
         """
         self._wait()
-        while self._too_large:
-            self.produce(self._too_large.pop().omit_value())
+        refused, self._too_large = self._too_large, []
+        for sent in refused:
+            # A broker refuses a batch of messages as a whole: what was too large with others may fit by itself.
+            self.produce(sent)
             self._wait()
+            if self._too_large:
+                self._too_large.clear()
+                self.produce(sent.omit_value())
+                self._wait()
         failed, self._failed = self._failed, []
         for error in failed:
             text = (
