@@ -9,8 +9,10 @@ import pytest
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from connector.errors import CommitRefused, FatalError
-from connector.iceberg.commit.commit import check_own_commits
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.commit import PendingCommit, check_own_commits, commit_files
 from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME, CREATED_BY
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit
 
 OURS = {CREATED_BY: "sink"}
@@ -59,3 +61,46 @@ def test_another_sink_of_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("connector.iceberg.commit.commit.find_last_commit", lambda *_: found)
     with pytest.raises(FatalError, match="another sink with the same name is running"):
         check_own_commits(_table(OF_A_TWIN, EMPTIED), 1, LastCommit(commit_id="ours"), "sink")
+
+
+def _land(monkeypatch: pytest.MonkeyPatch, *ids: str) -> Any:
+    """A table whose Java has snapshots of these commits, oldest first, `ours` for the one that is made now.
+
+    Its metadata file cannot be read.
+    """
+    summaries = dict(enumerate(ids, 1))
+
+    def settle(_: Any, commit_id: str, *__: Any) -> None:
+        summaries.update({number: commit_id for number, one in summaries.items() if one == "ours"})
+
+    def snapshot(which: int | str) -> Any:
+        number = len(ids) if which == "main" else int(which)
+        return SimpleNamespace(
+            snapshotId=lambda: number,
+            parentId=lambda: number - 1 or None,
+            sequenceNumber=lambda: number + 10,
+            summary=lambda: {COMMIT_ID: summaries[number]},
+        )
+
+    monkeypatch.setattr("connector.iceberg.commit.commit.commit_exactly_once", settle)
+    table = SimpleNamespace(name="d.t", branch="main", java=SimpleNamespace(snapshot=snapshot))
+    table.java_ancestors = lambda: Table.java_ancestors(table)  # type: ignore[arg-type]
+    return table
+
+
+_PENDING = PendingCommit([], KafkaOffsets("c", {}, {}), LastCommit(), None, guarded=False, replaces=True)
+
+
+@pytest.mark.parametrize("since", [(), ("theirs",), ("theirs", "others")])
+def test_the_place_of_a_commit_is_told_without_the_metadata_file(
+    since: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a commit became is asked of Java, however many have committed since: the metadata file is not read."""
+    done = commit_files(_land(monkeypatch, "before", "ours", *since), _PENDING, "sink")
+    assert (done.snapshot_id, done.sequence_number, done.stored.sequence_number) == (2, 12, 12)
+
+
+def test_a_commit_that_is_gone_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that landed and that no snapshot of the branch has was rolled back: the sink stops."""
+    with pytest.raises(FatalError, match="does not have the snapshot of a commit that was just made"):
+        commit_files(_land(monkeypatch, "before", "theirs"), _PENDING, "sink")

@@ -300,6 +300,17 @@ class Table:
             yield at
             at = by_id.get(at.parent_snapshot_id) if at.parent_snapshot_id is not None else None
 
+    def java_ancestors(self) -> Iterator[Any]:
+        """Yield them as Java's snapshots, of the metadata that Java holds: no file is read.
+
+        Cost: three calls of Java each, so it is for those who need the newest few.
+        """
+        at = self.java.snapshot(self.branch)
+        while at is not None:
+            yield at
+            parent = at.parentId()
+            at = None if parent is None else self.java.snapshot(parent)
+
     def expression(self, where: str) -> Any:
         """Read Iceberg's JSON of an expression over the table's columns."""
         parser = jvm(self.driver).org.apache.iceberg.expressions.ExpressionParser

@@ -20,6 +20,7 @@ from connector.iceberg.commit.commit_summary import (
 )
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, is_rolled_back, snapshot_summary
+from connector.iceberg.java import map_java_errors
 from connector.iceberg.read.scan_planning import FileScanTask
 
 REPLACE = "replace"
@@ -99,18 +100,29 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
     except CommitRefused as error:
         check_sole_writer(table, pending.expected, name)
         raise CommitRefused(f"{error}; {_CONTENTION_HINT}") from error.__cause__
-    # Others may have committed since: the newest snapshot of the table need not be this one.
-    snapshot = next((one for one in table.ancestors() if snapshot_summary(one).get(COMMIT_ID) == commit_id), None)
-    if snapshot is None:
+    place = _find_commit(table, commit_id)
+    if place is None:
         raise FatalError(
             f"table {table.name} does not have the snapshot of a commit that was just made; see whether somebody "
             "rolled it back (its table `history`), then start again"
         )
     deletes = sum(not description.is_data for description in pending.files)
-    place = snapshot.snapshot_id, snapshot.sequence_number or 0
     return CommittedSnapshot(
         *place, len(pending.files) - deletes, deletes, LastCommit(pending.position, commit_id, place[1])
     )
+
+
+def _find_commit(table: Table, commit_id: str) -> tuple[int, int] | None:
+    """Return id and sequence number of the snapshot of a commit, None where the branch does not have it.
+
+    Others may have committed since, so the newest snapshot need not be this one. Few have, so Java is asked, which has
+    just read the metadata: as a file, all snapshots would be read again for each table and batch.
+    """
+    with map_java_errors(f"looking for a commit to table {table.name}"):
+        for snapshot in table.java_ancestors():
+            if snapshot.summary().get(COMMIT_ID) == commit_id:
+                return int(snapshot.snapshotId()), int(snapshot.sequenceNumber())
+    return None
 
 
 def commit_own_files(

@@ -62,7 +62,7 @@ def truncate_table(
     except CommitRefused as error:
         if java_exception_name(error) != "ValidationException" or (until is None and not own):
             raise
-        if rule is not None and not rule(_iter_ancestors(table)):
+        if rule is not None and not rule(table.java_ancestors()):
             raise
         with _tag_session_commits(spark, name):
             _delete_rows_with_spark(spark, table, until, own, name)
@@ -71,14 +71,6 @@ def truncate_table(
 
 def _start_delete(table: Table, rows: Any, name: str) -> Any:
     return table.java.newDelete().toBranch(table.branch).set(CREATED_BY, name).deleteFromRowFilter(rows)
-
-
-def _iter_ancestors(table: Table) -> Iterator[Any]:
-    """Yield Java's snapshots of the branch as the table was last read, newest first."""
-    at = table.java.snapshot(table.branch)
-    while at is not None:
-        yield at
-        at = None if at.parentId() is None else table.java.snapshot(at.parentId())
 
 
 def _row_filter(expressions: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> Any:
