@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import orjson
 import pyarrow as pa
 import pytest
@@ -158,6 +159,24 @@ def test_garbage_never_raises_and_good_records_come_through(name: str, form: str
             told = {row["id"]: row["v"] for row in rows(outcome)}
             assert {n: told.get(n) for n in (1000, 1001, 1002)} == {n: f"good {n}" for n in (1000, 1001, 1002)}, seed
             _fold(outcome.parts, made)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_garbage_in_one_partition_leaves_the_others_as_they_are(name: str, monkeypatch: Any) -> None:
+    """Runs that are read at once need no last line of defence either, and good ones beside garbage are rows."""
+    monkeypatch.setattr(failing_records, "CONTENT_ERRORS", ())
+    monkeypatch.setattr(decoder, "CONTENT_ERRORS", ())
+    for seed in range(20):
+        chance = random.Random(f"joint {name} {seed}")
+        messages = [_message(chance) for _ in range(chance.choice([1, 5, 40]))]
+        made = attrs.evolve(PLANS[name](), ranks={("t", 0): 0, ("t", 1): 1})
+        good = run(_good(1000, "row"), _good(1001, "row"), keys=[b'{"id":1000}', b'{"id":1001}'])
+        odd = run(*messages, keys=[_message(chance) for _ in messages])
+        _, outcome = decoder.decode_runs([odd, attrs.evolve(good, partition=1)], made)
+        assert not made.tables or not outcome.faults, (seed, messages)
+        if made.tables and not outcome.needs:
+            told = {row["id"]: row["v"] for row in rows(outcome)}
+            assert told == {1000: "good 1000", 1001: "good 1001"}, (seed, messages)
 
 
 def _fold(parts: Any, made: BatchPlan) -> None:

@@ -116,7 +116,7 @@ class Model:
             lane = [r for r in records if r.partition == number]
             for piece in self.tasks_of(lane, self.rng, 2):
                 task = MapTask(job, IcebergWriterFactory())
-                made = [*(p for run in _cut(piece, self.rng, 2) for p in task.take(_run(run))), *task.finish()]
+                made = [*(p for run in _cut(piece, self.rng, 2) for p in task.take([_run(run)])), *task.finish()]
                 for parcel in made:
                     if parcel.kind == OutputKind.CHANGES:
                         part = unpack(pa.py_buffer(parcel.payload), job.tables[0].layout.rows)

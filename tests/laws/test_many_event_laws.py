@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ import pytest
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
 from connector.sink.convert.decoded_records import DecodedRecords
-from connector.sink.convert.decoder import decode
+from connector.sink.convert.decoder import decode, decode_runs
 from tests.running import draws
 from tests.unit import sink_plans
 
@@ -160,6 +161,34 @@ def _tell(outcome: DecodedRecords) -> dict[int, str]:
         rows = zip(order.offset, part.rows.to_pylist(), part.deleted, order.op, order.date, order.place, strict=True)
         told |= {int(at) - FIRST_OFFSET: repr((row, *(each.tolist() for each in rest))) for at, row, *rest in rows}
     return told
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["envelopes", "rows"])
+@pytest.mark.parametrize("schemas", [False, True], ids=["bare", "schemas"])
+def test_runs_that_are_read_at_once_become_what_each_becomes_alone(schemas: bool, flat: bool) -> None:
+    """Small runs of several partitions, with tombstones and spoilt messages and keys, do not depend on each other."""
+    for seed in range(draws(12)):
+        chance = Chance(f"joint {schemas} {flat} {seed}")
+        kinds = {f"c{place}": chance.choice([*KINDS]) for place in range(chance.randrange(1, 5))}
+        count = chance.choice([3, 40, 300, 600])
+        texts: list[Any] = [*_events(chance, kinds, count, schemas=schemas, flat=flat)]
+        keys: list[Any] = [{"id": 1000 + number % 500} for number in range(count)]
+        for place in chance.sample(range(count), chance.randrange(min(count, 8))):
+            texts[place] = chance.choice([None, b"", b"{", texts[place][:-1], b"[]", texts[place]])
+            keys[place] = chance.choice([keys[place], None, b"x", {"id": None}, {"id": "7"}])
+        columns = {"id": pa.int64(), **{n: KINDS[kind][1 if schemas else 2] for n, kind in kinds.items()}, **ADDED}
+        events = EventSettings("auto", "auto", ("op", "source.ts_ns", "source.lsn"), "__")
+        table = sink_plans.upsert(0, columns, ("id",), keep_deletes=True)
+        plan = sink_plans.plan(table, events=events, ranks={("t", partition): partition for partition in range(9)})
+        whole: ConsumerRecords = sink_plans.run(*texts, keys=keys)
+        places = np.split(np.arange(count), np.sort(np.array(chance.choices(range(count), k=chance.randrange(1, 6)))))
+        runs = [attrs.evolve(whole.only(own), partition=number) for number, own in enumerate(places)]
+        joint = decode_runs(runs, plan)
+        for run, outcome in zip(runs, joint, strict=True):
+            alone = decode(run, plan)
+            assert _tell(outcome) == _tell(alone), seed
+            assert (outcome.metrics, outcome.tables) == (alone.metrics, alone.tables), seed
+            assert [each.at for each in outcome.seen] == [each.at for each in alone.seen], seed
 
 
 @pytest.mark.parametrize("flat", [False, True], ids=["envelopes", "rows"])

@@ -185,7 +185,7 @@ def _brought_in(batch: BatchPlan, runs: Sequence[ConsumerRecords], known: Sequen
     seen: list[SourceProgress] = []
     for run in runs:
         work = MapTask(batch, _writers(batch))
-        handed += [*work.take(run), *work.finish()]
+        handed += [*work.take([run]), *work.finish()]
         seen += work._seen
     (table,) = batch.tables
     told = _reduced(batch, handed, judged=False)
@@ -419,7 +419,7 @@ def test_a_row_that_waited_and_is_refused_is_a_dead_letter(index: Index) -> None
     (run,) = _runs(source.log)
     batch, index.refused = _plan([run], 3), {"2"}
     work = MapTask(batch, _writers(batch))
-    told = _reduced(batch, [*work.take(run), *work.finish()], judged=False)
+    told = _reduced(batch, [*work.take([run]), *work.finish()], judged=False)
     waiting = [one for one in told if one.kind == OutputKind.WAITING_KEYS]
     outputs = run_task(waiting_task(batch, batch.tables[0], _writers(batch)), waiting)
     result = JobResult().add(unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
@@ -440,7 +440,7 @@ def test_rows_that_come_with_all_their_values_wait_for_no_document(index: Index,
     source.swap(50, 51)
     runs = _runs(source.log[done:])
     work = MapTask(batch, _writers(batch))
-    told = _reduced(batch, [*work.take(runs[0]), *work.finish()], judged=False)
+    told = _reduced(batch, [*work.take([runs[0]]), *work.finish()], judged=False)
     assert whole is not any(one.kind == OutputKind.WAITING_KEYS for one in told)
     run_task(waiting_task(batch, batch.tables[0], _writers(batch)), [p for p in told if p.kind == "waiting keys"])
     assert {key: one["big"] for key, (_, one) in index.held.items()} == {

@@ -5,11 +5,15 @@ A record that cannot be used leaves as a fault with its place and reason; the ot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import accumulate
 
 import attrs
 import numpy as np
 
+from connector.iceberg.types.values.conversion import schemaless_type
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert.columns.expected_types import expect_cells, find_expected_types, find_text_columns
 from connector.sink.convert.columns.type_mismatch import decode_mismatches
@@ -20,14 +24,17 @@ from connector.sink.convert.events.outbox import build_outbox_rows, find_aggrega
 from connector.sink.convert.events.outbox_values import Reading
 from connector.sink.convert.events.transaction_metadata import check_transaction_metadata
 from connector.sink.convert.events.variant_documents import VariantColumns, encode_documents, mark_documents
-from connector.sink.convert.failing_records import isolate_failures
+from connector.sink.convert.failing_records import CONTENT_ERRORS, isolate_failures
 from connector.sink.convert.header_ids import frame_by_headers
+from connector.sink.convert.joint_runs import join_runs, slice_keys, slice_messages
 from connector.sink.convert.message_conversion import MessageConversion, convert_messages, keep_first_per_row
+from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.row_builder import drop_committed
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.events.event_kind import TRANSACTION_METADATA_TYPE
 from serde.faults import RecordError
 from serde.formats import FORMATS
+from serde.messages import DecodedMessages
 from serde.plain import BYTES, STRING
 from serde.wire_format import Deserializer
 
@@ -57,13 +64,61 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
         return _decode_readable(run, plan)
     index = plan.routes.get(run.topic)
     table = None if index is None else plan.tables[index]
-    known = None if table is None else find_expected_types(table, plan)
     if plan.raw_ms is not None:
         return _decode_as_text(run, table, plan)
-    reading, run = find_converters(plan), frame_by_headers(run, plan.events)
+    run = frame_by_headers(run, plan.events)
     aggregate = find_aggregate_type(run.topic, plan.events.outbox_topics)
     if aggregate is not None and plan.routing is None and (table is None or not table.upsert):
         return _decode_outbox(run, aggregate, table, plan)
+    read_keys = partial(_read_keys, run, plan)
+    return convert_messages(MessageConversion(run, plan, read_keys), table, _read_values(run, table, plan))
+
+
+def decode_runs(runs: Sequence[ConsumerRecords], plan: BatchPlan) -> list[DecodedRecords]:
+    """Return what `decode` makes of each run; messages of several (`joint_runs.gather_small`) are read at once."""
+    if len(runs) > 1 and all(_is_plain(run, plan) for run in runs):
+        with suppress(*CONTENT_ERRORS):
+            return _decode_jointly(runs, plan)
+    return [decode(run, plan) for run in runs]
+
+
+def _is_plain(run: ConsumerRecords, plan: BatchPlan) -> bool:
+    """Tell whether keys and values are all that decoding the records takes."""
+    special = run.topic == plan.transaction_topic or run.topic in plan.refused or plan.raw_ms is not None
+    outbox = find_aggregate_type(run.topic, plan.events.outbox_topics) is not None
+    return not (special or outbox or run.headers or len(run.broken))
+
+
+def _decode_jointly(runs: Sequence[ConsumerRecords], plan: BatchPlan) -> list[DecodedRecords]:
+    whole, index = join_runs(runs), plan.routes.get(runs[0].topic)
+    table = None if index is None else plan.tables[index]
+    values, known = _read_values(whole, table, plan), dict[int | None, RecordKeys]()
+    decoded = []
+    for run, stop in zip(runs, accumulate(len(run.offset) for run in runs), strict=True):
+        start = stop - len(run.offset)
+
+        def read_keys(table: TablePlan | None, start: int = start, stop: int = stop) -> RecordKeys:
+            at = None if table is None else table.index
+            if at not in known:
+                known[at] = _read_keys(whole, plan, table)
+            return slice_keys(known[at], start, stop)
+
+        work = MessageConversion(run, plan, read_keys)
+        made = convert_messages(work, table, slice_messages(values, start, stop))
+        decoded.append(made.count(len(run.offset), run.size_bytes))
+    return decoded
+
+
+def _read_keys(run: ConsumerRecords, plan: BatchPlan, table: TablePlan | None) -> RecordKeys:
+    kind = key_type(table)
+    expected = None if kind is None else expect_cells(schemaless_type(kind), run.key)
+    texts = find_text_columns(run, table, plan)
+    decoded = find_converters(plan).key.decode(run.key, "KEY_CONVERTER", expected, texts)
+    return align_record_keys(decoded, len(run.offset), kind)
+
+
+def _read_values(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan) -> DecodedMessages:
+    reading, known = find_converters(plan), None if table is None else find_expected_types(table, plan)
     messages, documents = run.value, frozenset[str]()
     if variants := VariantColumns.of(plan, table):
         messages, documents = encode_documents(messages, variants)
@@ -72,7 +127,7 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     values = mark_documents(values, documents)
     if expected is not None and not plan.evolve:
         values = decode_mismatches(values, messages, reading.value, expected)
-    return convert_messages(MessageConversion(run, plan, reading), table, values)
+    return values
 
 
 def _decode_readable(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:

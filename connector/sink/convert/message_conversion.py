@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.types.values.conversion import schemaless_type
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.columns.ambiguous_names import refuse_ambiguous_names
 from connector.sink.convert.columns.column_renames import follow_key_renames, follow_renames
-from connector.sink.convert.columns.expected_types import expect_cells, find_expected_types, find_text_columns
+from connector.sink.convert.columns.expected_types import find_expected_types
 from connector.sink.convert.columns.field_matching import match_case
 from connector.sink.convert.columns.schema_needs import find_schema_change, find_unknown_fields
 from connector.sink.convert.columns.type_changes import follow_type_changes
-from connector.sink.convert.converters import Converters, unwrap_settings
+from connector.sink.convert.converters import unwrap_settings
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.events.documents import expand_documents, name_document_keys
 from connector.sink.convert.events.event_fields import DEFAULT_OP_FIELD, read_operations
 from connector.sink.convert.events.partial_updates import expand_partial_updates
 from connector.sink.convert.events.truncate_events import drop_truncated, read_truncates, refuse_truncates
-from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
+from connector.sink.convert.record_keys import RecordKeys
 from connector.sink.convert.routing import route_changes
 from connector.sink.convert.row_builder import build_rows, build_tombstones
 from connector.sink.convert.value_keys import drop_rows_that_stay, find_rows_before, leaves_keys
@@ -40,12 +39,15 @@ from serde.events.unavailable_value import PLACEHOLDER, use_known_placeholder
 from serde.faults import RecordError
 from serde.messages import DecodedMessages, MessageBlock
 
+ReadKeys = Callable[[TablePlan | None], RecordKeys]
+"""Reads the keys of a run by the types of a table."""
+
 
 class MessageConversion:
     """What was made of one run's messages so far, and their keys."""
 
-    def __init__(self, run: ConsumerRecords, plan: BatchPlan, reading: Converters) -> None:
-        self.run, self.plan, self._reading = run, plan, reading
+    def __init__(self, run: ConsumerRecords, plan: BatchPlan, read_keys: ReadKeys) -> None:
+        self.run, self.plan, self._read_keys = run, plan, read_keys
         self.parts: list[ChangeBatch] = []
         self.tables: list[int] = []
         self.needs: list[SchemaChange] = []
@@ -65,11 +67,7 @@ class MessageConversion:
         # Events that name their tables share one reading of the keys: the types are those that they have.
         place = None if table is None or self.plan.routing is not None else table.index
         if place not in self._keys:
-            kind = key_type(table) if place is not None else None
-            reading = None if kind is None else expect_cells(schemaless_type(kind), self.run.key)
-            texts = find_text_columns(self.run, table if place is not None else None, self.plan)
-            decoded = self._reading.key.decode(self.run.key, "KEY_CONVERTER", reading, texts)
-            self._keys[place] = align_record_keys(decoded, len(self.run.offset), kind)
+            self._keys[place] = self._read_keys(table if place is not None else None)
         keys = self._keys[place] if table is None else follow_key_renames(self._keys[place], table.renames)
         if self.plan.case_insensitive and table is not None:
             keys = keys.match_case((*table.layout.keys, *table.layout.key_columns))

@@ -6,7 +6,7 @@ Its memory is bounded, by one fetch and `CHUNK_BYTES` of rows. Spark runs it on 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
@@ -14,8 +14,10 @@ from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from connector.kafka.dlq.writer import BATCH_STAGE
 from connector.runtime.monitoring.metrics import FetchMetrics, TaskMetrics
 from connector.runtime.spark.python_workers import forget_archives, keep_memory
-from connector.sink.convert.decoder import decode
+from connector.sink.convert.decoded_records import DecodedRecords
+from connector.sink.convert.decoder import decode_runs
 from connector.sink.convert.header_ids import find_wanted_headers
+from connector.sink.convert.joint_runs import gather_small
 from connector.sink.fold.watermarks import merge_progress
 from connector.sink.job.compaction import choose_changes, compact_changes, task_label
 from connector.sink.job.shuffle import pack, slice_part, split_by_bucket
@@ -50,17 +52,21 @@ def map_task(plan: BatchPlan, writers: WriterFactory) -> Callable[[Iterable[int]
         meter = FetchMeter()
         headers = (OLD_KEY_HEADER if plan.patches or follows else None, NEW_KEY_HEADER if follows else None)
         for number in shares:
-            for chunk in work.fetch(plan.feed.chunks(number, meter)):
-                if chunk.unreadable is not None:
-                    work.reject_batch(chunk, chunk.unreadable)
-                    continue
-                run = chunk.with_headers(*headers)
-                wanted = find_wanted_headers(chunk.topic, plan.events)
-                yield from work.take(run.with_named_headers(wanted) if wanted else run)
+            chunks = work.fetch(plan.feed.chunks(number, meter))
+            for runs in gather_small(_with_headers(chunk, headers, plan) for chunk in chunks):
+                yield from work.take(runs)
         yield from work.finish(meter.metrics)
         forget_archives()
 
     return task
+
+
+def _with_headers(chunk: ConsumerRecords, keys: tuple[str | None, str | None], plan: BatchPlan) -> ConsumerRecords:
+    """Read the headers that decoding needs, while the bytes that were fetched are there."""
+    if chunk.unreadable is not None:
+        return chunk
+    run, wanted = chunk.with_headers(*keys), find_wanted_headers(chunk.topic, plan.events)
+    return run.with_named_headers(wanted) if wanted else run
 
 
 class MapTask:
@@ -87,11 +93,20 @@ class MapTask:
                 return
             yield chunk
 
-    def take(self, run: ConsumerRecords) -> Iterator[TaskOutput]:
-        """Decode a run; once a need is known the job will run again, and only further needs are looked for."""
+    def take(self, runs: Sequence[ConsumerRecords]) -> Iterator[TaskOutput]:
+        """Decode runs; a record batch that cannot be read comes alone in place of them."""
+        if (batch := runs[0].unreadable) is not None:
+            self.reject_batch(runs[0], batch)
+            return
         began = time.perf_counter()
-        outcome = decode(run, self._plan)
-        self._metrics += outcome.metrics + TaskMetrics(decode_seconds=time.perf_counter() - began)
+        outcomes = decode_runs(runs, self._plan)
+        self._metrics += TaskMetrics(decode_seconds=time.perf_counter() - began)
+        for run, outcome in zip(runs, outcomes, strict=True):
+            yield from self._take_decoded(run, outcome)
+
+    def _take_decoded(self, run: ConsumerRecords, outcome: DecodedRecords) -> Iterator[TaskOutput]:
+        """Take rows; once a need is known the job will run again, and only further needs are looked for."""
+        self._metrics += outcome.metrics
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
             self._letters.append(DeadLetterRef(run.topic, run.partition, offset, fault.stage, fault.reason))

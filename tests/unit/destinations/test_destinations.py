@@ -95,7 +95,7 @@ class WriterContract(ABC):
     def _run(self, batch: BatchPlan, values: list[Row | None], keys: list[Row] | None) -> list[TaskOutput]:
         """One map task and one reduce task."""
         mapping, reducing = MapTask(batch, self.writers), ReduceTask(batch, self.writers, judged=False)
-        mapped = [*mapping.take(run(*values, keys=keys)), *mapping.finish()]
+        mapped = [*mapping.take([run(*values, keys=keys)]), *mapping.finish()]
         outputs = [output for output in mapped if output.kind != OutputKind.CHANGES]
         for one in sorted((o for o in mapped if o.kind == OutputKind.CHANGES), key=lambda o: o.bucket):
             outputs += reducing.take(one)
