@@ -39,7 +39,8 @@ _NOTIFICATION = frozenset({"id", "aggregate_type", "type", "additional_data", "t
 _ENVELOPE = frozenset({"op", "source"})
 _IMAGES = frozenset({"before", "after"})
 _FLATTENED = frozenset({"__op", "__deleted"})
-_SOURCE = frozenset({"connector", "ts_ms"})
+_SOURCE = frozenset({"connector", "ts_ms", "ts_us", "ts_ns"})
+"""One of these, as every connector sends them, or no field at all: a source whose fields nobody reads."""
 
 
 def field_names(kind: pa.StructType) -> frozenset[str]:

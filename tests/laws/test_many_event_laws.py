@@ -188,7 +188,7 @@ def test_runs_that_are_read_at_once_become_what_each_becomes_alone(schemas: bool
             alone = decode(run, plan)
             assert _tell(outcome) == _tell(alone), seed
             assert (outcome.metrics, outcome.tables) == (alone.metrics, alone.tables), seed
-            assert [each.at for each in outcome.seen] == [each.at for each in alone.seen], seed
+            assert [each.at for each in outcome.progress] == [each.at for each in alone.progress], seed
 
 
 @pytest.mark.parametrize("flat", [False, True], ids=["envelopes", "rows"])

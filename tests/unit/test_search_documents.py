@@ -186,7 +186,7 @@ def _brought_in(batch: BatchPlan, runs: Sequence[ConsumerRecords], known: Sequen
     for run in runs:
         work = MapTask(batch, _writers(batch))
         handed += [*work.take([run]), *work.finish()]
-        seen += work._seen
+        seen += work._progress
     (table,) = batch.tables
     told = _reduced(batch, handed, judged=False)
     asked = [p for p in told if p.kind == OutputKind.LATE_CANDIDATES]
