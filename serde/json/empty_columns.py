@@ -14,10 +14,9 @@ def prune_empty(array: pa.StructArray, kind: pa.DataType, known: pa.StructType |
     """The struct array without columns that hold nothing; `kind` is its type as far as it is known.
 
     known: the columns of the rows, or of the images of an envelope. Whatever such a column has that is not null stays,
-    also where it holds nothing: an empty object or list is another value than null, or one that does not fit. So do
-    images: one whose columns are all null is a row of nulls, and not none.
+    also where it holds nothing: an empty object or list is another value than null, or one that does not fit.
     """
-    rows = _prune_struct(array, kind, _wrap_columns(array, pa.struct([]) if known is None else known))
+    rows = _prune_struct(array, kind, None if known is None else _wrap_columns(array, known))
     return pa.array([{}] * len(array), pa.struct([])) if rows is None else rows
 
 
@@ -42,18 +41,9 @@ def _null_column(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """A column of a known type without any value but structs, which are where they were."""
     if not (pa.types.is_struct(kind) and pa.types.is_struct(array.type)):
         return pa.nulls(len(array), kind)
-    # Only what the messages name: what they do not, such as the columns of add.fields, others may fill in.
     below = dict(zip(array.type.names, children(array), strict=True))
-    fields = [pa.field(field.name, field.type) for field in kind if field.name in below]
-    if not fields:
-        empty = pa.array([{}] * len(array), pa.struct([]))
-        return empty.take(pa.array(range(len(array)), mask=np.asarray(array.is_null()))) if array.null_count else empty
-    columns = [_null_column(below[field.name], field.type) for field in fields]
-    return pa.StructArray.from_arrays(columns, fields=[*map(_with_type, fields, columns)], mask=_null_mask(array))
-
-
-def _with_type(field: pa.Field, column: pa.Array) -> pa.Field:
-    return field.with_type(column.type)
+    fields = [_null_column(below.get(field.name, pa.nulls(len(array))), field.type) for field in kind]
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=_null_mask(array))
 
 
 def _null_mask(array: pa.Array) -> pa.BooleanArray | None:
