@@ -6,8 +6,10 @@ would cost more than the planning. Metadata only, on the driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 import attrs
@@ -21,6 +23,8 @@ from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDe
 
 JavaTask = Any
 JavaFile = Any
+_Entry = tuple[str, int, int]
+"""A data file in a table: its path, and where the path is listed more than once, its sequence number and a count."""
 
 
 @attrs.frozen(eq=False)
@@ -94,38 +98,65 @@ def read_file_changes(spark: SparkSession, table: Table, snapshot_id: int) -> Fi
     with map_java_errors(f"reading the manifests of {table.name} at snapshot {snapshot_id}"):
         changed = _read_changed_files(spark, table, snapshot)
         first_row_id = snapshot.firstRowId()
-    before = _plan_parent(spark, table, snapshot, changed)
-    removed = tuple(before.get(file.path, file) for file in changed.removed)
-    added, touched, relieved = changed.added, tuple[AffectedFile, ...](), tuple[RestoredFile, ...]()
-    if changed.deletes or changed.lifted:
-        now = {task.path: task for task in plan_files(spark, table, snapshot_id)}
-        new = {file.path for file in changed.added}
-        added = tuple(now.get(file.path, file) for file in changed.added)
-        touched = tuple(
-            AffectedFile(_keep_deletes(spark, task, changed.deletes), before[path])
-            for path, task in now.items()
-            if path not in new and task.deletes & changed.deletes
-        )
-        relieved = tuple(
-            RestoredFile(before[path], task)
-            for path, task in now.items()
-            if path not in new and before[path].deletes - task.deletes
-        )
+    parent = _plan_parent(spark, table, snapshot, changed)
+    plan = plan_files(spark, table, snapshot_id) if changed.deletes or changed.lifted else []
+    repeated = _find_repeated_paths(plan) | _find_repeated_paths(parent)
+    now, before = _by_entry(plan, repeated), _by_entry(parent, repeated)
+    # Iceberg removes every entry of a path at once: what has such a path now was added again.
+    gone = {file.path for file in changed.removed}
+    staying = {entry for entry in now if entry in before and entry[0] not in gone}
+    removed = _take_planned(changed.removed, (task for entry, task in before.items() if entry not in staying))
+    added = _take_planned(changed.added, (task for entry, task in now.items() if entry not in staying))
+    touched = tuple(
+        AffectedFile(_keep_deletes(spark, task, changed.deletes), before[entry])
+        for entry, task in now.items()
+        if entry in staying and task.deletes & changed.deletes
+    )
+    relieved = tuple(
+        RestoredFile(before[entry], task)
+        for entry, task in now.items()
+        if entry in staying and before[entry].deletes - task.deletes
+    )
     sequence_number = int(snapshot.sequenceNumber())
     first = None if first_row_id is None else int(first_row_id)
     return FileChanges(removed, added, touched, relieved, sequence_number, first)
 
 
-def _plan_parent(spark: SparkSession, table: Table, snapshot: Any, changed: _ChangedFiles) -> dict[str, FileScanTask]:
+def _plan_parent(spark: SparkSession, table: Table, snapshot: Any, changed: _ChangedFiles) -> list[FileScanTask]:
     """Plan the parent where deletes that applied before matter; empty where none can."""
     parent_id = snapshot.parentId()
     if parent_id is None or not (changed.removed or changed.deletes or changed.lifted):
-        return {}
+        return []
     parent = _require_snapshot(table, int(parent_id))
     with map_java_errors(f"reading the manifests of {table.name} at snapshot {parent_id}"):
         if not (changed.deletes or changed.lifted) and not parent.deleteManifests(table.java.io()):
-            return {}
-    return {task.path: task for task in plan_files(spark, table, int(parent_id))}
+            return []
+    return plan_files(spark, table, int(parent_id))
+
+
+def _find_repeated_paths(tasks: Iterable[FileScanTask]) -> set[str]:
+    return {path for path, entries in Counter(task.path for task in tasks).items() if entries > 1}
+
+
+def _by_entry(tasks: Iterable[FileScanTask], repeated: Collection[str]) -> dict[_Entry, FileScanTask]:
+    """Return tasks by entry, as a table may list one file more than once (`add_files` without its check).
+
+    Which deletes apply to an entry depends on its sequence number: only files that are listed again are asked for it.
+    """
+    found: dict[_Entry, FileScanTask] = {}
+    for task in tasks:
+        sequence = int(task.java().file().dataSequenceNumber()) if task.path in repeated else 0
+        number = next(n for n in count() if (task.path, sequence, n) not in found) if task.path in repeated else 0
+        found[task.path, sequence, number] = task
+    return found
+
+
+def _take_planned(files: Iterable[FileScanTask], planned: Iterable[FileScanTask]) -> tuple[FileScanTask, ...]:
+    """Return for each file its planned task, which has its deletes, or the file itself where none was planned."""
+    by_path = defaultdict[str, list[FileScanTask]](list)
+    for task in planned:
+        by_path[task.path].append(task)
+    return tuple(by_path[file.path].pop() if by_path.get(file.path) else file for file in files)
 
 
 def plan_files(spark: SparkSession, table: Table, snapshot_id: int, where: str | None = None) -> list[FileScanTask]:

@@ -7,8 +7,10 @@ their place, if any, do not hit all that these did.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from typing import TypeVar
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -19,24 +21,22 @@ from connector.iceberg.read.scan_planning import AffectedFile, FileScanTask, Res
 from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, SEQUENCE_COLUMN, TableReader
 from connector.iceberg.write.position_deletes import PositionDeletes, read_deleted_positions
 
+_Pair = TypeVar("_Pair")
 VectorPair = tuple[str, PositionDeletes, PositionDeletes]
 """A data file's path, its deletion vector before, and the one of now."""
 
 
 def find_deleted_rows(reader: TableReader, touched: Sequence[AffectedFile], *, lineage: bool) -> DataFrame:
     """Return the rows that the new deletes took away; cost: one read of each file, two where it had deletes before."""
-    first = [pair for pair in touched if not pair.before.deletes]
-    again = [pair for pair in touched if pair.before.deletes]
     parts = []
-    if first:
-        parts.append(_read_deleted_rows(reader, first, lineage=lineage))
-    if again:
-        before = reader.read_deleted_rows([pair.before for pair in again]).select(FILE_COLUMN, POSITION_COLUMN)
-        parts.append(
-            _read_deleted_rows(reader, again, lineage=lineage).join(before, [FILE_COLUMN, POSITION_COLUMN], "left_anti")
-        )
-    rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-    return rows.drop(SEQUENCE_COLUMN)
+    for layer in _split_by_path(touched, lambda pair: pair.before.path):
+        first = [pair for pair in layer if not pair.before.deletes]
+        again = [pair for pair in layer if pair.before.deletes]
+        if first:
+            parts.append(_read_deleted_rows(reader, first, lineage=lineage))
+        if again:
+            parts.append(_read_newly_deleted_rows(reader, again, lineage=lineage))
+    return reduce(DataFrame.unionByName, parts).drop(SEQUENCE_COLUMN)
 
 
 def find_restored_rows(reader: TableReader, relieved: Sequence[RestoredFile], *, lineage: bool) -> DataFrame | None:
@@ -45,6 +45,27 @@ def find_restored_rows(reader: TableReader, relieved: Sequence[RestoredFile], *,
     Runs a job over deletion vectors, and for other deletes one over positions of the files: no data is read to know
     that no row is back, as when an engine puts a delete file in the place of another.
     """
+    layers = _split_by_path(relieved, lambda pair: pair.now.path)
+    parts = [rows for pairs in layers if (rows := _find_restored(reader, pairs, lineage=lineage)) is not None]
+    return reduce(DataFrame.unionByName, parts) if parts else None
+
+
+def _split_by_path(pairs: Sequence[_Pair], path: Callable[[_Pair], str]) -> list[list[_Pair]]:
+    """Split files so that none is in a part twice, as a table may list one more than once: rows are told by position.
+
+    There is one part where each is listed once.
+    """
+    seen, layers = Counter[str](), list[list[_Pair]]()
+    for pair in pairs:
+        number = seen[path(pair)]
+        seen[path(pair)] += 1
+        if number == len(layers):
+            layers.append([])
+        layers[number].append(pair)
+    return layers
+
+
+def _find_restored(reader: TableReader, relieved: Sequence[RestoredFile], *, lineage: bool) -> DataFrame | None:
     pairs = {pair.now.path: pair for pair in relieved}
     vectors = {path: found for path, pair in pairs.items() if (found := _vector_pair(pair)) is not None}
     if vectors:
@@ -112,3 +133,10 @@ def _read_deleted_rows(reader: TableReader, touched: Sequence[AffectedFile], *, 
     return reader.read_live_rows([pair.before for pair in touched], lineage=True).join(
         positions, [FILE_COLUMN, POSITION_COLUMN], "left_semi"
     )
+
+
+def _read_newly_deleted_rows(reader: TableReader, touched: Sequence[AffectedFile], *, lineage: bool) -> DataFrame:
+    """Leave out the rows that were deleted before."""
+    before = reader.read_deleted_rows([pair.before for pair in touched]).select(FILE_COLUMN, POSITION_COLUMN)
+    rows = _read_deleted_rows(reader, touched, lineage=lineage)
+    return rows.join(before, [FILE_COLUMN, POSITION_COLUMN], "left_anti")
