@@ -87,10 +87,15 @@ def is_secret(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
+def holds_secret(name: str) -> bool:
+    """Tell by a property's name whether its value is a secret, and not only where one is or of what kind."""
+    return is_secret(name) and _PUBLIC.search(name) is None
+
+
 def remember_secret(name: str, value: str) -> None:
     """Keep what is secret in a property's value: all of it, what stands in its URL, or in its login."""
     parts = [part for match in (*_PASSWORDS.findall(value), *_QUOTED.findall(value)) for part in match]
-    if is_secret(name) and not _PUBLIC.search(name):
+    if holds_secret(name):
         parts += [value, value.partition(":")[2]]
     kept = [part for part in parts if len(part) >= _SHORTEST]
     scope = _scope.get()

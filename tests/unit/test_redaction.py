@@ -210,3 +210,13 @@ def test_compose_listens_on_this_host_alone() -> None:
     ports = [port for listed in re.findall(r"ports: \[(.*)\]", text) for port in re.findall(r'"([^"]*)"', listed)]
     assert len(ports) >= text.count("ports:") == len(re.findall(r"ports: \[", text)) > 1
     assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+@pytest.mark.parametrize("name", ["debezium.format.key", "key.converter.schemas.enable"])
+def test_a_faulty_value_is_shown_where_a_name_only_speaks_of_keys(name: str, tmp_path: Path) -> None:
+    """The key of a message is no secret: a faulty value of an option about it is shown."""
+    file = tmp_path / "sink.properties"
+    file.write_text("".join(f"{key}={text}\n" for key, text in (KAFKA | {name: "jsno"}).items()))
+    done = CliRunner().invoke(main, ["validate", str(file)])
+    assert done.exit_code == 3, done.output
+    assert f"{name}: 'jsno' is not" in done.output + str(done.stderr)

@@ -285,7 +285,6 @@ def test_other_files_hold_no_variants(key: str) -> None:
         ("sasl.pasword", "hunter2"),
         ("my.password", "hunter2"),
         ("debezium.sink.iceberg.uri", "x://user:hunter2@h"),
-        ("key.converter.schemas.enable", "hunter2"),
         ("key.converter", "hunter2"),
         ("errors.tolerance", "${env:SECRET}"),
         ("errors.tolerance", "x${env:SECRET}"),

@@ -205,7 +205,11 @@ def test_a_connectors_json_is_read_as_it_is(tmp_path: Path, inner: bool) -> None
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ('{"name": "s",\n "config": {"topics": "t"}', 2, "begins as JSON and is none"),
+        (
+            '{"name": "s",\n "config": {"topics": "t"}',
+            2,
+            "begins as JSON and is none: unexpected end of data at column 27",
+        ),
         ('{"config":\n {"topics": ["a", "b"]}}', 2, "the value of topics is no text"),
         ('{"config":\n {"topics": null}}', 2, "the value of topics is no text"),
         ('{"config": "topics"}', 1, "`config` is no JSON object"),

@@ -96,7 +96,8 @@ def _read_json(path: Path, text: str, layer: int) -> Iterator[Entry]:
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as wrong:
-        raise _Unreadable(wrong.lineno, f"begins as JSON and is none ({wrong.msg})", "mend it") from None
+        what = f"begins as JSON and is none: {wrong.msg} at column {wrong.colno}"
+        raise _Unreadable(wrong.lineno, what, "mend it") from None
     config = document.get("config", document)
     if not isinstance(config, dict):
         raise _Unreadable(

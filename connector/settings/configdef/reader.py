@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TypeVar
 
 import attrs
 
-from connector.redaction import redact_login
+from connector.redaction import holds_secret, redact_login
 from connector.settings.configdef.config_providers import ConfigProviders, UnresolvedReference, has_reference
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.property_files import AFTER_ALL_LINES, ConfigFault, Entry, format_fault
 from connector.settings.configdef.value_types import InvalidValue
 
 T = TypeVar("T")
-_SECRET = re.compile(r"password|secret|token|key|jaas|credential", re.IGNORECASE)
 
 
 @attrs.frozen
@@ -101,7 +99,7 @@ class ConfigReader:
 
     def show(self, entry: Entry, option: Option[object] | None) -> str:
         """The value for a message: only what an option's own text says, never a secret, never a looked up value."""
-        if option is None or option.secret or _SECRET.search(entry.key) or has_reference(entry.text):
+        if option is None or option.secret or holds_secret(entry.key) or has_reference(entry.text):
             return "the value"
         return f"'{redact_login(entry.text)}'"
 
