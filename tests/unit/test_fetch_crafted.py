@@ -184,7 +184,7 @@ def test_endless_members_of_gzip_cost_what_their_bytes_do() -> None:
     assert read(framed(body, attributes=GZIP)) == ([0, 1, 2], [])
 
 
-@pytest.mark.parametrize("rest", [b"\0\0", b"\x1f", b"rubbish", gzip.compress(GOOD)[1:]])
+@pytest.mark.parametrize("rest", [b"\0\0", b"\x1f", b"rubbish", gzip.compress(GOOD, mtime=0)[1:]])
 def test_what_begins_no_member_behind_the_last_one_is_ignored(rest: bytes) -> None:
     """Bytes behind a gzip are no part of it, as Java's consumer has it, so its records are read."""
     assert read(framed(gzip.compress(GOOD) + rest, attributes=GZIP)) == ([0, 1, 2], [])
