@@ -12,7 +12,8 @@ import pytest
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from connector.sink.convert import decoder, joint_runs
-from connector.sink.convert.joint_runs import gather_small
+from connector.sink.convert.joint_runs import gather_small, slice_keys
+from connector.sink.convert.record_keys import RecordKeys
 from tests.unit.sink_plans import plan, rows, run, upsert
 
 COLUMNS = {"id": pa.int64(), "v": pa.string()}
@@ -70,3 +71,11 @@ def test_runs_that_cannot_be_read_at_once_are_read_one_by_one(monkeypatch: pytes
         [{"id": 1, "v": "a"}],
         [{"id": 2, "v": "b"}],
     ]
+
+
+def test_a_runs_keys_have_the_fields_that_only_their_schema_tells() -> None:
+    """A key field that is null in all of a run's keys is still one where the run's own schema has it."""
+    columns = {"id": pa.array([1, 2]), "part": pa.array([None, None], pa.int64())}
+    keys = RecordKeys(columns, np.ones(2, np.bool_), (), {"part": np.array([False, True])})
+    fields = [slice_keys(keys, at, at + 1).type_of(np.array([0])).names for at in range(2)]
+    assert fields == [["id"], ["id", "part"]]

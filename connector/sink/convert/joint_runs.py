@@ -72,8 +72,12 @@ def slice_messages(messages: DecodedMessages, start: int, stop: int) -> DecodedM
 
 def slice_keys(keys: RecordKeys, start: int, stop: int) -> RecordKeys:
     """Return the keys of those rows, as of a run of their own."""
-    columns = {name: column.slice(start, stop - start) for name, column in keys.columns.items()}
-    return RecordKeys(columns, keys.usable[start:stop], _slice_faults(keys.faults, start, stop))
+    return RecordKeys(
+        {name: column.slice(start, stop - start) for name, column in keys.columns.items()},
+        keys.usable[start:stop],
+        _slice_faults(keys.faults, start, stop),
+        {name: rows[start:stop] for name, rows in keys.declared.items()},
+    )
 
 
 def _slice_blocks(blocks: Iterable[MessageBlock], start: int, stop: int) -> Iterator[MessageBlock]:
