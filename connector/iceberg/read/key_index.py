@@ -18,7 +18,7 @@ from connector.iceberg.catalog.file_io import file_io_for, map_read_errors
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.keys.key_hashes import KeyHashes, hash_keys
 from connector.iceberg.read.initial_defaults import field_id_of
-from connector.iceberg.types.nested_columns import Path
+from connector.iceberg.types.dotted_names import Path
 from connector.iceberg.types.values.conversion import convert
 from serde.arrays import Ints, Mask, child_at, valid_mask
 

@@ -12,23 +12,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connector.iceberg.types import dotted_names
+from connector.iceberg.types.dotted_names import Path
 from serde.arrays import child_at, children
-
-Path = tuple[str, ...]
-"""The names of a field and of the structs around it, from the top on."""
 
 
 def find_path(fields: Iterable[pa.Field], name: str) -> Path | None:
     """Find a column or a field within structs; None where there is none of that name."""
-    fields = list(fields)
-    if any(field.name == name for field in fields):
-        return (name,)
-    for field in fields:
-        if name.startswith(f"{field.name}.") and pa.types.is_struct(field.type):
-            rest = find_path(field.type, name.removeprefix(f"{field.name}."))
-            if rest is not None:
-                return (field.name, *rest)
-    return None
+    return dotted_names.find_path({field.name: field for field in fields}, name, _read_fields)
+
+
+def _read_fields(field: pa.Field) -> dict[str, pa.Field]:
+    return {inner.name: inner for inner in field.type} if pa.types.is_struct(field.type) else {}
 
 
 def find_field(columns: pa.Schema, name: str) -> pa.Field:

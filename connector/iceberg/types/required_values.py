@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.types.nested_columns import Path
+from connector.iceberg.types.dotted_names import Path
 from serde.arrays import Ints, Mask, child_at, valid_mask
 from serde.connect.schema_node import ELEMENT, KEY, VALUE
 

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN
-from connector.iceberg.types.nested_columns import Path
+from connector.iceberg.types.dotted_names import Path
 from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.iceberg.types.values.spark_types import spark_type
 from connector.sink.job.shuffle import unpack

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from connector.iceberg.commit.kafka_offsets import ALL_SOURCES, LastTruncate, Watermark, Watermarks
 from connector.iceberg.keys.key_bounds import KeyBounds
-from connector.iceberg.types.nested_columns import Path
+from connector.iceberg.types.dotted_names import Path
 from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.kafka.consumer import PartitionAssignment
 from connector.runtime.topic_partitions import TopicPartition

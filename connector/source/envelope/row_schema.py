@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 import attrs
 
 from connector.errors import FatalError
+from connector.iceberg.types.dotted_names import Path, find_path
 from connector.source.changes.row_key import KeyKind, RowKey
 from serde.emit.name_adjustment import adjust_field_name
 from serde.emit.row_schema import Primitive, RowField, RowList, RowMap, RowStruct, RowType
@@ -85,16 +85,18 @@ def describe_key(row: RowStruct, names: tuple[str, ...]) -> RecordKey:
     return RecordKey(RowStruct(tuple(members)), tuple(path for path, _ in fields))
 
 
-def _find_field(row: RowStruct, name: str) -> tuple[tuple[str, ...], RowField]:
-    by_name = {member.name: member for member in row.members}
-    if name in by_name:
-        return (name,), by_name[name]
-    for head, member in by_name.items():
-        if name.startswith(f"{head}.") and isinstance(member.kind, RowStruct):
-            with suppress(KeyError):
-                path, found = _find_field(member.kind, name.removeprefix(f"{head}."))
-                return (head, *path), found
-    raise KeyError(name)
+def _find_field(row: RowStruct, name: str) -> tuple[Path, RowField]:
+    path = find_path(_fields_within(row), name, lambda member: _fields_within(member.kind))
+    if path is None:
+        raise KeyError(name)
+    found = RowField(name, row, optional=False)
+    for part in path:
+        found = _fields_within(found.kind)[part]
+    return path, found
+
+
+def _fields_within(kind: RowType) -> dict[str, RowField]:
+    return {member.name: member for member in kind.members} if isinstance(kind, RowStruct) else {}
 
 
 def check_columns(table: str, row: RowStruct, modes: HandlingModes) -> None:

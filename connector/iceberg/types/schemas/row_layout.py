@@ -12,7 +12,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
-from connector.iceberg.types.nested_columns import Path, find_field, find_path
+from connector.iceberg.types.dotted_names import Path
+from connector.iceberg.types.nested_columns import find_field, find_path
 from connector.iceberg.types.required_values import requires_within
 from connector.iceberg.types.schemas.arrow_types import make_nullable, to_arrow_schema
 from connector.iceberg.types.schemas.schema_json import VARIANT_TYPE, iter_fields, to_pyiceberg

@@ -11,7 +11,7 @@ from functools import reduce
 
 import pyarrow as pa
 
-from connector.iceberg.types.nested_columns import Path
+from connector.iceberg.types.dotted_names import Path
 from connector.iceberg.types.required_values import make_field_optional
 from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, drop_unstorable, is_storable
 from connector.iceberg.types.schemas.full_names import find_ambiguous_columns

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from connector.iceberg.types import dotted_names
+from connector.iceberg.types.dotted_names import Path
+
 Json = dict[str, Any]
 VARIANT_TYPE = "variant"
 
@@ -56,20 +59,18 @@ def iter_fields(struct: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
         yield from _iter_inner(field["type"], prefix + field["name"])
 
 
-def find_path(struct: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
-    """Return the names from the top on of the field that a dotted name means; None where there is none.
+def find_path(struct: Mapping[str, Any], name: str) -> Path | None:
+    """Return the names from the top on of the field that a dotted name means; None where there is none."""
+    return dotted_names.find_path(_by_name(struct), name, _read_fields)
 
-    Names of fields may have dots themselves; a field of that very name comes first.
-    """
-    if any(field["name"] == name for field in struct["fields"]):
-        return (name,)
-    for field in struct["fields"]:
-        start, kind = f"{field['name']}.", field["type"]
-        if name.startswith(start) and not isinstance(kind, str) and kind["type"] == "struct":
-            rest = find_path(kind, name.removeprefix(start))
-            if rest is not None:
-                return (field["name"], *rest)
-    return None
+
+def _by_name(struct: Mapping[str, Any]) -> dict[str, Json]:
+    return {field["name"]: field for field in struct["fields"]}
+
+
+def _read_fields(field: Json) -> dict[str, Json]:
+    kind = field["type"]
+    return _by_name(kind) if not isinstance(kind, str) and kind["type"] == "struct" else {}
 
 
 def _iter_inner(kind: Any, prefix: str) -> Iterator[tuple[str, Json]]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from connector.iceberg.types.nested_columns import Path, read_path
+from connector.iceberg.types.dotted_names import Path
+from connector.iceberg.types.nested_columns import read_path
 from connector.iceberg.types.required_values import find_missing_values
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Mask

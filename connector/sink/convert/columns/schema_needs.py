@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from connector.iceberg.types.nested_columns import Path
+from connector.iceberg.types.dotted_names import Path
 from connector.iceberg.types.required_values import find_missing_values
 from connector.iceberg.types.schemas.schema_evolution import contains, evolve
 from connector.sink.convert.change_order import read_dedup_values

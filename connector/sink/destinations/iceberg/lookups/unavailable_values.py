@@ -21,7 +21,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.read.positional_reader import read_rows_at
-from connector.iceberg.types.nested_columns import Path, find_field
+from connector.iceberg.types.dotted_names import Path
+from connector.iceberg.types.nested_columns import find_field
 from connector.iceberg.types.values.spark_types import from_spark, to_spark
 from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
 from connector.sink.destinations.iceberg.lookups.key_changes import (
