@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.arrays import children
+from serde.connect.logical_columns import replace_children
 from serde.events.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
 
 
@@ -14,9 +15,10 @@ def prune_empty(array: pa.StructArray, kind: pa.DataType, known: pa.StructType |
     """The struct array without columns that hold nothing; `kind` is its type as far as it is known.
 
     known: the columns of the rows, or of the images of an envelope. Whatever such a column has that is not null stays,
-    also where it holds nothing: an empty object or list is another value than null, or one that does not fit.
+    also where it holds nothing: an empty object or list is another value than null, or one that does not fit. So do
+    images: one whose columns are all null is a row of nulls, and not none.
     """
-    rows = _prune_struct(array, kind, None if known is None else _wrap_columns(array, known))
+    rows = _prune_struct(array, kind, _wrap_columns(array, pa.struct([]) if known is None else known))
     return pa.array([{}] * len(array), pa.struct([])) if rows is None else rows
 
 
@@ -41,9 +43,11 @@ def _null_column(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """A column of a known type without any value but structs, which are where they were."""
     if not (pa.types.is_struct(kind) and pa.types.is_struct(array.type)):
         return pa.nulls(len(array), kind)
+    # Only what the messages name: what they do not, such as the columns of add.fields, others may fill in.
     below = dict(zip(array.type.names, children(array), strict=True))
-    fields = [_null_column(below.get(field.name, pa.nulls(len(array))), field.type) for field in kind]
-    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=_null_mask(array))
+    fields = [field for field in kind if field.name in below]
+    columns = [_null_column(below[field.name], field.type) for field in fields]
+    return replace_children(array, columns, [f.with_type(c.type) for f, c in zip(fields, columns, strict=True)])
 
 
 def _null_mask(array: pa.Array) -> pa.BooleanArray | None:
