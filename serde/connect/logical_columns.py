@@ -8,6 +8,7 @@ from attrs import define, field
 
 from serde.arrays import Mask, children, valid_mask
 from serde.connect.schema_node import Leaf, List, Map, Node, Struct, is_plain
+from serde.connect.text_columns import find_text_option
 from serde.messages import Rows
 
 _REASON = "value cannot be represented"
@@ -19,10 +20,11 @@ class ConversionErrors:
 
     found: dict[int, str] = field(factory=dict)
 
-    def add(self, rows: Rows, path: str, label: str) -> None:
-        """Notes that the field at `path` of these rows does not fit the type `label`."""
+    def add(self, rows: Rows, path: str, label: str, option: str | None = None) -> None:
+        """Notes that the field at `path` of these rows does not fit the type `label`; `option`: what makes it text."""
+        remedy = "" if option is None else f"; a text column holds it ({option})"
         for row in rows.tolist():
-            self.found.setdefault(row, f"field {path}: {_REASON} ({label})")
+            self.found.setdefault(row, f"field {path}: {_REASON} ({label}){remedy}")
 
 
 def to_logical_rows(
@@ -88,13 +90,19 @@ def _convert_leaf(array: pa.Array, node: Leaf, path: str, rows: Rows | None, mis
         return array
     converted, bad = node.convert(array)
     if bad is not None:
-        misfits.add(_top_rows(bad, rows), path, node.label)
+        _add_misfits(array, bad, node, path, rows, misfits)
     return converted
 
 
-def _top_rows(bad: Mask, rows: Rows | None) -> Rows:
+def _add_misfits(
+    array: pa.Array, bad: Mask, node: Leaf | Struct, path: str, rows: Rows | None, misfits: ConversionErrors
+) -> None:
     where = np.flatnonzero(bad).astype(np.int64)
-    return where if rows is None else rows[where]
+    option, held = find_text_option(node, array.take(pa.array(where)))
+    owners = where if rows is None else rows[where]
+    label = node.label if isinstance(node, Leaf) else node.name or "struct"
+    misfits.add(owners[held], path, label, option)
+    misfits.add(owners[~held], path, label)
 
 
 def _convert_struct(array: pa.Array, node: Struct, path: str, rows: Rows | None, misfits: ConversionErrors) -> pa.Array:
@@ -110,7 +118,7 @@ def _convert_struct(array: pa.Array, node: Struct, path: str, rows: Rows | None,
         return whole
     value, bad = node.value.convert(whole)
     if bad is not None:
-        misfits.add(_top_rows(bad, rows), path, node.name or "struct")
+        _add_misfits(whole, bad, node, path, rows, misfits)
     return value
 
 

@@ -16,14 +16,21 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+import numpy as np
+import pyarrow as pa
 from attrs import evolve
 
+from serde.arrays import Mask
 from serde.connect.connect_schema import ConnectSchema, is_envelope_node
-from serde.connect.schema_node import Field, Leaf, List, Map, Node, Struct, StructValue
+from serde.connect.schema_node import Convert, Field, Leaf, List, Map, Node, Struct, StructValue
 from serde.connect.type_table import CONNECT_PREFIX, TEXT, TIME_PREFIX
 from serde.connect.values.iso_text import TEXT_CONVERSIONS
 from serde.connect.values.structured_times import STRUCTURED_TYPES
 from serde.events.sourceless import ENVELOPE_FIELDS
+
+TEMPORAL_OPTION = "debezium.sink.iceberg.temporal-as-text"
+DECIMAL_OPTION = "debezium.sink.iceberg.decimal-as-text"
+"""What makes columns text that would be dates and times, or decimals."""
 
 ALL_COLUMNS = "*"
 """Stands for all columns."""
@@ -109,6 +116,21 @@ def _to_number_text(node: Node) -> Node:
             return List(_to_number_text(node.item))
         case _:
             return node
+
+
+def find_text_option(node: Leaf | Struct, wire: pa.Array) -> tuple[str | None, Mask]:
+    """The option that makes columns of this type text, None where there is none, and which of the values it holds."""
+    for option, as_text in ((TEMPORAL_OPTION, to_text_node(node)), (DECIMAL_OPTION, _to_number_text(node))):
+        if as_text is not node:
+            _, bad = _text_step(as_text)(wire)
+            return option, np.ones(len(wire), np.bool_) if bad is None else ~bad
+    return None, np.zeros(len(wire), np.bool_)
+
+
+def _text_step(node: Node) -> Convert:
+    value = node.value if isinstance(node, Struct) else node
+    step = value.convert if isinstance(value, Leaf | StructValue) else None
+    return step or (lambda wire: (wire, None))
 
 
 @lru_cache(maxsize=1024)

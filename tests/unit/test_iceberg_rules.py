@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -118,6 +118,14 @@ def test_new_columns_come_last_and_unknown_types_wait() -> None:
             [time(10, 11, 12, 123456), None, None, None],
             [1, 2],
         ),
+        (
+            ["1890-05-04T23:02:03+01:02:03", "9999-12-31T23:59:59-01:00", "0000-12-31T00:00:00Z", "infinity"],
+            TEXT,
+            pa.timestamp("us", "UTC"),
+            [datetime(1890, 5, 4, 22, tzinfo=UTC), None, None, None],
+            [1, 2, 3],
+        ),
+        (["0001-01-01", "0000-12-31"], TEXT, pa.date32(), [date(1, 1, 1), None], [1]),
         ([str(UUID(int=7)), "7", None], TEXT, pa.uuid(), [UUID(int=7), None, None], [1]),
     ],
 )

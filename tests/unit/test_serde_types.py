@@ -65,6 +65,21 @@ def one(kind: str, name: str | None, value: Any, **more: Any) -> tuple[Any, pa.D
             datetime(2024, 5, 4, 21, 2, 3, 456789, UTC),
             pa.timestamp("us", "UTC"),
         ),
+        (
+            "string",
+            TIME + "ZonedTimestamp",
+            "1890-05-04T23:02:03.456789000+01:02:03",
+            datetime(1890, 5, 4, 22, 0, 0, 456789, UTC),
+            pa.timestamp("us", "UTC"),
+        ),
+        (
+            "string",
+            TIME + "ZonedTimestamp",
+            "1890-05-04T23:02:03-00:01:15",
+            datetime(1890, 5, 4, 23, 3, 18, 0, UTC),
+            pa.timestamp("us", "UTC"),
+        ),
+        ("string", TIME + "ZonedTime", "07:11:12.123456+01:02:03", "07:11:12.123456+01:02:03", pa.string()),
         ("string", TIME + "ZonedTime", "07:11:12.123456Z", "07:11:12.123456Z", pa.string()),
         ("int32", TIME + "Year", 2024, 2024, pa.int32()),
         ("string", TIME + "IsoDate", "2017-09-15Z", date(2017, 9, 15), pa.date32()),
@@ -156,6 +171,11 @@ def test_nanosecond_timestamp_keeps_its_digits() -> None:
         ("string", TIME + "ZonedTimestamp", "-infinity"),
         ("string", TIME + "ZonedTimestamp", "-0043-03-15T00:00:00Z"),
         ("string", TIME + "ZonedTimestamp", "0000-01-01T00:00:00Z"),
+        ("string", TIME + "ZonedTimestamp", "+10000-01-01T00:00:00Z"),
+        ("string", TIME + "ZonedTimestamp", "0001-01-01T00:00:00+01:02:03"),
+        ("string", TIME + "ZonedTimestamp", "9999-12-31T23:59:59-00:00:01"),
+        ("string", TIME + "ZonedTimestamp", "2024-01-01T00:00:00+25:00:01"),
+        ("string", TIME + "IsoTimestamp", "1890-05-04T23:02:03+01:02:03"),
         ("string", TIME + "ZonedTimestamp", "2024-05-04T23:02:03.456789123Z"),
         ("string", TIME + "ZonedTimestamp", "2024-02-30T00:00:00Z"),
         ("string", TIME + "IsoDate", "2024-13-01Z"),
@@ -169,9 +189,10 @@ def test_nanosecond_timestamp_keeps_its_digits() -> None:
     ],
 )
 def test_what_cannot_be_represented_is_a_fault(kind: str, name: str | None, value: Any) -> None:
-    """The fault names field and type, and no value is bent to fit."""
+    """The fault names field and type, and the option that helps, if any does; no value is bent to fit."""
     outcome, _ = one(kind, name, value)
-    assert outcome == f"field f: value cannot be represented ({name or kind})"
+    remedy = "; a text column holds it (debezium.sink.iceberg.temporal-as-text)" if TIME in (name or "") else ""
+    assert outcome == f"field f: value cannot be represented ({name or kind}){remedy}"
 
 
 @pytest.mark.parametrize("text", ["0", "1", "-1", "1.23", "-12345678.90", "9999999999.99", "-9999999999.99", "0.01"])
@@ -196,7 +217,8 @@ def test_decimal_beyond_its_precision_is_a_fault() -> None:
     outcome, _ = one(
         "bytes", CONNECT + "Decimal", encode_unscaled(1000), parameters={"scale": "0", "connect.decimal.precision": "3"}
     )
-    assert "cannot be represented" in outcome
+    remedy = "a text column holds it (debezium.sink.iceberg.decimal-as-text)"
+    assert outcome == f"field f: value cannot be represented ({CONNECT}Decimal); {remedy}"
 
 
 @pytest.mark.parametrize(
@@ -274,7 +296,11 @@ def test_nested_logical_types() -> None:
     decoded = decode(good, bad, good)
     assert rows(decoded)[2] == {"a": [date(1970, 1, 1), None], "m": [("k", Decimal("0.6"))]}
     assert [(fault.row, fault.reason) for fault in decoded.faults] == [
-        (1, f"field a: value cannot be represented ({TIME}Date)")
+        (
+            1,
+            f"field a: value cannot be represented ({TIME}Date); "
+            "a text column holds it (debezium.sink.iceberg.temporal-as-text)",
+        )
     ]
 
 

@@ -36,7 +36,7 @@ from connector.settings.converters.converter_classes import (
 )
 from connector.settings.converters.glue import GlueSettings
 from connector.settings.converters.schema_registry import RegistrySettings
-from serde.connect.text_columns import WITH_NANOSECONDS
+from serde.connect.text_columns import DECIMAL_OPTION, TEMPORAL_OPTION, WITH_NANOSECONDS
 from serde.events.unavailable_value import PLACEHOLDER, parse_placeholder
 from serde.formats import CLOUD_EVENTS_CLASS, CLOUD_EVENTS_OF_AVRO, FORMATS
 from serde.wire_format import WireFormat
@@ -161,14 +161,14 @@ ADD_FIELDS_PREFIX = Option(
     empty=True,
 )
 TEMPORAL_AS_TEXT = Option(
-    name="debezium.sink.iceberg.temporal-as-text",
+    name=TEMPORAL_OPTION,
     kind=LIST,
     default=(),
     importance="low",
     doc="Columns, or schema names of types, whose dates and times are stored as ISO 8601 text (infinity); * for all.",
 )
 DECIMAL_AS_TEXT = Option(
-    name="debezium.sink.iceberg.decimal-as-text",
+    name=DECIMAL_OPTION,
     kind=LIST,
     default=(),
     importance="low",

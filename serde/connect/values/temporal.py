@@ -6,10 +6,13 @@ word) and dates before Christ are outside and reported, never bent. 24:00:00 is 
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Mask, valid_mask
+from serde.arrays import Mask, place_others, valid_mask
 
 _DAYS = (-719162, 2932896)
 _MS = (_DAYS[0] * 86_400_000, (_DAYS[1] + 1) * 86_400_000 - 1)
@@ -21,6 +24,7 @@ _DAY_NS = (0, 86_400_000_000_000 - 1)
 
 Converted = tuple[pa.Array, Mask | None]
 _ZONED = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$"
+_SECONDS_OFFSET = r"^(?P<moment>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<rest>\.\d{1,9})?(?P<offset>[+-]\d\d:\d\d:\d\d)$"
 _LOCAL = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?$"
 
 
@@ -137,7 +141,10 @@ def _parse_column(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
 
 
 def _parse_valid(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
-    """The column with every value that is no time of this kind set to null, zeros below the microsecond allowed."""
+    """The column with every value that is no time of this kind set to null, zeros below the microsecond and offsets
+    with seconds allowed.
+    """
+    text = shift_offset_seconds(text)
     fits = pc.match_substring_regex(text, shape).fill_null(False).to_numpy(zero_copy_only=False)
     kept, _ = _null_where(text, ~fits)
     kept = drop_finer_zeros(kept)
@@ -152,6 +159,34 @@ def _parse_valid(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
 def drop_finer_zeros(text: pa.StringArray) -> pa.StringArray:
     """The texts without zeros below the microsecond, which Arrow would not read; other texts as they are."""
     return pc.replace_substring_regex(text, r"(\.\d{6})0{1,3}(Z|[+-]\d\d:\d\d)?$", r"\1\2")
+
+
+def shift_offset_seconds(text: pa.StringArray) -> pa.StringArray:
+    """The texts whose offset has seconds, which Arrow would not read, at offset zero; other texts as they are.
+
+    Local mean time, which was in use before there were zones, has such offsets. Cost: Python looks at each such text.
+    """
+    found = np.flatnonzero(pc.match_substring_regex(text, _SECONDS_OFFSET).fill_null(False))
+    if not len(found):
+        return text
+    shifted = [
+        _shift_to_zero(**parts) for parts in pc.extract_regex(text.take(pa.array(found)), _SECONDS_OFFSET).to_pylist()
+    ]
+    return pa.concat_arrays([text, pa.array(shifted, text.type)]).take(place_others(len(text), found))
+
+
+def _shift_to_zero(moment: str, rest: str, offset: str) -> str:
+    try:
+        at = datetime.fromisoformat(moment + offset).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return moment + rest + offset
+    return f"{at.replace(tzinfo=None).isoformat()}{rest}Z"
+
+
+def is_beyond_years(numbers: pa.Array, kind: pa.DataType) -> bool:
+    """True when a date, or a timestamp of microseconds, is outside the years that the tables promise to hold."""
+    bounds = _DAYS if pa.types.is_date32(kind) else _US
+    return _null_outside(numbers.view(pa.int32() if pa.types.is_date32(kind) else pa.int64()), bounds)[1] is not None
 
 
 def _parse_one(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:

@@ -16,10 +16,13 @@ import pyarrow.compute as pc
 from serde.arrays import Mask
 from serde.connect.values.binary_values import text_to_uuid
 from serde.connect.values.decimal_text import format_decimals
-from serde.connect.values.temporal import drop_finer_zeros, parse_local_time
+from serde.connect.values.temporal import drop_finer_zeros, is_beyond_years, parse_local_time, shift_offset_seconds
 from serde.json.scalars import holds_exactly
 
 _MAX_DECIMAL_DIGITS = 38
+_CALENDAR_TYPES = frozenset({pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")})
+"""Those that have room for more years than tables promise to hold."""
+
 _INT64_DIGITS = 20
 """No whole number of 64 bits has more."""
 
@@ -50,8 +53,9 @@ def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None
     if not _is_convertible(array.type, target):
         bad = np.asarray(array.is_valid())
         return pa.nulls(len(array), target), bad if bad.any() else None
-    if pa.types.is_string(array.type) and pa.types.is_timestamp(target) and target.unit == "us":
-        array = drop_finer_zeros(array)
+    if pa.types.is_string(array.type) and pa.types.is_timestamp(target):
+        array = array if target.tz is None else shift_offset_seconds(array)
+        array = drop_finer_zeros(array) if target.unit == "us" else array
     return _cast_by_halves(array, target)
 
 
@@ -146,13 +150,17 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pc.if_else(array, "true", "false")
     if pa.types.is_string(target) and pa.types.is_floating(array.type):
         return _number_to_text(array)
-    if pa.types.is_string(array.type) and pa.types.is_integer(target):
+    return _cast_text(array, target) if pa.types.is_string(array.type) else _cast_number(array, target)
+
+
+def _cast_text(array: pa.StringArray, target: pa.DataType) -> pa.Array:
+    if pa.types.is_integer(target):
         array = _normalize_whole_text(array)
-    if pa.types.is_string(array.type) and pa.types.is_floating(target):
+    if pa.types.is_floating(target):
         return _text_to_float(array, target)
-    if pa.types.is_string(array.type) and pa.types.is_decimal(target):
+    if pa.types.is_decimal(target):
         return _text_to_decimal(array, target)
-    return _cast_number(array, target)
+    return _text_to_moment(array, target) if target in _CALENDAR_TYPES else array.cast(target)
 
 
 def _cast_number(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -192,6 +200,14 @@ def _text_to_float(array: pa.StringArray, target: pa.DataType) -> pa.Array:
             if (whole and not holds_exactly(int(text), target.bit_width)) or (not whole and _DIGIT.search(text)):
                 raise pa.ArrowInvalid("a text is a number that the floating point column has no room for")
     return floats
+
+
+def _text_to_moment(array: pa.StringArray, target: pa.DataType) -> pa.Array:
+    """Return dates and timestamps of texts; Arrow's reach beyond the years that tables promise to hold."""
+    moments = array.cast(target)
+    if is_beyond_years(moments, target):
+        raise pa.ArrowInvalid("a text is a moment beyond the calendar")
+    return moments
 
 
 def _check_decimal_room(array: pa.Array, target: pa.DataType) -> None:

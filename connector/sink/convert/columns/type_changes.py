@@ -33,13 +33,8 @@ def follow_type_changes(change: Changes, layout: RowLayout, mode: TypeChangeMode
     """
     if mode == "dead-letter" or not change.optional:
         return change
-    columns, fixed = layout.columns, layout.variants | set(layout.keys) | set(layout.key_columns)
-    moved = {
-        field.name: name_column(field.name, field.type)
-        for field in change.row.type
-        if field.name in columns.names and field.name not in fixed
-        if is_storable(field.type) and not holds_all(columns.field(field.name).type, field.type)
-    }
+    columns = layout.columns
+    moved = {one.name: name_column(one.name, one.type) for one in change.row.type if has_other_type(one, layout)}
     if not moved:
         return change
     if mode == "stop":
@@ -51,6 +46,14 @@ def follow_type_changes(change: Changes, layout: RowLayout, mode: TypeChangeMode
     # The column before is not in these events, which says nothing of whether it may be null.
     optional = {**followed.optional, **dict.fromkeys((*moved, *moved.values()), True)}
     return attrs.evolve(followed, optional=optional, documents=change.documents)
+
+
+def has_other_type(field: pa.Field, layout: RowLayout) -> bool:
+    """Tell whether a field may have a column beside the table's, which does not hold all values of its type."""
+    columns, fixed = layout.columns, layout.variants | set(layout.keys) | set(layout.key_columns)
+    if field.name not in columns.names or field.name in fixed:
+        return False
+    return is_storable(field.type) and not holds_all(columns.field(field.name).type, field.type)
 
 
 def name_column(name: str, kind: pa.DataType) -> str:

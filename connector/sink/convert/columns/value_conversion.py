@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 
 from connector.iceberg.types.values.lenient_conversion import coerce, convert_required
 from connector.iceberg.types.values.variants import MAX_VARIANT_BYTES, to_json_text
+from connector.settings.converters.event_format import TYPE_CHANGES
+from connector.sink.convert.columns.type_changes import has_other_type
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.arrays import Mask, children
 from serde.events.changes import DELETED_COLUMN, Changes
@@ -46,6 +48,8 @@ def convert_columns(
         nulled += lost
         if faults is not None:
             reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
+            if has_schema and has_other_type(pa.field(field.name, column.type), table.layout):
+                reason += f"; {TYPE_CHANGES.name}=new-column gives values of that type a column of their own"
             bad.update((int(i), reason) for i in np.flatnonzero(faults))
         unwritable = table.layout.find_unwritable_values(result[field.name])
         if unwritable is not None:
