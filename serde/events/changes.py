@@ -6,7 +6,7 @@ each connector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,15 @@ from serde.events.cassandra_rows import ORIGIN_PATHS
 from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.event_kind import is_envelope, is_other_event
 from serde.events.modified_columns import CAPTURE_TYPE
-from serde.events.source_positions import POSITION_FIELDS, TRANSACTION_FIELDS, FindColumn, LogPositions, read_positions
+from serde.events.origins import ORIGIN_FIELDS, drop_unused_names, join_origin
+from serde.events.source_positions import (
+    POSITION_FIELDS,
+    TRANSACTION_FIELDS,
+    FindColumn,
+    LogPositions,
+    mark_clock_dates,
+    read_positions,
+)
 from serde.faults import RecordError
 from serde.messages import MessageBlock, Rows
 
@@ -38,8 +46,6 @@ _POSITION = frozenset(
         *TRANSACTION_FIELDS,
     }
 )
-ORIGIN_FIELDS = ("name", "db", "schema", "table")
-"""What names a source: its server (`topic.prefix`), database, schema where it has such, and table."""
 _UNITS = (("ts_ns", 1), ("ts_us", 1_000), ("ts_ms", 1_000_000))
 _FINE_DATES = {f"source.{name}": factor for name, factor in _UNITS if name != "ts_ms"}
 SOURCE_DATES = tuple(name for name, _ in _UNITS)
@@ -77,7 +83,8 @@ class Changes:
 
     rows: input indices; row: flattened columns (null where there is no image); op: character codes, 0 unknown;
     deleted: the change removes its key; ts_ns: when it was made at the source, null where unknown; place: where it is
-    in the source's log; total_order: and in its transaction, null where unknown;
+    in the source's log; total_order: and in its transaction, null where unknown; clock_dated: `ts_ns` is of a node's
+    clock, or another date that does not rise with the log;
     optional: dotted path of a column, or of a field within one (see `MessageBlock`) -> optional flag where a schema
     block says so; origin: the source, as "server.database.schema.table", parts that events do not tell left empty, the
     schema out, and what tells its logs apart (`events.source_positions`); documents: columns of JSON texts, by the
@@ -91,6 +98,7 @@ class Changes:
     ts_ns: pa.Int64Array
     place: LogPositions
     total_order: pa.Int64Array
+    clock_dated: Mask
     optional: Mapping[str, bool]
     origin: pa.DictionaryArray
     documents: frozenset[str] = frozenset()
@@ -123,9 +131,10 @@ def _flatten_envelopes(
     image = _choose_images(after, before if unwrap.keep_before else None, op)
     added = _added_columns(block.fields, unwrap)
     row, optional = _add_fields(block, image, op, added)
-    origin = _join_origin([column_at(block.fields, f"source.{name}") for name in ORIGIN_FIELDS], len(op))
+    origin = join_origin([column_at(block.fields, f"source.{name}") for name in ORIGIN_FIELDS], len(op))
     order = _to_int64(column_at(block.fields, "transaction.total_order"), len(op))
-    place, origin = read_positions(lambda name: _envelope_position(block.fields, name), order, origin)
+    find: FindColumn = lambda name: _envelope_position(block.fields, name)  # noqa: E731
+    place, origin = read_positions(find, order, origin)
     made = Changes(
         rows=block.rows,
         row=row,
@@ -134,6 +143,7 @@ def _flatten_envelopes(
         ts_ns=_read_ts_ns(block.fields, "source."),
         place=place,
         total_order=order,
+        clock_dated=mark_clock_dates(find, len(op)),
         optional=optional,
         origin=origin,
         documents=_image_documents(block, row),
@@ -362,40 +372,10 @@ def slice_changes(made: Changes, start: int, stop: int) -> Changes:
 
 def _map_columns(made: Changes, which: Mask | Ints | slice, pick: Callable[[pa.Array], pa.Array]) -> Changes:
     columns = {name: pick(getattr(made, name)) for name in ("row", "ts_ns", "total_order", "origin")}
-    columns["origin"] = _drop_unused_names(columns["origin"])
-    numbers = {name: getattr(made, name)[which] for name in ("rows", "op", "deleted", "place")}
+    columns["origin"] = drop_unused_names(columns["origin"])
+    numbers = {name: getattr(made, name)[which] for name in ("rows", "op", "deleted", "place", "clock_dated")}
     added = {name: pick(column) for name, column in made.added.items()}
     return evolve(made, **columns, **numbers, added=added)
-
-
-def _drop_unused_names(origin: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Sources without those that no change is of: what is told of each costs a look at all changes."""
-    count = len(origin.dictionary)
-    if count < 2:  # noqa: PLR2004 - of one name nothing is saved
-        return origin
-    codes = np.asarray(origin.indices)
-    used = np.bincount(codes, minlength=count) > 0
-    if used.all():
-        return origin
-    fresh = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    return pa.DictionaryArray.from_arrays(pa.array(fresh[codes]), origin.dictionary.filter(pa.array(used)))
-
-
-def _join_origin(columns: Sequence[pa.Array | None], count: int) -> pa.DictionaryArray:
-    """The parts of each event's source as one text."""
-    names, codes = [""], np.zeros(count, np.int64)
-    for place, column in enumerate(columns):
-        coded = column.dictionary_encode() if column is not None and pa.types.is_string(column.type) else None
-        own = ["", *coded.dictionary.to_pylist()] if coded is not None else [""]
-        if coded is not None:
-            codes = codes * len(own) + np.asarray(coded.indices.fill_null(-1), np.int64) + 1
-        # One source in a block is the usual case: then nothing is sorted.
-        same = not count or bool((codes == codes[0]).all())
-        used, codes = (codes[:1], np.zeros(count, np.int64)) if same else np.unique(codes, return_inverse=True)
-        schema = ORIGIN_FIELDS[place] == "schema"
-        parts = [(names[code // len(own)], own[code % len(own)]) for code in used.tolist()]
-        names = [name if schema and not part else f"{name}{'.' if place else ''}{part}" for name, part in parts]
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
 
 
 def _read_flattened(block: MessageBlock, unwrap: UnwrapSettings) -> Changes:
@@ -409,7 +389,13 @@ def _read_flattened(block: MessageBlock, unwrap: UnwrapSettings) -> Changes:
     deleted = (op == _DELETE) | _read_deleted(fields)
     ts_ns = _read_ts_ns(fields, f"{unwrap.prefix}source_")
     place, origin = read_row_position(fields, unwrap.prefix)
-    return Changes(block.rows, fields, op, deleted, ts_ns, place, order, optional, origin, block.documents)
+    clock = mark_clock_dates(_find_added(fields, unwrap.prefix), count) | _is_document(fields)
+    return Changes(block.rows, fields, op, deleted, ts_ns, place, order, clock, optional, origin, block.documents)
+
+
+def _is_document(fields: pa.StructArray) -> bool:
+    """Flattened documents of MongoDB have `_id`, and mostly nothing more that tells them from rows of a table."""
+    return fields.type.get_field_index("_id") >= 0
 
 
 def read_row_position(fields: pa.StructArray, prefix: str) -> tuple[LogPositions, pa.DictionaryArray]:
@@ -418,7 +404,7 @@ def read_row_position(fields: pa.StructArray, prefix: str) -> tuple[LogPositions
     return read_positions(
         _find_added(fields, prefix),
         order,
-        _join_origin([_find_text(fields, prefix, n) for n in ORIGIN_FIELDS], len(fields)),
+        join_origin([_find_text(fields, prefix, n) for n in ORIGIN_FIELDS], len(fields)),
     )
 
 

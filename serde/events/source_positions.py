@@ -3,13 +3,16 @@
 Each connector says it in fields of its own (`source` of an envelope, or the columns that add.fields made of them):
 
     PostgreSQL          lsn, then the place in the transaction
-    MariaDB             gtid (domain-server-number), then the place in the transaction; comparable within one domain
-                        and server, whoever's log holds it
+    MariaDB             gtid (domain-server-number); comparable within one domain and server, whoever's log holds it.
+                        Not the place in the transaction: after a restart within one it counts anew (before 3.7)
     MySQL, MariaDB      file, pos; comparable within one server and one series of files
-    SQL Server, Db2     commit_lsn, change_lsn, event_serial_no (hexadecimal texts)
+    SQL Server          commit_lsn (a hexadecimal text); within a transaction changes are read by statement, and their
+                        change_lsn goes to and fro
+    Db2                 commit_lsn, change_lsn (longer ones)
     Informix            commit_lsn, change_lsn (texts of digits)
-    Oracle              commit_scn, scn (texts or numbers)
-    MongoDB             ts_ms, ord
+    Oracle              commit_scn, scn (texts or numbers); comparable within one redo thread, as what some versions
+                        call the commit is the thread's one before
+    MongoDB             ts_ms, ord, where the former is the second of the cluster's time and not a node's clock
     Vitess              transaction_epoch, transaction_rank of the transaction, then the place in it; comparable within
                         one shard (with `VitessOrderedTransactionMetadataFactory`; without it nothing is told)
     Iceberg (ours)      sequence_number, then the place in the transaction
@@ -43,10 +46,11 @@ POSITION_FIELDS = (
     "pos",
     "commit_lsn",
     "change_lsn",
-    "event_serial_no",
     "commit_scn",
     "scn",
+    "redo_thread",
     "ord",
+    "wallTime",
     "sequence_number",
     "shard",
 )
@@ -75,7 +79,8 @@ _DIGIT = np.full(256, 255, np.int64)
 _DIGIT[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 _DIGIT[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
 _LOW_32_BITS = 0xFFFFFFFF
-_SERIALS = 3
+_SECOND_MS = 1000
+_FIRST_THREAD = 1
 
 
 def unknown_positions(count: int, source: int = 0) -> LogPositions:
@@ -137,7 +142,7 @@ def _read_postgres(column: FindColumn, order: Ints, count: int) -> PositionNumbe
     return PositionNumbers((first, _or_zero(order)), first != NO_VALUE)
 
 
-def _gtids(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:
+def _gtids(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all
     # MySQL's are no such numbers: the members of a group share an id, and give theirs out in blocks.
     gtid = column("gtid")
     if gtid is None or not pa.types.is_string(gtid.type) or gtid.null_count == count:
@@ -150,7 +155,7 @@ def _gtids(column: FindColumn, order: Ints, count: int) -> PositionNumbers | Non
     first = _to_int64(number, count)
     # A transaction is of the server that it began in, whoever's log it is read from.
     series = pc.binary_join_element_wise(LOG_SEPARATOR, server, "").fill_null("")
-    return PositionNumbers((first, _or_zero(order)), first != NO_VALUE, series)
+    return PositionNumbers((first,), first != NO_VALUE, series)
 
 
 def _read_binlog(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all
@@ -194,13 +199,11 @@ def _read_lsns(column: FindColumn, order: Ints, count: int) -> PositionNumbers |
         high, low = _parse_hex_lsns(change.cast(pa.string()))
     else:
         high, low = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    serial = np.minimum(_or_zero(_to_int64(column("event_serial_no"), count)), _SERIALS)
     known = (top != NO_VALUE) & (high != NO_VALUE)
-    high = np.where(known, high, 0)
-    return PositionNumbers(
-        (np.where(known, top, NO_VALUE), slot << 32 | high >> 32, (high & _LOW_32_BITS) << 18 | low << 2 | serial),
-        known,
-    )
+    wide = np.asarray(pc.equal(pc.utf8_length(commit), _WIDE_LSN_CHARS).fill_null(False))
+    high, low = np.where(known & wide, high, 0), np.where(wide, low, 0)
+    numbers = (np.where(known, top, NO_VALUE), slot << 32 | high >> 32, (high & _LOW_32_BITS) << 16 | low)
+    return PositionNumbers(numbers, known)
 
 
 def _parse_hex_lsns(text: pa.StringArray) -> tuple[Ints, Ints]:
@@ -231,7 +234,17 @@ def _read_scns(column: FindColumn, order: Ints, count: int) -> PositionNumbers |
         return None
     first = _to_int64(commit, count)
     # Not ssn: it counts again in each redo record, and several of a transaction may share their scn.
-    return PositionNumbers((first, _or_zero(_to_int64(column("scn"), count))), first != NO_VALUE)
+    numbers = (first, _or_zero(_to_int64(column("scn"), count)))
+    return PositionNumbers(numbers, first != NO_VALUE, _name_redo_threads(column("redo_thread"), count))
+
+
+def _name_redo_threads(thread: pa.Array | None, count: int) -> pa.StringArray | None:
+    """The redo thread that an event is of, where it is not the only one that most databases have."""
+    numbers = _to_int64(thread, count)
+    if (numbers <= _FIRST_THREAD).all():
+        return None
+    text = pc.binary_join_element_wise(LOG_SEPARATOR, pa.array(numbers).cast(pa.string()), "")
+    return pc.if_else(pa.array(numbers > _FIRST_THREAD), text, "")
 
 
 def _read_mongo(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all
@@ -239,8 +252,29 @@ def _read_mongo(column: FindColumn, order: Ints, count: int) -> PositionNumbers 
     if second is None or place is None:
         return None
     first, then = _to_int64(second, count), _to_int64(place, count)
-    known = (first != NO_VALUE) & (then != NO_VALUE)
+    known = (first != NO_VALUE) & (then != NO_VALUE) & (first % _SECOND_MS == 0) & ~_has_wall_time(column, count)
     return PositionNumbers((np.where(known, first, NO_VALUE), then), known)
+
+
+def mark_clock_dates(column: FindColumn, count: int) -> Mask:
+    """Mark the events whose dates do not rise with the log.
+
+    MongoDB's are of the clock of the node that wrote, and another one may be behind it. SQL Server's are those of the
+    beginnings of transactions, Informix's those of the connector's clock.
+    """
+    return _has_wall_time(column, count) | _has_lsn(column("commit_lsn"), count)
+
+
+def _has_wall_time(column: FindColumn, count: int) -> Mask:
+    told = column("wallTime")
+    return np.zeros(count, np.bool_) if told is None else valid_mask(told)
+
+
+def _has_lsn(told: pa.Array | None, count: int) -> Mask:
+    if told is None or not pa.types.is_string(told.type):
+        return np.zeros(count, np.bool_)
+    mask: Mask = np.asarray(pc.less(pc.utf8_length(told), _WIDE_LSN_CHARS).fill_null(False))
+    return mask
 
 
 def _read_decimal_lsns(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from serde.events.changes import ORIGIN_FIELDS, SOURCE_DATES
+from serde.events.changes import SOURCE_DATES
+from serde.events.origins import ORIGIN_FIELDS
 from serde.events.source_positions import POSITION_FIELDS, TRANSACTION_FIELDS
 from serde.events.sourceless import is_sourceless_document
 

@@ -40,6 +40,7 @@ from tests.model import reference
 from tests.model.events import CLOCKS, Clock, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
+from tests.model.source_logs import CONNECTORS, Connector
 from tests.running import draws
 from tests.unit.sink_plans import DATED, layout, plan, upsert
 
@@ -231,7 +232,7 @@ def test_old_parts_leave_the_table_as_it_was(seed: int, keep: bool) -> None:
     assert {key: (n, gone) for key, (_, n, gone) in sink.rows.items()} == wanted
 
 
-def _restarting(seed: int, clock: Clock, *, grows: bool) -> tuple[Database, int]:
+def _restarting(seed: int, clock: Clock | Connector, *, grows: bool) -> tuple[Database, int]:
     """A life with restarts, and how many records there were when partitions were added; else with reads.
 
     (A read that its key's old partition still holds tells no age.)
@@ -292,8 +293,8 @@ def _truth(db: Database) -> dict[int, Any]:
 
 
 @settings(max_examples=draws(40))
-@given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from(CLOCKS))
-def test_restarts_and_reads_end_in_the_sources_table(seed: int, keep: bool, clock: Clock) -> None:
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([*CLOCKS, *CONNECTORS]))
+def test_restarts_and_reads_end_in_the_sources_table(seed: int, keep: bool, clock: Clock | Connector) -> None:
     """Whatever a source's clock, whenever it restarts and reads rows, however batches and tasks are cut."""
     db, before = _restarting(seed, clock, grows=False)
     rng = random.Random(seed)

@@ -8,6 +8,8 @@ changed key is a delete, a tombstone and a create; all events of one transaction
     mariadb   the same dates; numbers of transactions, which outlive a server, and positions of its log, which do not
     mysql     positions of the log, dates of whole seconds in which statements began: they go to and fro
     seconds   such dates without positions, as flattened events may have them
+
+or a connector of `tests.model.source_logs`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from random import Random
 from typing import Any, Literal
 
 from tests.model.recordings import Record
+from tests.model.source_logs import Connector, SourceLog
 
 Row = dict[str, Any]
 START_NS = 1_700_000_000_000_000_000
@@ -31,13 +34,20 @@ class Database:
     """A source table with key `id`; every method appends to `log`, which is in the order of the source."""
 
     def __init__(
-        self, topic: str, partitions: int, *, keyed: bool = True, clock: Clock = "postgres", rng: Random | None = None
+        self,
+        topic: str,
+        partitions: int,
+        *,
+        keyed: bool = True,
+        clock: Clock | Connector = "postgres",
+        rng: Random | None = None,
     ) -> None:
         self.topic = topic
         self.partitions = partitions
         self.keyed = keyed
         self.clock = clock
         self.rng = rng or Random(0)
+        self._source = None if clock in CLOCKS else SourceLog(clock, self.rng, START_NS)  # type: ignore[arg-type]
         self.rows: dict[int, Row] = {}
         self.log: list[Record] = []
         self._next: Counter[int] = Counter()
@@ -88,6 +98,8 @@ class Database:
 
     def _sent_again(self, value: bytes | None) -> bytes | None:
         """Give an event as it is in the log of the server that there is now."""
+        if value is not None and self._source:
+            return json.dumps(self._source.send_again(json.loads(value), self._transaction)).encode()
         if value is None or not self._behind or self.clock != "mariadb":
             return value
         event = json.loads(value)
@@ -129,6 +141,8 @@ class Database:
     def _date(self, op: str) -> int:
         """The date of an event. Of a read it is later than anything, to the microsecond."""
         now = START_NS + self._transaction * 1_000_000
+        if self._source:
+            return self._source.date(self._transaction, op)
         if op == "r":
             return now + self.rng.randrange(1, 50_000) * 1_000_000
         if self.clock == "postgres":
@@ -136,7 +150,9 @@ class Database:
         # A statement that waited for a lock, or after SET timestamp, is dated before others that were done earlier.
         return START_NS + (self._transaction + self.rng.randrange(-30, 30)) * 1_000_000_000
 
-    def _place(self, op: str) -> Row:
+    def _place(self, op: str, order: int) -> Row:
+        if self._source:
+            return self._source.place(self._transaction, order, op)
         if self.clock == "postgres":
             # A read has the snapshot's place: transactions that were open then go on at smaller ones.
             return {"lsn": self._lsn + 500 * (op == "r"), "xmin": None, "txId": self._transaction}
@@ -155,19 +171,21 @@ class Database:
         ts_ns = self._date(op)
         source = {
             "version": "3.7.0.Final",
-            "connector": "postgresql" if self.clock == "postgres" else "mysql",
+            "connector": "postgresql" if self.clock == "postgres" else self.clock if self._source else "mysql",
             "name": self.topic.split(".")[0],
             "ts_ms": ts_ns // 1_000_000,
             "snapshot": "false",
             "db": "made",
-            "sequence": f'[null,"{self._lsn}"]',
+            "sequence": self._source.sequence(order) if self._source else f'[null,"{self._lsn}"]',
             "ts_us": ts_ns // 1000,
             "ts_ns": ts_ns,
             "schema": "public",
             "table": self.topic.split(".")[-1],
-            **self._place(op),
+            **self._place(op, order),
         }
         transaction = {"id": f"{self._transaction}:{self._lsn}", "total_order": order, "data_collection_order": order}
+        if self._source:
+            transaction |= self._source.block(self._transaction, order)
         return {
             "before": before,
             "after": after,

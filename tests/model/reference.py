@@ -201,7 +201,7 @@ def _place(value: Row) -> tuple[str, tuple[int, ...] | None]:
         return name, (source["lsn"], (value.get("transaction") or {}).get("total_order", 0))
     if source.get("gtid"):
         server, _, number = source["gtid"].rpartition("-")
-        return f"{name}@{server}", (int(number), (value.get("transaction") or {}).get("total_order", 0))
+        return f"{name}@{server}", (int(number),)
     if source.get("file"):
         stem, _, number = source["file"].rpartition(".")
         return f"{name}@{source.get('server_id', '')}/{stem}", (int(number), source["pos"], source.get("row") or 0)

@@ -61,9 +61,6 @@ RISING: dict[str, list[dict[str, Any]]] = {
     ],
     "sqlserver": [
         _lsns("00000027:00000ac0:0002", "00000027:00000ab0:0002"),
-        _lsns("00000027:00000ac0:0002", "00000027:00000ab0:0002", 2),
-        _lsns("00000027:00000ac0:0002", "00000027:00000ab0:0003"),
-        _lsns("00000027:00000ac0:0002", "00000027:00000ab1:0001"),
         _lsns("00000027:00000ac0:0003", "00000027:00000a00:0001"),
         _lsns("00000028:00000001:0001", "00000027:00000a00:0001"),
         _lsns("0000002a:00000001:0001", "00000027:00000a00:0001"),
@@ -138,6 +135,50 @@ def test_what_counts_anew_does_not_compare(source: dict[str, Any]) -> None:
     assert one == other
 
 
+def test_changes_of_one_transaction_of_sql_server_have_one_place() -> None:
+    """They are read by statement: a later one may have the smaller change_lsn, and one after a restart fewer events."""
+    commit = "00000027:00000ac0:0002"
+    changes = ["00000027:00000ab0:0002", "00000027:00000aa0:0009", "00000027:00000ab0:0001"]
+    made = _changes(*(_lsns(commit, change, serial) for serial, change in zip((2, 1, 9), changes, strict=True)))
+    assert len({tuple(place) for place in made.place.tolist()}) == 1
+
+
+def test_a_transaction_of_mariadb_that_is_sent_on_after_a_restart_keeps_its_place() -> None:
+    """Until 3.7 the events that were not sent yet are counted from 1 then (debezium/dbz#633)."""
+    one, other = (_changes({**_mysql(), "gtid": "0-1-9"}, order=order).place.tolist() for order in (100, 1))
+    assert one == other
+
+
+def test_redo_threads_do_not_compare() -> None:
+    """Each thread of a RAC has commits of its own, and some versions tell the one before; most databases have one."""
+    threads = (1, 2, None, 3)
+    made = _changes(*({"name": "s", "commit_scn": "9", "scn": "8", "redo_thread": thread} for thread in threads))
+    assert [name.strip(".") for name in made.origin.to_pylist()] == ["s", "s.. @2", "s", "s.. @3"]
+    assert len(set(made.place[:, 0].tolist())) == 3
+
+
+@pytest.mark.parametrize("flattened", [False, True])
+def test_the_clock_of_a_node_is_no_place(flattened: bool) -> None:
+    """MongoDB since 3.4: ts_ms is the wall clock of the node that wrote, ord counts within the cluster's second."""
+    wall, cluster = 1_700_000_000_123, 1_700_000_000_000
+    sources = [
+        {"name": "s", "ts_ms": wall, "ord": 9, "wallTime": wall},
+        {"name": "s", "ts_ms": cluster, "ord": 1, "wallTime": cluster},
+        {"name": "s", "ts_ms": wall, "ord": 9, "wallTime": None},
+        {"name": "s", "ts_ms": cluster, "ord": 9, "wallTime": None},
+    ]
+    rows = [{"id": 1, "__op": "u", **{f"__source_{name}": v for name, v in source.items()}} for source in sources]
+    made = _made(rows) if flattened else _changes(*sources)
+    assert (made.place[:, 1] == NO_VALUE).tolist() == [True, True, True, False]
+    assert made.clock_dated.tolist() == [True, True, False, False]
+
+
+def test_dates_of_sql_server_and_informix_do_not_rise_with_their_logs() -> None:
+    """Those of beginnings of transactions, and of the connector's clock; Db2's are those of commits."""
+    made = [_changes(*RISING[connector]).clock_dated for connector in ("sqlserver", "informix", "db2", "oracle")]
+    assert [(bool(each.all()), bool(each.any())) for each in made] == [(True, True)] * 2 + [(False, False)] * 2
+
+
 def test_servers_and_files_do_not_compare() -> None:
     """Another server, another series of files, another database: another source, with a name of its own."""
     others = (_mysql(), _mysql(server=2), _mysql(file="other.000009"), {**_mysql(), "db": "e"})
@@ -187,6 +228,9 @@ def test_a_number_of_a_transaction_may_be_anything(gtid: Any, flattened: bool) -
         {"commit_lsn": "0000002g:00000001:0001", "change_lsn": "00000027:00000a00:0001"},
         {"commit_lsn": "f0000027:00000001:0001", "change_lsn": "00000027:00000a00:0001"},
         {"commit_scn": "many", "scn": "1"},
+        {"commit_scn": None, "scn": "1"},
+        {"commit_scn": str(2**63), "scn": str(2**63)},
+        {"commit_scn": "4711:1:6.28.807,4712:2:", "scn": "1"},
         {"ts_ms": 7},
     ],
 )

@@ -27,7 +27,7 @@ def build_order(run: ConsumerRecords, change: Changes, plan: BatchPlan) -> Chang
         partition=np.full(len(change.rows), rank, np.int64),
         offset=run.offset[change.rows],
         dedup=values,
-        date=select_proven_dates(*evidence),
+        date=np.where(change.clock_dated, NO_VALUE, select_proven_dates(*evidence)),
         place=select_proven_places(change.place, *evidence),
         op=change.op,
     )

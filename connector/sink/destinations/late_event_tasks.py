@@ -29,7 +29,8 @@ from connector.sink.model.event_age import mark_below, select_proven_dates, sele
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import OutputKind, Task, TaskOutput
 from serde.arrays import Ints, Mask
-from serde.events.changes import ORIGIN_FIELDS, read_row_position
+from serde.events.changes import read_row_position
+from serde.events.origins import ORIGIN_FIELDS
 from serde.events.source_positions import (
     FIRST_NUMBER,
     NO_VALUE,
