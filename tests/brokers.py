@@ -90,7 +90,11 @@ class Brokers:
         self.silent: set[int] = set()
         self.asked: list[Asked] = []
         self.faults: dict[int, list[int]] = {}
+        self.partition_faults: dict[At, int] = {}
+        """What is said of a topic-partition where somebody asks who leads it."""
         self.throttle_ms: list[int] = []
+        self.longest_wait_ms = 20
+        """So long a fetch waits for records at most, however long it asks to."""
         self.password: bytes | None = None
         self.mechanism = "PLAIN"
         self.refuses_by_message = False
@@ -226,12 +230,12 @@ class Brokers:
         answer += struct.pack(">ii", 1, len(topics))
         code = self._fault(3)
         for topic in topics:
-            logs = {at: log for at, log in known.items() if at[0] == topic}
+            logs = {at: log for at, log in known.items() if at[0] == topic and not code}
             answer += (
                 struct.pack(">h", code or (0 if logs else 3)) + _text(topic) + b"\0" + struct.pack(">i", len(logs))
             )
             for (_, partition), log in logs.items():
-                answer += struct.pack(">hii", 0, partition, log.leader)
+                answer += struct.pack(">hii", self.partition_faults.get((topic, partition), 0), partition, log.leader)
                 answer += struct.pack(">i", log.epoch) if version >= 7 else b""
                 answer += struct.pack(">iiii", 1, 1, 1, 1) + (struct.pack(">i", 0) if version >= 5 else b"")
         return answer
@@ -287,7 +291,7 @@ class Brokers:
             for topic, ones in wanted.items()
         }
         if not any(data for ones in given.values() for data, _ in ones):
-            time.sleep(min(wait_ms, 20) / 1000)
+            time.sleep(min(wait_ms, self.longest_wait_ms) / 1000)
         answer += struct.pack(">i", len(given))
         for topic, ones in given.items():
             answer += _text(topic) + struct.pack(">i", len(ones)) + b"".join(one for _, one in ones)

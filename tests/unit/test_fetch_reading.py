@@ -328,6 +328,54 @@ def test_errors_have_names(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) ->
             read(reader(cluster), 5, 7)
 
 
+@pytest.mark.parametrize("code", [17, 29, 42, 44, 35, 87])
+def test_a_topic_that_no_later_try_changes_ends_the_run(cluster: Brokers, code: int) -> None:
+    """What a broker says of a topic for good is told at once, by its name."""
+    cluster.faults = {3: [code]}
+    with cluster, pytest.raises(FatalError, match=rf"topic t.*: [A-Z_]+ \({code}\)"):
+        read(reader(cluster), 5, 7)
+
+
+@pytest.mark.parametrize("code", [3, 5, 6, 9, 72, 100, -1])
+def test_a_topic_that_has_no_leader_now_is_asked_for_again(cluster: Brokers, code: int) -> None:
+    """What passes is waited for, and its reason is told where it lasts."""
+    with cluster:
+        cluster.faults = {3: [code, code]}
+        assert read(reader(cluster), 5, 7) == [5, 6]
+        cluster.faults = {3: [code]}
+        with pytest.raises(RetriableError, match=rf"t-0 has no leader now: [A-Z_]+ \({code}\)"):
+            reader(cluster).leader(("t", 0))
+
+
+def test_an_error_of_another_partition_is_not_ours(cluster: Brokers) -> None:
+    """The rest of a topic is read although somebody leads one of its partitions wrongly."""
+    cluster.partition_faults = {("t", 1): 44}
+    cluster.logs["t", 1] = Log(leader=-1)
+    with cluster:
+        assert read(reader(cluster), 5, 7) == [5, 6]
+        with pytest.raises(FatalError, match=r"t-1: .*POLICY_VIOLATION \(44\)"):
+            reader(cluster).leader(("t", 1))
+
+
+@pytest.mark.parametrize("code", [29, 42])
+def test_bounds_that_a_leader_never_tells_end_the_run(cluster: Brokers, code: int) -> None:
+    """Whoever may not ask where a log begins is not asked for half a minute."""
+    cluster.faults = {1: [1], 2: [code]}
+    with cluster, pytest.raises(FatalError, match=rf"t-0.*begins and ends.*\({code}\)"):
+        read(reader(cluster), 5, 7)
+
+
+def test_a_broker_that_does_not_wait_is_not_asked_without_end(
+    cluster: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that answers at once that it has nothing, whatever wait it was asked for, costs a few requests a second."""
+    monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", 0.5)
+    cluster.logs["t", 0].stable, cluster.longest_wait_ms = 8, 0
+    with cluster, pytest.raises(RetriableError, match="a transaction is open"):
+        read(reader(cluster, retry_backoff_ms="100", retry_backoff_max_ms="1000"), 8, 10)
+    assert sum(one.api == 1 for one in cluster.asked) < 20
+
+
 def test_connections_that_were_idle_are_opened_anew(cluster: Brokers) -> None:
     """One that nobody used for long is not used again, as a load balancer may have cut it; others are."""
     with cluster:

@@ -38,3 +38,31 @@ def test_the_servers_nonce_begins_with_ours() -> None:
     assert next(talk) == b"n,,n=a=2Cb=3Dc,r=" + NONCE.encode()
     with pytest.raises(LoginRefused, match="another"):
         talk.send(b"r=other,s=AAAA,i=4096")
+
+
+@pytest.mark.parametrize("rounds", [-1, 0, 1, 4095, 1_000_001])
+def test_a_server_that_asks_for_too_few_rounds_is_refused(rounds: int) -> None:
+    """Whoever poses as the broker could try passwords quickly by the proof (RFC 7677): at least 4096, as in Java."""
+    talk = start_exchange("SCRAM-SHA-256", {"sasl.username": "user", "sasl.password": "pencil"}, NONCE)
+    next(talk)
+    with pytest.raises(LoginRefused, match=f"asks for {rounds} rounds of hashing; 4096 to 1000000 are done"):
+        talk.send(SERVER_FIRST.replace(b"i=4096", b"i=%d" % rounds))
+
+
+def test_an_extension_that_has_to_be_known_ends_the_login() -> None:
+    """RFC 5802 keeps `m` for what a client may not pass over."""
+    talk = start_exchange("SCRAM-SHA-256", {"sasl.username": "user", "sasl.password": "pencil"}, NONCE)
+    next(talk)
+    with pytest.raises(LoginRefused, match="an extension"):
+        talk.send(b"m=new," + SERVER_FIRST)
+
+
+def test_a_servers_reason_is_told() -> None:
+    """The error that a server names in place of its first or last message."""
+    for before, said in ((b"", b"e=unknown-user"), (SERVER_FIRST, b"e=invalid-proof")):
+        talk = start_exchange("SCRAM-SHA-256", {"sasl.username": "user", "sasl.password": "pencil"}, NONCE)
+        next(talk)
+        if before:
+            talk.send(before)
+        with pytest.raises(LoginRefused, match=f"the server says: {said[2:].decode()}"):
+            talk.send(said)

@@ -18,7 +18,7 @@ from connector.errors import ConfigError, FatalError, RetriableError
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient
-from connector.kafka.consumer import assign_ranges, fetcher
+from connector.kafka.consumer import assign_ranges, fetcher, librdkafka_reader
 from connector.kafka.consumer.librdkafka_consumers import consumer_for
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.reader_check import check_reader
@@ -252,6 +252,22 @@ def test_a_broker_waits_for_records_no_longer_than_we_wait_for_the_broker(cluste
     """A request that is cut off while the broker waits would be asked for ever."""
     ask(overridden(cluster, request_timeout_ms="800", fetch_max_wait_ms="60000"))
     assert int.from_bytes(fetched(cluster)[4:8], "big") == 400
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_no_wait_at_all_keeps_no_core_busy(kind: ReaderKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `fetch.max.wait.ms=0` brokers do not wait for records: who asks them does, for a moment."""
+    monkeypatch.setattr(fetcher, "_RETRY_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(librdkafka_reader, "RETRY_TIMEOUT_S", 1.0)
+    with Brokers(KAFKA_2_1) as cluster:
+        log = cluster.logs["t", 0] = Log(epoch=0, stable=1)
+        for offset in range(2):
+            log.add(batch([Record(offset, b"k", b"v")], offset, offset))
+        cluster.longest_wait_ms = 60_000
+        kafka = with_reader(overridden(cluster, fetch_max_wait_ms="0"), kind)
+        with pytest.raises(RetriableError):
+            list(assign_ranges(kafka, {("t", 0): 0}, {("t", 0): 2}, 1).all_records())
+        assert sum(one.api == 1 for one in cluster.asked) < 150
 
 
 def test_no_fetch_asks_for_more_than_is_taken(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,8 @@ class TokenEndpoint:
     status: int = 200
     asked: list[tuple[str, dict[str, list[str]]]] = field(factory=list)
     token: str = ""
+    body: bytes | None = None
+    """What it answers in place of a token."""
 
 
 def unsigned_token(subject: str) -> str:
@@ -65,7 +67,8 @@ def endpoint() -> Iterator[TokenEndpoint]:
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             found.asked.append((self.headers["Authorization"], form))
-            body = json.dumps({"access_token": found.token, "expires_in": 3600, "token_type": "Bearer"}).encode()
+            token = {"access_token": found.token, "expires_in": 3600, "token_type": "Bearer"}
+            body = json.dumps(token).encode() if found.body is None else found.body
             self.send_response(found.status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -212,6 +215,37 @@ def test_a_provider_that_refuses_is_named(endpoint: TokenEndpoint, status: int, 
         client = BrokerClient(ClusterAddress.of(oauth_settings(cluster.servers, endpoint).client("consumer")))
         client.connection(cluster.advertised[1])
     assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize("status", [401, 200])
+def test_a_providers_reason_is_told(endpoint: TokenEndpoint, status: int) -> None:
+    """`error` and `error_description` (RFC 6749) are, as one short line; nothing else of the answer, and no secret."""
+    endpoint.status = status
+    told = {"error": "invalid_client", "error_description": "AADSTS7000215: my%20secret\r\nmy secret is wrong\x1b[2J."}
+    endpoint.body = json.dumps({**told, "hint": "private", "access": "x"}).encode()
+    credentials = oauth.ClientCredentials(endpoint.url, "me", "my secret")
+    with pytest.raises(FatalError) as error:
+        oauth.fetch_token(credentials)
+    assert "invalid_client: AADSTS7000215: *** *** is wrong" in str(error.value)
+    assert not [part for part in ("secret", "private", "\n", "\x1b") if part in str(error.value)]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[1]", b"null", b'{"error": 5}', b'{"error": null}', b"\xff", b'{"error": {"a": "b"}}']
+)
+def test_a_provider_that_gives_no_reason_is_named(endpoint: TokenEndpoint, body: bytes) -> None:
+    """A page, a list, numbers: the status alone is told."""
+    endpoint.status, endpoint.body = 400, body
+    with pytest.raises(FatalError, match=r"refuses the client me: 400 Bad Request$"):
+        oauth.fetch_token(oauth.ClientCredentials(endpoint.url, "me", "my secret"))
+
+
+def test_no_more_of_a_refusal_is_read_than_a_reason_takes(endpoint: TokenEndpoint) -> None:
+    """A page without end, or a reason of a megabyte, fills no log."""
+    endpoint.status, endpoint.body = 400, json.dumps({"error": "e", "error_description": "d" * 3000}).encode()
+    with pytest.raises(FatalError) as error:
+        oauth.fetch_token(oauth.ClientCredentials(endpoint.url, "me", "my secret"))
+    assert len(str(error.value)) < 600
 
 
 def test_what_is_no_provider_is_told() -> None:

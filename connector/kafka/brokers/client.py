@@ -12,12 +12,12 @@ import time
 
 import attrs
 
-from connector.errors import FatalError, RetriableError
+from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.kafka.brokers.address import ClusterAddress, HostPort, format_host
 from connector.kafka.brokers.connection import BrokerConnection, UnresolvedHost
 from connector.kafka.brokers.login import open_connection
-from connector.kafka.protocol.error_codes import is_authorization, name_error
-from connector.kafka.protocol.requests import UNKNOWN_EPOCH, ClusterMetadata, MetadataRequest
+from connector.kafka.protocol.error_codes import BROKER_REMEDY, is_authorization, is_transient, name_error
+from connector.kafka.protocol.requests import UNKNOWN_EPOCH, WHOLE_TOPIC, ClusterMetadata, MetadataRequest
 from connector.runtime.topic_partitions import TopicPartition
 
 _NEARER_REPLICA_S = 300.0
@@ -60,13 +60,10 @@ class BrokerClient:
 
         Raises:
             RetriableError: no broker can tell, or there is none now.
-            FatalError: we may not know.
+            FatalError: we may not know, or there never is one.
         """
         if at not in self._leaders:
-            self._refresh_leaders(at[0])
-        if at not in self._leaders:
-            self._ask_later(self._told_last)
-            raise RetriableError(f"{at[0]}-{at[1]} has no leader now")
+            self._refresh_leaders(at)
         return self._leaders[at]
 
     def source(self, at: TopicPartition) -> HostPort:
@@ -155,16 +152,28 @@ class BrokerClient:
         if host is not None:
             self._outdated[host] = time.monotonic()
 
-    def _refresh_leaders(self, topic: str) -> None:
-        found = self.refresh(topic)
+    def _refresh_leaders(self, wanted: TopicPartition) -> None:
+        """Ask for the leaders of a topic. RetriableError and FatalError where that of `wanted` is not among them."""
+        found = self.refresh(wanted[0])
         for at, leader in found.leaders.items():
-            if is_authorization(leader.error):
-                raise FatalError(
-                    f"topic {at[0]}: not allowed to read it: {name_error(leader.error)}; give this user READ and "
-                    "DESCRIBE on the topic (docs/security.md)"
-                )
             if leader.broker in found.brokers:
                 self._leaders[at] = LeaderAddress(found.brokers[leader.broker], leader.epoch)
+        if wanted not in self._leaders:
+            self._ask_later(self._told_last)
+            told = found.leaders.get((wanted[0], WHOLE_TOPIC)) or found.leaders.get(wanted)
+            raise _leaderless_error(wanted, told.error if told else 0)
+
+
+def _leaderless_error(at: TopicPartition, code: int) -> ConnectorError:
+    place = f"{at[0]}-{at[1]}"
+    if is_authorization(code):
+        return FatalError(
+            f"topic {at[0]}: not allowed to read it: {name_error(code)}; give this user READ and DESCRIBE on the topic "
+            "(docs/security.md)"
+        )
+    if code and not is_transient(code):
+        return FatalError(f"topic {at[0]} has no leader for {place}: {name_error(code)}; {BROKER_REMEDY}")
+    return RetriableError(f"{place} has no leader now" + (f": {name_error(code)}" if code else ""))
 
 
 class _ThreadClients(threading.local):

@@ -19,8 +19,13 @@ _HASH_NAMES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = frozenset({"PLAIN", "OAUTHBEARER", *_HASH_NAMES})
 """Those that are known here."""
 
-_MAX_ROUNDS = 1_000_000
-"""Most rounds of a password's hash (Kafka's own most is 16,384): no server is to keep us busy for hours."""
+_MIN_ROUNDS, _MAX_ROUNDS = 4096, 1_000_000
+"""Rounds of a password's hash: fewer would let who poses as the broker guess it (RFC 7677, and Kafka's own least).
+
+Kafka's own most is 16,384: no server is to keep us busy for hours.
+"""
+
+_REASON_CHARS = 200
 
 SaslExchange = Generator[bytes, bytes, None]
 
@@ -87,7 +92,7 @@ def _bearer_messages(token: str, extensions: str) -> SaslExchange:
     pairs = [f"auth=Bearer {token}", *filter(None, extensions.split(","))]
     answer = yield ("n,,\x01" + "".join(f"{pair}\x01" for pair in pairs) + "\x01").encode()
     if answer:
-        raise LoginRefused(f"the broker refuses the token: {answer[:200].decode(errors='replace')}")
+        raise LoginRefused(f"the broker refuses the token: {answer[:_REASON_CHARS].decode(errors='replace')}")
 
 
 def _plain_messages(user: str, password: str) -> SaslExchange:
@@ -99,11 +104,16 @@ def _scram_messages(kind: str, user: str, password: str, nonce: str) -> SaslExch
     first = f"n={name},r={nonce}"
     answer = yield f"n,,{first}".encode()
     fields = _parse_fields(answer)
+    if "m" in fields:
+        raise LoginRefused("the server asks for an extension of SCRAM, of which none is known here")
     if not fields.get("r", "").startswith(nonce):
         raise LoginRefused("the server answered another login")
     salt, rounds = base64.b64decode(fields["s"]), int(fields["i"])
-    if not 0 < rounds <= _MAX_ROUNDS:
-        raise LoginRefused(f"the server asks for {rounds} rounds of hashing; at most {_MAX_ROUNDS} are done")
+    if not _MIN_ROUNDS <= rounds <= _MAX_ROUNDS:
+        raise LoginRefused(
+            f"the server asks for {rounds} rounds of hashing; {_MIN_ROUNDS} to {_MAX_ROUNDS} are done: make the user "
+            "anew with as many (kafka-configs, iterations)"
+        )
     salted = hashlib.pbkdf2_hmac(kind, password.encode(), salt, rounds)
     last = f"c=biws,r={fields['r']}"
     signed = f"{first},{answer.decode()},{last}".encode()
@@ -117,7 +127,10 @@ def _scram_messages(kind: str, user: str, password: str, nonce: str) -> SaslExch
 
 
 def _parse_fields(answer: bytes) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in answer.decode().split(",") if "=" in part)
+    fields = dict(part.split("=", 1) for part in answer.decode().split(",") if "=" in part)
+    if "e" in fields:
+        raise LoginRefused(f"the server says: {fields['e'][:_REASON_CHARS]}")
+    return fields
 
 
 def _hmac_digest(kind: str, key: bytes, message: bytes) -> bytes:

@@ -49,6 +49,9 @@ _MAX_THROTTLE_S = 30.0
 _NOTHING_THERE_S = 2.0
 """So long a broker may have nothing where records are; then somebody is asked who leads."""
 
+_LEAST_WAIT_S = 0.05
+"""So long the next question waits where a broker has nothing and says so at once, as with `fetch.max.wait.ms=0`."""
+
 _MAX_REFETCHES = 2
 """How often a batch that is not as it was written is fetched again, as the network or a replica may be to blame."""
 
@@ -101,6 +104,7 @@ class _RangeFetcher:
         self._place = f"{wanted.topic}-{wanted.partition}"
         self._next, self._epoch = wanted.start, wanted.epoch
         self._asked: tuple[BrokerConnection, FetchRequest] | None = None
+        self._asked_at = 0.0
         self._failing_since: float | None = None
         self._failures = 0
         self._checked_epoch = self._leader_epoch = -1
@@ -234,6 +238,7 @@ class _RangeFetcher:
         )
         connection = self._clients.connection(host)
         self._asked, self._leader_epoch = (connection, request), leader.epoch
+        self._asked_at = time.monotonic()
         connection.send(request)
 
     def _estimate_bytes(self) -> int:
@@ -301,6 +306,7 @@ class _RangeFetcher:
         else:
             reason = f"the broker has nothing there; its log ends at {found.high_watermark}"
         self._check_retry_timeout(reason)
+        time.sleep(max(self._asked_at + _LEAST_WAIT_S - time.monotonic(), 0.0))
 
     def _select_committed(self, listed: RecordBatches, found: FetchedPartition) -> RecordBatches:
         aborted = found.aborted if self._how.isolation == READ_COMMITTED else AbortedTransactions()

@@ -20,7 +20,9 @@ from connector.kafka.kept_client import KeptClient
 from connector.kafka.protocol.requests import READ_COMMITTED
 
 _REFUSAL = "SASL authentication error"
-_MOST_FETCH_BYTES = 1_000_000_000
+_MOST_FETCH_BYTES, _LEAST_WAIT_MS = 1_000_000_000, 50
+"""What it takes; and so long brokers wait for records at least, or it would ask at the log's end without a pause."""
+
 _ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
 
@@ -89,7 +91,7 @@ def _open_consumer(how: FetchSettings, config: dict[str, Any]) -> OpenConsumer:
         "enable.partition.eof": True,
         "isolation.level": _ISOLATION_LEVELS[how.isolation == READ_COMMITTED],
         "fetch.message.max.bytes": min(max(how.partition_bytes, 1), _MOST_FETCH_BYTES),
-        "fetch.wait.max.ms": how.max_wait_ms,
+        "fetch.wait.max.ms": max(how.max_wait_ms, _LEAST_WAIT_MS),
     }
     with map_kafka_errors(NO_CLIENT):
         return OpenConsumer(Consumer({"client.id": "icebridge", **config, **own}), refusals)

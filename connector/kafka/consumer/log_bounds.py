@@ -6,10 +6,10 @@ its way in or out of leadership says is asked again. Source: KIP-320 for leader 
 
 from __future__ import annotations
 
-from connector.errors import GapError, RetriableError
+from connector.errors import FatalError, GapError, RetriableError
 from connector.kafka.brokers.client import BrokerClient
 from connector.kafka.protocol.api_versions import OFFSET_FOR_LEADER_EPOCH
-from connector.kafka.protocol.error_codes import is_transient, name_error
+from connector.kafka.protocol.error_codes import BROKER_REMEDY, is_transient, name_error
 from connector.kafka.protocol.requests import EpochEndRequest, ListOffsetsRequest
 from connector.runtime.topic_partitions import TopicPartition
 
@@ -24,6 +24,7 @@ def check_bounds(clients: BrokerClient, at: TopicPartition, offset: int, lasts_s
 
     Raises:
         GapError: the leader's log begins behind it, or has ended in front of it for `CONFIRM_S`.
+        FatalError: the leader never says where its log begins and ends.
     """
     try:
         oldest, end = _ask_bounds(clients, at)
@@ -37,6 +38,7 @@ def check_end(clients: BrokerClient, at: TopicPartition, offset: int, end: int, 
 
     Raises:
         GapError: the leader's log has begun behind the offset, or has ended in front of the end for `CONFIRM_S`.
+        FatalError: the leader never says where its log begins and ends.
     """
     try:
         bounds = _ask_bounds(clients, at)
@@ -92,7 +94,12 @@ def _ask_bounds(clients: BrokerClient, at: TopicPartition) -> tuple[int, int]:
             raise
         if error:
             clients.forget(at)
-            raise RetriableError(name_error(error))
+            if is_transient(error):
+                raise RetriableError(name_error(error))
+            place = f"{at[0]}-{at[1]}"
+            raise FatalError(
+                f"{place}: its leader does not say where its log begins and ends: {name_error(error)}; {BROKER_REMEDY}"
+            )
         bounds.append(offset)
     return bounds[0], bounds[1]
 

@@ -20,6 +20,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 UNKNOWN_EPOCH = -1
+WHOLE_TOPIC = -1
+"""Stands for a partition where an error is the whole topic's."""
+
 _CONSUMER = -1
 """Who asks is no replica."""
 
@@ -51,7 +54,7 @@ class Leader:
 
 @attrs.frozen
 class ClusterMetadata:
-    """Where brokers listen, and who leads; a topic of partition -1 stands for a whole topic that has an error."""
+    """Where brokers listen, and who leads; partition `WHOLE_TOPIC` stands for a topic that has an error."""
 
     brokers: Mapping[int, tuple[str, int]]
     leaders: Mapping[TopicPartition, Leader]
@@ -86,7 +89,7 @@ class MetadataRequest:
             topic_error, topic = answer.number("h"), answer.text()
             answer.skip("b")  # is internal
             if topic_error:
-                leaders[topic, -1] = Leader(topic_error, -1)
+                leaders[topic, WHOLE_TOPIC] = Leader(topic_error, -1)
             for _ in range(answer.count()):
                 partition, leader = _parse_leader(version, answer)
                 leaders[topic, partition] = leader
