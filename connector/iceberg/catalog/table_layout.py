@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, Literal, cast, get_args
 
@@ -57,6 +57,11 @@ class TableLayout(RowLayout):
     id_columns: tuple[str, ...] = ()
     order_json: str = _UNSORTED_ORDER_JSON
     delete_spec_fields: int = 0
+
+    @property
+    def conversion(self) -> Hashable:
+        """What decides how rows are made: what a file's format cannot hold among it."""
+        return super().conversion, tuple(sorted(self.properties.items()))
 
     @cached_property
     def spec(self) -> PartitionSpec:

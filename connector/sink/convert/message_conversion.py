@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -23,15 +23,15 @@ from connector.sink.convert.events.event_fields import DEFAULT_OP_FIELD, read_op
 from connector.sink.convert.events.partial_updates import expand_partial_updates
 from connector.sink.convert.events.truncate_events import drop_truncated, read_truncates, refuse_truncates
 from connector.sink.convert.record_keys import RecordKeys
-from connector.sink.convert.routing import route_changes
-from connector.sink.convert.row_builder import build_rows, build_tombstones
+from connector.sink.convert.routing import RoutedChanges, gather_alike, route_changes
+from connector.sink.convert.row_builder import BuiltRows, build_rows, build_tombstones, complete_rows, convert_rows
 from connector.sink.convert.value_keys import drop_rows_that_stay, find_rows_before, leaves_keys
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan, FieldRoutes, SchemaChange, TablePlan
 from connector.sink.model.result import SourceProgress
-from connector.sink.model.truncates import Truncate
+from connector.sink.model.truncates import OP_TRUNCATE, Truncate
 from serde.arrays import children
-from serde.events.changes import DELETED_COLUMN, Changes, extract_changes, split_images
+from serde.events.changes import DELETED_COLUMN, Changes, extract_changes, slice_changes, split_images
 from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.documents import ID_COLUMN, holds_documents
 from serde.events.event_kind import is_envelope
@@ -79,6 +79,14 @@ class MessageConversion:
         if len(part):
             self.parts.append(part)
             self.tables.append(table.index)
+
+    def take(self, built: BuiltRows, table: TablePlan) -> None:
+        """Take what was made of changes of a table."""
+        self.add_rows(built.part, table)
+        self.faults.extend(built.faults)
+        self.metrics += built.metrics
+        if built.progress.marks or built.progress.after_delete >= 0:
+            self.progress.append(built.progress)
 
 
 def convert_messages(work: MessageConversion, table: TablePlan | None, values: DecodedMessages) -> DecodedRecords:
@@ -171,13 +179,54 @@ def _convert_routed(
     routed, faults, ignored = route_changes(change, block, work.run.topic, routes)
     work.faults.extend(faults)
     work.metrics += TaskMetrics(ignored=ignored)
-    for one in routed:
+    for one in _convert_alike(work, routed, routes, documents=documents):
         if one.table in routes.refused:
             work.faults.extend(RecordError(int(row), "TASK_PUT", routes.refused[one.table]) for row in one.change.rows)
         else:
             index = routes.known.get(one.table)
             table = None if index is None else work.plan.tables[index]
             _convert_changes(work, one.change, table, one.table, documents=documents)
+
+
+def _convert_alike(
+    work: MessageConversion, routed: Sequence[RoutedChanges], routes: FieldRoutes, *, documents: bool
+) -> Iterator[RoutedChanges]:
+    """Take the rows of tables that convert them alike at once; return what has to be looked at table by table."""
+    for group in gather_alike(routed, work.plan, routes):
+        if len(group) > 1:
+            yield from _convert_group(work, group, routes, documents=documents)
+        else:
+            yield from group
+
+
+def _convert_group(
+    work: MessageConversion, group: Sequence[RoutedChanges], routes: FieldRoutes, *, documents: bool
+) -> Iterator[RoutedChanges]:
+    """Take the rows of a group; return what cannot be told of all tables by one of them: truncates, needs, faults."""
+    plan, run, tables = work.plan, work.run, [work.plan.tables[routes.known[one.table]] for one in group]
+    first, start = tables[0], group[0].start
+    change = slice_changes(group[0].ordered, start, group[-1].stop)
+    rest, unfit = (None, []) if (change.op == OP_TRUNCATE).any() else _fit_columns(change, first, plan)
+    keys = work.keys(first, documents=documents)
+    if rest is None or unfit or find_schema_change(run.topic, rest, keys, first, plan) is not None:
+        yield from group
+        return
+    part, faults, nulled = convert_rows(run, rest, keys, first, plan)
+    if faults and nulled:
+        yield from group
+        return
+    work.metrics += TaskMetrics(nulled=nulled)
+    faulty = np.isin(rest.rows, [fault.row for fault in faults]) if faults else None
+    unknown = () if plan.evolve else tuple(find_unknown_fields(rest, first, plan))
+    for one, table in zip(group, tables, strict=True):
+        own = slice(one.start - start, one.stop - start)
+        if faulty is not None and faulty[own].any():
+            yield one
+            continue
+        rows = part.slice(own.start, own.stop - own.start)
+        work.take(complete_rows(run, slice_changes(rest, own.start, own.stop), rows, table, plan, []), table)
+        if unknown:
+            work.metrics += TaskMetrics(drift=frozenset((table.index, field) for field in unknown))
 
 
 def _convert_changes(
@@ -207,11 +256,7 @@ def _convert_changes(
         work.needs.append(need if name is None else attrs.evolve(need, table=name))
     elif table is not None:
         ready = build_rows(run, rest, keys, table, plan, truncated.deletes, truncated.ended)
-        work.add_rows(ready.part, table)
-        work.faults.extend(ready.faults)
-        work.metrics += ready.metrics
-        if ready.progress.marks or ready.progress.after_delete >= 0:
-            work.progress.append(ready.progress)
+        work.take(ready, table)
         if not plan.evolve:
             unknown = frozenset((table.index, field) for field in find_unknown_fields(rest, table, plan))
             work.metrics += TaskMetrics(drift=unknown)

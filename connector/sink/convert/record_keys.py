@@ -167,6 +167,7 @@ def set_key_columns(columns: dict[str, pa.Array], rows: Ints, keys: RecordKeys, 
     """Set the identifier columns from the record key; rows whose key is missing or does not fit are faults."""
     faults = keys.faults_of(rows)
     absent = rows[~keys.usable[rows]]
+    every = len(rows) == len(keys.usable) and bool((np.diff(rows) > 0).all())
     faults += [RecordError(int(row), "TASK_PUT", "the record has no key, and the table has one") for row in absent]
     for field, path in zip(table.layout.key_fields, table.layout.key_paths, strict=True):
         name, kind = field.name, field.type
@@ -174,7 +175,7 @@ def set_key_columns(columns: dict[str, pa.Array], rows: Ints, keys: RecordKeys, 
         if column is None:
             values = pa.nulls(len(rows), kind)
         else:
-            values, bad = convert(column if len(rows) == len(column) else column.take(pa.array(rows)), kind)
+            values, bad = convert(column if every else column.take(pa.array(rows)), kind)
             if bad is not None:
                 reason = f"key field {name}: a value of type {column.type} does not fit the table's {kind}"
                 faults += [RecordError(int(row), "TASK_PUT", reason) for row in rows[bad]]

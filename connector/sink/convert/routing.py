@@ -7,7 +7,7 @@ stands before the last one is the namespace. Rules: Iceberg Kafka Connect's reco
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from connector.settings.configdef.regexps import compile_java
 from connector.settings.iceberg.routing import RouteSettings, split_template
-from connector.sink.model.plan import FieldRoutes
+from connector.sink.model.plan import BatchPlan, FieldRoutes
 from connector.sink.model.truncates import OP_TRUNCATE
 from serde.arrays import Ints, column_at
 from serde.events.changes import Changes, slice_changes, take_changes
@@ -26,10 +26,23 @@ from serde.messages import MessageBlock
 
 @attrs.frozen(eq=False)
 class RoutedChanges:
-    """Changes that go to one table."""
+    """Changes that go to one table: those from `start` up to, not including, `stop`, of changes in order of tables."""
 
     table: str
-    change: Changes
+    ordered: Changes
+    start: int
+    stop: int
+
+    @property
+    def change(self) -> Changes:
+        """The table's own changes."""
+        if (self.start, self.stop) == (0, len(self.ordered.rows)):
+            return self.ordered
+        return slice_changes(self.ordered, self.start, self.stop)
+
+    def is_before(self, other: RoutedChanges) -> bool:
+        """Tell whether the changes of another table come right after these."""
+        return self.ordered is other.ordered and self.stop == other.start
 
 
 def route_changes(
@@ -40,7 +53,7 @@ def route_changes(
     Cost: one sort by route value, one gather; nothing per row in Python.
     """
     if routes.whole:
-        return [RoutedChanges(name, change) for name in routes.whole], [], 0
+        return [RoutedChanges(name, change, 0, len(change.rows)) for name in routes.whole], [], 0
     value = _read_route_value(change, block, topic, routes.rule)
     if value is None and not routes.rule.dynamic:
         return [], [], len(change.rows)
@@ -52,27 +65,46 @@ def route_changes(
     routed: list[RoutedChanges] = []
     faults: list[RecordError] = []
     ignored = 0
-    for code, group in _group_by_code(change, codes):
+    for code, ordered, start, stop in _group_by_code(change, codes):
         tables = _match_tables(names[code], routes.rule) if code >= 0 else ()
         if tables:
-            routed += [RoutedChanges(table, group) for table in tables]
+            routed += [RoutedChanges(table, ordered, start, stop) for table in tables]
         elif routes.rule.dynamic:
             reason = "the route field has no value" if code < 0 else "the route field's value names no table"
-            faults += [RecordError(int(row), "TASK_PUT", reason) for row in group.rows]
+            faults += [RecordError(int(row), "TASK_PUT", reason) for row in ordered.rows[start:stop]]
         else:
-            ignored += len(group.rows)
+            ignored += stop - start
     return routed, faults, ignored
 
 
-def _group_by_code(change: Changes, codes: Ints) -> Iterator[tuple[int, Changes]]:
+def gather_alike(
+    routed: Sequence[RoutedChanges], plan: BatchPlan, routes: FieldRoutes
+) -> Iterator[Sequence[RoutedChanges]]:
+    """Yield changes in their order: those in a row whose tables convert them alike together, others alone."""
+    group: list[RoutedChanges] = []
+    before = None
+    for one in routed:
+        index = None if one.table in routes.refused else routes.known.get(one.table)
+        alike = None if index is None else plan.conversions[index]
+        if group and not (alike is not None and alike == before and group[-1].is_before(one)):
+            yield group
+            group = []
+        group.append(one)
+        before = alike
+    if group:
+        yield group
+
+
+def _group_by_code(change: Changes, codes: Ints) -> Iterator[tuple[int, Changes, int, int]]:
+    """Return the codes, and which changes have each: those from a place up to another one of changes in their order."""
     if (codes == codes[0]).all():
-        yield int(codes[0]), change
+        yield int(codes[0]), change, 0, len(codes)
         return
     sequence = np.argsort(codes, kind="stable")
     ordered = take_changes(change, sequence)
-    bounds = np.flatnonzero(np.diff(codes[sequence], prepend=-2))
+    bounds = np.flatnonzero(np.diff(codes[sequence], prepend=-2)).tolist()
     for start, stop in zip(bounds, [*bounds[1:], len(codes)], strict=True):
-        yield int(codes[sequence[start]]), slice_changes(ordered, int(start), int(stop))
+        yield int(codes[sequence[start]]), ordered, start, stop
 
 
 def _match_tables(value: str, rule: RouteSettings) -> tuple[str, ...]:

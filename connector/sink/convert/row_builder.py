@@ -57,12 +57,29 @@ def build_rows(
 
     `truncated_rows` of the run are deletes from before a truncate, `ended_rows` changes whose rows it marks deleted.
     """
-    part, faults, nulled = _convert_rows(run, change, keys, table, plan)
+    part, faults, nulled = convert_rows(run, change, keys, table, plan)
+    return complete_rows(run, change, part, table, plan, faults, nulled, truncated_rows, ended_rows)
+
+
+def complete_rows(
+    run: ConsumerRecords,
+    change: Changes,
+    part: ChangeBatch,
+    table: TablePlan,
+    plan: BatchPlan,
+    faults: list[RecordError],
+    nulled: int = 0,
+    truncated_rows: Ints = NO_ROWS,
+    ended_rows: Ints = NO_ROWS,
+) -> BuiltRows:
+    """Leave out converted rows that the table has, or cannot have, and mark those that may be older than its own."""
     dropped = {fault.row for fault in faults}
     if not table.upsert:
         dropped.update(change.rows[~part.image].tolist())
     keep = _mark_rows_to_write(run, change.rows, dropped, table)
-    truncated = mark_truncated(part.order, change.origin, table, plan) | np.isin(change.rows, truncated_rows)
+    truncated = mark_truncated(part.order, change.origin, table, plan)
+    if len(truncated_rows):
+        truncated |= np.isin(change.rows, truncated_rows)
     # A delete from before it stays until the fold is through: it tells what its tombstone is about.
     gone, part = truncated & ~part.deleted, attrs.evolve(part, truncated=truncated)
     if len(ended_rows):
@@ -83,10 +100,13 @@ def build_rows(
     return BuiltRows(_filter_rows(part, keep & ~gone), faults, progress, metrics)
 
 
-def _convert_rows(
+def convert_rows(
     run: ConsumerRecords, change: Changes, keys: RecordKeys | None, table: TablePlan, plan: BatchPlan
 ) -> tuple[ChangeBatch, list[RecordError], int]:
-    """Return the rows of all changes, the records that cannot be any, and how many values became null instead."""
+    """Return the rows of all changes, the records that cannot be any, and how many values became null instead.
+
+    Of the table only what `TablePlan.conversion` tells matters.
+    """
     columns, bad, nulled = convert_columns(change, table, plan)
     faults = [RecordError(int(change.rows[i]), "TASK_PUT", reason) for i, reason in bad.items()]
     image = np.asarray(change.row.is_valid())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from functools import cached_property
 from typing import Literal
 
 import attrs
@@ -108,6 +109,17 @@ class TablePlan:
         ]
 
     @property
+    def conversion(self) -> Hashable | None:
+        """What decides how changes become rows, equal for tables of which one may stand for the other.
+
+        None for a table of which a truncate leaves out changes.
+        """
+        if self.cuts != TruncateScope():
+            return None
+        told = (getattr(self, field.name) for field in attrs.fields(TablePlan) if field.name not in _NOT_OF_ROWS)
+        return (*told, tuple(self.renames.items()), self.layout.conversion)
+
+    @property
     def keyed(self) -> bool:
         """Whether rows are told apart by the keys of their records."""
         return self.upsert and self.keys_from == "record"
@@ -138,6 +150,13 @@ class TablePlan:
     def needs_tombstone_lookup(self) -> bool:
         """Whether a tombstone may need the row that the table has (soft delete of events without deletes)."""
         return self.upsert and self.keep_deletes and self.tombstones == "delete" and self.base is not None
+
+
+_NOT_OF_ROWS = {
+    *("index", "layout", "base", "known_keys", "committed", "buckets", "watermarks", "partitions", "after_delete"),
+    *("truncates", "cuts", "renames"),
+}
+"""What the plan of a table has for others than the conversion of its rows."""
 
 
 @attrs.frozen
@@ -195,6 +214,13 @@ class BatchPlan:
     def dedup_units_per_second(self) -> int | None:
         """How long a second is in the dedup column; None where it is no time of Debezium's."""
         return units_per_second(self.dedup_column, self.events.add_fields_prefix)
+
+    @cached_property
+    def conversions(self) -> tuple[int | None, ...]:
+        """A number for each table, the same for those that convert changes alike (`TablePlan.conversion`)."""
+        numbers: dict[Hashable, int] = {}
+        told = (table.conversion for table in self.tables)
+        return tuple(None if one is None else numbers.setdefault(one, len(numbers)) for one in told)
 
     @property
     def patches(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -37,6 +37,11 @@ class RowLayout:
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what the other side reads from the JSON itself."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
+
+    @property
+    def conversion(self) -> Hashable:
+        """What decides how rows are made, equal for layouts of which one may stand for the other."""
+        return type(self), self.schema_json, self.id_columns
 
     @cached_property
     def schema(self) -> Schema:
