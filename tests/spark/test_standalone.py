@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,10 @@ from connector.runtime.jvm.java import find_java_home
 from connector.runtime.spark.environment import settings_for, write_archive
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.events import COLUMNS, Database, row
-from tests.running import Run, Workspace
+from tests.running import COMMITTED, Run, Workspace
 from tests.standalone import SECRET, StandaloneCluster
 from tests.topics import Topics
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(600)]
 
@@ -124,8 +127,38 @@ def test_spark_submit_gives_the_session(
     _check(space, run, lake, database, "submitted")
 
 
+def test_a_stop_of_spark_submits_jvm_finishes_the_batch(
+    topics: Topics, make_workspace: MakeWorkspace, tmp_path: Path
+) -> None:
+    """SIGTERM to the JVM, a container's first process, is passed on: the run says that it stopped, and ends with 0."""
+    database = _filled(topics, "stopped")
+    space = make_workspace("stopped", {"topics": database.topic})
+    copy_jars(["spark"], tmp_path / "jars", lambda _: None)
+    (tmp_path / "submit.properties").write_text("spark.master local[1]\nspark.driver.host 127.0.0.1\n")
+    jars = ",".join(map(str, sorted((tmp_path / "jars").glob("*.jar"))))
+    line, environ = _submission(space, tmp_path, "--jars", jars)
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        jvm = subprocess.Popen(line, env=environ, stdout=output, stderr=output, start_new_session=True)
+    try:
+        wait_until(lambda: COMMITTED in log.read_text(), 120)
+        jvm.terminate()
+        assert jvm.wait(60) == 0, log.read_text()[-3000:]
+        assert "stopped as asked" in log.read_text()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(jvm.pid, signal.SIGKILL)
+
+
 def _submit(space: Workspace, home: Path, *arguments: str) -> Run:
     """Run `icebridge run --once` by spark-submit, with the settings of submit.properties."""
+    line, environ = _submission(space, home, *arguments)
+    done = subprocess.run([*line, "--once"], env=environ, capture_output=True, text=True, timeout=300, check=False)
+    return Run.of(done.returncode, done.stderr + done.stdout)
+
+
+def _submission(space: Workspace, home: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """The words that run `icebridge run` by spark-submit, and their environment."""
     spark = Path(_find_spark_home())
     script = Path(connector.__file__).parent / "__main__.py"
     environ = {
@@ -144,6 +177,4 @@ def _submit(space: Workspace, home: Path, *arguments: str) -> Run:
         "client",
     ]
     own = ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
-    line = [*map(str, command), *own, *arguments, str(script), "run", "--once", str(space.file({}))]
-    done = subprocess.run(line, env=environ, capture_output=True, text=True, timeout=300, check=False)
-    return Run.of(done.returncode, done.stderr + done.stdout)
+    return [*map(str, command), *own, *arguments, str(script), "run", str(space.file({}))], environ

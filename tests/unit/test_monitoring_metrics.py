@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from connector.kafka.dlq.writer import BATCH_STAGE
@@ -383,6 +384,33 @@ def test_our_dashboard_queries_what_is_declared() -> None:
     declared = {series.name for _, _, listed in chapters() for series in listed}
     assert len(queries) > 20
     assert names - declared == set()
+
+
+def _labels_that_nobody_has(query: str, legend: str = "") -> list[str]:
+    """Labels by which a query selects or groups, or that its legend names, and that its series do not have."""
+    declared = {series.name: {*series.labels, "instance", "job"} for _, _, listed in chapters() for series in listed}
+    declared["up"] = {"instance", "job"}
+    read = [name for name in re.findall(r"\w+", re.sub(r"\{.*?\}", "", query)) if name in declared]
+    wrong = []
+    for name, selected in re.findall(r"(\w+)\{(.*?)\}", query):
+        wrong += [f"{name}: {one}" for one in re.findall(r"(\w+)=", selected) if one not in declared[name]]
+    named = [one for group in re.findall(r"\bby \(([^)]*)\)", query) for one in re.split(r",\s*", group)]
+    named += re.findall(r"\{\{(?:\s*\$labels\.)?(\w+)\s*\}\}", legend)
+    return wrong + [f"{name}: {one}" for name in read for one in named if one not in declared[name]]
+
+
+def test_our_dashboard_and_alerts_select_by_labels_that_there_are() -> None:
+    """What they select, group and name by are labels of their series: else a panel is empty, an alert never comes."""
+    dashboard = json.loads((ROOT / "docker/grafana/icebridge.json").read_text("utf-8"))
+    asked = [(one["expr"], one["legendFormat"]) for panel in dashboard["panels"] for one in panel["targets"]]
+    (group,) = yaml.safe_load((ROOT / "docker/config/alerts.yml").read_text("utf-8"))["groups"]
+    asked += [(rule["expr"], rule["annotations"]["summary"].replace("{{ $", "{{$")) for rule in group["rules"]]
+    assert [wrong for query, legend in asked for wrong in _labels_that_nobody_has(query, legend)] == []
+    assert _labels_that_nobody_has('sum by (task) (icebridge_events_total{table="a"})', "{{topic}}") == [
+        "icebridge_events_total: table",
+        "icebridge_events_total: task",
+        "icebridge_events_total: topic",
+    ]
 
 
 def test_names_of_the_jvm_old_and_new() -> None:

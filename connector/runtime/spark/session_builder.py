@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +16,7 @@ from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java
 from connector.runtime.spark.cluster_security import OPEN_NOTE, is_open
 from connector.runtime.spark.driver_jvm import DriverJvm, fits_class_path, start_driver_jvm
+from connector.runtime.spark.jvm_signals import ignore_sigterm, pass_sigterm_on
 from connector.runtime.spark.packages import packages_root, packages_zip
 from connector.runtime.spark.session_conf import DEFAULTS, CatalogProperties, is_local, session_conf
 from connector.runtime.spark.spark_home import find_spark_home
@@ -79,7 +79,8 @@ class StartingSession:
             SparkContext.getOrCreate(SparkConf().setAll(list(self.conf.items())))
         session = SparkSession.builder.config(conf=pairs).getOrCreate()
         disable_checksum_files(session)
-        _ignore_sigterm(session)
+        handle_sigterm = pass_sigterm_on if is_submitted() else ignore_sigterm
+        handle_sigterm(session._jvm)  # noqa: SLF001
         if is_cluster:
             _ship_packages(session)
         return session
@@ -160,18 +161,6 @@ def disable_checksum_files(session: SparkSession) -> None:
     jvm = session._jvm  # noqa: SLF001
     files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(session.sparkContext._jsc.hadoopConfiguration())  # noqa: SLF001
     files.setWriteChecksum(False)
-
-
-def _ignore_sigterm(session: SparkSession) -> None:
-    """Leave SIGTERM to this process, which finishes the work in progress; the JVM ends with it.
-
-    Supervisors send the signal to every process of a group at once, and a JVM that heeds it is gone first.
-    """
-    from py4j.protocol import Py4JJavaError
-
-    signals = session._jvm.sun.misc  # noqa: SLF001
-    with suppress(Py4JJavaError):  # a JVM that was told to leave signals alone (-Xrs)
-        signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)
 
 
 def _ship_packages(session: SparkSession) -> None:
