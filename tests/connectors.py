@@ -22,17 +22,17 @@ from connector.server.connectors.sink_connector import parse_offset
 from connector.server.http.apps import build_app, build_health_app
 from connector.server.http.server import Address, HttpServer
 from connector.server.rest.connect_api import ConnectApi
-from connector.server.rest.plugins import SINK_CLASS, load_config
+from connector.server.rest.plugins import load_config
 from connector.server.rest.security import AccessRules
 from connector.server.worker import Worker
 from connector.server.worker_metrics import WorkerMetrics
 from connector.settings import SourceSettings
-from connector.settings.source.settings import SOURCE_CLASS
+from connector.settings.connector_class import ICEBERG_SINK_CLASS, SOURCE_CLASS
 from connector.source.signals.queue_channel import SignalQueue
 from tests.waiting import wait_until
 
 SINK = {
-    "connector.class": SINK_CLASS,
+    "connector.class": ICEBERG_SINK_CLASS,
     "bootstrap.servers": "h:1",
     "topics": "t",
     "debezium.sink.iceberg.warehouse": "/w",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from connector.server.rest.plugins import SINK_CLASS
+from connector.settings.connector_class import ICEBERG_SINK_CLASS
 from tests.connectors import Client, serving
 from tests.interop.connect import Connect
 from tests.unit.test_server_rest import SINK
@@ -143,7 +143,7 @@ def test_both_answer_alike(connect: Connect) -> None:
     """Field by field; ours has the names of its own properties."""
     theirs = _script(Client(connect.url), {"connector.class": JDBC, "topics": "t", **OTHERS})
     with serving() as server:
-        ours = _script(server.rest, {**SINK, "connector.class": SINK_CLASS})
+        ours = _script(server.rest, {**SINK, "connector.class": ICEBERG_SINK_CLASS})
     other = {*OTHERS} ^ {*SINK}
 
     def shared(body: Any) -> Any:

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from connector.server.rest.plugins import SINK_CLASS
-from connector.settings.source.settings import SOURCE_CLASS
+from connector.settings.connector_class import ICEBERG_SINK_CLASS, SOURCE_CLASS
 from tests.conftest import MakeWorkspace
 from tests.connectors import Client
 from tests.model.recordings import Record
@@ -61,7 +60,7 @@ def test_connectors_of_one_process(topics: Topics, make_workspace: MakeWorkspace
     space = make_workspace("servedworker", {})
     # The class is Iceberg Kafka Connect's, whose default it is to create no tables.
     create = {"iceberg.tables.auto-create-enabled": "true"}
-    base = {"connector.class": SINK_CLASS, "debezium.sink.batch.interval-ms": "100", **create}
+    base = {"connector.class": ICEBERG_SINK_CLASS, "debezium.sink.batch.interval-ms": "100", **create}
     source = {
         "connector.class": SOURCE_CLASS,
         "topic.prefix": "servedworker.out",
@@ -80,7 +79,7 @@ def test_connectors_of_one_process(topics: Topics, make_workspace: MakeWorkspace
         assert rest.call("PUT", "/connectors/two/pause").status == 202
         assert process.wait_until(lambda: _state(rest, "two") == "PAUSED", 60)
         assert rest.call("DELETE", "/connectors/back").status == 204
-        bad = {"name": "three", "config": {"connector.class": SINK_CLASS}}
+        bad = {"name": "three", "config": {"connector.class": ICEBERG_SINK_CLASS}}
         assert rest.call("POST", "/connectors", bad).status == 400
     for topic in TOPICS:
         _produce(topics, topic, 4, 3)
@@ -96,7 +95,7 @@ def test_restarts_leave_nothing_behind(topics: Topics, make_workspace: MakeWorks
     """However often a sink is restarted, the worker has about as many threads and open files as before."""
     _produce(topics, "servedagain", 0, 4, create=True)
     config = {
-        "connector.class": SINK_CLASS,
+        "connector.class": ICEBERG_SINK_CLASS,
         "topics": "servedagain",
         "debezium.sink.batch.interval-ms": "100",
         "iceberg.tables.auto-create-enabled": "true",
@@ -129,7 +128,7 @@ def test_a_worker_that_is_killed(topics: Topics, make_workspace: MakeWorkspace) 
     secrets = space.home / "names.properties"
     secrets.write_text("id=a-name\n")
     base = {
-        "connector.class": SINK_CLASS,
+        "connector.class": ICEBERG_SINK_CLASS,
         "debezium.sink.batch.interval-ms": "100",
         "iceberg.tables.auto-create-enabled": "true",
         "topics": topic,

@@ -31,7 +31,7 @@ from connector.server.http import server as http_server
 from connector.server.http.server import Address, HttpServer
 from connector.server.rest.plugins import all_plugins
 from connector.server.rest.security import AccessRules
-from connector.settings.source.settings import SOURCE_CLASS
+from connector.settings.connector_class import SOURCE_CLASS
 from connector.source.snapshots.table_offset import TableOffset
 from tests.connectors import SINK, SOURCE, Answer, Client, TestServer, error_of, serving, wait_for
 

@@ -14,10 +14,10 @@ import pytest
 from connector.errors import FatalError
 from connector.server.rest import requests
 from connector.server.rest.connect_api import ConnectApi
-from connector.server.rest.plugins import SINK_CLASS, find_class, load_config
+from connector.server.rest.plugins import find_class, load_config
 from connector.server.rest.security import AccessRules
 from connector.settings import load
-from connector.settings.source.settings import SOURCE_CLASS
+from connector.settings.connector_class import ICEBERG_SINK_CLASS, SOURCE_CLASS
 from tests.connectors import SINK, SOURCE, Client, InMemorySource, TestServer, error_of, serving, wait_for
 
 
@@ -217,7 +217,7 @@ def test_malformed_requests_create_nothing(empty: TestServer, body: bytes, statu
 
 def test_an_invalid_configuration_is_refused_with_every_fault(empty: TestServer) -> None:
     """Connect's sentence, then a line for each fault."""
-    config = {"connector.class": SINK_CLASS, "errors.tolerance": "some", "topics": "t", "topicz": "x"}
+    config = {"connector.class": ICEBERG_SINK_CLASS, "errors.tolerance": "some", "topics": "t", "topicz": "x"}
     status, message = error_of(empty.rest.call("POST", "/connectors", {"name": "s", "config": config}))
     assert status == 400
     assert message.startswith("Connector configuration is invalid and contains the following ")
@@ -344,8 +344,8 @@ def test_root_and_plugins(empty: TestServer) -> None:
     assert rest.call("GET", "/").body == {"version": "0.1.0", "commit": "", "kafka_cluster_id": None}
     assert rest.call("GET", "/health").body["status"] == "healthy"
     listed = rest.call("GET", "/connector-plugins").body
-    assert {"class": SINK_CLASS, "type": "sink", "version": "0.1.0"} in listed
-    options = {one["name"]: one for one in rest.call("GET", f"/connector-plugins/{SINK_CLASS}/config").body}
+    assert {"class": ICEBERG_SINK_CLASS, "type": "sink", "version": "0.1.0"} in listed
+    options = {one["name"]: one for one in rest.call("GET", f"/connector-plugins/{ICEBERG_SINK_CLASS}/config").body}
     assert options["errors.tolerance"]["default_value"] == "all"
     assert options["errors.tolerance"]["importance"] == "HIGH"
     assert {one["class"] for one in listed} == {
@@ -374,7 +374,7 @@ def test_validation(empty: TestServer) -> None:
 def test_the_class_of_what_a_file_describes(tmp_path: Path) -> None:
     """Tools find name and class in every configuration, also where a properties file says neither."""
     texts = {
-        SINK_CLASS: "topics=t\ndebezium.sink.iceberg.warehouse=/w\n",
+        ICEBERG_SINK_CLASS: "topics=t\ndebezium.sink.iceberg.warehouse=/w\n",
         "io.aiven.kafka.connect.opensearch.OpensearchSinkConnector": (
             "topics=t\ndebezium.sink.type=opensearch\nconnection.url=http://h:1\ndebezium.sink.iceberg.warehouse=/w\n"
         ),

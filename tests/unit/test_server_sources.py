@@ -23,7 +23,8 @@ from connector.server.rest.documents import mask_config
 from connector.server.rest.security import AccessRules
 from connector.server.serving import ConnectorDefaults
 from connector.settings import load
-from connector.settings.source.settings import SOURCE_CLASS, load_source
+from connector.settings.connector_class import SOURCE_CLASS
+from connector.settings.source.settings import load_source
 from connector.sink.microbatch.start_offsets import ClusterState
 from tests.connectors import InMemoryConnector
 

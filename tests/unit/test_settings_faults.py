@@ -329,8 +329,8 @@ def test_secrets_stay_out_of_representations() -> None:
 
 def test_connect_keys_are_noted() -> None:
     """Keys of a Kafka Connect worker are named in one note."""
-    notes = load([], GOOD | {"connector.class": "x", "tasks.max": "2"}, {}).notes
-    assert notes == ("these keys configure a Kafka Connect worker and have no effect here: connector.class, tasks.max",)
+    notes = load([], GOOD | {"plugin.path": "x", "tasks.max": "2"}, {}).notes
+    assert notes == ("these keys configure a Kafka Connect worker and have no effect here: plugin.path, tasks.max",)
 
 
 def test_a_key_that_is_longer_than_any_is_no_slip(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,13 @@ from connector.server.rest.documents import mask_config
 from connector.settings import SinkSettings, SourceSettings, load
 from connector.settings.configdef.common import OptionScope
 from connector.settings.configdef.option import Option
-from connector.settings.opensearch.documents import AIVEN_CLASS, OpenSearchSettings
+from connector.settings.connector_class import ICEBERG_SINK_CLASS, OPENSEARCH_SINK_CLASS, SOURCE_CLASS
+from connector.settings.connector_class import find_class as find_own_class
+from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.settings.sink import options
 from connector.settings.source import settings as source_settings
-from connector.settings.source.settings import SOURCE_CLASS, is_source, load_source
+from connector.settings.source.settings import is_source, load_source
 
-SINK_CLASS = "org.apache.iceberg.connect.IcebergSinkConnector"
 _OVERRIDE = "-X: "
 _TYPES = {
     "int": "INT",
@@ -60,8 +61,8 @@ class Plugin:
 def all_plugins() -> tuple[Plugin, ...]:
     """Return the kinds of connectors that there are."""
     return (
-        Plugin(SINK_CLASS, "sink", options.scopes_of("iceberg")),
-        Plugin(f"io.aiven.kafka.connect.opensearch.{AIVEN_CLASS}", "sink", options.scopes_of("opensearch")),
+        Plugin(ICEBERG_SINK_CLASS, "sink", options.scopes_of("iceberg")),
+        Plugin(OPENSEARCH_SINK_CLASS, "sink", options.scopes_of("opensearch")),
         Plugin(SOURCE_CLASS, "source", source_settings.SCOPES),
     )
 
@@ -79,7 +80,7 @@ def find_class(settings: SinkSettings | SourceSettings) -> str:
     """Return the class that a configuration of these settings has, whether it says so or not."""
     if isinstance(settings, SourceSettings):
         return SOURCE_CLASS
-    return all_plugins()[1].name if isinstance(settings.destination, OpenSearchSettings) else SINK_CLASS
+    return all_plugins()[1].name if isinstance(settings.destination, OpenSearchSettings) else ICEBERG_SINK_CLASS
 
 
 def list_plugins() -> list[dict[str, str]]:
@@ -101,7 +102,7 @@ def check_class(config: Mapping[str, str]) -> None:
     if not given:
         shown = ", ".join(f"{key}={text}" for key, text in sorted(mask_config(config).items()))
         raise RestError(400, f"Connector config {{{shown}}} contains no connector type")
-    if find_plugin(given) is None and not is_source([], {"connector.class": given}):
+    if find_own_class(given) is None:
         there = ", ".join(one.name for one in all_plugins())
         raise RestError(
             400,

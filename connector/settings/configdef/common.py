@@ -46,7 +46,6 @@ CONNECT = ForeignKeys(
     "these keys configure a Kafka Connect worker and have no effect here",
     frozenset(
         {
-            "connector.class",
             "tasks.max",
             "tasks.max.enforce",
             "header.converter",

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.unknown_keys import ForeignKeys
+from connector.settings.connector_class import ICEBERG_SINK_CLASS, is_named
 from connector.settings.iceberg.maintenance.policies import TABLE_INFIX
 
 _PREFIX = "debezium.sink.iceberg."
@@ -77,11 +78,8 @@ _CDC_PATTERN = "{db}.{table}"
 
 def is_iceberg_kafka_connect(entries: Mapping[str, Entry]) -> bool:
     """Whether a file was written for that sink: by its class, or by a key that no other has."""
-    named = entries.get("connector.class")
     ours = ("iceberg.tables", "iceberg.control.")
-    return (named is not None and named.text.strip().endswith("IcebergSinkConnector")) or any(
-        key.startswith(ours) for key in entries
-    )
+    return is_named(entries, ICEBERG_SINK_CLASS) or any(key.startswith(ours) for key in entries)
 
 
 def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -95,8 +93,7 @@ def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
             continue  # said by its own name too
         if name not in result or entry.layer >= result[name].layer:
             result[name] = entry
-    named = entries.get("connector.class")
-    if named is not None and named.text.strip().endswith("IcebergSinkConnector"):
+    if is_named(entries, ICEBERG_SINK_CLASS):
         for key, text in _default_entries(result):
             result.setdefault(key, Entry(key, text, "defaults of Iceberg Kafka Connect", 0, -1))
     return result

@@ -25,7 +25,6 @@ from connector.settings.configdef.value_types import (
 from connector.settings.opensearch import connection, data_streams
 from connector.settings.opensearch.connection import BULK_OPTIONS, CONNECTION_OPTIONS, BulkSettings, ConnectionSettings
 
-AIVEN_CLASS = "OpensearchSinkConnector"
 FOREIGN_KEYS = (
     ForeignKeys(
         "these keys of Aiven's OpenSearch sink steer its buffers and have no effect here",

@@ -106,6 +106,7 @@ WORDS_OF_OTHERS = {
     "connector.settings.configdef.reader": "why a reference such as ${env:NAME} cannot be looked up",
     "connector.settings.converters.schema_registry": "what the caller says",
     "connector.settings.kafka.security": "why a key of the Java client has no counterpart",
+    "connector.settings.sink.settings": "all faults together",
     "connector.source.changes.read_errors": "Spark's or the store's, about a file",
     "connector.source.changes.key_values": "that a key column is null",
     "serde.avro.single_datum": "that a datum ends too early or late, holds a value outside its schema, or no UTF-8",

@@ -8,6 +8,7 @@ import attrs
 
 from connector.settings.configdef.common import OptionScope
 from connector.settings.configdef.option import Option, Prefix
+from connector.settings.connector_class import SOURCE_CLASS
 from connector.settings.sink import options
 from connector.settings.source import settings
 
@@ -61,7 +62,7 @@ SOURCE = Sample(
         "    icebridge run config/iceberg-source.properties",
     ),
     {
-        "connector.class": settings.SOURCE_CLASS,
+        "connector.class": SOURCE_CLASS,
         "bootstrap.servers": "localhost:9092",
         "topic.prefix": "lake",
         "table.include.list": "sales\\..*",

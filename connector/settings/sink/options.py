@@ -9,7 +9,8 @@ import attrs
 from connector.settings import lineage, server
 from connector.settings.configdef.common import CONVERTERS, FOREIGN_KEYS, NAME, SOURCE_KEYS, SPARK_PREFIX, OptionScope
 from connector.settings.configdef.option import Option, Prefix
-from connector.settings.configdef.unknown_keys import AllowedKeys
+from connector.settings.configdef.unknown_keys import AllowedKeys, ForeignKeys
+from connector.settings.connector_class import CONNECTOR_CLASS
 from connector.settings.converters import event_format
 from connector.settings.iceberg import iceberg_kafka_connect
 from connector.settings.kafka import batching, error_handling, kafka
@@ -57,7 +58,13 @@ def collect_options() -> SinkOptions:
         "docs/reference/options.md",
         tuple(name for option in options for name in option.names),
         tuple(prefix.name for prefix in prefixes),
-        foreign=(*FOREIGN_KEYS, CONVERTERS, *iceberg_kafka_connect.FOREIGN_KEYS, *foreign),
+        foreign=(
+            *FOREIGN_KEYS,
+            ForeignKeys("", frozenset({CONNECTOR_CLASS.name})),
+            CONVERTERS,
+            *iceberg_kafka_connect.FOREIGN_KEYS,
+            *foreign,
+        ),
         others=SOURCE_KEYS,
         other_todo="a file with connector.class=IcebergSource is a source's, which has it",
     )

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import attrs
 
-from connector.settings import lineage, server
+from connector.errors import ConfigError
+from connector.redaction import redact
+from connector.settings import connector_class, lineage, server
 from connector.settings.configdef.common import NAME, SPARK_PREFIX
 from connector.settings.configdef.loader import load_settings
 from connector.settings.configdef.option import format_names
@@ -81,6 +83,8 @@ def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def _build(reader: ConfigReader, *, allowed: AllowedKeys) -> SinkSettings:
+    if not connector_class.check(reader):
+        raise ConfigError(*(redact(fault.text) for fault in sorted(reader.faults)))
     allowed.check(reader)
     iceberg_kafka_connect.check(reader)
     name, sink_type = reader.get(NAME), find_sink_type(reader)

@@ -14,10 +14,10 @@ import attrs
 
 from connector.settings.configdef.common import OptionScope
 from connector.settings.configdef.option import Option
-from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.unknown_keys import ForeignKeys
 from connector.settings.configdef.value_types import InvalidValue, ValueType
+from connector.settings.connector_class import is_named
 from connector.settings.iceberg.tables import TableSettings
 
 SINK_TYPES: Mapping[str, str] = {
@@ -36,8 +36,8 @@ class SinkTypeSettings:
 
     `build` reads how events are turned into rows, and what the destination has to know beside that. `chapters` are its
     part of the reference, which is written where there is a `title`. `own_options` are refused in the files of other
-    types. `foreign_keys` are those of the programs that it stands in for, `connector_class` is how the class of the
-    sink ends whose files mean this type.
+    types. `foreign_keys` are those of the programs that it stands in for, `connector_class` is the class of the sink
+    whose files mean this type.
     """
 
     build: Callable[[ConfigReader], tuple[TableSettings, object]]
@@ -74,18 +74,13 @@ def find_sink_type(reader: ConfigReader) -> str:
     """Return the type of the sink that a file configures; options of the other types are refused."""
     name, types = reader.get(SINK_TYPE), {name: load_sink_type(name) for name in SINK_TYPES}
     for other, settings in types.items():
-        if settings.connector_class and _has_class(reader.entries, settings.connector_class):
+        if settings.connector_class and is_named(reader.entries, settings.connector_class):
             name = other
     allowed = {option.name for option in types[name].own_options}
     for other, settings in types.items():
         if other != name:
             _refuse(reader, other, settings, allowed)
     return name
-
-
-def _has_class(entries: Mapping[str, Entry], ending: str) -> bool:
-    entry = entries.get("connector.class")
-    return entry is not None and entry.text.strip().endswith(ending)
 
 
 def _refuse(reader: ConfigReader, name: str, settings: SinkTypeSettings, allowed: set[str]) -> None:

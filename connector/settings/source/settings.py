@@ -5,13 +5,12 @@ A file is a source's when `connector.class` (or `debezium.source.connector.class
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
-from connector.settings import lineage, server
+from connector.settings import connector_class, lineage, server
 from connector.settings.configdef import common, property_files
 from connector.settings.configdef.common import FOREIGN_KEYS, SPARK_PREFIX, OptionScope
 from connector.settings.configdef.loader import load_settings
@@ -19,7 +18,8 @@ from connector.settings.configdef.option import Option, format_names
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.unknown_keys import AllowedKeys
-from connector.settings.configdef.value_types import TEXT, one_of
+from connector.settings.configdef.value_types import one_of
+from connector.settings.connector_class import CONNECTOR_CLASS
 from connector.settings.iceberg import catalog, iceberg_kafka_connect
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.kafka import error_handling, kafka
@@ -33,17 +33,8 @@ from connector.settings.source.capture import CaptureSettings
 from connector.settings.source.event_output import EventOutputSettings
 from connector.settings.source.signals import NotificationSettings, SignalSettings
 
-SOURCE_CLASS = "io.debezium.connector.iceberg.IcebergConnector"
-_CLASS = re.compile(r"(?:[\w.]*\.)?Iceberg(?:Source)?(?:Connector)?", re.IGNORECASE)
 _DEBEZIUM = "debezium.source."
 
-CONNECTOR_CLASS = Option(
-    name="connector.class",
-    kind=TEXT,
-    default=SOURCE_CLASS,
-    importance="high",
-    doc=f"Makes a file a source's: {SOURCE_CLASS}, or IcebergSource for short.",
-)
 SINK_TYPE = Option(
     name="debezium.sink.type",
     kind=one_of("kafka", "opensearch"),
@@ -115,10 +106,11 @@ class SourceSettings:
 
 
 def is_source(files: Sequence[Path], overrides: Mapping[str, str] | None = None) -> bool:
-    """Whether the files configure a source: the last `connector.class` among them names an Iceberg source."""
-    given = rename_entries(property_files.merge_files(files, overrides or {})[0])
-    entry = given.get(CONNECTOR_CLASS.name)
-    return entry is not None and _CLASS.fullmatch(entry.text) is not None
+    """Whether the files configure a source: the last `connector.class` among them names an Iceberg source.
+
+    One that does so with a slip counts, so that the slip is told beside what else is wrong with a source's file.
+    """
+    return connector_class.is_of_source(rename_entries(property_files.merge_files(files, overrides or {})[0]))
 
 
 def load_source(
@@ -158,6 +150,7 @@ def _rename_key(key: str) -> str:
 
 
 def _build(reader: ConfigReader) -> SourceSettings:
+    connector_class.check(reader)
     ALLOWED_KEYS.check(reader)
     name = reader.get(NAME)
     for option in event_output.ACCEPTED_FORMATS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from connector.settings.configdef.common import OptionScope
 from connector.settings.configdef.reader import ConfigReader
+from connector.settings.connector_class import OPENSEARCH_SINK_CLASS
 from connector.settings.iceberg import catalog, routing, tables
 from connector.settings.iceberg.tables import TableSettings
 from connector.settings.opensearch import data_streams, documents
@@ -30,5 +31,5 @@ SETTINGS = SinkTypeSettings(
     title="OpenSearch",
     own_options=documents.OPTIONS,
     foreign_keys=documents.FOREIGN_KEYS,
-    connector_class=documents.AIVEN_CLASS,
+    connector_class=OPENSEARCH_SINK_CLASS,
 )
