@@ -119,18 +119,14 @@ class JsonDeserializer:
             raise TypeError(kind)
         rows, fields = _assemble_rows(frames, group.loose, part, reading, node)
         blocks = split_event_kinds(MessageBlock(rows, fields, "", None, {}), frames.texts)
-        return [evolve(block, fields=_prune_events(block, frames.texts, kind, expected)) for block in blocks]
+        return [evolve(block, fields=_prune_events(block, frames.texts, expected)) for block in blocks]
 
 
-def _prune_events(
-    block: MessageBlock, texts: ByteWindows, kind: pa.StructType, expected: pa.StructType | None
-) -> pa.StructArray:
+def _prune_events(block: MessageBlock, texts: ByteWindows, expected: pa.StructType | None) -> pa.StructArray:
     """The messages without columns that hold nothing; envelopes without source with an empty one."""
     if not is_sourceless(block, texts):
-        return prune_empty(block.fields, kind, expected)
-    whole = add_source(block.fields)
-    members = {**{each.name: each.type for each in kind}, "source": whole.type.field("source").type}
-    return add_source(prune_empty(whole, pa.struct(list(members.items())), expected))
+        return prune_empty(block.fields, expected)
+    return add_source(prune_empty(add_source(block.fields), expected))
 
 
 @lru_cache(maxsize=_CACHED_TYPES)

@@ -11,14 +11,14 @@ from serde.connect.logical_columns import replace_children
 from serde.events.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
 
 
-def prune_empty(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None = None) -> pa.StructArray:
-    """The struct array without columns that hold nothing; `kind` is its type as far as it is known.
+def prune_empty(array: pa.StructArray, known: pa.StructType | None = None) -> pa.StructArray:
+    """The struct array without columns that hold nothing: what messages of before had there gives none a type.
 
     known: the columns of the rows, or of the images of an envelope. Whatever such a column has that is not null stays,
     also where it holds nothing: an empty object or list is another value than null, or one that does not fit. So do
     images: one whose columns are all null is a row of nulls, and not none.
     """
-    rows = _prune_struct(array, kind, _wrap_columns(array, pa.struct([]) if known is None else known))
+    rows = _prune_struct(array, _wrap_columns(array, pa.struct([]) if known is None else known))
     return pa.array([{}] * len(array), pa.struct([])) if rows is None else rows
 
 
@@ -54,29 +54,27 @@ def _null_mask(array: pa.Array) -> pa.BooleanArray | None:
     return array.is_null() if array.null_count else None
 
 
-def _prune_column(array: pa.Array, kind: pa.DataType, known: pa.DataType | None) -> pa.Array | None:
-    """The column, None where it holds nothing: only nulls, and where it is not known, empty objects, or lists of items
-    of which nothing is known.
-    """
+def _prune_column(array: pa.Array, known: pa.DataType | None) -> pa.Array | None:
+    """The column, None where it holds nothing: only nulls, and where it is not known, empty objects and lists too."""
     if array.null_count == len(array):
         return None
     if pa.types.is_struct(array.type):
         if known is not None and not pa.types.is_struct(known):
             return array
-        struct = _prune_struct(array, kind, known)
+        struct = _prune_struct(array, known)
         return _null_column(array, known) if struct is None and known is not None else struct
     if pa.types.is_list(array.type):
         if known is not None and not pa.types.is_list(known):
             return array
-        return _prune_list(array, kind.value_type, None if known is None else known.value_type)
+        return _prune_list(array, None if known is None else known.value_type)
     return array
 
 
-def _prune_struct(array: pa.StructArray, kind: pa.DataType, known: pa.StructType | None) -> pa.StructArray | None:
+def _prune_struct(array: pa.StructArray, known: pa.StructType | None) -> pa.StructArray | None:
     kept: dict[str, pa.Array] = {}
     expected = {} if known is None else {field.name: field.type for field in known}
-    for child, below, column in zip(array.type, kind, children(array), strict=True):
-        pruned = _prune_column(column, below.type, expected.get(child.name))
+    for child, column in zip(array.type, children(array), strict=True):
+        pruned = _prune_column(column, expected.get(child.name))
         if pruned is not None:
             kept[child.name] = pruned
     fields = [pa.field(name, column.type) for name, column in kept.items()]
@@ -85,19 +83,12 @@ def _prune_struct(array: pa.StructArray, kind: pa.DataType, known: pa.StructType
     return pa.StructArray.from_arrays(list(kept.values()), fields=fields, mask=_null_mask(array)) if kept else None
 
 
-def _prune_list(array: pa.ListArray, kind: pa.DataType, known: pa.DataType | None) -> pa.ListArray | None:
+def _prune_list(array: pa.ListArray, known: pa.DataType | None) -> pa.ListArray | None:
     items = array.flatten()
-    pruned = _prune_column(items, kind, known)
+    pruned = _prune_column(items, known)
     if pruned is None:
-        return None if known is None and _is_unknown(kind) else array
+        return None if known is None else array
     if pruned.type == items.type:
         return array
     sizes = np.concatenate([[0], np.cumsum(pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False))])
     return pa.ListArray.from_arrays(pa.array(sizes, pa.int32()), pruned, mask=_null_mask(array))
-
-
-def _is_unknown(kind: pa.DataType) -> bool:
-    """True when no value below was ever seen."""
-    if pa.types.is_struct(kind):
-        return all(_is_unknown(child.type) for child in kind)
-    return _is_unknown(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_null(kind))
