@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, field, frozen
 
-from serde.arrays import Bytes, Ints, Mask, children, choose_values, column_at, valid_mask, view_bytes
+from serde.arrays import Ints, Mask, children, column_at, valid_mask
 from serde.events.added_fields import find_added_path
 from serde.events.cassandra_rows import ORIGIN_PATHS
 from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.event_kind import is_envelope, is_other_event
+from serde.events.images import choose_images, find_image
 from serde.events.modified_columns import CAPTURE_TYPE
+from serde.events.operations import DELETE, MESSAGE, TRUNCATE, Ops, encode_ops
 from serde.events.origins import ORIGIN_FIELDS, drop_unused_names, join_origin
 from serde.events.source_positions import (
     POSITION_FIELDS,
@@ -31,10 +33,7 @@ from serde.events.source_positions import (
 from serde.faults import RecordError
 from serde.messages import MessageBlock, Rows
 
-KNOWN_OPS = b"crudtm"
-_DELETE, _MESSAGE, _CREATE, _INSERT, _TRUNCATE = ord("d"), ord("m"), ord("c"), ord("i"), ord("t")
 DELETED_COLUMN = "__deleted"
-Ops = Bytes
 _POSITION = frozenset(
     {
         "op",
@@ -119,16 +118,16 @@ def extract_changes(block: MessageBlock, unwrap: UnwrapSettings) -> tuple[Change
 def _flatten_envelopes(
     block: MessageBlock, unwrap: UnwrapSettings
 ) -> tuple[Changes | None, tuple[RecordError, ...], int]:
-    op = _encode_ops(block.fields.field("op"))
-    after, before = _image_column(block, "after"), _image_column(block, "before")
-    message = op == _MESSAGE
+    op = encode_ops(block.fields.field("op"))
+    after, before = find_image(block, "after"), find_image(block, "before")
+    message = op == MESSAGE
     faults = _find_faults(block, op, after)
     keep = ~message
     keep[[fault[0] for fault in faults]] = False
     told = tuple(RecordError(int(block.rows[at]), "VALUE_CONVERTER", reason) for at, reason in faults)
     if not keep.any():
         return None, told, int(message.sum())
-    image = _choose_images(after, before if unwrap.keep_before else None, op)
+    image = choose_images(after, before if unwrap.keep_before else None, op)
     added = _added_columns(block.fields, unwrap)
     row, optional = _add_fields(block, image, op, added)
     origin = join_origin([column_at(block.fields, f"source.{name}") for name in ORIGIN_FIELDS], len(op))
@@ -139,7 +138,7 @@ def _flatten_envelopes(
         rows=block.rows,
         row=row,
         op=op,
-        deleted=op == _DELETE,
+        deleted=op == DELETE,
         ts_ns=_read_ts_ns(block.fields, "source."),
         place=place,
         total_order=order,
@@ -156,28 +155,9 @@ def _envelope_position(fields: pa.StructArray, name: str) -> pa.Array | None:
     return column_at(fields, name if name in TRANSACTION_FIELDS else f"source.{name}")
 
 
-def _encode_ops(op: pa.StringArray) -> Ops:
-    """First byte of each op that is one known letter, else 0; Cassandra's `i`, an insert, is a create."""
-    data, starts, ends = view_bytes(op)
-    single = valid_mask(op) & (ends - starts == 1)
-    codes = np.zeros(len(op), np.uint8)
-    codes[single] = data[starts[single]]
-    codes[codes == _INSERT] = _CREATE
-    codes[~np.isin(codes, np.frombuffer(KNOWN_OPS, np.uint8))] = 0
-    return codes
-
-
-def _image_column(block: MessageBlock, name: str) -> pa.StructArray | None:
-    """The column of an image; None when there is none in the whole block."""
-    index = block.fields.type.get_field_index(name)
-    if index < 0 or not pa.types.is_struct(block.fields.type.field(index).type):
-        return None
-    return block.fields.field(index)
-
-
 def _find_faults(block: MessageBlock, op: Ops, after: pa.StructArray | None) -> list[tuple[int, str]]:
     there = valid_mask(after) if after is not None else np.zeros(len(op), np.bool_)
-    bare, ranges = np.isin(op, np.frombuffer(b"cru", np.uint8)) & ~there, (op == _TRUNCATE) & there
+    bare, ranges = np.isin(op, np.frombuffer(b"cru", np.uint8)) & ~there, (op == TRUNCATE) & there
     if not (bare.any() or ranges.any()) and op.all():
         return []
     text = valid_mask(block.fields.field("op"))
@@ -185,66 +165,6 @@ def _find_faults(block: MessageBlock, op: Ops, after: pa.StructArray | None) -> 
     faults += [(at, "envelope without after image") for at in np.flatnonzero(bare).tolist()]
     # Cassandra's range of deleted rows, by its EnvelopeTransformation: it must not empty the table.
     return sorted([*faults, *((at, "a truncate of some rows only") for at in np.flatnonzero(ranges).tolist())])
-
-
-def _choose_images(after: pa.StructArray | None, before: pa.StructArray | None, op: Ops) -> pa.StructArray:
-    """The image of each event: after, for deletes before; columns of both where the two differ."""
-    deletes = op == _DELETE
-    if before is None or (after is not None and not deletes.any()):
-        return after if after is not None else pa.nulls(len(op), pa.struct([]))
-    if after is None:
-        return before.take(pa.array(np.arange(len(op)), mask=~deletes))
-    if after.type != before.type:
-        after, before = _align_images(after, before)
-    return choose_values(after, before, deletes)
-
-
-def _align_images(one: pa.StructArray, other: pa.StructArray) -> tuple[pa.StructArray, pa.StructArray]:
-    """Both images with the fields of both."""
-    kind = _merge_types(one.type, other.type)
-    return one.cast(kind), other.cast(kind)
-
-
-def _merge_types(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
-        kinds: dict[str, pa.DataType] = {child.name: child.type for child in one}
-        for child in other:
-            kinds[child.name] = _merge_types(kinds.get(child.name, child.type), child.type)
-        return pa.struct(list(kinds.items()))
-    if pa.types.is_list(one) and pa.types.is_list(other):
-        return pa.list_(_merge_types(one.value_type, other.value_type))
-    return other if pa.types.is_null(one) else one
-
-
-def _is_compatible(one: pa.DataType, other: pa.DataType) -> bool:
-    """True when no field is of one type here and of another there."""
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
-        mine = {child.name: child.type for child in one}
-        return all(_is_compatible(mine.get(child.name, child.type), child.type) for child in other)
-    if pa.types.is_list(one) and pa.types.is_list(other):
-        return _is_compatible(one.value_type, other.value_type)
-    return one == other or pa.types.is_null(one) or pa.types.is_null(other)
-
-
-def split_images(block: MessageBlock) -> list[MessageBlock]:
-    """The block; two where `before` and `after` have columns of different types: deletes are rows of the former."""
-    if not is_envelope(block.fields.type):
-        return [block]
-    after, before = _image_column(block, "after"), _image_column(block, "before")
-    if after is None or before is None or _is_compatible(after.type, before.type):
-        return [block]
-    deletes = _encode_ops(block.fields.field("op")) == _DELETE
-    parts = [(mask, name) for mask, name in ((~deletes, "before"), (deletes, "after")) if mask.any()]
-    return [_drop_image(block, mask, name) for mask, name in parts]
-
-
-def _drop_image(block: MessageBlock, mask: Mask, image: str) -> MessageBlock:
-    """Some rows of a block, without an image that they do not need."""
-    kept = [child.name for child in block.fields.type if child.name != image]
-    columns = dict(zip((child.name for child in block.fields.type), children(block.fields), strict=True))
-    fields = pa.StructArray.from_arrays([columns[name] for name in kept], names=kept).filter(pa.array(mask))
-    optional = {path: flag for path, flag in block.optional.items() if path.partition(".")[0] != image}
-    return evolve(block, rows=block.rows[mask], fields=fields, optional=optional)
 
 
 def _add_fields(
@@ -255,7 +175,7 @@ def _add_fields(
     side = "after." if any(path.startswith("after.") for path in block.optional) else "before."
     sides = {path.removeprefix(side): told for path, told in block.optional.items() if path.startswith(side)}
     optional = _select_paths(sides, columns)
-    flag = pc.if_else(pa.array(op == _DELETE), "true", "false")
+    flag = pc.if_else(pa.array(op == DELETE), "true", "false")
     added = {DELETED_COLUMN: flag, **told}
     for name, column in added.items():
         if name not in columns:
@@ -383,10 +303,10 @@ def _read_flattened(block: MessageBlock, unwrap: UnwrapSettings) -> Changes:
     fields, count = block.fields, len(block.rows)
     column = column_at(fields, unwrap.op_field)
     text = column is not None and pa.types.is_string(column.type)
-    op = _encode_ops(column) if text else np.zeros(count, np.uint8)
+    op = encode_ops(column) if text else np.zeros(count, np.uint8)
     order = _first_number(fields, unwrap.prefix, ("transaction_total_order", "total_order"))
     optional = _select_paths(block.optional, frozenset(fields.type.names))
-    deleted = (op == _DELETE) | _read_deleted(fields)
+    deleted = (op == DELETE) | _read_deleted(fields)
     ts_ns = _read_ts_ns(fields, f"{unwrap.prefix}source_")
     place, origin = read_row_position(fields, unwrap.prefix)
     clock = mark_clock_dates(_find_added(fields, unwrap.prefix), count) | _is_document(fields)

@@ -31,10 +31,11 @@ from connector.sink.model.plan import BatchPlan, FieldRoutes, SchemaChange, Tabl
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import OP_TRUNCATE, Truncate
 from serde.arrays import children
-from serde.events.changes import DELETED_COLUMN, Changes, extract_changes, slice_changes, split_images
+from serde.events.changes import DELETED_COLUMN, Changes, extract_changes, slice_changes
 from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.documents import ID_COLUMN, holds_documents
 from serde.events.event_kind import is_envelope
+from serde.events.images import split_images
 from serde.events.unavailable_value import PLACEHOLDER, use_known_placeholder
 from serde.faults import RecordError
 from serde.messages import DecodedMessages, MessageBlock

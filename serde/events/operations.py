@@ -1,0 +1,24 @@
+"""The letters of operations -> their codes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from serde.arrays import Bytes, valid_mask, view_bytes
+
+KNOWN_OPS = b"crudtm"
+DELETE, MESSAGE, TRUNCATE = ord("d"), ord("m"), ord("t")
+_CREATE, _INSERT = ord("c"), ord("i")
+Ops = Bytes
+
+
+def encode_ops(op: pa.StringArray) -> Ops:
+    """First byte of each op that is one known letter, else 0; Cassandra's `i`, an insert, is a create."""
+    data, starts, ends = view_bytes(op)
+    single = valid_mask(op) & (ends - starts == 1)
+    codes = np.zeros(len(op), np.uint8)
+    codes[single] = data[starts[single]]
+    codes[codes == _INSERT] = _CREATE
+    codes[~np.isin(codes, np.frombuffer(KNOWN_OPS, np.uint8))] = 0
+    return codes
