@@ -78,6 +78,8 @@ class Lake:
         kind = type(value).__name__
         if kind == "JavaList":
             return [self._value(v) for v in value]
+        if kind == "JavaMap":
+            return {self._value(k): self._value(v) for k, v in value.items()}
         if kind != "JavaObject":
             return value
         return self._object(value)
