@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -16,6 +17,9 @@ from connector.settings import KafkaSettings
 FLUSH_S = 60.0
 _FLUSH_MARGIN_S = 5.0
 """How much longer than the producer tries to deliver a message its outcome is waited for."""
+
+_ROOM_S = 0.1
+"""So long room in a producer's queue is waited for at a time."""
 
 SAFE = {"acks": "all", "enable.idempotence": True}
 """What no producer goes without, whatever `producer.override.` says: what is acknowledged is there, once."""
@@ -57,7 +61,9 @@ class MessageProducer:
         try:
             with map_kafka_errors(f"writing to {topic}"):
                 for key, value in messages:
-                    producer.produce(topic, value, key, on_delivery=delivered)
+                    if faults:
+                        break  # none of these counts any more
+                    produce_message(producer, self._flush_s, topic, value, key, on_delivery=delivered)
                 unsent = producer.flush(self._flush_s + _FLUSH_MARGIN_S)
             written = not (unsent or faults)
         finally:
@@ -81,6 +87,24 @@ class MessageProducer:
         purge_producer(producer)
         if not self._client.renew_login():
             self._client.drop()
+
+
+def produce_message(producer: Producer, within_s: float, topic: str, *message: Any, **more: Any) -> None:
+    """Hand a message over to a producer, as soon as its queue has room.
+
+    Raises:
+        RetriableError: it has none for so long, as the brokers are away or slow.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            producer.produce(topic, *message, **more)
+        except BufferError as error:
+            if time.monotonic() > deadline:
+                raise RetriableError(f"the producer of messages to {topic} takes no more messages now") from error
+            producer.poll(_ROOM_S)
+        else:
+            return
 
 
 def purge_producer(producer: Producer) -> None:

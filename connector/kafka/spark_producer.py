@@ -29,7 +29,10 @@ PRODUCER_DEFAULTS: Mapping[str, str] = {
     "compression.type": "lz4",
 }
 """The settings of the producer unless `producer.override.` says otherwise."""
-_FIXED_OPTIONS = frozenset({"key.serializer", "value.serializer", "enable.idempotence"})
+_FIXED_OPTIONS = frozenset({"acks", "enable.idempotence", "key.serializer", "transactional.id", "value.serializer"})
+_IDEMPOTENT = {"max.in.flight.requests.per.connection": (1, 5), "retries": (1, 2**31 - 1)}
+"""With other numbers Java's producer refuses to be idempotent."""
+
 _KAFKA_EXCEPTION = re.compile(r"(org\.apache\.kafka\.common\.[\w.]*?\.?(\w+)): ([^\n]*)")
 _TRANSIENT_EXCEPTIONS = frozenset(
     {
@@ -94,6 +97,9 @@ def publish_records(
 def producer_options(settings: KafkaSettings) -> dict[str, str]:
     """Return the Java producer's settings."""
     configured = {key: text for key, text in settings.producer.items() if key not in _FIXED_OPTIONS}
+    for key, (least, most) in _IDEMPOTENT.items():
+        if (text := configured.get(key, "")).isdecimal() and not least <= int(text) <= most:
+            del configured[key]
     servers = configured.pop("bootstrap.servers", settings.bootstrap_servers)
     return {**PRODUCER_DEFAULTS, **configured, "bootstrap.servers": servers}
 

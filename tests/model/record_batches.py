@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import zlib
 from collections.abc import Sequence
 
 import google_crc32c
@@ -64,6 +65,25 @@ def batch(
     after += packed
     rest = struct.pack(">ibI", epoch, 2, google_crc32c.value(after)) + after
     return struct.pack(">qi", base, len(rest)) + rest
+
+
+def messages(records: Sequence[Record], message_format: int, codec: int = NONE) -> bytes:
+    """Records as brokers before Kafka 0.11 keep them (formats 0 and 1); packed ones are in one of the last's offset."""
+    plain = b"".join(_message(one.offset, one.key, one.value, message_format, NONE) for one in records)
+    if codec == NONE:
+        return plain
+    # Within a packed message of format 1 offsets are counted from its first.
+    inner = records if message_format == 0 else [Record(i, one.key, one.value) for i, one in enumerate(records)]
+    packed = b"".join(_message(one.offset, one.key, one.value, message_format, NONE) for one in inner)
+    return _message(records[-1].offset, None, _packed(packed, codec), message_format, codec)
+
+
+def _message(offset: int, key: bytes | None, value: bytes | None, message_format: int, codec: int) -> bytes:
+    body = struct.pack(">bb", message_format, codec)
+    body += struct.pack(">q", 1_500_000_000_000) if message_format else b""
+    for part in (key, value):
+        body += struct.pack(">i", -1) if part is None else struct.pack(">i", len(part)) + part
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
 
 def written(record: Record, base: int) -> bytes:

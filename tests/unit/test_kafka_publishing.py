@@ -8,7 +8,11 @@ import pytest
 from pyspark.errors import PySparkException
 
 from connector.errors import FatalError, RetriableError
+from connector.kafka.dlq import producer as letters
+from connector.kafka.dlq.producer import DeadLetterMessage, DeadLetterProducer
+from connector.kafka.producer import MessageProducer
 from connector.kafka.spark_producer import map_publish_errors, producer_options
+from connector.settings import KafkaSettings
 from connector.settings.source.settings import load_source
 
 BASE = "connector.class=IcebergSource\nbootstrap.servers=h:1\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
@@ -24,6 +28,39 @@ def test_the_producer_is_safe_by_default_and_takes_overrides(tmp_path: Path) -> 
     made = producer_options(load_source([file], environ={}).kafka)
     assert (made["acks"], made["enable.idempotence"], made["linger.ms"]) == ("all", "true", "5")
     assert (made["security.protocol"], made["bootstrap.servers"]) == ("SSL", "other:2")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["acks=1", "acks=0", "retries=0", "max.in.flight.requests.per.connection=10", "transactional.id=mine"],
+)
+def test_what_would_make_the_producer_unsafe_has_no_effect(tmp_path: Path, line: str) -> None:
+    """Java refuses it beside idempotence, or waits for transactions that nobody begins."""
+    file = tmp_path / "s.properties"
+    file.write_text(f"{BASE}producer.override.{line}\n")
+    made = producer_options(load_source([file], environ={}).kafka)
+    assert (made["acks"], made["enable.idempotence"]) == ("all", "true")
+    assert line not in {f"{key}={text}" for key, text in made.items()}
+
+
+FULL = 100_001
+"""One message more than librdkafka keeps waiting."""
+
+
+def test_messages_beyond_a_full_queue_wait_for_room() -> None:
+    """A queue that never empties, as its brokers are away, is an error to try again, and no other."""
+    kafka = KafkaSettings("127.0.0.1:1", (), None, "", "earliest", {}, {}, {})
+    with pytest.raises(RetriableError, match=r"messages? to t"):
+        MessageProducer(kafka, None, 0.5).send("t", ((b"k", b"v") for _ in range(FULL)))  # type: ignore[arg-type]
+
+
+def test_letters_beyond_a_full_queue_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are waited for as long as an acknowledgement is."""
+    monkeypatch.setattr(letters, "FLUSH_S", 0.5)
+    producer = DeadLetterProducer("t", KafkaSettings("127.0.0.1:1", (), None, "", "earliest", {}, {}, {}))
+    with pytest.raises(RetriableError, match="t takes no more messages now"):
+        for number in range(FULL):
+            producer.produce(DeadLetterMessage(number, b"k", b"v", ()))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from connector.settings import KafkaSettings
 from connector.settings.kafka.reading import ReaderKind
 from tests.brokers import ANCIENT, FUTURE, Brokers, Log
 from tests.host import PROJECT
-from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, batch
+from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, batch, messages
 from tests.tiers import crossed
 from tests.unit.test_fetch_crafted import CRAFTED
 
@@ -270,6 +270,25 @@ def test_rights_that_are_missing_end_it(cluster: Brokers, kind: ReaderKind) -> N
     cluster.faults = {1: [29] * 50}
     with pytest.raises(FatalError, match=r"TOPIC_AUTHORIZATION_FAILED"):
         read(settings(cluster, kind), 5, 9)
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+@pytest.mark.parametrize("message_format", [0, 1])
+def test_messages_of_old_formats_are_for_librdkafka(cluster: Brokers, message_format: int, codec: int) -> None:
+    """A topic may have some of before Kafka 0.11: ours names the option that selects the reader that knows them."""
+    log = cluster.logs["t", 0] = Log(epoch=0)
+    old = [Record(offset, b"k%d" % offset, b"v" * offset * 20) for offset in range(4)]
+    sets = [[one] for one in old] if codec == NONE else [old]
+    for some in sets:
+        data = messages(some, message_format, codec)
+        log.batches.append((some[0].offset, some[-1].offset, -1, data))
+    log.add(batch([Record(4, b"k4", b"new")], 4, 4))
+    with pytest.raises(FatalError, match=rf"message format {message_format}.*consumer\.reader=librdkafka"):
+        read(settings(cluster, "native"), 0, 5)
+    chunks = read(settings(cluster, "librdkafka"), 0, 5)
+    found = [row for one in chunks for row in zip(one.offset.tolist(), one.value.to_pylist(), strict=True)]
+    assert found == [*((one.offset, one.value) for one in old), (4, b"new")]
+    assert read(settings(cluster, "librdkafka"), 2, 4)[0].key.to_pylist() == [b"k2", b"k3"]
 
 
 @pytest.mark.parametrize("kind", BOTH)

@@ -33,7 +33,7 @@ _PREFIX_BYTES, _LENGTH_START = 12, 8
 _CHECKSUM_START = 21
 """Where in a batch that begins which its checksum covers."""
 
-_MESSAGE_FORMAT = 2
+_MESSAGE_FORMAT, _OLD_FORMATS = 2, (0, 1)
 _END_OF_OFFSETS = 2**63 - 1
 _CODEC_BITS, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x10, 0x20
 _ABORT_MARKER = 0
@@ -206,7 +206,10 @@ def _find_batches(data: memoryview, most: int | None) -> tuple[list[int], int | 
     while at + HEADER_BYTES <= size and len(starts) != most:
         length, _, message_format = unpack(data, at + _LENGTH_START)
         if message_format != _MESSAGE_FORMAT:
-            raise UnreadableRecords(f"message format {message_format}; only format 2 (Kafka 0.11 and later) is read")
+            known = "the native reader reads format 2 only (Kafka 0.11 and later)"
+            if message_format in _OLD_FORMATS:
+                known = f"{known}, librdkafka this one too: set consumer.reader=librdkafka"
+            raise UnreadableRecords(f"message format {message_format}; {known}")
         if length < HEADER_BYTES - _PREFIX_BYTES:
             raise UnreadableRecords(f"a record batch of {length} bytes")
         if at + _PREFIX_BYTES + length > size:
