@@ -20,6 +20,12 @@ def view_bytes(text: pa.StringArray) -> tuple[Bytes, Ints, Ints]:
     return np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8), bounds[:-1], bounds[1:]
 
 
+def longest_text(text: pa.StringArray) -> int:
+    """Bytes of the longest value of a string or binary array (32-bit offsets) that is not empty, slices honoured."""
+    bounds = np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1]
+    return int(np.diff(bounds).max())
+
+
 def valid_mask(array: pa.Array) -> Mask:
     """True where there is a value."""
     if not array.null_count:

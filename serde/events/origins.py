@@ -17,6 +17,8 @@ def drop_unused_names(origin: pa.DictionaryArray) -> pa.DictionaryArray:
     if count < 2:  # noqa: PLR2004 - of one name nothing is saved
         return origin
     codes = np.asarray(origin.indices)
+    if len(codes) and (codes == codes[0]).all():
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros_like(codes)), origin.dictionary.slice(codes[0], 1))
     used = np.bincount(codes, minlength=count) > 0
     if used.all():
         return origin

@@ -17,12 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Ints, Mask, valid_mask, view_bytes
-from serde.events.document_patches import find_patches
+from serde.arrays import Ints, Mask, longest_text, valid_mask, view_bytes
+from serde.events.document_patches import PATCH_MARK, find_patches
 
 PLACEHOLDER = "__debezium_unavailable_value"
 _HEX_PREFIX = "hex:"
 _EPOCH = date(1970, 1, 1)
+_SHORTEST = min(len(PLACEHOLDER), len(PATCH_MARK))
+"""Bytes of the shortest text that stands for a value that was not sent."""
 
 
 @lru_cache(maxsize=64)
@@ -56,10 +58,12 @@ def parse_placeholder(text: str) -> str:
 def find_unavailable(column: pa.Array) -> Mask | None:
     """True where a value is the placeholder, or a patch of a document (`events.document_patches`), None when none is.
 
-    Cost: a look at the lengths and first bytes, all bytes only of hits.
+    Cost: a look at the lengths; where a text is long enough at the first bytes, and at all bytes of hits.
     """
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        if not len(column) or longest_text(column) < _SHORTEST:
+            return None
         found, patches = _match_texts(column, PLACEHOLDER), find_patches(column)
         return found if patches is None else patches if found is None else found | patches
     return _match_nested(column, PLACEHOLDER)

@@ -146,7 +146,7 @@ class _PuffinWriter:
         """Write a vector; gives descriptions when the file is full."""
         if self._stream is None:
             self._path = f"{self._layout.data_path}/{self._label}-{uuid.uuid4().hex}-deletes.puffin"
-            self._stream = self._io.new_output(self._path).create()
+            self._stream = self._io.new_output(self._path).create(overwrite=True)  # no name comes twice
             self._stream.write(deletion_vectors.PUFFIN_MAGIC)
             self._written_bytes = len(deletion_vectors.PUFFIN_MAGIC)
         blob = deletion_vectors.encode_vector(positions)

@@ -129,7 +129,8 @@ class RollingFile:
         kind = self._kind
         name = f"{self._label}-{uuid.uuid4().hex}{'' if kind.content == 'data' else '-deletes'}.{kind.format}"
         self._path = "/".join(part for part in (self._layout.data_path, self._partition.path, name) if part)
-        self._stream, self._pieces = self._io.new_output(self._path).create(), 0
+        # No name comes twice: a store need not be asked whether there is such a file.
+        self._stream, self._pieces = self._io.new_output(self._path).create(overwrite=True), 0
         match kind.format:
             case "avro":
                 self._file = AvroFile(self._stream, kind.schema, self._layout)

@@ -85,7 +85,8 @@ class MessageConversion:
         """Take what was made of changes of a table."""
         self.add_rows(built.part, table)
         self.faults.extend(built.faults)
-        self.metrics += built.metrics
+        if not built.is_uncounted:
+            self.metrics += built.metrics
         if built.progress.marks or built.progress.after_delete >= 0:
             self.progress.append(built.progress)
 
@@ -216,7 +217,8 @@ def _convert_group(
     if faults and nulled:
         yield from group
         return
-    work.metrics += TaskMetrics(nulled=nulled)
+    if nulled:
+        work.metrics += TaskMetrics(nulled=nulled)
     faulty = np.isin(rest.rows, [fault.row for fault in faults]) if faults else None
     unknown = () if plan.evolve else tuple(find_unknown_fields(rest, first, plan))
     for one, table in zip(group, tables, strict=True):

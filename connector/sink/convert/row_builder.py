@@ -32,6 +32,7 @@ from serde.faults import RecordError
 
 NO_ROWS: Ints = np.zeros(0, np.int64)
 _NO_OP = np.uint8(0)
+_NO_COUNTS = TaskMetrics()
 
 
 @attrs.frozen(eq=False)
@@ -42,6 +43,11 @@ class BuiltRows:
     faults: list[RecordError]
     progress: SourceProgress
     metrics: TaskMetrics
+
+    @property
+    def is_uncounted(self) -> bool:
+        """Whether there is nothing to add to the counts, as usual."""
+        return self.metrics is _NO_COUNTS
 
 
 def build_rows(
@@ -84,7 +90,8 @@ def complete_rows(
     gone, part = truncated & ~part.deleted, attrs.evolve(part, truncated=truncated)
     if len(ended_rows):
         part = attrs.evolve(part, deleted=part.deleted | np.isin(change.rows, ended_rows))
-    metrics = TaskMetrics(nulled=nulled, late=int((keep & gone).sum()))
+    late = int((keep & gone).sum())
+    metrics = TaskMetrics(nulled=nulled, late=late) if nulled or late else _NO_COUNTS
     if not table.tells_order:
         return BuiltRows(_filter_rows(part, keep & ~gone), faults, SourceProgress(table.index, run.at), metrics)
     marks = find_limits(table.watermarks, run.at, change.origin.dictionary.to_pylist())

@@ -90,7 +90,7 @@ def _collect_age(
 
 def keys_to_text(columns: Sequence[pa.Array]) -> pa.StringArray:
     """Return each key as one text: equal for equal keys, also after a column was widened, different for others."""
-    texts = [_escape(_to_text(column)) for column in columns]
+    texts = [_to_text(c) if pa.types.is_integer(c.type) else _escape(_to_text(c)) for c in columns]
     return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, ",")
 
 
