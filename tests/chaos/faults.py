@@ -114,7 +114,9 @@ class Faults:
         self._do(one.name, f"{KILL} {one.name}", act)
 
     def _kill_part(self) -> None:
-        """Kill one of Python's workers; Spark has another one do its task again."""
+        """Kill one of Python's workers, or the process that they come from: the batch or the part that it was at is
+        tried again.
+        """
         ready = [one for one in self.connectors() if one.is_running and not self.is_busy(one.name)]
         one = self.random.choice(ready) if ready else None
         workers = [] if one is None else [part for part in one.family()[1:] if "worker_daemon" in _command(part)]

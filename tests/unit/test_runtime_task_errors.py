@@ -30,6 +30,31 @@ def test_results_that_did_not_come() -> None:
         raise PySparkRuntimeError(errorClass="CANNOT_OPEN_SOCKET", messageParameters={"errors": "[reset by peer]"})
 
 
+_LOST = (
+    "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0: "
+    "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat org.apache.spark.api.python",
+    "[STAGE_MATERIALIZATION_MULTIPLE_FAILURES] Multiple failures (2) in stage materialization: \n"
+    "  1. SparkException: EOFException occurred while reading the port number from connector.worker_daemon's stdout.\n",
+    "org.apache.spark.SparkException: EOFException occurred while reading the port number from "
+    "connector.worker_daemon's stdout and terminated with code: 137..\n",
+    "java.lang.IllegalStateException: Python daemon failed to launch worker with code 11\n",
+)
+
+
+@pytest.mark.parametrize("report", _LOST)
+def test_a_worker_that_is_lost_is_no_end(report: str) -> None:
+    """A task whose Python worker was killed, or cannot be started now, is tried again; its error says what to do."""
+    with pytest.raises(RetriableError, match=r"a Python worker .* \(out of memory, or killed\)"), raise_task_errors():
+        raise PySparkException(report)
+
+
+def test_workers_that_cannot_start_go_through() -> None:
+    """Workers whose process ends at once by itself, as it lacks a module, are not waited for."""
+    report = "EOFException occurred while reading the port number from x.daemon's stdout and terminated with code: 1."
+    with pytest.raises(PySparkException), raise_task_errors():
+        raise PySparkException(report)
+
+
 def test_others_go_through() -> None:
     """Any other failure stays what it is."""
     with pytest.raises(PySparkException), raise_task_errors():

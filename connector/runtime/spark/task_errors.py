@@ -16,6 +16,16 @@ _OURS = re.compile(r"^(?:.*\s)?connector\.errors\.(RetriableError|GapError|Fatal
 _NO_RESULT = "[CANNOT_OPEN_SOCKET]"
 """PySpark fetches what a job tells through a socket of its own; on a machine that is very busy the JVM gives it up."""
 
+_LOST_WORKER = re.compile(
+    r"""Python\ worker\ (?:exited\ unexpectedly|failed\ to\ connect\ back)[^\n]*
+    | Python\ daemon\ failed\ to\ launch\ [^\n]*
+    | EOFException\ occurred\ while\ reading\ the\ port\ number
+      (?!.*\ terminated\ with\ code:\ (?:\d\d?|1[01]\d|12[0-7])\b)[^\n]*""",
+    re.VERBOSE,
+)
+"""Signals end a process with codes above 127; one that ends with a lower code lacks something, and always will.
+With `local` masters Spark does no task a second time."""
+
 _CLASSES = {"RetriableError": RetriableError, "GapError": GapError, "FatalError": FatalError}
 
 
@@ -27,7 +37,7 @@ def raise_task_errors() -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         text = str(error)
         match = _OURS.search(text)
-        ours = _CLASSES[match[1]](match[2].strip()) if match else classify_store_error(text, "a task failed")
+        ours = _CLASSES[match[1]](match[2].strip()) if match else classify_failure(text, "a task failed")
         if ours is None and text.startswith(_NO_RESULT):
             ours = RetriableError(
                 f"a job's results did not come from Spark's JVM: {text.removeprefix(_NO_RESULT).strip()}"
@@ -37,12 +47,19 @@ def raise_task_errors() -> Iterator[None]:
         raise ours from error
 
 
-def classify_store_error(text: str, where: str) -> ConnectorError | None:
-    """Tell what a store's refusal or absence means, None when Spark's report tells of neither; `where` begins it."""
+def classify_failure(text: str, where: str) -> ConnectorError | None:
+    """Tell what a store's refusal or absence, or the end of a Python worker means, None when Spark's report tells of
+    neither; `where` begins it.
+    """
     causes = tuple(causes_in(text))
     if is_permanent(causes):
         last = next(cause for cause in reversed(causes) if is_permanent((cause,)))
         return FatalError(f"{where}: {last.name}: {last.message}; retrying does not help: check rights and settings")
+    if lost := _LOST_WORKER.search(text):
+        return RetriableError(
+            f"{where}: a Python worker ended, or could not be started (out of memory, or killed): {lost[0].strip()}; "
+            "if it comes again, give the process or container more memory, or use fewer cores (spark.master=local[2])"
+        )
     if is_transient(causes):
         last = next(cause for cause in reversed(causes) if is_transient((cause,)))
         return RetriableError(f"{where}: {last.name}: {last.message}")

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.java import is_retriable_exception
 from connector.runtime.failure_causes import Cause, is_transient
-from connector.runtime.spark.task_errors import classify_store_error
+from connector.runtime.spark.task_errors import classify_failure
 
 _FRAME = re.compile(r"^\s*(?:at |\.\.\. \d+ more|Suppressed: ).*$\n?", re.MULTILINE)
 """A stack's frames name files of code, and classes that are called like formats."""
@@ -54,7 +54,7 @@ def _translate(text: str, where: str) -> ConnectorError:
             "(column.exclude.list), or write JSON"
         )
     name, message = (causes[-1][1], causes[-1][2]) if causes else ("", text.splitlines()[0] if text else "")
-    store = classify_store_error(text, where)
+    store = classify_failure(text, where)
     # A file that cannot be opened now is a missing one to Java, whatever the system says of it.
     if not isinstance(store, RetriableError) and any(cause[1] in _FILE_NOT_FOUND for cause in causes):
         return FatalError(f"{where}: file {file} is gone; restore it, or read the table again in full")
