@@ -37,7 +37,8 @@ def show_dead_letter(settings: SinkSettings, *, letter: str, save: Path | None) 
     click.echo(f"{place}: {dead_letter.stage}: {dead_letter.reason}")
     for name, data in (("key", dead_letter.key), ("value", dead_letter.value)):
         if save is None:
-            click.echo(f"{name}: {_to_text(data, omitted=name == 'value' and dead_letter.omitted)}")
+            left_out = dead_letter.omitted if name == "value" else dead_letter.shortened and data is None
+            click.echo(f"{name}: {_to_text(data, omitted=left_out)}")
         elif data is not None:
             save.mkdir(parents=True, exist_ok=True)
             (save / f"{dead_letter.id}.{name}").write_bytes(data)

@@ -79,6 +79,7 @@ class Replayer:
         }
         dead |= {x.name: _BATCH_REASON for x in letters if x.stage == BATCH_STAGE}
         dead |= {x.name: _OMITTED_REASON for x in letters if x.omitted}
+        dead |= {x.name: _SHORTENED_REASON for x in letters if x.shortened}
         dead |= {x.name: _OTHER_TOPIC_REASON for x in letters if self._is_of_other_topic(x)}
         runs = _group_by_partition([letter for letter in letters if letter.name not in dead])
         plan, names, outcomes = self._decode(runs, execute=execute)
@@ -214,6 +215,10 @@ class Replayer:
 _BATCH_REASON = "a record batch that cannot be read holds no record to put through; its value is the batch's bytes"
 _OMITTED_REASON = (
     "its value was too large for the dead letter topic and is not in it: give it by --from, from the record itself"
+)
+_SHORTENED_REASON = (
+    "its headers or its key were too large for the dead letter topic and are not in it: write the row by other means, "
+    "or let Debezium read it again"
 )
 _OTHER_TOPIC_REASON = (
     "its topic was deleted and made again since: nobody knows what came after it, or whether that changed its key; if "

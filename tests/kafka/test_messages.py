@@ -9,9 +9,10 @@ import attrs
 import pytest
 
 from connector.demo.servers.ports import free_ports
-from connector.errors import RetriableError
+from connector.errors import FatalError, RetriableError
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.dlq.producer import DeadLetterMessage, DeadLetterProducer
+from connector.kafka.dlq.reader import read_dead_letters
 from connector.kafka.producer import MessageProducer
 from connector.settings import KafkaSettings
 from connector.settings.source.settings import load_source
@@ -71,6 +72,68 @@ def test_letters_that_are_too_large_together_keep_their_values(
     read = {record.key: record.value for record in topics.read(topic)}
     assert read == {**dict(SOME), b"huge": None}
     assert producer.acknowledged == {key for key, _ in letters}
+
+
+LARGE = b"x" * 70_000
+REASONS = (("__connect.errors.topic", b"t"), ("__connect.errors.partition", b"0"), ("__connect.errors.offset", b"7"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "headers", "left_out"),
+    [
+        (b"k", b"v", (("h", LARGE),), ["value", "headers"]),
+        (b"k", None, (("h", LARGE), ("i", None)), ["headers"]),
+        (b"k", LARGE, (("h", LARGE),), ["value", "headers"]),
+        (LARGE, b"v", (("h", b"1"),), ["value", "headers", "key"]),
+        (b"k", LARGE, (("h", b"1"),), ["value"]),
+    ],
+)
+@pytest.mark.parametrize("limit", ["the topic's", "the producer's"])
+def test_a_letter_of_a_huge_record_is_written_as_far_as_the_topic_takes_it(
+    topics: Topics,
+    narrow: tuple[str, KafkaSettings],
+    key: bytes,
+    value: bytes | None,
+    headers: tuple[tuple[str, bytes | None], ...],
+    left_out: list[str],
+    limit: str,
+) -> None:
+    """Value, headers and key are left out, in this order, until it fits; where the record is, is always told."""
+    topic, kafka = narrow
+    if limit == "the producer's":
+        kafka = attrs.evolve(kafka, producer={"max.request.size": "60000"})
+    producer = DeadLetterProducer(topic, kafka)
+    reasons = (*REASONS, ("__connect.errors.exception.message", b"it is huge"))
+    producer.produce(DeadLetterMessage("huge", key, value, headers, reasons))
+    producer.produce(DeadLetterMessage("small", b"s", b"s", (("h", b"1"),), reasons))
+    producer.flush()
+    assert producer.acknowledged == {"huge", "small"}
+    (letter,) = (one for one in topics.read(topic) if one.key != b"s")
+    told = dict(letter.headers)
+    assert [name for name in ("value", "headers", "key") if f"__connect.errors.{name}.omitted" in told] == left_out
+    assert told.items() >= dict(reasons).items()
+    assert letter.value is None
+    assert letter.key == (None if "key" in left_out else key)
+    assert ("h" in told) == ("headers" not in left_out)
+    (read,) = (one for one in read_dead_letters(KafkaAdmin(kafka), kafka, topic, "c") if one.reason == "it is huge")
+    assert (read.offset, read.omitted, read.shortened) == (7, "value" in left_out, "headers" in left_out)
+
+
+def test_a_reason_that_is_too_long_is_cut(topics: Topics, narrow: tuple[str, KafkaSettings]) -> None:
+    """It may have a text of the record in it; where the topic takes no letter at all, the error says what to do."""
+    topic, kafka = narrow
+    producer = DeadLetterProducer(topic, kafka)
+    producer.produce(
+        DeadLetterMessage("long", b"k", b"v", (), (*REASONS, ("__connect.errors.exception.message", LARGE)))
+    )
+    producer.flush()
+    (letter,) = topics.read(topic)
+    assert dict(letter.headers)["__connect.errors.exception.message"] == LARGE[:1000]
+    KafkaAdmin(kafka).create(f"{topic}-none", 1, 1, {"max.message.bytes": "100"})
+    none = DeadLetterProducer(f"{topic}-none", kafka)
+    none.produce(DeadLetterMessage("long", b"k", b"v", (), REASONS))
+    with pytest.raises(FatalError, match=r"max\.message\.bytes"):
+        none.flush()
 
 
 def test_messages_that_are_too_large_together_are_written(topics: Topics, narrow: tuple[str, KafkaSettings]) -> None:

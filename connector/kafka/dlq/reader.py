@@ -12,7 +12,14 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from connector.kafka.admin import KafkaAdmin
-from connector.kafka.dlq.producer import HEADER_PREFIX, OMITTED_HEADER, DeadLetterMessage, DeadLetterProducer
+from connector.kafka.dlq.producer import (
+    HEADER_PREFIX,
+    OMITTED_HEADER,
+    OMITTED_HEADERS_HEADER,
+    OMITTED_KEY_HEADER,
+    DeadLetterMessage,
+    DeadLetterProducer,
+)
 from connector.kafka.record_lookup import FoundRecord, RecordReader
 from connector.settings import KafkaSettings
 
@@ -45,6 +52,8 @@ class DeadLetterRecord:
     headers: tuple[tuple[str, bytes | None], ...] = attrs.field(default=(), repr=False)
     """Those that the record came with."""
     omitted: bool = False
+    shortened: bool = False
+    """Whether it goes without the record's headers too, maybe without its key: they were too large as well."""
     topic_id: str = ""
     log_id: str = ""
 
@@ -92,8 +101,9 @@ def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str, con
 def _apply_replay_marks(letter: DeadLetterRecord, marks: list[FoundRecord]) -> DeadLetterRecord:
     if not marks:
         return letter
-    key, value = _to_bytes(marks[-1].key()), _to_bytes(marks[-1].value())
-    omitted = value is None and OMITTED_HEADER in _decode_headers(marks[-1])
+    key, value, headers = _to_bytes(marks[-1].key()), _to_bytes(marks[-1].value()), _decode_headers(marks[-1])
+    omitted = value is None and OMITTED_HEADER in headers
+    key = letter.key if key is None and OMITTED_KEY_HEADER in headers else key
     return attrs.evolve(letter, replayed=True, key=key, value=value, omitted=omitted)
 
 
@@ -119,7 +129,7 @@ def mark_replayed(kafka: KafkaSettings, topic: str, letters: Iterable[DeadLetter
     producer = DeadLetterProducer(topic, kafka)
     for letter in letters:
         headers = ((REPLAYED_HEADER, letter.id.encode()),)
-        producer.produce(DeadLetterMessage(letter.id, letter.key, letter.value, headers))
+        producer.produce(DeadLetterMessage(letter.id, letter.key, letter.value, (), headers))
     producer.flush()
 
 
@@ -144,6 +154,7 @@ def _parse_dead_letter(message: FoundRecord, headers: Mapping[str, str]) -> Dead
         value=_to_bytes(message.value()),
         headers=tuple(pair for pair in message.headers() or () if not pair[0].startswith(HEADER_PREFIX)),
         omitted=OMITTED_HEADER in headers and message.value() is None,
+        shortened=OMITTED_HEADERS_HEADER in headers or OMITTED_KEY_HEADER in headers,
         topic_id=headers.get(f"{HEADER_PREFIX}topic.id", ""),
     )
 

@@ -1,9 +1,10 @@
 """Unusable records -> the dead letter topic: original key, value and headers, and the reason in headers. On the driver.
 
-Header names are Kafka Connect's (KIP-298); two are added: `__connect.errors.topic.id`, which tells the record's topic
-from others of its name, and `__connect.errors.value.omitted`, the size of a value that the topic does not take. A
-record batch that cannot be read is one letter, whose value is the batch's bytes. Letters are written and acknowledged
-before the batch that left them out is committed: a crash between the two writes them again, none is ever lost.
+Header names are Kafka Connect's (KIP-298); some are added: `__connect.errors.topic.id`, which tells the record's topic
+from others of its name, and `__connect.errors.value.omitted`, the size of a value that the topic does not take; so for
+`headers` and `key`, which are left out where that is not enough. A record batch that cannot be read is one letter: its
+value is the batch's bytes. Letters are written and acknowledged before the batch that left them out is committed: a
+crash between the two writes them again, none is ever lost.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Protocol
 
 from connector.kafka.admin import KafkaAdmin, map_kafka_errors
 from connector.kafka.consumer.raw_batches import fetch_raw_batch
-from connector.kafka.dlq.producer import HEADER_PREFIX, DeadLetterMessage, DeadLetterProducer
+from connector.kafka.dlq.producer import HEADER_PREFIX, DeadLetterMessage, DeadLetterProducer, Headers
 from connector.kafka.record_lookup import RecordReader
 from connector.settings import ErrorSettings, KafkaSettings
 
@@ -77,14 +78,13 @@ class DeadLetterWriter:
                 whole = [letter for letter in same if letter.stage != BATCH_STAGE]
                 found = records.read_exactly(at, [letter.offset for letter in whole])
                 for letter, message in zip(whole, found, strict=True):
-                    headers = (*(message.headers() or ()), *self._reasons(letter, topic_ids))
-                    place = record_coordinates(letter)
-                    producer.produce(DeadLetterMessage(place, message.key(), message.value(), headers))
+                    told = record_coordinates(letter), message.key(), message.value(), tuple(message.headers() or ())
+                    producer.produce(DeadLetterMessage(*told, self._reasons(letter, topic_ids)))
                 for letter in same:
                     if letter.stage == BATCH_STAGE:
                         batch = fetch_raw_batch(self._kafka, at, letter.offset)
-                        headers = tuple(self._reasons(letter, topic_ids))
-                        producer.produce(DeadLetterMessage(record_coordinates(letter), None, batch, headers))
+                        place, reasons = record_coordinates(letter), self._reasons(letter, topic_ids)
+                        producer.produce(DeadLetterMessage(place, None, batch, (), reasons))
         producer.flush()
         producer.acknowledged.clear()
 
@@ -94,7 +94,7 @@ class DeadLetterWriter:
             self._producer = DeadLetterProducer(self._errors.topic, self._kafka)
         return self._producer
 
-    def _reasons(self, letter: RejectedRecord, topic_ids: Mapping[str, str]) -> list[tuple[str, bytes]]:
+    def _reasons(self, letter: RejectedRecord, topic_ids: Mapping[str, str]) -> Headers:
         values = {
             "topic": letter.topic,
             "topic.id": topic_ids.get(letter.topic, ""),
@@ -107,4 +107,4 @@ class DeadLetterWriter:
             "exception.class.name": "connector.errors.DataFault",
             "exception.message": letter.reason,
         }
-        return [(HEADER_PREFIX + name, value.encode()) for name, value in values.items()]
+        return tuple((HEADER_PREFIX + name, value.encode()) for name, value in values.items())
