@@ -242,8 +242,7 @@ class Brokers:
 
     def _bounds(self, node: int, version: int, asked: _Fields) -> bytes:
         asked.number("i")
-        if version >= 2:
-            asked.number("b")
+        committed = version >= 2 and asked.number("b") == 1
         asked.number("i")
         at = (asked.text(), asked.number("i") * 0 + asked.number("i"))
         if version >= 4:
@@ -254,7 +253,8 @@ class Brokers:
         code = self._fault(2) or (0 if log.leader == node else 6)
         answer = struct.pack(">i", 0) if version >= 2 else b""
         answer += struct.pack(">i", 1) + _text(at[0]) + struct.pack(">i", 1)
-        answer += struct.pack(">ihqq", at[1], code, -1, log.start if time == -2 else log.end)
+        end = log.stable if committed and log.stable >= 0 else log.end
+        answer += struct.pack(">ihqq", at[1], code, -1, log.start if time == -2 else end)
         return answer + (struct.pack(">i", log.epoch) if version >= 4 else b"")
 
     def _epochs(self, node: int, _: int, asked: _Fields) -> bytes:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import attrs
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from connector.errors import FatalError, RetriableError
@@ -167,7 +167,12 @@ class KafkaAdmin:
         }
 
     def fetch_end_offsets(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
-        """Return the offset after the last record of each topic-partition."""
+        """Return up to where each topic-partition can be read: with read_committed, in front of an open transaction."""
+        level = self._settings.consumer.get("isolation.level", "read_committed").upper()
+        return self._offsets(at, OffsetSpec.latest(), IsolationLevel[level])
+
+    def fetch_log_ends(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
+        """Return the offset after the last record of each topic-partition, whether it is committed or not."""
         return self._offsets(at, OffsetSpec.latest())
 
     def fetch_beginning_offsets(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
@@ -224,13 +229,18 @@ class KafkaAdmin:
                     self._client.renew_login()
                 raise
 
-    def _list_offsets(self, at: Iterable[TopicPartitionKey], spec: OffsetSpec) -> dict[TopicPartitionKey, int]:
+    def _list_offsets(
+        self,
+        at: Iterable[TopicPartitionKey],
+        spec: OffsetSpec,
+        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartitionKey, int]:
         wanted = {TopicPartition(topic, partition): spec for topic, partition in at}
         if not wanted:
             return {}
         with self._asking("asking for offsets") as admin:
             try:
-                futures = admin.list_offsets(wanted, request_timeout=self._wait_s())
+                futures = admin.list_offsets(wanted, isolation_level=level, request_timeout=self._wait_s())
                 return {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
             except KafkaException as error:
                 if error.args[0].code() > 0:
@@ -238,8 +248,13 @@ class KafkaAdmin:
                     self._client.drop()
                 raise
 
-    def _offsets(self, at: Iterable[TopicPartitionKey], spec: OffsetSpec) -> dict[TopicPartitionKey, int]:
-        found = self._list_offsets(at, spec)
+    def _offsets(
+        self,
+        at: Iterable[TopicPartitionKey],
+        spec: OffsetSpec,
+        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartitionKey, int]:
+        found = self._list_offsets(at, spec, level)
         unknown = sorted(at for at, offset in found.items() if offset < 0)
         if unknown:
             # librdkafka says so, and no error, of a topic-partition that has no leader now.

@@ -122,5 +122,9 @@ class SimulatedCluster(KafkaAdmin):
         topics = self._broker.topics
         return self._ask("next offsets", lambda: {(name, p): topics[name].end(p) for name, p in at})
 
+    def fetch_log_ends(self, at: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """No step of its own: there are no open transactions, and recorded histories count steps."""
+        return {(name, p): self._broker.topics[name].end(p) for name, p in at}
+
     def _ask(self, what: str, do: Callable[[], Any]) -> Any:
         return self._calls.call(f"ask for {what}", do, broker_away)

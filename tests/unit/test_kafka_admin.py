@@ -13,11 +13,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from connector.cli.status.end_offsets import read_ends
 from connector.errors import RetriableError
-from connector.kafka.admin import KafkaAdmin, is_transient_error
+from connector.kafka.admin import KafkaAdmin, TopicInfo, is_transient_error
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.listeners import require_listener
 from connector.runtime.deadline import Deadline
 from connector.settings import KafkaSettings, SinkSettings, load
+from connector.sink.microbatch.cluster import inspect_cluster
 from tests.brokers import Brokers, Log
 
 OFFERED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (1, 7), 18: (0, 0)}
@@ -108,7 +109,7 @@ class _SlowClient:
         names = {"t": 2, "other": 1}
         return SimpleNamespace(topics={name: SimpleNamespace(partitions=range(n)) for name, n in names.items()})
 
-    def list_offsets(self, wanted: dict[Any, Any], *, request_timeout: float) -> dict[Any, Future[Any]]:
+    def list_offsets(self, wanted: dict[Any, Any], *, request_timeout: float, **_: Any) -> dict[Any, Future[Any]]:
         self._wait("offsets", request_timeout)
         found: dict[Any, Future[Any]] = {}
         for at in wanted:
@@ -168,3 +169,32 @@ def test_nothing_is_asked_after_the_limit(monkeypatch: pytest.MonkeyPatch) -> No
     seen = read_ends(_settings(), Deadline.after(1.0, clock))
     assert "h:1 did not answer within 1 s" in seen.unanswered
     assert client.asked == [("topics", 1.0)]
+
+
+@pytest.mark.parametrize(("level", "end"), [("", 3), ("read_committed", 3), ("READ_UNCOMMITTED", 5)])
+def test_what_an_open_transaction_holds_back_is_behind_the_end(level: str, end: int) -> None:
+    """A sink can read so far, and is not behind: as a Java consumer of that isolation level tells its lag."""
+    with Brokers(OFFERED) as cluster:
+        cluster.logs["t", 0] = Log(stable=3, start=5)
+        java = {"isolation.level": level} if level else {}
+        admin = KafkaAdmin(KafkaSettings(cluster.servers, ("t",), None, "g", "earliest", java, {}, {}))
+        assert admin.fetch_end_offsets([("t", 0)]) == {("t", 0): end}
+        assert admin.fetch_log_ends([("t", 0)]) == {("t", 0): 5}
+        seen = inspect_cluster(FixedDescription(admin))  # type: ignore[arg-type]
+        assert (seen.ends, seen.log_ends) == ({("t", 0): end}, {("t", 0): 5})
+
+
+class FixedDescription:
+    """An admin client that does not ask what the double cannot answer: ids of cluster and topics."""
+
+    def __init__(self, admin: KafkaAdmin) -> None:
+        self._admin = admin
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._admin, name)
+
+    def id(self) -> str:
+        return "c"
+
+    def select_topics(self) -> dict[str, TopicInfo]:
+        return {"t": TopicInfo("t", "id", 1)}

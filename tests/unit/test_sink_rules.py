@@ -107,6 +107,15 @@ def test_latest_is_where_the_first_start_was() -> None:
     assert find_starting_offsets(nothing, {}, {}, seen, "latest").offsets == beginnings
 
 
+def test_a_position_within_an_open_transaction_is_one_of_the_log() -> None:
+    """A sink that read uncommitted records, and is to no more, goes on when the transaction ends."""
+    seen = _seen(ends={("t", 0): 2, ("t", 1): 5}, log_ends={("t", 0): 10, ("t", 1): 20})
+    assert find_starting_offsets(STORED, {}, {}, seen, "earliest").offsets == STORED.offsets
+    assert find_starting_offsets(None, {}, {}, seen, "latest").offsets == seen.ends
+    with pytest.raises(GapError, match="t-0 ends at offset 3, before the stored offset 4"):
+        find_starting_offsets(STORED, {}, {}, attrs.evolve(seen, log_ends={("t", 0): 3}), "earliest")
+
+
 def test_leader_epochs_outlive_a_restart() -> None:
     """Stored with the offsets and read with them, they hold for exactly these: a log that was cut is noticed later."""
     at, other = ("t", 0), ("t", 1)

@@ -22,4 +22,5 @@ def inspect_cluster(cluster: KafkaAdmin) -> ClusterState:
     if not topics:
         raise NoTopics("none of the selected topics exists yet; check topics, topics.regex or the topic prefix")
     at = [(topic.name, partition) for topic in topics.values() for partition in range(topic.partitions)]
-    return ClusterState(cluster.id(), topics, cluster.fetch_beginning_offsets(at), cluster.fetch_end_offsets(at))
+    beginnings, ends = cluster.fetch_beginning_offsets(at), cluster.fetch_end_offsets(at)
+    return ClusterState(cluster.id(), topics, beginnings, ends, cluster.fetch_log_ends(at))

@@ -20,12 +20,16 @@ _REMEDY = "see `icebridge offsets show`, and `icebridge offsets reset` to start 
 
 @attrs.frozen
 class ClusterState:
-    """The cluster as it is: its id, the selected topics, and the oldest and next offset of each topic-partition."""
+    """The cluster as it is: its id, the selected topics, and the oldest and next offset of each topic-partition.
+
+    `ends` are where a sink can read up to, `log_ends` where the logs end: behind transactions that are open.
+    """
 
     cluster_id: str
     topics: Mapping[str, TopicInfo]
     beginnings: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
+    log_ends: Mapping[TopicPartition, int] = attrs.field(factory=dict)
 
 
 def find_starting_offsets(
@@ -119,10 +123,9 @@ def check_topic_id(topic: TopicInfo, before: str) -> None:
 def _check_range(known: KafkaOffsets, cluster_state: ClusterState) -> None:
     for at, offset in sorted(known.offsets.items()):
         place = f"{at[0]}-{at[1]}"
-        if at in cluster_state.ends and offset > cluster_state.ends[at]:
-            raise GapError(
-                f"{place} ends at offset {cluster_state.ends[at]}, before the stored offset {offset}; {_REMEDY}"
-            )
+        end = cluster_state.log_ends.get(at, cluster_state.ends.get(at, offset))
+        if offset > end:
+            raise GapError(f"{place} ends at offset {end}, before the stored offset {offset}; {_REMEDY}")
         if at in cluster_state.beginnings and offset < cluster_state.beginnings[at]:
             raise GapError(
                 f"{place} begins at offset {cluster_state.beginnings[at]}, after the stored offset {offset}: "
