@@ -70,6 +70,8 @@ def test_tables_at_once_are_as_one_by_one(seed: int, monkeypatch: pytest.MonkeyP
     tables[2] = attrs.evolve(tables[2], watermarks=marks, committed={("t", 0): 112})
     if chance.random() < 0.5:
         tables[3] = append(3, DATED)
+    if chance.random() < 0.5:
+        tables[::2] = [attrs.evolve(each, tombstones="skip") for each in tables[::2]]
     made = attrs.evolve(_plan(tables, **({"t5": "no"} if chance.random() < 0.3 else {})), evolve=chance.random() < 0.7)
     kinds: list[dict[str, Any]] = [{}] * 12 + [{"n": "no number"}, {"more": 1}, {"op": "t"}, {"op": "d"}, {"op": "c"}]
     if chance.random() < 0.4:
@@ -97,6 +99,25 @@ def test_each_row_has_its_own_key_when_all_records_are_converted_at_once() -> No
         event["after"].pop("id")
     decoded = decode(run(*events, keys=[{"id": number} for number in range(12)]), _plan(_tables()))
     assert [row["id"] for row in rows(decoded, 1)] == [1, 4, 7, 10]
+
+
+def test_tables_of_two_shapes_are_two_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the order in which tables first come, those that are alike are converted together."""
+    tables, groups = _tables(), list[list[str]]()
+    tables[1::2] = [attrs.evolve(each, tombstones="skip") for each in tables[1::2]]
+
+    def note(*arguments: Any) -> Iterator[Sequence[RoutedChanges]]:
+        for group in gather_alike(*arguments):
+            groups.append([one.table for one in group])
+            yield group
+
+    monkeypatch.setattr(message_conversion, "gather_alike", note)
+    events = [_event(NAMES[number % 6], number, number) for number in range(18)]
+    decoded = decode(run(*events, keys=[{"id": number} for number in range(18)]), _plan(tables))
+    assert groups == [["t0", "t2", "t4"], ["t1", "t3", "t5"]]
+    assert {index: [row["id"] for row in rows(decoded, index)] for index in range(6)} == {
+        index: [index, index + 6, index + 12] for index in range(6)
+    }
 
 
 def _groups(tables: Sequence[TablePlan], **refused: str) -> list[list[str]]:

@@ -178,7 +178,7 @@ def _find_tombstone_tables(plan: BatchPlan, table: TablePlan | None) -> list[Tab
 def _convert_routed(
     work: MessageConversion, change: Changes, block: MessageBlock, routes: FieldRoutes, *, documents: bool
 ) -> None:
-    routed, faults, ignored = route_changes(change, block, work.run.topic, routes)
+    routed, faults, ignored = route_changes(change, block, work.run.topic, work.plan, routes)
     work.faults.extend(faults)
     work.metrics += TaskMetrics(ignored=ignored)
     for one in _convert_alike(work, routed, routes, documents=documents):
@@ -294,7 +294,7 @@ def _delete_rows_before(work: MessageConversion, block: MessageBlock, table: Tab
     routed = [(table, deletes)]
     if plan.routing is not None:
         known = plan.routing.known
-        split, _, _ = route_changes(deletes, before, work.run.topic, plan.routing)
+        split, _, _ = route_changes(deletes, before, work.run.topic, plan, plan.routing)
         routed = [(plan.tables[known[one.table]], one.change) for one in split if one.table in known]
     dead = np.asarray(sorted({fault.row for fault in work.faults}), np.int64)
     for target, own_deletes in routed:
