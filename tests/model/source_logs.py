@@ -65,6 +65,7 @@ class SourceLog:
         self._of: dict[int, dict[str, Any]] = {}
         self._committed: dict[int, int] = defaultdict(int)
         self._skew = 0
+        self._as_numbers = rng.random() < 0.5
 
     def date(self, transaction: int, op: str) -> int:
         """The date of an event in nanoseconds. Of a read it is later than anything."""
@@ -146,7 +147,8 @@ class SourceLog:
         """What the connector adds to the transaction of an event."""
         if self.connector != "vitess":
             return {}
-        rank = base64.b64encode(transaction.to_bytes(9, "big")).decode() if transaction % 2 else transaction
+        # As `decimal.format` of the converter has it.
+        rank = transaction if self._as_numbers else base64.b64encode(transaction.to_bytes(9, "big")).decode()
         return {"transaction_epoch": transaction // 8, "transaction_rank": rank}
 
     def _start(self, transaction: int) -> dict[str, Any]:
