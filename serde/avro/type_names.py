@@ -35,7 +35,8 @@ def _normalize(schema: Any) -> Any:
     """A schema in the forms that fastavro takes.
 
     Avro's own parser allows a type within a type; and defaults, which some registries hold of a wrong type, are of no
-    use to who reads what was written.
+    use to who reads what was written. A decimal that Avro has none of (Oracle's `NUMBER(20, -2)` and `NUMBER(2, 5)`) is
+    no logical type, as Avro has it; what it was in Connect stands beside it.
     """
     if isinstance(schema, list):
         return [_normalize(branch) for branch in schema]
@@ -47,10 +48,19 @@ def _normalize(schema: Any) -> Any:
     if kind not in _KNOWN_TYPES:
         return kind
     normalized = {name: value for name, value in schema.items() if name not in ("fields", "default")}
+    if schema.get("logicalType") == "decimal" and not _is_avro_decimal(schema):
+        del normalized["logicalType"]
     normalized |= {name: _normalize(schema[name]) for name in _NESTED & schema.keys()}
     if kind in ("record", "error"):
         normalized["fields"] = [_normalize_field(field) for field in schema["fields"]]
     return normalized
+
+
+def _is_avro_decimal(schema: dict[str, Any]) -> bool:
+    scale, precision = schema.get("scale", 0), schema.get("precision")
+    if not isinstance(scale, int) or not isinstance(precision, int):
+        return True  # fastavro says what is wrong
+    return 0 <= scale <= precision
 
 
 def _normalize_field(field: Any) -> dict[str, Any]:
