@@ -43,7 +43,7 @@ def _shape(connector: Connector, value: bytes | None, form: str) -> Event | None
         return None
     event: Event = json.loads(value)
     if form in ENVELOPES:
-        event = SHAPES.get(connector, lambda same: same)(event)
+        event = SHAPES[connector](event) if connector in SHAPES else event
         return with_cells(event) if connector == "cassandra" and form == "bare" else event
     return event
 
@@ -90,7 +90,11 @@ def check(connector: Connector, form: str, seed: int) -> None:
         for first in range(0, len(records), size):
             assert sink.process(*records[first : first + size]).dead_letters == 0, sink.letters
         tables = {name: sink.rows(name) for name in sink.destination.rows}
-    found = [_columns({**row, "id": int(row.get("_id", row.get("id")))}) for rows in tables.values() for row in rows]
+    found = [
+        _columns({**row, "id": int(row["_id"] if "_id" in row else row["id"])})
+        for rows in tables.values()
+        for row in rows
+    ]
     wanted = [_columns(db.rows[key]) for key in sorted(db.rows)]
     assert sorted(found, key=lambda row: row["id"]) == wanted, (connector, form, seed, size)
 

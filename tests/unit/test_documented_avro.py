@@ -13,7 +13,8 @@ import pytest
 
 from serde.formats import make_deserializer
 from tests.model import avro
-from tests.unit.test_documented_types import CONNECT, DATA, ORACLE, OTHERS, TIME, Case, framed
+from tests.unit.test_documented_types import CONNECT, DATA, ORACLE, OTHERS, TIME, Case
+from tests.unit.test_serde_json import framed
 
 _WIRE = {"int8": "int", "int16": "int", "int32": "int", "int64": "long"}
 _FLOATS: dict[str, Any] = {"items": {"type": "float", "optional": False}}
@@ -118,8 +119,9 @@ def test_avro_gives_what_json_gives(name: str) -> None:
     field = {"type": kind, "optional": True, "field": "f", **({"name": schema_name} if schema_name else {}), **more}
     raw = pa.array([framed([field], {"f": value})], pa.binary())
     (told,) = make_deserializer("auto").decode(raw, "VALUE_CONVERTER").blocks
-    schema = {"type": "record", "name": "Value", "namespace": "t", "fields": [{"name": "f", "type": _type(field, [0])}]}
-    plain = {**schema, "fields": [{"name": "f", "type": _plain(schema["fields"][0]["type"])}]}
+    registered = _type(field, [0])
+    schema = {"type": "record", "name": "Value", "namespace": "t", "fields": [{"name": "f", "type": registered}]}
+    plain = {**schema, "fields": [{"name": "f", "type": _plain(registered)}]}
     message = avro.framed(avro.written(plain, {"f": _raw(field, value)}))
     decoded = make_deserializer("avro", fetch=avro.fetch(schema)).decode(
         pa.array([message], pa.binary()), "VALUE_CONVERTER"
