@@ -146,12 +146,14 @@ class ObservedTypes:
                 self.fields[child.name].expect_nested(child.type)
 
     def _note(self, name: str, *, fix: bool) -> None:
-        """A known type without `fix` is only a hint: it holds where nothing was seen, and real stays real."""
+        """A known type without `fix` is only a hint: it holds where nothing was seen, and makes no number a real one.
+
+        Whole numbers would fit into reals, so that nothing showed that the hint is not theirs.
+        """
         if fix:
             self.fixed = _kind_family(name)
-        if fix or not self.kinds or name == "real":
-            self.kinds[name] += 0
-            self.kinds.setdefault(name, 0)
+        if fix or not self.kinds:
+            self.kinds["whole" if name == "real" and not fix else name] += 0
 
     def winner(self) -> str | None:
         """The kind that the column gets; None when only nulls were seen."""
