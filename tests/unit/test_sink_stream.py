@@ -13,6 +13,7 @@ from typing import Any, cast
 import attrs
 import pytest
 from attrs import define, field
+from pyspark.errors import StreamingQueryException
 from structlog.testing import capture_logs
 
 from connector.errors import FatalError, RetriableError
@@ -104,6 +105,32 @@ def test_brokers_that_are_away_are_told_of_once() -> None:
         for _ in range(6):
             assert stream._discover_partitions() == {}
     assert [(line["log_level"], line.get("reason")) for line in told] == [("warning", "try 2"), ("info", None)]
+
+
+def test_a_stream_that_ends_names_the_error_of_its_batch() -> None:
+    """What ended a batch is told as it was raised, not as Spark wraps it, which may leave the reason out."""
+
+    @define
+    class There:
+        def topics(self, _: list[str]) -> dict[str, str]:
+            return {}
+
+    @define
+    class Failed(Query):
+        def awaitTermination(self, timeout: float) -> bool:  # noqa: N802 - Spark's names
+            raise StreamingQueryException("[STREAM_FAILED] Reason:  SQLSTATE: 39000")
+
+    stream = Stream(
+        cast("Any", None), cast("Any", None), KafkaOffsets(), lambda _: _fail(), cast("Any", There()), cast("Any", None)
+    )
+    with pytest.raises(TimeoutError):
+        stream._batch({})
+    with pytest.raises(FatalError, match="the stream ended: TimeoutError: nobody answered"):
+        stream._watch(cast("Any", Failed()), once=True)
+
+
+def _fail() -> Any:
+    raise TimeoutError("nobody answered")
 
 
 def test_what_appears_ends_the_query() -> None:

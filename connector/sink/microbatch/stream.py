@@ -325,7 +325,9 @@ class Stream:
                 f"records are gone from Kafka before they were read: {_first_lines(text)}; see `icebridge offsets "
                 "show`, and `icebridge offsets reset` to start again from what is there"
             )
-        return FatalError(f"the stream ended: {_first_lines(text)}; start again, or report it with the log")
+        # Spark's own words leave out why a batch failed where Java has no message for it.
+        why = text if self._error is None else f"{type(self._error).__name__}: {self._error}"
+        return FatalError(f"the stream ended: {_first_lines(why)}; start again, or report it with the log")
 
     def _check_topics(self) -> None:
         """Look for what Spark stumbles over, and says in words of its own: topics that are gone, or others.
