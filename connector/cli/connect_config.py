@@ -21,8 +21,12 @@ _HISTORY = "schema.history.internal"
 _KAFKA_HISTORY = "io.debezium.storage.kafka.history.KafkaSchemaHistory"
 _STORES = ("file", "iceberg", "jdbc", "redis", "s3", "azure", "rocketmq", "configmap", "nats")
 _WITH_HISTORY = ("mysql", "mariadb", "sqlserver", "oracle", "db2")
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
 _CONVERTERS = {
-    "json": "org.apache.kafka.connect.json.JsonConverter",
+    "json": _JSON,
+    "jsonbytearray": _JSON,
+    # What Debezium Server hands to its Iceberg sink unwritten; with its schema JSON keeps all of it.
+    "connect": _JSON,
     "avro": "io.confluent.connect.avro.AvroConverter",
     "protobuf": "io.confluent.connect.protobuf.ProtobufConverter",
     "cloudevents": "io.debezium.converters.CloudEventsConverter",
@@ -30,6 +34,13 @@ _CONVERTERS = {
     "string": "org.apache.kafka.connect.storage.StringConverter",
     "binary": "io.debezium.converters.BinaryDataConverter",
 }
+_APICURIO_URL, _APICURIO = "apicurio.registry.url", "io.apicurio.registry.utils.converter."
+_OF_APICURIO = {
+    "avro": f"{_APICURIO}AvroConverter",
+    "json": f"{_APICURIO}ExtJsonConverter",
+    "jsonbytearray": f"{_APICURIO}ExtJsonConverter",
+}
+"""What Debezium Server takes where the registry is Apicurio's by its own API."""
 
 
 @attrs.frozen
@@ -47,10 +58,10 @@ def convert_files(files: Sequence[Path], overrides: Mapping[str, str]) -> Connec
     Raises:
         ConfigError: with every fault of the files; or they have no source, or a format that Connect has no class for.
     """
-    entries, faults = merge_files(files, overrides)
-    if faults:
-        raise ConfigError(*(fault.text for fault in sorted(faults)))
-    return convert_properties({key: entry.text for key, entry in entries.items()})
+    merged = merge_files(files, overrides)
+    if merged.faults:
+        raise ConfigError(*(fault.text for fault in sorted(merged.faults)))
+    return convert_properties({key: entry.text for key, entry in merged.entries.items()})
 
 
 def convert_properties(given: Mapping[str, str]) -> ConnectorConfig:
@@ -113,13 +124,19 @@ def _converters(given: Mapping[str, str]) -> dict[str, str]:
         if short not in _CONVERTERS:
             known = ", ".join(_CONVERTERS)
             raise ConfigError(f"debezium.format.{side}: {short} has no converter in Kafka Connect; use one of {known}")
-        result[f"{side}.converter"] = _CONVERTERS[short]
-        if short == "json":
+        own = _format_settings(given, side)
+        by_apicurio = _OF_APICURIO.get(short) if _APICURIO_URL in own else None
+        result[f"{side}.converter"] = own.pop("class", by_apicurio or _CONVERTERS[short])
+        if result[f"{side}.converter"] == _JSON:
             result[f"{side}.converter.schemas.enable"] = "true"
-        for head in ("debezium.format.", f"debezium.format.{side}."):
-            own = {key.removeprefix(head): text for key, text in given.items() if key.startswith(head)}
-            sides = ("key", "value", "header")
-            result |= {
-                f"{side}.converter.{key}": text for key, text in own.items() if key.partition(".")[0] not in sides
-            }
+        result |= {f"{side}.converter.{key}": text for key, text in own.items()}
     return result
+
+
+def _format_settings(given: Mapping[str, str], side: str) -> dict[str, str]:
+    """What is set for a side's converter, over what is set for those of all sides."""
+    own: dict[str, str] = {}
+    for head in ("debezium.format.", f"debezium.format.{side}."):
+        named = {key.removeprefix(head): text for key, text in given.items() if key.startswith(head)}
+        own |= {key: text for key, text in named.items() if key.partition(".")[0] not in ("key", "value", "header")}
+    return own

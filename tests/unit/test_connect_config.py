@@ -70,14 +70,38 @@ def test_formats_become_converters() -> None:
             **MYSQL,
             "debezium.format.key": "json",
             "debezium.format.value": "avro",
-            "debezium.format.apicurio.registry.url": "http://r",
+            "debezium.format.schema.registry.url": "http://r",
             "debezium.format.key.schemas.enable": "false",
         }
     ).config
     assert found["key.converter.schemas.enable"] == "false"
     assert found["value.converter"] == "io.confluent.connect.avro.AvroConverter"
     assert "value.converter.schemas.enable" not in found
-    assert found["key.converter.apicurio.registry.url"] == found["value.converter.apicurio.registry.url"] == "http://r"
+    assert found["key.converter.schema.registry.url"] == found["value.converter.schema.registry.url"] == "http://r"
+
+
+@pytest.mark.parametrize(
+    ("name", "converter"),
+    [("avro", "AvroConverter"), ("json", "ExtJsonConverter"), ("jsonbytearray", "ExtJsonConverter")],
+)
+def test_apicurio_s_own_registry_has_converters_of_its_own(name: str, converter: str) -> None:
+    """As in Debezium Server, the URL of Apicurio's own API chooses them; a class that is named wins."""
+    given = {**MYSQL, "debezium.format.value": name, "debezium.format.value.apicurio.registry.url": "http://r"}
+    found = convert_properties(given).config
+    assert found["value.converter"] == f"io.apicurio.registry.utils.converter.{converter}"
+    assert found["value.converter.apicurio.registry.url"] == "http://r"
+    named = convert_properties({**given, "debezium.format.value.class": "com.example.Own"}).config
+    assert named["value.converter"] == "com.example.Own"
+    assert "value.converter.class" not in named
+
+
+@pytest.mark.parametrize("name", ["connect", "jsonbytearray", "json"])
+def test_what_debezium_server_s_iceberg_sink_takes_goes_through_kafka_as_json(name: str) -> None:
+    """Formats that only its own sink can take become JSON with its schema, which keeps all that they have."""
+    found = convert_properties({**MYSQL, "debezium.format.key": name, "debezium.format.value": name}).config
+    for side in ("key", "value"):
+        assert found[f"{side}.converter"] == "org.apache.kafka.connect.json.JsonConverter"
+        assert found[f"{side}.converter.schemas.enable"] == "true"
 
 
 @pytest.mark.parametrize(

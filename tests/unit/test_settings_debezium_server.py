@@ -197,12 +197,22 @@ def test_own_catalog_needs_no_warehouse() -> None:
         sink(**{"debezium.sink.iceberg.type": "hive", "debezium.sink.iceberg.warehouse": ""})
 
 
-@pytest.mark.parametrize(("name", "converter"), [("avro", "AvroConverter"), ("cloudevents", "CloudEventsConverter")])
+@pytest.mark.parametrize(
+    ("name", "converter"),
+    [
+        ("avro", "AvroConverter"),
+        ("protobuf", "ProtobufConverter"),
+        ("cloudevents", "CloudEventsConverter"),
+        ("simplestring", "StringConverter"),
+        ("binary", "ByteArrayConverter"),
+    ],
+)
 @pytest.mark.parametrize("side", ["key", "value"])
 def test_a_format_of_debezium_server_names_its_converter(side: str, name: str, converter: str) -> None:
     """Debezium Server's formats besides JSON are read by a converter: the error has the line to write."""
     given = {"topics": "t", "bootstrap.servers": "h:1", "debezium.sink.iceberg.warehouse": "/w"}
-    with pytest.raises(ConfigError, match=rf"{side}\.converter=\S+\.{converter} instead"):
+    registry = rf", with {side}\.converter\.schema\.registry\.url" if name in {"avro", "protobuf"} else ""
+    with pytest.raises(ConfigError, match=rf"{side}\.converter=\S+\.{converter} instead{registry}$"):
         load([], given | {f"debezium.format.{side}": name}, {})
-    with pytest.raises(ConfigError, match="write json or connect"):
+    with pytest.raises(ConfigError, match="write json or jsonbytearray or connect"):
         load([], given | {f"debezium.format.{side}": "arvo"}, {})

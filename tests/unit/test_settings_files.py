@@ -158,3 +158,82 @@ def test_lines_count_continuations_and_all_line_ends(write: Write) -> None:
     """A fault's line is the first of its entry, whatever came before it."""
     text = "#\r\n\r\nname=a\\\r\n  b\r\n   \nerrors.tolerance=x\n"
     assert faults(write, text) == ("sink.properties:9: errors.tolerance: 'x' is not known; write all or none",)
+
+
+def test_every_line_that_cannot_be_read_is_told_with_what_else_is_wrong(tmp_path: Path) -> None:
+    """A dozen faults of all kinds in one file are one error, in the order of their lines; no value that is secret."""
+    path = tmp_path / "sink.properties"
+    path.write_bytes(
+        b"bootstrap.servers=nowhere\n"
+        b"topcs=t\n"
+        b"name=a\\u12\n"
+        b"topics=t\n"
+        b"debezium.sink.type=icberg\n"
+        b"debezium.sink.iceberg.table-prefix=gr\xf6\xdfe_\n"
+        b"! a comment in Latin 1 stops nothing: \xf6\n"
+        b"debezium.sink.iceberg.upsert : \\\n  perhaps\n"
+        b"debezium.sink.batch.max-events\t0\n"
+        b"debezium.sink.iceberg.s3.secret-access-key=${vault:s3:key}\n"
+        b"debezium.sink.iceberg.warehouse=/w\n"
+        b"table.include.list=a.b\n"
+        b"debezium.sink.iceberg.destination-regexp=(\n"
+        b"errors.tolerance=some\n"
+        b"value.converter=AvroConvertor\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load([path], environ={})
+    told = [fault.removeprefix(f"{path}:").partition(": ")[0] for fault in caught.value.faults]
+    assert told == ["1", "2", "3", "5", "6", "8", "10", "11", "13", "14", "15", "16"]
+    assert not any("Traceback" in fault or "\n" in fault for fault in caught.value.faults)
+
+
+def test_a_key_with_two_values_is_noted_with_both_lines(write: Write) -> None:
+    """Java takes the last and says nothing; no value is shown. The same value twice is nothing to say."""
+    text = "name=a\ndebezium.sink.iceberg.token=aaa\n\nname=b\ndebezium.sink.iceberg.token=bbb\ntopics=t\n"
+    settings = sink(write, text)
+    where = write("").parent / "sink.properties"
+    assert settings.name == "b"
+    assert settings.notes == (
+        f"{where}:7: name has another value in line 4 too; line 7 counts",
+        f"{where}:8: debezium.sink.iceberg.token has another value in line 5 too; line 8 counts",
+    )
+
+
+def test_keys_of_two_files_are_no_repetition(write: Write) -> None:
+    """To have a later file say something else is what several files are for."""
+    assert load([write(BASE + "name=a\n"), write("name=b\n", "b.properties")], environ={}).notes == ()
+
+
+@pytest.mark.parametrize("key", ["%prod.name", "%{prod,staging}.name", "%{dev,prod}.name"])
+def test_the_profile_that_debezium_server_runs_with_counts(write: Write, key: str) -> None:
+    """What is said for Quarkus's profile prod wins over the same key without a profile, wherever it stands."""
+    assert sink(write, f"{key}=b\nname=a\n").name == "b"
+
+
+def test_another_profile_has_no_effect(write: Write) -> None:
+    """A key of another profile is named in a note."""
+    settings = sink(write, "name=a\n%dev.name=b\n")
+    assert settings.name == "a"
+    assert any("%dev.name" in note for note in settings.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("${PREFIX}", "x_"),
+        ("a${PREFIX}b", "ax_b"),
+        ("${PREFIX:other_}", "x_"),
+        ("${NONE:other_}", "other_"),
+        ("${NONE:a:b}", "a:b"),
+    ],
+)
+def test_expressions_of_debezium_server_are_variables(write: Write, text: str, value: str) -> None:
+    """${NAME} is the environment's variable as in Quarkus, and ${NAME:default} has a default."""
+    environ = {"PREFIX": "x_"}
+    assert sink(write, f"debezium.sink.iceberg.jdbc.user={text}\n", **environ).catalog.properties["jdbc.user"] == value
+
+
+def test_what_a_variable_holds_is_not_shown(write: Write) -> None:
+    """A value that was looked up by its bare name may be a secret."""
+    (fault,) = faults(write, "debezium.sink.iceberg.upsert=${SECRET}\n", SECRET="hunter2")
+    assert "hunter2" not in fault

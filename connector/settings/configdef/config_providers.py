@@ -1,7 +1,8 @@
 """text with `${provider:...}` references -> text: Kafka's configuration providers.
 
 `${env:NAME}`, `${file:/path:key}` (a properties file) and `${dir:/path:file name}` are always on. As in Kafka a value
-that was looked up is not searched again.
+that was looked up is not searched again. Debezium Server's `${NAME}` and `${NAME:default}` are variables too: no
+provider has a name in capitals.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import javaproperties
 # and with second looks, a text of many openings would be read through from each.
 REFERENCE = re.compile(r"\$\{([^}:]{0,100}+):(?:([^}:]*+):)?+([^}]*+)\}")
 BARE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.]*)\}")
+_EITHER = re.compile(rf"{REFERENCE.pattern}|{BARE_REFERENCE.pattern}")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def has_reference(text: str) -> bool:
     """Tell whether a text refers to something."""
-    return REFERENCE.search(text, 0, text.rfind("}") + 1) is not None
+    return _EITHER.search(text, 0, text.rfind("}") + 1) is not None
 
 
 class UnresolvedReference(LookupError):
@@ -42,15 +45,16 @@ class ConfigProviders:
     environ: Mapping[str, str] = attrs.field(repr=False)
 
     def resolve(self, text: str, *, bare: bool = True) -> str:
-        """Replace every reference; raises Unresolved. With `bare`, `${NAME}` without a provider is refused."""
-        unprovided = BARE_REFERENCE.search(text) if bare else None
-        if unprovided:
-            raise UnresolvedReference(unprovided[0], "names no provider", f"write ${{env:{unprovided[1]}}}")
+        """Replace every reference; raises Unresolved. With `bare`, `${NAME}` without a provider is a variable."""
         end = text.rfind("}") + 1
-        return REFERENCE.sub(self._answer, text[:end]) + text[end:]
+        return (_EITHER if bare else REFERENCE).sub(self._answer, text[:end]) + text[end:]
 
     def _answer(self, match: re.Match[str]) -> str:
-        provider, path, key = match.groups()
+        provider, path, key, *variable = match.groups()
+        if provider is None:
+            return self._variable(match[0], variable[0])
+        if _VARIABLE.fullmatch(provider):
+            return self.environ.get(provider, match[0][len(provider) + 3 : -1])
         lookups: dict[str, Callable[[str, str], str]] = {"env": self._env, "file": _read_file, "dir": _read_dir_file}
         if provider not in lookups:
             raise UnresolvedReference(match[0], "names an unknown provider", "use env, file or dir")
@@ -59,6 +63,11 @@ class ConfigProviders:
         except KeyError as missing:
             why = f"cannot be resolved: {missing.args[0]}"
             raise UnresolvedReference(match[0], why, "provide it or correct the reference") from None
+
+    def _variable(self, reference: str, name: str) -> str:
+        if name not in self.environ:
+            raise UnresolvedReference(reference, "names no provider", f"write ${{env:{name}}}")
+        return self.environ[name]
 
     def _env(self, path: str, key: str) -> str:
         name = f"{path}:{key}" if path else key

@@ -44,16 +44,17 @@ def load_settings(
     Raises:
         ConfigError: one line per fault.
     """
-    given, unreadable = property_files.merge_files(files, overrides or {})
-    given = rename(given)
+    merged = property_files.merge_files(files, overrides or {})
+    given = rename(merged.entries)
     reader = ConfigReader(
         files=[str(path) for path in files],
         entries=given,
         providers=ConfigProviders(os.environ if environ is None else environ),
         declared=frozenset(names) | frozenset(name for name in given if DEBEZIUM_SERVER_SINK.owns(name)),
         prefixes=prefixes,
-        complete=not unreadable,
-        faults=list(unreadable),
+        complete=not merged.faults,
+        faults=list(merged.faults),
+        notes=list(merged.notes),
     )
     _remember_secrets(reader)
     settings = build(reader)

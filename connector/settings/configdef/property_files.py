@@ -1,7 +1,7 @@
 """properties files, overrides -> entries: layered, each knowing where it was written.
 
 Java's properties syntax (java.util.Properties#load) in UTF-8, or the JSON that Kafka Connect takes for a connector; a
-later layer wins, within a file the later line.
+later layer wins, within a file the later line, and before it what is said for Debezium Server's profile (`%prod.key`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,14 @@ import javaproperties
 import orjson
 
 _LONG_RUN = re.compile(r"[^.\-_]{31,}")
+_BROKEN_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\u(?![0-9A-Fa-f]{4})")
+_LONE = re.compile("[\udc80-\udcff]")
+"""A byte that is not UTF-8."""
+_LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+_SHOWN_LINES = 20
+"""So many such bytes are told line by line: a file of more is not a text."""
+_PROFILED = re.compile(r"%(?:prod|\{(?:[^},]*,)*prod(?:,[^},]*)*\})\.")
+"""How a key of Quarkus's profile prod begins, the one that Debezium Server runs with."""
 AFTER_ALL_LINES = 2**31
 
 
@@ -54,24 +62,54 @@ class Entry:
         return f"a key of {len(self.key)} characters, not shown" if odd else self.key
 
 
-def merge_files(files: Sequence[Path], overrides: Mapping[str, str]) -> tuple[dict[str, Entry], list[ConfigFault]]:
-    """The winning entry of each key and the faults of files that cannot be read."""
-    entries: dict[str, Entry] = {}
-    faults: list[ConfigFault] = []
+@attrs.frozen
+class MergedFiles:
+    """The winning entry of each key, what in the files cannot be read, and the keys that a file has twice."""
+
+    entries: dict[str, Entry] = attrs.field(repr=False)
+    faults: list[ConfigFault]
+    notes: list[str]
+
+
+def merge_files(files: Sequence[Path], overrides: Mapping[str, str]) -> MergedFiles:
+    """Lay files and overrides over one another."""
+    merged = MergedFiles({}, [], [])
     for layer, path in enumerate(files):
+        own: dict[str, Entry] = {}
         try:
-            entries.update((entry.key, entry) for entry in read_entries(path, layer))
+            for item in read_entries(path, layer):
+                if isinstance(item, ConfigFault):
+                    merged.faults.append(item)
+                    continue
+                before = own.get(item.key)
+                if before is not None and before.text != item.text:
+                    merged.notes.append(_note_repeated(before, item))
+                own[item.key] = item
         except _Unreadable as wrong:
-            faults.append(ConfigFault(layer, wrong.line, format_fault(wrong.where(path), "", wrong.what, wrong.todo)))
+            merged.faults.append(wrong.fault(path, layer))
+        merged.entries.update(_choose_profile(own))
     for key, text in overrides.items():
-        entries[key.strip()] = Entry(key.strip(), text.strip(), "", 0, len(files))
-    return entries, faults
+        merged.entries[key.strip()] = Entry(key.strip(), text.strip(), "", 0, len(files))
+    return merged
+
+
+def _choose_profile(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """What a layer's entries are where Quarkus's profile is prod."""
+    chosen = {key: entry for key, entry in entries.items() if not _PROFILED.match(key)}
+    for key, entry in entries.items():
+        if _PROFILED.match(key):
+            plain = _PROFILED.sub("", key)
+            chosen[plain] = attrs.evolve(entry, key=plain)
+    return chosen
+
+
+def _note_repeated(before: Entry, after: Entry) -> str:
+    return f"{after.where}: {after.label} has another value in line {before.line} too; line {after.line} counts"
 
 
 def read_properties(files: Sequence[Path], overrides: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of files as they are written: references are not looked up, faults are left out."""
-    entries, _ = merge_files(files, overrides)
-    return {key: entry.text for key, entry in entries.items()}
+    return {key: entry.text for key, entry in merge_files(files, overrides).entries.items()}
 
 
 class _Unreadable(Exception):
@@ -81,14 +119,17 @@ class _Unreadable(Exception):
         self.what = what
         self.todo = todo
 
-    def where(self, path: Path) -> str:
-        return f"{path}:{self.line}" if self.line else str(path)
+    def fault(self, path: Path, layer: int) -> ConfigFault:
+        where = f"{path}:{self.line}" if self.line else str(path)
+        return ConfigFault(layer, self.line, format_fault(where, "", self.what, self.todo))
 
 
-def read_entries(path: Path, layer: int = 0) -> Iterator[Entry]:
-    """All entries of a file in order."""
+def read_entries(path: Path, layer: int = 0) -> Iterator[Entry | ConfigFault]:
+    """All entries of a file in order, and the faults of lines that hold none that can be read."""
     text = _read_text(path)
-    return _read_json(path, text, layer) if text.lstrip().startswith("{") else _read_lines(path, text, layer)
+    if text.lstrip().startswith("{"):
+        return _read_json(path, _check_text(text), layer)
+    return _read_lines(path, text, layer)
 
 
 def _read_json(path: Path, text: str, layer: int) -> Iterator[Entry]:
@@ -114,31 +155,51 @@ def _read_json(path: Path, text: str, layer: int) -> Iterator[Entry]:
         )
 
 
-def _read_lines(path: Path, text: str, layer: int) -> Iterator[Entry]:
-    line = 1
-    elements = javaproperties.parse(text)
-    while True:
-        try:
-            element = next(elements, None)
-        except javaproperties.InvalidUEscapeError:
-            raise _Unreadable(line, "a \\u escape is broken", "write \\u and four hex digits") from None
-        if element is None:
-            return
+def _read_lines(path: Path, text: str, layer: int) -> Iterator[Entry | ConfigFault]:
+    """A line that cannot be read is a fault; those behind it are read on."""
+    line, lines = 1, _LINES.findall(text)
+    if len(_LONE.findall(text)) > _SHOWN_LINES or "\0" in text:
+        _check_text(text)
+    for element in javaproperties.parse(_BROKEN_ESCAPE.sub(r"\1u", text)):
+        below = line + _count_lines(element.source)
         if isinstance(element, javaproperties.KeyValue):
-            yield Entry(element.key, element.value.strip(), str(path), line, layer)
-        line += _count_lines(element.source)
+            source = "".join(lines[line - 1 : below - 1])
+            try:
+                _check_text(source, line)
+                _check_escapes(source, line)
+                yield Entry(element.key, element.value.strip(), str(path), line, layer)
+            except _Unreadable as wrong:
+                yield wrong.fault(path, layer)
+        line = below
+
+
+def _check_escapes(source: str, line: int) -> None:
+    broken = _BROKEN_ESCAPE.search(source)
+    if broken is not None:
+        line += _count_ends(source[: broken.end()])
+        raise _Unreadable(line, "a \\u escape is broken", "write \\u and four hex digits")
+
+
+def _check_text(text: str, line: int = 1) -> str:
+    """Refuse a text with bytes that are not UTF-8, at their line."""
+    lone = _LONE.search(text)
+    if lone is not None:
+        line += _count_ends(text[: lone.start()])
+        raise _Unreadable(line, "is not UTF-8", "save the file as UTF-8 or write \\uXXXX")
+    return text
 
 
 def _count_lines(source: str) -> int:
     """How many lines an element spans: \\n, \\r and \\r\\n end a line, nothing else does."""
-    return source.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").count("\n") + 1
+    return _count_ends(source) + (not source.endswith(("\n", "\r")))
+
+
+def _count_ends(source: str) -> int:
+    return source.replace("\r\n", "\n").replace("\r", "\n").count("\n")
 
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as wrong:
-        line = path.read_bytes()[: wrong.start].count(b"\n") + 1
-        raise _Unreadable(line, "is not UTF-8", "save the file as UTF-8 or write \\uXXXX") from None
+        return path.read_bytes().decode("utf-8-sig", "surrogateescape")
     except OSError as wrong:
         raise _Unreadable(0, f"cannot be read ({wrong.strerror})", "check the path and its rights") from None

@@ -79,21 +79,26 @@ def _converter_schemas_option(side: str) -> Option[bool]:
     )
 
 
-_SERVER_FORMATS = one_of("json", "connect")
+_SERVER_FORMATS = one_of("json", "jsonbytearray", "connect")
 _CONVERTERS_INSTEAD = {
     "avro": "io.confluent.connect.avro.AvroConverter",
     "protobuf": "io.confluent.connect.protobuf.ProtobufConverter",
     "cloudevents": CLOUD_EVENTS_CLASS,
+    "simplestring": "org.apache.kafka.connect.storage.StringConverter",
+    "binary": "org.apache.kafka.connect.converters.ByteArrayConverter",
 }
 """Debezium Server's other formats -> the converter that reads them."""
+_WITH_REGISTRY = frozenset({"avro", "protobuf"})
 
 
 def _server_format(side: str) -> ValueType[str]:
     def read(text: str) -> str:
         converter = _CONVERTERS_INSTEAD.get(text)
         if converter is not None:
-            todo = f"write {side}.converter={converter} instead, with {side}.converter.schema.registry.url"
-            raise InvalidValue("{} is read by a converter here", todo)
+            registry = f", with {side}.converter.schema.registry.url" if text in _WITH_REGISTRY else ""
+            raise InvalidValue(
+                "{} is read by a converter here", f"write {side}.converter={converter} instead{registry}"
+            )
         return _SERVER_FORMATS.read(text)
 
     return ValueType("string", read)

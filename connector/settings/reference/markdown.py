@@ -25,7 +25,9 @@ Made from the declarations in `connector/settings` by `python -m connector.setti
 
 Settings are Java properties files in UTF-8. You can give several: a later file overrides an earlier one, and
 `-X key=value` overrides all files.
-`${env:NAME}`, `${file:/path:key}` (a properties file) and `${dir:/path:file}` in a value are looked up, as in Kafka.
+`${env:NAME}`, `${file:/path:key}` (a properties file) and `${dir:/path:file}` in a value are looked up, as in Kafka;
+`${NAME}` and `${NAME:default}` are variables of the environment, as in Debezium Server. Of Quarkus's profiles `prod`
+counts.
 A default in `<angle brackets>` depends on other keys. All faults of a configuration are reported at once.
 """
 

@@ -110,7 +110,7 @@ def is_source(files: Sequence[Path], overrides: Mapping[str, str] | None = None)
 
     One that does so with a slip counts, so that the slip is told beside what else is wrong with a source's file.
     """
-    return connector_class.is_of_source(rename_entries(property_files.merge_files(files, overrides or {})[0]))
+    return connector_class.is_of_source(rename_entries(property_files.merge_files(files, overrides or {}).entries))
 
 
 def load_source(
