@@ -26,6 +26,8 @@ OVERRIDES = click.option(
 OUTPUT = click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Text, or one document."
 )
+FOLDER = click.Path(file_okay=False, path_type=Path)
+"""One that is there, or will be."""
 EXIT_ERROR, EXIT_CONFIG = 1, 3
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
+from connector.errors import FatalError
 from connector.runtime.jvm.jars import FOLDER, show_progress
 from connector.runtime.spark.environment import archive_name, settings_for, write_archive
 
@@ -14,18 +17,30 @@ def fetch(components: tuple[str, ...], folder: Path | None) -> None:
     """Fetch components' jars, into a folder if one is given, and say how many bytes these are.
 
     Raises:
-        FatalError: one cannot be downloaded.
+        FatalError: one cannot be downloaded, or written.
     """
-    size = show_progress(components, folder)
+    with _writing(folder):
+        size = show_progress(components, folder)
     click.echo(f"{size / 1e6:.0f} MB of jars are in {folder or 'the local Maven repository'}")
     if folder is not None:
         click.echo(f"on machines without access to a registry: export {FOLDER}={folder.absolute()}")
 
 
 def pack(target: Path | None) -> None:
-    """Write the archive, and print the settings with which executors use it."""
+    """Write the archive, and print the settings with which executors use it. Raises FatalError as `fetch`."""
     target = (target or Path(archive_name())).absolute()
-    size = write_archive(target)
+    with _writing(target):
+        size = write_archive(target)
     click.echo(f"# {target.name}: {size / 1e6:.0f} MB. Put it where all machines can read it, and use that path here.")
     for key, value in settings_for(target).items():
         click.echo(f"{key}={value}")
+
+
+@contextmanager
+def _writing(target: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as wrong:
+        if target is None:
+            raise
+        raise FatalError(f"{target}: cannot be written ({wrong.strerror}); give --to a place that can be") from wrong

@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 from connector.cli.arguments import load_settings, load_sink_settings, parse_overrides
+from connector.errors import ConfigError
 from connector.runtime.spark.session import start_session
 from connector.runtime.spark.session_builder import StartingSession
 from connector.settings import SinkSettings, SourceSettings
 from connector.settings.configdef.property_files import read_properties
+from connector.settings.source.settings import is_source
 
 
 def run_connector(files: tuple[Path, ...], overrides: tuple[str, ...], *, once: bool) -> None:
@@ -70,6 +72,8 @@ def _run_source(
 def serve_connectors(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """Run the connectors that are created by REST, and those that were there; raises as `run_connector`."""
     config = read_properties(files, parse_overrides(overrides))
+    if is_source(files, parse_overrides(overrides)):
+        raise ConfigError("this is the configuration of a source; give the files of a worker, and create it by REST")
     # What a sink must name, and a worker need not.
     named = {"topics", "topics.regex", "debezium.source.topic.prefix"} & config.keys()
     settings = load_sink_settings(files, overrides if named else (*overrides, "topics=unused"))

@@ -8,6 +8,7 @@ import click
 
 from connector.cli.arguments import (
     FILES,
+    FOLDER,
     OVERRIDES,
     load_sink_settings,
     report_errors,
@@ -34,7 +35,7 @@ def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 @FILES
 @OVERRIDES
 @click.option("--letter", required=True, help="Id of the dead letter, as in `dlq list`.")
-@click.option("--save", type=click.Path(path_type=Path), default=None, help="Folder to write key and value to.")
+@click.option("--save", type=FOLDER, default=None, help="Folder to write key and value to.")
 def dlq_show(files: tuple[Path, ...], overrides: tuple[str, ...], letter: str, save: Path | None) -> None:
     """Print a dead letter, or save it for repair."""
     with report_errors():
@@ -48,7 +49,11 @@ def dlq_show(files: tuple[Path, ...], overrides: tuple[str, ...], letter: str, s
 @OVERRIDES
 @click.option("--letter", "letters", multiple=True, help="Only this dead letter (id); repeatable.")
 @click.option(
-    "--from", "repaired", type=click.Path(path_type=Path), default=None, help="Folder with repaired keys and values."
+    "--from",
+    "repaired",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=None,
+    help="Folder with repaired keys and values.",
 )
 @click.option("--execute", is_flag=True, help="Apply the change; without it, only show what would be done.")
 def dlq_replay(

@@ -8,6 +8,7 @@ import click
 
 from connector.cli.arguments import (
     FILES,
+    FOLDER,
     OVERRIDES,
     parse_overrides,
     report_errors,
@@ -37,7 +38,7 @@ def connect_config(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 
 @click.command()
 @click.argument("components", nargs=-1, metavar="[COMPONENT]...")
-@click.option("--to", "folder", type=click.Path(path_type=Path), default=None, help="Folder to put the jars into.")
+@click.option("--to", "folder", type=FOLDER, default=None, help="Folder to put the jars into.")
 def jars(components: tuple[str, ...], folder: Path | None) -> None:
     """Fetch the jars of jars.lock.
 
@@ -51,7 +52,7 @@ def jars(components: tuple[str, ...], folder: Path | None) -> None:
 
 
 @click.command()
-@click.option("--to", "target", type=click.Path(path_type=Path), default=None, help="File to write.")
+@click.option("--to", "target", type=click.Path(dir_okay=False, path_type=Path), default=None, help="File to write.")
 def package(target: Path | None) -> None:
     """Pack this Python environment for spark.archives.
 
@@ -64,9 +65,7 @@ def package(target: Path | None) -> None:
 
 
 @click.command()
-@click.option(
-    "--home", type=click.Path(path_type=Path), default=None, help="Folder for the broker's data and the tables."
-)
+@click.option("--home", type=FOLDER, default=None, help="Folder for the broker's data and the tables.")
 @click.option("--fresh", is_flag=True, help="Start over: delete the data of earlier runs.")
 def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
     """Replay recorded events into Iceberg tables.
