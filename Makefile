@@ -97,7 +97,7 @@ mutate: $(DEVELOPMENT) ## Faults put into the pure rules and the commit protocol
 	$(BIN)/mutmut results
 
 interop: $(DEVELOPMENT) ## Debezium's transform and JDBC sink on Kafka Connect, other databases, emulators of GCS and Azure (minutes)
-	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink mariadb-source mysql-source avro-converter gcs adls
+	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink mariadb-source mysql-source avro-converter gcs adls nessie
 	$(BIN)/python -m pytest -m interop -q
 
 bench: $(DEVELOPMENT) ## The benchmark of docs/benchmarks.md (about an hour, on a quiet machine)

@@ -39,7 +39,16 @@ STORES = frozenset({"s3", "gcs", "adls", "postgresql", "mysql", "mariadb"})
 PEERS = frozenset({"flink", "iceberg-connect"})
 """Components that only `make bench-peers` runs, `iceberg-connect` on a worker of `connect`."""
 INTEROP = frozenset(
-    {"connect", "jdbc-sink", "mariadb-source", "mysql-source", "postgres-source", "avro-converter", "registry"}
+    {
+        "connect",
+        "jdbc-sink",
+        "mariadb-source",
+        "mysql-source",
+        "postgres-source",
+        "avro-converter",
+        "registry",
+        "nessie",
+    }
 )
 ON_DEMAND = INTEROP | PEERS | STORES
 """Components of tests, benchmarks and some catalogs: fetched when named or asked for by `fetch_jars`."""

@@ -26,6 +26,8 @@ ROOTS = {
     ),
     # An archive with a runner and its jars: group:artifact:version:classifier:packaging.
     "registry": ("io.apicurio:apicurio-registry-app:2.6.13.Final:all:tar.gz",),
+    # A catalog server in one jar, for Java 21. The newest that is to be had with its runner (2026-11).
+    "nessie": ("org.projectnessie.nessie:nessie-quarkus:0.99.0:runner:jar",),
     "broker": (
         "org.apache.kafka:kafka_2.13:4.2.0",
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3",
