@@ -103,6 +103,36 @@ def test_a_configured_column_that_a_snapshot_has_not_yet() -> None:
         _key(old, new, "code")
 
 
+def _struct(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "fields": list(fields)}
+
+
+def _numbered(number: int, name: str, kind: Any = "long") -> dict[str, Any]:
+    return {"id": number, "name": name, "required": True, "type": kind}
+
+
+def test_configured_fields_of_structs() -> None:
+    """A configured name with dots is a field inside structs, odd names and renames of any of its parts included."""
+    inner = _struct(_numbered(20, "x.y"), _numbered(21, "q`t", _struct(_numbered(22, "z"))))
+    renamed = _struct(_numbered(20, "x"), _numbered(21, "q`t", _struct(_numbered(22, "zz"))))
+    old, new = schema(field("v", "int"), field("a.s", inner)), schema(field("v", "int"), field("b", renamed))
+    assert _key(old, old, "a.s.x.y", "a.s.q`t.z", "v") == ("a.s.x.y", "a.s.q`t.z", "v")
+    assert _key(old, new, "b.x", "b.q`t.zz") == ("a.s.x.y", "a.s.q`t.z")
+    assert _key(old, new, "a.s.x.y") == ("a.s.x.y",)
+    with pytest.raises(ConfigError, match=r"names a\.s\.x, .* are v, a\.s, a\.s\.x\.y, a\.s\.q`t, a\.s\.q`t\.z; now"):
+        _key(old, old, "a.s.x")
+    with pytest.raises(ConfigError, match=r"names a\.s\.x\.y, which"):
+        _key(old, new, "b.x", "a.s.x.y")
+
+
+def test_items_of_lists_are_no_key() -> None:
+    """What a list or a map holds is no field of its row, whatever its name."""
+    items = {"type": "list", "element-id": 20, "element": "long", "element-required": True}
+    listed = schema(field("l", items))
+    with pytest.raises(ConfigError, match=r"names l\.element, which"):
+        _key(listed, listed, "l.element")
+
+
 @pytest.mark.parametrize(
     ("kind", "columns", "identifiers", "version", "same"),
     [

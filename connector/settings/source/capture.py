@@ -49,7 +49,8 @@ KEYS = Option(
     kind=KEY_COLUMNS,
     default=(),
     importance="high",
-    doc="Record key columns, instead of the identifier fields: <namespace>.<table>:<column>,<column>;...",
+    doc="Record key columns, instead of the identifier fields: <namespace>.<table>:<column>,<column>;... "
+    "with dots for fields of structs.",
 )
 SNAPSHOT_MODE = Option(
     name="snapshot.mode",

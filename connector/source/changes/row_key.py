@@ -9,6 +9,7 @@ import attrs
 
 from connector.errors import ConfigError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
+from connector.iceberg.types.schemas.schema_json import iter_struct_fields
 
 
 class KeyKind(StrEnum):
@@ -81,18 +82,18 @@ def choose_row_key(
 def _find_configured(
     schema: SnapshotSchema, current: SnapshotSchema, configured: Sequence[str], table: str
 ) -> tuple[str, ...]:
-    """Return the configured columns under their names at the snapshot, by field id."""
-    then = {field["id"]: field["name"] for field in schema.document["fields"]}
-    now = {field["name"]: then.get(field["id"]) for field in current.document["fields"]}
-    fields = {name: now.get(name) for name in configured}
+    """Return the configured columns and fields of structs under their names at the snapshot, by field id."""
+    then = {field["id"]: name for name, field in iter_struct_fields(schema.document)}
+    now = {name: field["id"] for name, field in iter_struct_fields(current.document)}
+    fields = {name: then.get(now[name]) if name in now else None for name in configured}
     for name, column in fields.items():
-        if column is None and name in schema.names and name not in fields.values():
+        if column is None and name in then.values() and name not in fields.values():
             fields[name] = name
     missing = [name for name, column in fields.items() if column is None]
     if missing:
         raise ConfigError(
             f"message.key.columns names {', '.join(missing)}, which table {table} does not have in the snapshot that "
-            f"is read; its columns there are {', '.join(schema.names)}; now {', '.join(current.names)}: name columns "
+            f"is read; its columns there are {', '.join(then.values())}; now {', '.join(now)}: name columns "
             "that it has at both times, each once, as they are called now"
         )
     return tuple(column for column in fields.values() if column is not None)

@@ -59,6 +59,15 @@ def iter_fields(struct: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
         yield from _iter_inner(field["type"], prefix + field["name"])
 
 
+def iter_struct_fields(struct: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Json]]:
+    """Return every column and every field of structs with its dotted path; a row has one value of each."""
+    for field in struct["fields"]:
+        kind = field["type"]
+        yield prefix + field["name"], field
+        if not isinstance(kind, str) and kind["type"] == "struct":
+            yield from iter_struct_fields(kind, f"{prefix}{field['name']}.")
+
+
 def find_path(struct: Mapping[str, Any], name: str) -> Path | None:
     """Return the names from the top on of the field that a dotted name means; None where there is none."""
     return dotted_names.find_path(_by_name(struct), name, _read_fields)
