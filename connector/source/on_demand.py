@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from itertools import islice
 
 import attrs
 import structlog
@@ -15,7 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.errors import ConfigError, FatalError, GapError
-from connector.iceberg.read.scan_planning import FileScanTask
+from connector.iceberg.read.scan_planning import Entry, FileScanTask, tasks_by_entry
 from connector.iceberg.read.table_reader import TableReader
 from connector.runtime.monitoring.listeners import ScanStatus, SnapshotReport, SnapshotStage
 from connector.source.capture_reports import CaptureReports
@@ -138,9 +139,11 @@ class SnapshotOnDemand:
             )
         parts = self._pinned_parts(progress.snapshot_id, progress.chunk_bytes)
         info = self._info(stored)
-        planned = {task.path: task for part in parts for task in part.tasks}
-        now = planned if progress.snapshot_id == info.snapshot_id else self._live.at(info.snapshot_id)
-        chunk = next_chunk([[task.path for task in part.tasks] for part in parts], now.keys(), progress)
+        pinned = [task for part in parts for task in part.tasks]
+        live = pinned if progress.snapshot_id == info.snapshot_id else self._live.at(info.snapshot_id)
+        planned, now = tasks_by_entry(pinned, live)
+        entries = iter(planned)
+        chunk = next_chunk([list(islice(entries, len(part.tasks))) for part in parts], now.keys(), progress)
         if chunk is None:
             return None, stored, progress.rows
         table = self.access.describe(info, _MARKERS[snapshot.kind])
@@ -161,7 +164,7 @@ class SnapshotOnDemand:
         snapshot: QueuedSnapshot,
         table: CapturedTable,
         stored: TableOffset,
-        files: tuple[Chunk, dict[str, FileScanTask], dict[str, FileScanTask]],
+        files: tuple[Chunk[Entry], dict[Entry, FileScanTask], dict[Entry, FileScanTask]],
     ) -> tuple[list[FileScanTask], Mapping[str, int]]:
         """Publish the rows of a chunk; return the files that they were looked for in, and what was published."""
         access, (chunk, planned, now) = self.access, files
@@ -171,11 +174,11 @@ class SnapshotOnDemand:
         reader = TableReader(access.spark, access.table, table.schema)
         with access.reads(table.snapshot.snapshot_id):
             if chunk.live:
-                tasks = [now[path] for path in chunk.live]
+                tasks = [now[entry] for entry in chunk.live]
                 rows = read_live(reader, tasks, table.key)
             else:
-                tasks = [task for path, task in now.items() if path not in planned]
-                rows = read_rewritten(reader, [planned[path] for path in chunk.removed_files], tasks, table.key)
+                tasks = [task for entry, task in now.items() if entry not in planned]
+                rows = read_rewritten(reader, [planned[entry] for entry in chunk.removed_files], tasks, table.key)
             if tasks:
                 operations = access.publisher.publish(keep_rows(rows, self._condition(snapshot, table)), table)
         return tasks, operations

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from attrs import define, field
 from pyspark.sql import SparkSession
 
+from connector.iceberg.catalog.snapshots import SnapshotHistory
+from connector.iceberg.java import iterate
+from connector.iceberg.read.delete_hits import find_hit_files
+from connector.iceberg.read.scan_planning import plan_files
+from connector.settings.source.settings import load_source
+from connector.source.capture_reports import CaptureReports
+from connector.source.changes.rewrites import file_diff
 from connector.source.changes.row_key import RowKey
+from connector.source.on_demand import SnapshotOnDemand
+from connector.source.snapshots.next_step import SnapshotOffset
+from connector.source.snapshots.signal import SnapshotKind
+from connector.source.snapshots.snapshot_queue import QueuedSnapshot, SnapshotQueue
+from connector.source.snapshots.table_offset import TableOffset
+from connector.source.table_access import TableAccess
+from tests.publishers import InMemoryPublisher
 from tests.source_tables import CATALOG, Event, Kind, Subject, use_catalog
 
 pytestmark = pytest.mark.spark
@@ -73,3 +90,122 @@ def test_a_file_that_is_listed_again_after_a_delete(session: SparkSession, add: 
     subject.sql("DELETE FROM {t} WHERE id = 2")
     (deleted,) = subject.follow(RowKey())
     assert _count_operations(deleted) == {"d": 2}
+
+
+def _lift_deletes(subject: Subject) -> None:
+    """Take the deletes of the first file away, whose rows live again."""
+    table = subject.table()
+    deletes = [file for task in plan_files(subject.spark, table, table.snapshot_id or 0) for file in _deletes(task)]
+    table.java.newRowDelta().removeDeletes(deletes[0]).commit()
+
+
+def _deletes(task: Any) -> list[Any]:
+    return list(iterate(task.java().deletes()))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_rows_that_live_again_in_a_file_that_is_listed_twice(
+    session: SparkSession, add: Callable[[Subject], object], version: int
+) -> None:
+    """A delete that is taken away gives back the row of every copy that it had hit."""
+    subject = _merge_on_read(session, version)
+    add(subject)
+    add(subject)
+    subject.sql("DELETE FROM {t} WHERE id = 1")
+    subject.follow(RowKey())
+    _lift_deletes(subject)
+    (back,) = subject.follow(RowKey())
+    assert [event[:3] for event in back] == [("c", None, (1, "v1"))] * 2
+
+
+def test_rows_that_live_again_in_the_older_copy_only(session: SparkSession, add: Callable[[Subject], object]) -> None:
+    """A delete that is taken away gives no row back to a copy that was listed after it."""
+    subject = _merge_on_read(session, 2)
+    add(subject)
+    subject.sql("DELETE FROM {t} WHERE id = 1")
+    add(subject)
+    subject.follow(RowKey())
+    _lift_deletes(subject)
+    (back,) = subject.follow(RowKey())
+    assert [event[:3] for event in back] == [("c", None, (1, "v1"))]
+
+
+@pytest.mark.parametrize("walked", [True, False])
+def test_a_file_that_is_listed_twice_is_rewritten(
+    session: SparkSession, add: Callable[[Subject], object], walked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of both copies are compared with those of the files in their place, however many rows there are."""
+    monkeypatch.setattr(file_diff, "MIN_REWRITTEN_ROWS", 0 if walked else 1 << 60)
+    kind = Kind(2, "copy-on-write", partitioned=False, identifiers=False)
+    subject = Subject(session, kind, "id bigint, v string")
+    add(subject)
+    add(subject)
+    subject.follow(RowKey())
+    subject.sql("UPDATE {t} SET v = 'n' WHERE id = 1")
+    (updated,) = subject.follow(RowKey())
+    assert _count_operations(updated) == {"d": 2, "c": 2}
+
+
+def test_files_that_deletes_would_hit(session: SparkSession, add: Callable[[Subject], object]) -> None:
+    """Of a file that is listed twice both copies are told that have rows which a delete would take."""
+    kind = Kind(2, "merge-on-read", partitioned=False, identifiers=True)
+    subject = Subject(session, kind, "id bigint NOT NULL, v string")
+    add(subject)
+    add(subject)
+    before = subject.table().snapshot_id or 0
+    subject.upsert([], deleted=[{"id": 1}])
+    table = subject.table()
+    struck = plan_files(session, table, table.snapshot_id or 0)
+    found = find_hit_files(table, before, {struck[0].path: _deletes(struck[0])})
+    assert [task.path for task in found] == [struck[0].path] * 2
+
+
+@define
+class _Offsets:
+    """Offsets in memory."""
+
+    queue: SnapshotQueue
+    stored: TableOffset
+
+    def put_queue(self, queue: SnapshotQueue, offsets: Mapping[str, TableOffset] | None = None) -> None:
+        self.queue = queue
+        self.stored = next(iter((offsets or {}).values()), self.stored)
+
+
+@define
+class _Reports:
+    """Keeps what is told of snapshots."""
+
+    told: list[Any] = field(factory=list)
+
+    def on_snapshot(self, report: Any) -> None:
+        self.told.append(report)
+
+
+@pytest.mark.parametrize("rows_per_chunk", [1, 1000])
+@pytest.mark.parametrize("kind", list(SnapshotKind))
+def test_snapshots_on_demand_have_every_copy(
+    session: SparkSession, add: Callable[[Subject], object], tmp_path: Path, kind: SnapshotKind, rows_per_chunk: int
+) -> None:
+    """A snapshot that a signal asked for reads each copy of a row that lives, less the deletes that hit that copy."""
+    subject = _merge_on_read(session, 2)
+    add(subject)
+    subject.sql("DELETE FROM {t} WHERE id = 1")
+    add(subject)
+    file = tmp_path / "s.properties"
+    file.write_text(
+        "connector.class=IcebergSource\nbootstrap.servers=h:1\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
+        f"incremental.snapshot.chunk.size={rows_per_chunk}\nmessage.key.columns=.*:id\n"
+    )
+    table, publisher, reports = subject.table(), InMemoryPublisher(), _Reports()
+    snapshot = QueuedSnapshot("s", table.name, kind)
+    offset = TableOffset(SnapshotOffset(table.uuid, table.snapshot_id))
+    offsets: Any = _Offsets(SnapshotQueue((snapshot,)), offset)
+    snapshots = SnapshotHistory(session, table)
+    access = TableAccess(session, load_source([file], environ={}), table, snapshots, offsets, publisher)
+    reader = SnapshotOnDemand(access, CaptureReports(table.name, (), [reports]))
+    while (due := reader.due(offsets.stored, idle=True, had_turn=False)) is not None:
+        reader.step(due, offsets.stored, table.snapshot_id)
+    rows = Counter(row.after.id for row in publisher.changes[table.name])
+    assert rows == {0: 2, 1: 1, 2: 2, 3: 2}
+    assert reports.told[-1].stage == "COMPLETED"

@@ -45,6 +45,7 @@ from connector.iceberg.guard.foreign_rewrites import (
 )
 from connector.iceberg.java import iterate
 from connector.iceberg.read.delete_hits import find_hit_files
+from connector.iceberg.read.scan_planning import find_repeated_paths
 
 ATTEMPTS = 5
 """How often it is looked again while other writers are faster."""
@@ -189,7 +190,7 @@ class _Damage:
         for one in lost:
             for file in one.files if one.converted else ():
                 tried.setdefault(file.path, []).append(files[one.delete.path])
-        hit = find_hit_files(self.table, change.snapshot_id, tried) if tried else {}
+        hit = {task.path for task in find_hit_files(self.table, change.snapshot_id, tried)} if tried else ()
         return [one for one in lost if not one.converted or any(file.path in hit for file in one.files)]
 
     def _find_outrun(self, place: int, parent: Snapshot) -> tuple[dict[str, JavaFile], list[Renumbering]]:
@@ -203,12 +204,18 @@ class _Damage:
         files = self._load(change, parent, [delete for one in outrun.values() for delete in one.deletes])
         tried = {path: [files[delete.path] for delete in one.deletes] for path, one in outrun.items()}
         hit = find_hit_files(self.table, self.head, tried)
-        needed = {delete.path for path in hit for delete in outrun[path].deletes}
+        if repeated := find_repeated_paths(hit):
+            raise GapError(
+                f"table {self.table.name}: after snapshot {change.snapshot_id}, of another engine, equality deletes no "
+                f"longer apply to rows of a file that the table lists more than once ({min(repeated)}), which cannot "
+                f"be numbered anew; {REMEDY}"
+            )
+        needed = {delete.path for task in hit for delete in outrun[task.path].deletes}
         removed = {delete.path for delete in (*change.lost, *change.converted)}
         if not hit:
             return {}, []
-        data = [task.java().file() for task in hit.values()]
-        vectors = [file for task in hit.values() for file in iterate(task.java().deletes()) if is_vector(file)]
+        data = [task.java().file() for task in hit]
+        vectors = [file for task in hit for file in iterate(task.java().deletes()) if is_vector(file)]
         kept = [files[path] for path in needed - removed]
         return {path: files[path] for path in needed & removed}, [
             Renumbering(change.replaced_until, data, [*kept, *vectors])

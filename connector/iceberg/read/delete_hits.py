@@ -17,10 +17,10 @@ from connector.iceberg.read.scan_planning import FileScanTask, JavaFile, add_del
 from connector.iceberg.read.table_reader import FILE_COLUMN, TableReader, release_reads
 
 
-def find_hit_files(
-    table: Table, snapshot_id: int, deletes: Mapping[str, Sequence[JavaFile]]
-) -> dict[str, FileScanTask]:
-    """Return the tasks of those data files that have live rows which their deletes hit, by path.
+def find_hit_files(table: Table, snapshot_id: int, deletes: Mapping[str, Sequence[JavaFile]]) -> list[FileScanTask]:
+    """Return the tasks of those data files that have live rows which their deletes hit.
+
+    Of a file that the table lists more than once all are returned where it has such rows in one of them.
 
     Args:
         table: the table.
@@ -39,7 +39,7 @@ def find_hit_files(
             before, after = (_count_rows(reader, some) for some in (tasks, struck))
         finally:
             release_reads(table.spark, table)
-    return {task.path: task for task in tasks if after.get(task.path, 0) < before.get(task.path, 0)}
+    return [task for task in tasks if after.get(task.path, 0) < before.get(task.path, 0)]
 
 
 def _count_rows(reader: TableReader, tasks: Sequence[FileScanTask]) -> dict[str, int]:

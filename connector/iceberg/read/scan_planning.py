@@ -23,7 +23,7 @@ from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDe
 
 JavaTask = Any
 JavaFile = Any
-_Entry = tuple[str, int, int]
+Entry = tuple[str, int, int]
 """A data file in a table: its path, and where the path is listed more than once, its sequence number and a count."""
 
 
@@ -100,8 +100,7 @@ def read_file_changes(spark: SparkSession, table: Table, snapshot_id: int) -> Fi
         first_row_id = snapshot.firstRowId()
     parent = _plan_parent(spark, table, snapshot, changed)
     plan = plan_files(spark, table, snapshot_id) if changed.deletes or changed.lifted else []
-    repeated = _find_repeated_paths(plan) | _find_repeated_paths(parent)
-    now, before = _by_entry(plan, repeated), _by_entry(parent, repeated)
+    now, before = tasks_by_entry(plan, parent)
     # Iceberg removes every entry of a path at once: what has such a path now was added again.
     gone = {file.path for file in changed.removed}
     staying = {entry for entry in now if entry in before and entry[0] not in gone}
@@ -134,16 +133,23 @@ def _plan_parent(spark: SparkSession, table: Table, snapshot: Any, changed: _Cha
     return plan_files(spark, table, int(parent_id))
 
 
-def _find_repeated_paths(tasks: Iterable[FileScanTask]) -> set[str]:
+def tasks_by_entry(*plans: Sequence[FileScanTask]) -> list[dict[Entry, FileScanTask]]:
+    """Return the tasks of plans of one table by entry, as it may list a file more than once (`add_files` unchecked).
+
+    Which deletes apply to an entry depends on its sequence number: only files that are listed again are asked for it.
+    A plan's tasks keep their order.
+    """
+    repeated = frozenset[str]().union(*map(find_repeated_paths, plans))
+    return [_by_entry(plan, repeated) for plan in plans]
+
+
+def find_repeated_paths(tasks: Iterable[FileScanTask]) -> set[str]:
+    """Return the paths that are listed more than once."""
     return {path for path, entries in Counter(task.path for task in tasks).items() if entries > 1}
 
 
-def _by_entry(tasks: Iterable[FileScanTask], repeated: Collection[str]) -> dict[_Entry, FileScanTask]:
-    """Return tasks by entry, as a table may list one file more than once (`add_files` without its check).
-
-    Which deletes apply to an entry depends on its sequence number: only files that are listed again are asked for it.
-    """
-    found: dict[_Entry, FileScanTask] = {}
+def _by_entry(tasks: Iterable[FileScanTask], repeated: Collection[str]) -> dict[Entry, FileScanTask]:
+    found: dict[Entry, FileScanTask] = {}
     for task in tasks:
         sequence = int(task.java().file().dataSequenceNumber()) if task.path in repeated else 0
         number = next(n for n in count() if (task.path, sequence, n) not in found) if task.path in repeated else 0

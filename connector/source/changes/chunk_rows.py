@@ -22,18 +22,17 @@ class LiveFiles:
 
     spark: SparkSession
     table: Table
-    _planned: tuple[int, dict[str, FileScanTask]] | None = None
+    _planned: tuple[int, list[FileScanTask]] | None = None
 
-    def at(self, snapshot_id: int) -> dict[str, FileScanTask]:
-        """Return the scan tasks of a snapshot by path.
+    def at(self, snapshot_id: int) -> list[FileScanTask]:
+        """Return the scan tasks of a snapshot.
 
         Raises:
             GapError: it has expired.
             FatalError, RetriableError: metadata cannot be read.
         """
         if self._planned is None or self._planned[0] != snapshot_id:
-            tasks = plan_files(self.spark, self.table, snapshot_id)
-            self._planned = snapshot_id, {task.path: task for task in tasks}
+            self._planned = snapshot_id, plan_files(self.spark, self.table, snapshot_id)
         return self._planned[1]
 
     def forget(self) -> None:

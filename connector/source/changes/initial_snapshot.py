@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from connector.iceberg.catalog.snapshot_schema import check_format_version
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.read.scan_planning import FileScanTask, plan_files
+from connector.iceberg.read.scan_planning import FileScanTask, plan_files, tasks_by_entry
 from connector.iceberg.read.table_reader import ROW_ID_COLUMN, TableReader
 from connector.source.changes.pairing import IS_ONLY_EVENT, rows_to_changes
 from connector.source.changes.row_key import KeyKind, RowKey
@@ -51,7 +51,8 @@ def plan_parts(
         FatalError, RetriableError: as `changes.snapshot_diff.read_changes`.
     """
     check_format_version(table)
-    files = sorted(plan_files(spark, table, snapshot_id), key=lambda task: task.path)
+    (entries,) = tasks_by_entry(plan_files(spark, table, snapshot_id))
+    files = [entries[entry] for entry in sorted(entries)]
     return tuple(SnapshotPart(number, tasks) for number, tasks in enumerate(_pack_files(files, part_bytes)))
 
 

@@ -11,9 +11,13 @@ last, in one chunk: rows of files that are newer than the pinned snapshot, whose
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
+from typing import Generic, TypeVar
 
 import attrs
+
+File = TypeVar("File", bound=Hashable)
+"""What tells a file of a table from its others, in any snapshot."""
 
 
 @attrs.frozen
@@ -33,40 +37,40 @@ class ChunkProgress:
 
 
 @attrs.frozen
-class Chunk:
+class Chunk(Generic[File]):
     """What to read next: `live` files as they are now, or rows of newer files by the keys of `removed_files`.
 
     `number` is its number; `left` as in the progress, when it is published.
     """
 
     number: int
-    live: tuple[str, ...]
-    removed_files: tuple[str, ...]
+    live: tuple[File, ...]
+    removed_files: tuple[File, ...]
     left: int | None
 
 
-def next_chunk(parts: Sequence[Sequence[str]], now: Collection[str], progress: ChunkProgress) -> Chunk | None:
+def next_chunk(parts: Sequence[Sequence[File]], now: Collection[File], progress: ChunkProgress) -> Chunk[File] | None:
     """Return the next chunk, None when all is published.
 
     Args:
-        parts: the paths of the pinned snapshot's files, part by part.
-        now: the paths of the files of the newest snapshot that is published.
+        parts: the pinned snapshot's files, part by part.
+        now: the files of the newest snapshot that is published.
         progress: how far the snapshot is.
     """
     remaining = progress.left
     for number in range(progress.chunk, len(parts)):
-        live = tuple(path for path in parts[number] if path in now)
+        live = tuple(file for file in parts[number] if file in now)
         if len(live) < len(parts[number]) and remaining is None:
             remaining = number
         if live:
             return Chunk(number, live, (), remaining)
     if remaining is None or progress.chunk > len(parts):
         return None
-    missing = tuple(path for part in parts[remaining:] for path in part if path not in now)
+    missing = tuple(file for part in parts[remaining:] for file in part if file not in now)
     return Chunk(len(parts), (), missing, remaining)
 
 
-def advance(progress: ChunkProgress, chunk: Chunk, rows: int) -> ChunkProgress:
+def advance(progress: ChunkProgress, chunk: Chunk[File], rows: int) -> ChunkProgress:
     """Return the progress when a chunk is published that read so many rows."""
     return attrs.evolve(progress, chunk=chunk.number + 1, rows=progress.rows + rows, left=chunk.left)
 

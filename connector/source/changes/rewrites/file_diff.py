@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from connector.iceberg.read.scan_planning import FileChanges, FileScanTask
+from connector.iceberg.read.scan_planning import FileChanges, FileScanTask, find_repeated_paths
 from connector.iceberg.read.table_reader import (
     FILE_COLUMN,
     POSITION_COLUMN,
@@ -90,6 +90,9 @@ def _plan_files(reader: TableReader, files: FileChanges, keys: RowKey) -> Rewrit
     if not reader.schema.flat or sum(task.records for task in tasks) < MIN_REWRITTEN_ROWS:
         return None
     if any(task.deletes or task.data_format != "parquet" for task in tasks):
+        return None
+    if find_repeated_paths(files.removed) or find_repeated_paths(files.added):
+        # Rows are told by their files here, and a file has its rows once.
         return None
     with_ids = keys.same == RowIdentity.ROW_ID
     names = reader.schema.names
