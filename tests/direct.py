@@ -68,7 +68,9 @@ class Direct:
     def feed(self, table: str, extra: dict[str, str] | None = None) -> TableCapture:
         """The way of one table, to be driven by hand."""
         *namespace, name = table.split(".")
-        return build_tables(self.spark, self.settings(table, extra)).open(tuple(namespace), name)
+        opened = build_tables(self.spark, self.settings(table, extra)).open(tuple(namespace), name)
+        assert opened is not None
+        return opened
 
     def differences(self, subject: Subject) -> list[str]:
         """Where the index is not the table: ids, and columns under the fields that they are kept in."""

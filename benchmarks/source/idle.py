@@ -42,6 +42,7 @@ def measure_idle(spark: SparkSession, warehouse: Path, bootstrap: str) -> dict[s
     file = warehouse.parent / "source-idle.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties(warehouse, bootstrap).items()))
     feed = build_tables(spark, load_source([file], environ={})).open((NAMESPACE,), _OLD)
+    assert feed is not None
     feed.step(pinned=False)  # the first one stores where changes begin
     local = polls(feed)
     with RestCatalog(NAMESPACE, _OLD, metadata) as server:

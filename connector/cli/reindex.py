@@ -13,6 +13,7 @@ from connector.settings import SourceSettings
 from connector.settings.source.settings import SINK_TYPE
 from connector.source.destinations.registry import REBUILDS
 from connector.source.factory import build_tables
+from connector.source.snapshots.discovery import missing_table
 
 
 def reindex_tables(settings: SourceSettings, *, tables: tuple[str, ...] = ()) -> None:
@@ -31,8 +32,11 @@ def reindex_tables(settings: SourceSettings, *, tables: tuple[str, ...] = ()) ->
         if missing:
             raise ConfigError(f"reindex: the source reads no table {', '.join(missing)}; check table.include.list")
         for name in sorted(tables or discovered):
+            capture = source.open(*discovered[name])
+            if capture is None:
+                raise missing_table(name, settings)
             fresh = REBUILDS[settings.sink_type](settings, name)
-            report = source.open(*discovered[name]).reload(fresh.publisher, fresh.put_in_place)
+            report = capture.reload(fresh.publisher, fresh.put_in_place)
             seconds = round(report.seconds, 1)
             structlog.get_logger().info(
                 "index rebuilt", table=name, index=fresh.name, alias=fresh.alias, seconds=seconds

@@ -133,6 +133,11 @@ def java_exception_name(error: BaseException | None) -> str:
     return str(cause.java_exception.getClass().getSimpleName()) if isinstance(cause, Py4JJavaError) else ""
 
 
+def is_no_such_table(error: BaseException) -> bool:
+    """Tell whether one of ours stands for Iceberg's word that a catalog has no table, or no namespace, of that name."""
+    return java_exception_name(error) in ("NoSuchTableException", "NoSuchNamespaceException")
+
+
 def gateway_of(driver: Driver) -> Any:
     """Return Py4J's gateway to the driver's JVM."""
     if isinstance(driver, DriverGateway):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import attrs
 from pyspark.sql import SparkSession
 
-from connector.errors import FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
@@ -48,19 +47,11 @@ class SourceTables:
         """Return the tables that there are now."""
         return find_tables(self.catalog, self.settings)
 
-    def open(self, namespace: tuple[str, ...], name: str) -> TableCapture:
-        """Open a table.
-
-        Raises:
-            FatalError: there is no such table.
-        """
+    def open(self, namespace: tuple[str, ...], name: str) -> TableCapture | None:
+        """Open a table; None where there is no such table."""
         table = self.catalog.find(namespace, name)
         if table is None:
-            full = ".".join((*namespace, name))
-            raise FatalError(
-                f"table {full} is not in catalog {self.settings.catalog.name}; "
-                "create it and restart the source, or correct table.include.list"
-            )
+            return None
         snapshots = SnapshotHistory(self.spark, table, self.settings.capture.branch)
         access = TableAccess(self.spark, self.settings, table, snapshots, self.offsets, self.publisher)
         reports = CaptureReports(access.name, self.listeners, self.snapshot_listeners)
@@ -94,7 +85,9 @@ def build_source(
     channels = open_channels(spark, tables.catalog, settings, signals)
     interval_ms = settings.signals.poll_interval_ms
     processor = SignalProcessor(channels, tables.offsets, interval_ms, snapshot_listeners) if channels else None
-    return PollLoop(settings, tables.find, tables.open, tables.publisher, processor, beat, on_round)
+    return PollLoop(
+        settings, tables.find, tables.open, tables.publisher, processor, beat, on_round, tables.offsets.tables
+    )
 
 
 def open_channels(

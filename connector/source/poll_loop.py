@@ -18,11 +18,17 @@ import structlog
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
 from connector.settings import SourceSettings
 from connector.source.destination import ChangePublisher, PublishTarget
-from connector.source.snapshots.discovery import DiscoveredTables
+from connector.source.snapshots.discovery import DiscoveredTables, missing_table
+from connector.source.snapshots.next_step import SnapshotMode
+from connector.source.snapshots.table_history import TableGoneError
 
 DISCOVERY_S = 10.0
-"""How often new tables are looked for, in seconds; the tables that are known are polled by `poll.interval.ms`."""
+"""How often new tables, and named ones that are missing, are looked for, in seconds.
+
+The tables that are known are polled by `poll.interval.ms`.
+"""
 _FIRST_WAIT_S = 0.2
+_MISSING_AGAIN = "a table that was published before is gone, another one of its name is waited for"
 
 
 @attrs.frozen
@@ -93,17 +99,20 @@ class Signals(Protocol):
 class PollLoop:
     """Polls the tables of a source; `run` returns when it is stopped.
 
-    `find_tables` returns the tables that there are, `open_table` opens one of them; both are calls to the catalog.
-    `beat` is called before each step and while the loop waits, `on_round` after every round.
+    `find_tables` returns the tables that there are or should be, `open_table` opens one of them, None where it is not
+    there; both are calls to the catalog. `beat` is called before each step and while the loop waits, `on_round` after
+    every round. `stored_tables` returns those that have a stored offset.
     """
 
     settings: SourceSettings
     find_tables: Callable[[], DiscoveredTables]
-    open_table: Callable[[tuple[str, ...], str], PolledTable]
+    open_table: Callable[[tuple[str, ...], str], PolledTable | None]
     publisher: ChangePublisher
     signals: Signals | None = None
     beat: Callable[[], None] = lambda: None
     on_round: Callable[[], None] = lambda: None
+    stored_tables: Callable[[], Collection[str]] = tuple
+    _missing: set[str] = attrs.field(factory=set)
     _names: DiscoveredTables = attrs.field(factory=dict)
     _captures: dict[str, PolledTable] = attrs.field(factory=dict)
     _schedules: dict[str, TableSchedule] = attrs.field(factory=dict)
@@ -167,12 +176,21 @@ class PollLoop:
                 raise
             structlog.get_logger().warning("cannot look for new tables", reason=str(error))
             tables = self._names
-        if self._discovered_at is None and not tables:
-            structlog.get_logger().warning("no table matches table.include.list yet")
+        if self._discovered_at is None:
+            self._note_missing(tables)
         self._discovered_at = now
         for name in sorted(tables.keys() - self._names.keys()):
             self._schedules[name] = self._admit_table(name)
         self._names = {**self._names, **tables}
+
+    def _note_missing(self, tables: DiscoveredTables) -> None:
+        """Say at the start what is not there; a name that is waited for says so itself, an expression cannot."""
+        log = structlog.get_logger()
+        if not tables:
+            log.warning("no table matches table.include.list yet")
+        for name in sorted(set(self.stored_tables()) - tables.keys()):
+            if self.settings.capture.takes(name):
+                log.warning(_MISSING_AGAIN, table=name)
 
     def _admit_table(self, name: str) -> TableSchedule:
         """Schedule a table, unless its changes would mix with those of another."""
@@ -198,7 +216,14 @@ class PollLoop:
     def _poll_table(self, name: str, schedule: TableSchedule, *, once: bool) -> bool:
         self.beat()
         try:
-            worked = self._open(name).step(pinned=once)
+            table = self._open(name)
+            if table is None:
+                self._schedules[name] = self._await_table(name, once=once)
+                return False
+            worked = table.step(pinned=once)
+        except TableGoneError as error:
+            self._schedules[name] = self._reopen(name, schedule, error, once=once)
+            return self._schedules[name].failed is None
         except ConnectorError as error:
             self._schedules[name] = self._schedule_retry(name, schedule, error)
             return False
@@ -211,12 +236,39 @@ class PollLoop:
         self._schedules[name] = after_success()
         return worked
 
-    def _open(self, name: str) -> PolledTable:
+    def _open(self, name: str) -> PolledTable | None:
         if name not in self._captures:
-            self._captures[name] = self.open_table(*self._names[name])
+            table = self.open_table(*self._names[name])
+            if table is None:
+                return None
+            self._captures[name] = table
+            self._missing.discard(name)
             target = self.publisher.target(name)
             structlog.get_logger().info("table found", table=name, **{target.kind: target.name})
         return self._captures[name]
+
+    def _await_table(self, name: str, *, once: bool) -> TableSchedule:
+        """Look for a table that is not there again and again, and say so once; a run to now cannot wait."""
+        if once:
+            return self._schedule_retry(name, TableSchedule(), missing_table(name, self.settings))
+        if name not in self._missing:
+            self._missing.add(name)
+            note = _MISSING_AGAIN if name in self.stored_tables() else "there is no such table yet, it is waited for"
+            structlog.get_logger().warning(note, table=name)
+        return TableSchedule(time.monotonic() + DISCOVERY_S)
+
+    def _reopen(self, name: str, schedule: TableSchedule, error: TableGoneError, *, once: bool) -> TableSchedule:
+        """Open another table that has the name of one that was dropped; its stored offset decides how it continues."""
+        self._captures.pop(name).abandon()
+        try:
+            found = self._open(name) is not None
+        except ConnectorError as refused:
+            return self._schedule_retry(name, schedule, refused)
+        if found:
+            return TableSchedule()
+        if once or SnapshotMode(self.settings.capture.snapshot_mode) != SnapshotMode.WHEN_NEEDED:
+            return self._schedule_retry(name, schedule, error)
+        return self._await_table(name, once=once)
 
     def _schedule_retry(self, name: str, schedule: TableSchedule, error: ConnectorError) -> TableSchedule:
         errors = self.settings.errors

@@ -28,7 +28,7 @@ from connector.source.snapshots.next_step import (
     decide_next_step,
 )
 from connector.source.snapshots.snapshot_info import SnapshotInfo
-from connector.source.snapshots.table_history import parse_ancestor, read_head, read_history
+from connector.source.snapshots.table_history import TableGoneError, parse_ancestor, read_head, read_history
 from connector.source.snapshots.table_offset import TableOffset
 from connector.source.table_access import TableAccess
 
@@ -48,12 +48,14 @@ class TableCapture:
     _starting: bool = True
     _head: TableHead | None = None
     _had_chunk: bool = False
+    _uuid: str = attrs.field(init=False)
     _parts: SnapshotParts = attrs.field(init=False)
     _on_demand: SnapshotOnDemand = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Plan nothing yet."""
         access = self.access
+        self._uuid = access.table.uuid
         self._parts = SnapshotParts(access.spark, access.table, access.settings.capture.max_batch_size)
         self._on_demand = SnapshotOnDemand(access, self.reports)
 
@@ -69,12 +71,13 @@ class TableCapture:
             pinned: go no further than the snapshot that the table had at the first step.
 
         Raises:
+            TableGoneError: the table was dropped; open it again to see whether another one has its name.
             GapError: history that is needed is gone, or another than the stored one.
             RetriableError: catalog, store or cluster are away.
             FatalError: the table cannot be read, or its changes cannot be published.
         """
         if self._head is None or not pinned:
-            self._head = read_head(self.access.table, self.access.snapshots)
+            self._head = self._look()
         stored = self.access.offsets.of(self.name)
         decision = self._decide(stored, self._head)
         self._reading = isinstance(decision, next_step.ReadSnapshot)
@@ -140,7 +143,7 @@ class TableCapture:
             RetriableError, FatalError: as `step`; the offset is as it was.
         """
         began = time.monotonic()
-        current = read_head(self.access.table, self.access.snapshots).snapshot_id
+        current = self._look().snapshot_id
         if current is None:
             raise GapError(
                 f"table {self.name} has no snapshot to read; write to it, or take it out of table.include.list"
@@ -155,6 +158,20 @@ class TableCapture:
         before_offset_moves()
         self._store_published(attrs.evolve(before, target_id=self.access.publisher.target_id(table)), table)
         return StepReport(self.name, "part read", current, time.monotonic() - began, part=len(parts), parts=len(parts))
+
+    def _look(self) -> TableHead:
+        """Poll the table; raises as `step`."""
+        table = self.access.table
+        try:
+            return read_head(table, self.access.snapshots)
+        except FatalError as error:
+            # There are as many ways to tell of it as there are catalogs.
+            if not table.is_gone(self._uuid):
+                raise
+            raise TableGoneError(
+                f"table {self.name} was dropped; take it out of table.include.list, or set snapshot.mode=when_needed, "
+                "with which the source waits for another one of that name and reads it in full"
+            ) from error
 
     def _decide(self, stored: TableOffset | None, head: TableHead) -> next_step.Decision:
         position = None if stored is None else stored.position

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.errors import ConnectorError, FatalError, RetriableError
+from connector.errors import ConnectorError, FatalError, GapError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.runtime.monitoring.listeners import StepReport
+from connector.source import poll_loop
 from connector.source.factory import build_source, open_offsets
 from connector.source.poll_loop import PollLoop
 from connector.source.snapshots.next_step import SnapshotOffset
@@ -20,7 +21,7 @@ from connector.source.snapshots.table_offset import TableOffset
 from tests.conftest import MakeWorkspace
 from tests.reading import Lake
 from tests.running import THOROUGH
-from tests.sources import Spring, in_order, payload, replica, spring
+from tests.sources import Spring, StepLog, in_order, payload, replica, spring
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -177,12 +178,89 @@ def test_a_failing_table_does_not_stop_the_others(make_spring: MakeSpring) -> No
 
 
 def test_a_missing_table_is_an_error_of_its_own(make_spring: MakeSpring) -> None:
-    """A table that is named and not in the catalog is an error with its name; the others are published."""
+    """In a run to now, a named table that is not in the catalog is an error; the others are published."""
     source = make_spring("missing", {"table.include.list": "db.t,db.missing"})
     source.sql("CREATE TABLE T.t (id BIGINT) USING iceberg", "INSERT INTO T.t VALUES (1)")
     with pytest.raises(FatalError, match=r"table db\.missing is not in catalog"):
         source.publish()
     assert [e["after"]["id"] for e in source.events("t")] == [1]
+
+
+def test_a_key_inside_a_struct(make_spring: MakeSpring) -> None:
+    """A configured key may be a field of structs, of any name: its rows are paired and keyed by it."""
+    source = make_spring("inside", {"message.key.columns": "db\\.t:a.s.x`y,p"})
+    source.sql(
+        "CREATE TABLE T.t (`a.s` STRUCT<`x``y`: BIGINT, z: INT>, p STRING, v STRING) USING iceberg",
+        "INSERT INTO T.t SELECT /*+ COALESCE(1) */ named_struct('x`y', id, 'z', 0), 'p', 'v' FROM range(2)",
+        "UPDATE T.t SET v = 'w' WHERE `a.s`.`x``y` = 1",
+    )
+    source.publish()
+    source.sql("DELETE FROM T.t WHERE `a.s`.`x``y` = 0")
+    source.publish()
+    found = [(payload(r.key), None if r.value is None else payload(r.value)["op"]) for r in source.records("t")]
+    keys = [{"a.s.x`y": number, "p": "p"} for number in (0, 1)]
+    assert [op for key, op in found if key == keys[0]] == ["r", "d", None]
+    assert [op for key, op in found if key == keys[1]] == ["r"]
+
+
+def _run_beside(source: Spring, extra: dict[str, str], *turns: tuple[int, tuple[str, ...]]) -> None:
+    """Run a source, and statements after so many steps; none for the last turn, which stops it."""
+    log, left = StepLog(), list(turns)
+
+    def on_round() -> None:
+        if left and len(log.steps) >= left[0][0]:
+            source.sql(*left.pop(0)[1])
+        if not left:
+            loop.stop()
+
+    loop = build_source(source.spark, source.settings(extra), [log], on_round=on_round)
+    loop.run(once=False)
+
+
+@pytest.mark.parametrize("names", ["db.t,db.late", "db.t,db.l[a]te,db.late"])
+def test_a_missing_table_is_waited_for(make_spring: MakeSpring, monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+    """A named table that is made while the source runs is published from then on, whatever else the list has."""
+    monkeypatch.setattr(poll_loop, "DISCOVERY_S", 0.2)
+    source = make_spring(f"waits{len(names)}", {"table.include.list": names})
+    source.sql("CREATE TABLE T.t (id BIGINT) USING iceberg", "INSERT INTO T.t VALUES (1)")
+    made = ("CREATE TABLE T.late (id BIGINT) USING iceberg", "INSERT INTO T.late VALUES (5)")
+    _run_beside(source, {}, (1, made), (2, ()))
+    assert [e["after"]["id"] for e in source.events("t") + source.events("late")] == [1, 5]
+
+
+DROPPED = ("DROP TABLE T.t",)
+AGAIN = ("CREATE TABLE T.t (id BIGINT) USING iceberg", "INSERT INTO T.t VALUES (5)")
+
+
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+def test_a_table_that_is_replaced_while_it_is_followed(
+    make_spring: MakeSpring, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Another table of its name is never taken for it: it stops the table, or is read in full with `when_needed`."""
+    monkeypatch.setattr(poll_loop, "DISCOVERY_S", 0.2)
+    source = make_spring(f"replaced_{mode}", {"table.include.list": "db.t", "snapshot.mode": mode})
+    source.sql("CREATE TABLE T.t (id BIGINT) USING iceberg", "INSERT INTO T.t VALUES (1)")
+    if mode == "initial":
+        with pytest.raises(GapError, match=r"table db\.t: .*replaced by another table of the same name"):
+            _run_beside(source, {}, (1, (*DROPPED, *AGAIN)), (2, ()))
+        source.sql(*DROPPED)
+        with pytest.raises(FatalError, match=r"table db\.t is not in catalog"):
+            source.publish()
+        with pytest.raises(GapError, match="replaced by another table"):
+            _run_beside(source, {}, (0, AGAIN), (1, ()))
+    else:
+        _run_beside(source, {}, (1, (*DROPPED, *AGAIN)), (2, ()))
+        assert [e["after"]["id"] for e in source.events("t")] == [1, 5]
+        _run_beside(source, {}, (0, DROPPED), (0, ()), (0, AGAIN), (1, ()))
+        assert [e["after"]["id"] for e in source.events("t")] == [1, 5, 5]
+
+
+def test_a_dropped_table_stops_with_its_name(make_spring: MakeSpring) -> None:
+    """A table that is dropped while the source runs stops, and is told with what to do."""
+    source = make_spring("dropped", {"table.include.list": "db.t"})
+    source.sql("CREATE TABLE T.t (id BIGINT) USING iceberg", "INSERT INTO T.t VALUES (1)")
+    with pytest.raises(FatalError, match=r"table db\.t was dropped; .*when_needed"):
+        _run_beside(source, {}, (1, DROPPED), (2, ()))
 
 
 def test_a_full_read_goes_on_at_the_part_it_had_reached(make_spring: MakeSpring) -> None:

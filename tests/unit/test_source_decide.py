@@ -158,6 +158,12 @@ def test_lost_position_stops(case: str, mode: SnapshotMode) -> None:
         assert part in decision.reason
 
 
+def test_always_reads_a_replaced_table_at_a_start() -> None:
+    """At each start means whichever table it is then; while the source runs, a replaced one stops."""
+    assert _decide(SnapshotOffset("old", 5), SnapshotMode.ALWAYS, 7, starting=True) == ReadSnapshot(7)
+    assert isinstance(_decide(SnapshotOffset("old", 5), SnapshotMode.ALWAYS, 7), Fail)
+
+
 @pytest.mark.parametrize("case", LOST)
 def test_lost_position_is_read_again_when_needed(case: str) -> None:
     """when_needed reads the newest snapshot in full instead."""

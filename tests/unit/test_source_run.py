@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -14,8 +15,10 @@ from attrs import define, evolve, field
 from connector.errors import FatalError, GapError, RetriableError
 from connector.settings.source.capture import CaptureSettings
 from connector.settings.source.settings import load_source
+from connector.source import poll_loop
 from connector.source.poll_loop import PolledTable, PollLoop, TableSchedule, after_failure
 from connector.source.snapshots.discovery import find_tables, plain_names
+from connector.source.snapshots.table_history import TableGoneError
 from tests.publishers import InMemoryPublisher, unconnected
 
 
@@ -51,19 +54,19 @@ class Round:
 def make(tmp_path: Path) -> Callable[..., Round]:
     """make(name=[...steps]) gives a round of tables in namespace `db`."""
 
-    def build(extra: str = "", **does: list[bool | Exception]) -> Round:
+    def build(extra: str = "", **does: list[bool | Exception] | None) -> Round:
         file = tmp_path / "s.properties"
         file.write_text(
             "connector.class=IcebergSource\nbootstrap.servers=h:1\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
             f"poll.interval.ms=1\nerrors.retry.delay.max.ms=1\n{extra}"
         )
-        scripts = {name: Script(list(steps)) for name, steps in does.items()}
-        found = {f"db.{name}": (("db",), name) for name in scripts}
+        scripts = {name: Script(list(steps)) for name, steps in does.items() if steps is not None}
+        found = {f"db.{name}": (("db",), name) for name in does}
         settings = load_source([file], environ={})
         publisher = InMemoryPublisher(unconnected(settings).target)
 
-        def open_table(_: tuple[str, ...], name: str) -> PolledTable:
-            return scripts[name]
+        def open_table(_: tuple[str, ...], name: str) -> PolledTable | None:
+            return scripts.get(name)
 
         tables = PollLoop(settings, lambda: found, open_table, publisher)
         return Round(tables, scripts, publisher.heartbeats)
@@ -95,6 +98,76 @@ def test_several_that_failed_are_all_named(make: Callable[..., Round]) -> None:
     made = make(a=[GapError("no a")], b=[FatalError("no b")])
     with pytest.raises(FatalError, match=r"2 tables stopped: db\.a: no a; db\.b: no b"):
         made.tables.run(once=False)
+
+
+def _messages(lines: list[Any], table: str) -> list[str]:
+    return [line["event"] for line in lines if line.get("table") == table and line["log_level"] != "info"]
+
+
+def _run_until(made: Round, done: Callable[[], bool], prepare: Callable[[], object] = lambda: None) -> list[Any]:
+    """Run the loop until something is so, and return what was logged; `prepare` comes before the third round."""
+    rounds = itertools.count(1)
+
+    def on_round() -> None:
+        if next(rounds) == 3:
+            prepare()
+        if done():
+            made.tables.stop()
+
+    made.tables.on_round = on_round
+    with structlog.testing.capture_logs() as lines:
+        made.tables.run(once=False)
+    return lines
+
+
+def test_a_missing_table_is_waited_for(make: Callable[..., Round], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that is not there is looked for again and again, told once, and read once it is there."""
+    monkeypatch.setattr(poll_loop, "DISCOVERY_S", 0.001)
+    made = make(a=[True], b=None)
+    lines = _run_until(
+        made,
+        lambda: "b" in made.scripts and not made.scripts["b"].does,
+        lambda: made.scripts.setdefault("b", Script([True])),
+    )
+    assert _messages(lines, "db.b") == ["there is no such table yet, it is waited for"]
+    assert made.scripts["a"].does == []
+
+
+def test_a_missing_table_is_an_error_of_a_run_to_now(make: Callable[..., Round]) -> None:
+    """With `once` it is named at the end, and the others are read."""
+    made = make(a=[True], b=None)
+    with pytest.raises(FatalError, match=r"table db\.b is not in catalog"):
+        made.tables.run(once=True)
+    assert made.scripts["a"].does == []
+
+
+def test_a_table_that_was_published_and_is_missing_is_told_so(make: Callable[..., Round]) -> None:
+    """A table with a stored offset that is not there at the start is told as one that is gone, named or not."""
+    made = make("table.include.list=db.a,db.b,db.x.*\n", a=[True], b=None)
+    made.tables.stored_tables = lambda: ("db.a", "db.b", "db.x1", "db.other")
+    lines = _run_until(made, lambda: True)
+    gone = ["a table that was published before is gone, another one of its name is waited for"]
+    assert [_messages(lines, f"db.{name}") for name in ("a", "b", "x1", "other")] == [[], gone, gone, []]
+
+
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+@pytest.mark.parametrize("back", [True, False])
+def test_a_table_that_is_dropped_while_it_is_read(
+    make: Callable[..., Round], monkeypatch: pytest.MonkeyPatch, mode: str, back: bool
+) -> None:
+    """Another one of its name is opened at once; without one the table stops, or is waited for with `when_needed`."""
+    monkeypatch.setattr(poll_loop, "DISCOVERY_S", 0.001)
+    made = make(f"snapshot.mode={mode}\n", a=[])
+    first, second = Script([True, TableGoneError("dropped")]), Script([True])
+    answers: list[Script | None] = [first, *([] if back else [None]), second]
+    made.tables.open_table = lambda *_: answers.pop(0)
+    if back or mode == "when_needed":
+        _run_until(made, lambda: not second.does)
+        assert (first.abandoned, second.abandoned, answers) == (1, 0, [])
+    else:
+        with pytest.raises(FatalError, match="dropped"):
+            made.tables.run(once=False)
+        assert (first.abandoned, second.does) == (1, [True])
 
 
 @pytest.mark.parametrize("error", [ValueError("a worker exited"), FatalError("a task failed"), RetriableError("away")])
@@ -223,10 +296,16 @@ def test_a_failure_that_may_pass_is_tried_later_and_later_until_time_is_over() -
 
 
 def test_tables_of_positions_and_signals_are_not_read_unless_named() -> None:
-    """Of what a catalog lists a source leaves out the tables that are its own; in a list of names it takes them."""
+    """Of what a catalog lists a source leaves out the tables that are its own; named ones it takes, there or not."""
     catalog = Mock()
     catalog.full_name = lambda name: f"db.{name}"
     catalog.list_tables.return_value = [(("db",), name) for name in ("t", "offsets", "signals")]
     signals = Mock(table="db.signals")
     assert list(find_tables(catalog, Mock(capture=capture(), signals=signals))) == ["db.t"]
     assert list(find_tables(catalog, Mock(capture=capture(tables=("db.signals",)), signals=signals))) == ["db.signals"]
+    mixed = capture(tables=("db.signals", r"db\.lat-er", "db.T", "db.t.*"))
+    assert find_tables(catalog, Mock(capture=mixed, signals=signals)) == {
+        "db.signals": (("db",), "signals"),
+        "db.lat-er": (("db",), "lat-er"),
+        "db.t": (("db",), "t"),
+    }

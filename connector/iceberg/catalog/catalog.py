@@ -16,6 +16,7 @@ from connector.iceberg.java import (
     Driver,
     gateway_of,
     iceberg_catalog,
+    is_no_such_table,
     iterate,
     java_exception_name,
     jvm,
@@ -81,7 +82,7 @@ class Catalog:
             if not is_instance_of(gateway_of(self._driver), java, _TABLE_INTERFACE):
                 return None  # what Iceberg tells of a table (`orders.snapshots`), under a name like a table's
         except FatalError as error:
-            if java_exception_name(error) in ("NoSuchTableException", "NoSuchNamespaceException"):
+            if is_no_such_table(error):
                 return None
             raise
         return self._wrap_table(name, java, identifier)

@@ -30,6 +30,7 @@ from connector.iceberg.java import (
     JavaTable,
     accept_callbacks,
     gateway_of,
+    is_no_such_table,
     iterate,
     jvm,
     map_java_errors,
@@ -154,6 +155,22 @@ class Table:
         self.java.refresh()
         if self.java.operations().current() is None:
             raise FatalError(f"table {self.name} no longer exists: it was dropped; start again")
+
+    def is_gone(self, uuid: str) -> bool:
+        """Ask the catalog whether it has no table of this name any more, or another one than that of the id `uuid`.
+
+        Raises:
+            RetriableError: the catalog is away.
+        """
+        if self._load is None:
+            return False
+        try:
+            with map_java_errors(f"loading table {self.name}"):
+                return str(self._load().uuid()) != uuid
+        except FatalError as error:
+            if is_no_such_table(error):
+                return True
+            raise
 
     def settle(self, doing: str, change: Callable[[], None]) -> None:
         """Change the table's metadata, again until it is known to be done; done twice it must be as done once.

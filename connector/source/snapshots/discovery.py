@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from connector.errors import FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.settings import SourceSettings
 from connector.settings.source.capture import CaptureSettings
@@ -24,7 +25,7 @@ def plain_names(capture: CaptureSettings) -> tuple[str, ...] | None:
 
 
 def find_tables(catalog: Catalog, settings: SourceSettings) -> DiscoveredTables:
-    """Return the tables to read; those of positions and signals are not, unless they are named.
+    """Return the tables to read, named ones that are not there too; of positions and signals only what is named.
 
     Raises:
         RetriableError: the catalog is away.
@@ -35,7 +36,18 @@ def find_tables(catalog: Catalog, settings: SourceSettings) -> DiscoveredTables:
         return {name: _split_name(name) for name in plain}
     own = {catalog.full_name(capture.offsets_table), *([signals] if signals else [])}
     listed = {".".join((*namespace, name)): (namespace, name) for namespace, name in catalog.list_tables()}
-    return {full: parts for full, parts in listed.items() if full not in own and capture.takes(full)}
+    found = {full: parts for full, parts in listed.items() if full not in own and capture.takes(full)}
+    lower = {full.lower() for full in found}
+    named = (pattern.replace("\\", "") for pattern in capture.tables if _PLAIN.fullmatch(pattern))
+    return {**{name: _split_name(name) for name in named if name.lower() not in lower}, **found}
+
+
+def missing_table(name: str, settings: SourceSettings) -> FatalError:
+    """Return the error of a table that has to be there now, and is not."""
+    return FatalError(
+        f"table {name} is not in catalog {settings.catalog.name}; create it, or correct table.include.list (without "
+        "--once the source waits for it)"
+    )
 
 
 def _split_name(name: str) -> tuple[tuple[str, ...], str]:

@@ -145,6 +145,8 @@ def decide_next_step(
     if position is None:
         return _decide_first(mode, head)
     if position.table_uuid != head.table_uuid:
+        if mode == SnapshotMode.ALWAYS and starting:
+            return _start_snapshot(head)
         return _handle_gap(table, position, mode, head, "it was replaced by another table of the same name")
     if position.reading is not None:
         return _continue_snapshot(table, position, position.reading, mode, head, history)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from connector.errors import FatalError
 from connector.iceberg.catalog.snapshot_schema import check_format_version
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.catalog.table import Table
 from connector.source.snapshots.next_step import Ancestor, SnapshotLine, TableHead
 
 
+class TableGoneError(FatalError):
+    """The table that was read was dropped; another one may have its name."""
+
+
 def read_head(table: Table, snapshots: SnapshotHistory) -> TableHead:
     """Poll a table: one request to its catalog.
 
     Raises:
-        FatalError: a v1 table, no such branch.
+        FatalError: a v1 table, no such branch, or it was dropped.
         RetriableError: the catalog is away.
     """
     newest = snapshots.poll()
