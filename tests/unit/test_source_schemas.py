@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from pyiceberg.types import LongType, TimeType, UnknownType
+from pyiceberg.types import GeographyType, GeometryType, LongType, TimeType, UnknownType
 
 from connector.errors import FatalError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
@@ -49,6 +49,14 @@ def test_schema_for_interpreting() -> None:
     assert schema.variants == {2}
     assert not schema.flat
     assert isinstance(_schema(("id", "long")).iceberg.find_field("id").field_type, LongType)
+
+
+@pytest.mark.parametrize("kind", ["geometry(srid:4326)", "geography(OGC:CRS84, spherical)"])
+def test_a_reference_system_does_not_matter(kind: str) -> None:
+    """PyIceberg reads shapes whose reference system is written as Iceberg's Java does; at any depth."""
+    nested = {"type": "list", "element-id": 9, "element": kind, "element-required": False}
+    schema = _schema(("id", "long"), ("g", kind), ("l", nested)).iceberg
+    assert isinstance(schema.find_field("g").field_type, GeometryType | GeographyType)
 
 
 def field(name: str, kind: Any, *, required: bool = False) -> dict[str, Any]:

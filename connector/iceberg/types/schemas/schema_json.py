@@ -10,6 +10,7 @@ from connector.iceberg.types.dotted_names import Path
 
 Json = dict[str, Any]
 VARIANT_TYPE = "variant"
+_SHAPES = ("geometry(", "geography(")
 
 
 DefaultRule = Callable[[str, Any], Any]
@@ -43,8 +44,17 @@ def _replace_field_types(field: Mapping[str, Any], rule: Callable[[str], str], d
 
 
 def to_pyiceberg(kind: Any, stand_in: str) -> Any:
-    """Return a schema that PyIceberg can read: another type for variant, and no defaults, some of which it cannot."""
-    return replace_types(kind, lambda name: stand_in if name == VARIANT_TYPE else name, lambda _kind, _value: None)
+    """Return a schema that PyIceberg can read: another type for variant, and no defaults, some of which it cannot.
+
+    Reference systems of shapes are left out: it reads them only in quotes, which Iceberg's Java does not write.
+    """
+
+    def rule(name: str) -> str:
+        if name == VARIANT_TYPE:
+            return stand_in
+        return name.partition("(")[0] if name.startswith(_SHAPES) else name
+
+    return replace_types(kind, rule, lambda _kind, _value: None)
 
 
 def field_ids(kind: Any) -> frozenset[int]:
