@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from attrs import define, field
 
-from connector.errors import GapError
+from connector.errors import FatalError, GapError
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
 from connector.runtime.monitoring.listeners import SnapshotReport
 from connector.settings.source.settings import load_source
@@ -20,6 +20,7 @@ from connector.source.changes import initial_snapshot
 from connector.source.changes.initial_snapshot import SnapshotPart
 from connector.source.changes.row_key import RowKey
 from connector.source.snapshots.snapshot_queue import SnapshotQueue
+from connector.source.snapshots.table_history import TableGoneError
 from connector.source.snapshots.table_offset import TableOffset
 from connector.source.table_access import TableAccess
 from connector.source.table_capture import TableCapture
@@ -195,3 +196,14 @@ def test_a_snapshot_that_is_gone_ends_the_table(stage: Stage) -> None:
     with pytest.raises(GapError):
         stage.run()
     assert stage.offsets.stored[-1] == stored
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_dropped_table_is_told_from_other_failures(stage: Stage, monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
+    """What a catalog says when a table cannot be read means that it was dropped where the catalog has it no more."""
+    table: Any = stage.capture.access.table
+    table.is_gone = lambda uuid: gone and uuid == "u"
+    monkeypatch.setattr(History, "poll", Mock(side_effect=FatalError("refreshing table db.t: refused")))
+    with pytest.raises(FatalError, match=r"db\.t was dropped; .*when_needed" if gone else "refused") as told:
+        stage.capture.step(pinned=False)
+    assert isinstance(told.value, TableGoneError) == gone
