@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import patch
 
 import orjson
 import pyarrow as pa
@@ -79,8 +79,8 @@ def _in_memory(server: CatalogServer, rng: Random) -> Iterator[None]:
             (spark_actions, "activate_session", _nothing),
             (spark_actions, "jvm", lambda _: java),
             (settlement, "jvm", lambda _: java),
-            (settlement, "gateway_of", lambda _: Mock()),
-            (lease.threading, "Thread", Mock()),
+            (settlement, "gateway_of", lambda _: _ANYTHING),
+            (lease.threading, "Thread", _ANYTHING),
             (conversion, "read_equality_deletes", _read_equality_deletes),
             (conversion, "read_top_level_fields", _read_fields),
             (conversion, "plan_files", lambda _, table, base, where: plan_files(table.java, base, where)),
@@ -90,6 +90,19 @@ def _in_memory(server: CatalogServer, rng: Random) -> Iterator[None]:
         ):
             until.enter_context(patch.object(place, name, value))
         yield
+
+
+class _Anything:
+    """What is called, and does nothing; a mock would remember each call."""
+
+    def __call__(self, *_: Any, **__: Any) -> _Anything:
+        return self
+
+    def __getattr__(self, name: str) -> _Anything:
+        return self
+
+
+_ANYTHING = _Anything()
 
 
 def _nothing(*_: Any) -> None:
@@ -116,7 +129,7 @@ def _java(rng: Random) -> Any:
         spark=SimpleNamespace(actions=SimpleNamespace(SparkActions=SimpleNamespace(get=lambda _: Actions(rng)))),
     )
     lang = SimpleNamespace(Object=None, RuntimeException=lambda told: JavaError("RuntimeException", told))
-    java = SimpleNamespace(lang=lang, util=Mock())
+    java = SimpleNamespace(lang=lang, util=_ANYTHING)
     return SimpleNamespace(java=java, org=SimpleNamespace(apache=SimpleNamespace(iceberg=iceberg)))
 
 

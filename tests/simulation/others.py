@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+import attrs
+
 from connector.errors import ConnectorError
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
+from connector.settings import SinkSettings
 from tests.simulation.expectations import FOREIGN, Wrong
 from tests.simulation.interruptions import Crash
 from tests.simulation.maintenance import maintain
@@ -14,6 +17,9 @@ from tests.simulation.process import NAME
 from tests.simulation.scene import Over, Scene
 from tests.simulation.source import KEYS
 from tests.simulation.steps import Maintain, TableStep
+
+OTHER, OTHER_OFFSETS = "other", "_other_offset_storage"
+"""A connector that maintains the same tables, and where it stores offsets and leases."""
 
 
 class Others(Scene):
@@ -45,7 +51,7 @@ class Others(Scene):
         tasks = [task for task in step.tasks if task != "expire" or name not in self.put_back]
         self.server.now_ms += 400_000 if calm else rng.choice([1000, 60_000, 400_000])
         try:
-            for done in maintain(self.server, self.calls, self.settings, name, tasks, rng):
+            for done in maintain(self.server, self.calls, self._whose(step), name, tasks, rng):
                 told = f"{dict(done.counts)}" if done.failure is None else done.failure[:300]
                 self.events.append(f"     {done.task}: {told}")
                 if calm and done.failure is not None:
@@ -58,6 +64,13 @@ class Others(Scene):
             raise
         except Exception as error:
             raise Wrong(f"maintenance fell over: {type(error).__name__}: {error}") from error
+
+    def _whose(self, step: Maintain) -> SinkSettings:
+        """The settings of the connector that does it."""
+        if not step.apart:
+            return self.settings
+        table = attrs.evolve(self.settings.table, offsets_table=OTHER_OFFSETS)
+        return attrs.evolve(self.settings, name=OTHER, table=table)
 
     def _move_one_table(self, step: TableStep, rng: Random, name: str) -> None:
         match step.act:

@@ -23,9 +23,10 @@ from attrs import frozen
 from tests.simulation.capture_mutations import CAPTURE_MUTATIONS
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.process import quiet
+from tests.simulation.rule_mutations import RULE_MUTATIONS
 from tests.simulation.runs import Tell, tell_sink, tell_source
-from tests.simulation.shrinking import Failure
-from tests.simulation.steps import spread
+from tests.simulation.shrinking import Failure, tell
+from tests.simulation.steps import Maintain, make_story, spread
 
 WITHIN = 10_000
 _BROKEN = ("AttributeError", "NameError", "TypeError", "ImportError")
@@ -40,6 +41,7 @@ find each, counted from the first seed. This page was written by
 """
 _CHAPTERS = (
     ("The sink, its tables and indexes", MUTATIONS),
+    ("The conditions under which maintenance commits", {name: made for name, (made, *_) in RULE_MUTATIONS.items()}),
     ("The source", CAPTURE_MUTATIONS),
 )
 
@@ -72,17 +74,23 @@ def is_broken(failure: Failure) -> bool:
 def find(name: str, mutation: Mutation, folder: str, within: int = WITHIN) -> Finding:
     """Go through histories until one is wrong."""
     is_source = name in CAPTURE_MUTATIONS
-    tell: Tell = tell_source if is_source else tell_sink
+    tell_seed: Tell = tell_source if is_source else tell_maintained if name in RULE_MUTATIONS else tell_sink
     seeds: Iterable[int] = range(within) if is_source else spread(range(within))
     count, failure = 0, None
     with mutation():
         for seed in seeds:
             count += 1
-            failure = tell(seed, folder)
+            failure = tell_seed(seed, folder)
             if failure is not None:
                 break
     said = " ".join((mutation.__doc__ or name).split())
     return Finding(name, said, count, failure)
+
+
+def tell_maintained(seed: int, folder: str) -> Failure | None:
+    """Go through a story with maintenance: a rule of maintenance changes no other."""
+    story = make_story(seed)
+    return tell(story, folder) if any(isinstance(step, Maintain) for step in story.steps) else None
 
 
 def page(findings: Mapping[str, Finding]) -> str:

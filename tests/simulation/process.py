@@ -336,7 +336,7 @@ def one_thread(*, lazy: bool) -> Iterator[None]:
     }
     with ExitStack() as until:
         until.enter_context(stamina.set_testing(True, attempts=RETRY_ATTEMPTS))
-        until.enter_context(patch("connector.runtime.retry.time.sleep"))
+        until.enter_context(patch("connector.runtime.retry.time.sleep", lambda _: None))
         until.enter_context(searches_in_memory())
         until.enter_context(search_in_memory())
         until.enter_context(offsets_in_memory())

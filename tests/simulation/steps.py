@@ -172,14 +172,19 @@ class Batch:
 
 @attrs.frozen
 class Maintain:
-    """Our own maintenance of a table, in a process of its own; `during` as of a batch."""
+    """Our own maintenance of a table, in a process of its own; `during` as of a batch.
+
+    One that is `apart` is another connector's, which has an offsets table of its own: no lease keeps the two from one
+    another.
+    """
 
     tasks: tuple[str, ...]
     seed: int
     during: tuple[tuple[int, Any], ...] = ()
+    apart: bool = False
 
     def __str__(self) -> str:
-        told = f"maintenance: {', '.join(self.tasks)} ({self.seed})"
+        told = f"maintenance{' of another connector' if self.apart else ''}: {', '.join(self.tasks)} ({self.seed})"
         return told + "".join(f"\n        at call {number}: {what}" for number, what in self.during)
 
 
@@ -212,6 +217,8 @@ _MAINTENANCE_WORKS, _CONVERSION_TAKES = (10, 11, 12, 12, 13, 13, 14, 16, 18), (0
 """Calls of a run of maintenance between its lease and its commit, roughly; and how many more a conversion takes that
 comes before.
 """
+_BEFORE_COMMIT = {"rewrite": (14, 15, 15, 15), "convert": (14, 16, 17, 18)}
+"""Calls of a run of one task between its files and its commit, roughly."""
 _TASKS = (("convert",), ("rewrite",), ("expire",), ("convert", "rewrite"), ("convert", "rewrite", "expire"))
 
 
@@ -349,7 +356,31 @@ def _with_maintenance(seed: int, steps: list[Step], *, calm: bool) -> list[Step]
         tasks = rng.choice(_TASKS)
         during = () if calm else _maintenance_interruptions(rng, _CONVERSION_TAKES if len(tasks) > 1 else (0,))
         steps.insert(rng.randint(1, len(steps)), Maintain(tasks, rng.randrange(1000), during))
+    overlaps = Random(f"overlap {seed}")
+    if not calm and overlaps.random() < 0.15:
+        # Behind something that a batch can bring: sources do what their script says, and nothing more.
+        place = overlaps.choice([at for at, step in enumerate(steps, 1) if isinstance(step, SourceStep)][-3:])
+        steps[place:place] = _make_overlap(overlaps)
     return steps
+
+
+def _make_overlap(rng: Random) -> list[Step]:
+    """Two runs at work at once, which leases keep apart in other stories: the one stands still until its lease has
+    ended, or is killed with its commit on its way, or the other is another connector's.
+    """
+    task, other = rng.choice((("rewrite", "convert"), ("rewrite", "convert"), ("convert", "rewrite")))
+    at, batch = rng.choice(_BEFORE_COMMIT[task]), Batch(0, rng.randrange(1000), whole=True)
+    seeds, pause = [rng.randrange(1000) for _ in range(2)], TableStep("jump of the clock", rng.randrange(1000))
+    match rng.choice(("stands still", "is killed", "is another's")):
+        case "stands still":
+            during = (at - 1, pause), (at, batch), (at + 1, Maintain((other,), seeds[0]))
+            return [Maintain((task,), seeds[1], during)]
+        case "is killed":
+            killed = Maintain((task,), seeds[1], ((at - 1, batch), (at, "late"), (at + 1, "crash")))
+            lands = rng.choice(_BEFORE_COMMIT[other]) - 1, TableStep("land late commits", 0)
+            return [killed, pause, Maintain((other,), seeds[0], (lands,))]
+    during = (at - 1, batch), (at, Maintain((other,), seeds[0], apart=True))
+    return [Maintain((task,), seeds[1], during)]
 
 
 def _make_late_commit(rng: Random) -> list[Step]:
