@@ -15,7 +15,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serde.arrays import Mask, valid_mask
+from serde.arrays import Mask, valid_mask, view_bytes
 
 PATCH_MARK = '{"__debezium_patch":['
 PATCH_COLUMN = "__debezium_patch"
@@ -74,6 +74,9 @@ def find_null_columns(patch: str) -> frozenset[str] | None:
 def find_patches(column: pa.Array) -> Mask | None:
     """True where a text is a patch, None when none is. Cost: a look at the first bytes."""
     if not (pa.types.is_string(column.type) and len(column)):
+        return None
+    _, starts, ends = view_bytes(column)
+    if not np.any(ends - starts >= len(PATCH_MARK)):
         return None
     found = pc.starts_with(column, PATCH_MARK).fill_null(False)
     return np.asarray(found) if pc.any(found).as_py() else None

@@ -81,14 +81,14 @@ class TaskMetrics:
     decode_seconds: float = 0.0
 
     def __add__(self, other: TaskMetrics) -> TaskMetrics:
-        return TaskMetrics(*(_add(getattr(self, name), getattr(other, name), add) for name, add in _ADDITIONS))
+        sides = zip(_COUNTS(self), _COUNTS(other), _ADDITIONS, strict=True)
+        # Most counts of most parts are none, and there is one part for each topic-partition.
+        return TaskMetrics(*[add(one, more) if one and more else one or more for one, more, add in sides])
 
 
-def _add(one: Any, other: Any, add: Callable[[Any, Any], Any]) -> Any:
-    """Most counts of most parts are none, and there is one part for each topic-partition."""
-    return add(one, other) if one and other else one or other
-
-
-_ADDITIONS: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = tuple(
-    (field.name, field.metadata.get("add", operator.add)) for field in attrs.fields(TaskMetrics)
+_COUNTS: Callable[[TaskMetrics], tuple[Any, ...]] = operator.attrgetter(
+    *(field.name for field in attrs.fields(TaskMetrics))
+)
+_ADDITIONS: tuple[Callable[[Any, Any], Any], ...] = tuple(
+    field.metadata.get("add", operator.add) for field in attrs.fields(TaskMetrics)
 )
