@@ -27,6 +27,8 @@ class Report:
     commits: int = 0
     differences: list[Difference] = field(factory=list)
     failures: list[str] = field(factory=list)
+    is_cut_off: bool = False
+    """Somebody ended it before its time: what is counted at the end of a run is not."""
 
     @property
     def kills(self) -> int:
@@ -55,6 +57,7 @@ class Report:
             "rows_compared": self.rows_compared,
             "differences": sum(one.count for one in self.differences),
             "failures": len(self.failures),
+            **({"cut_off": True} if self.is_cut_off else {}),
         }
 
     def page(self) -> str:

@@ -81,7 +81,10 @@ class Run:
                 reader = stack.enter_context(open_reader(self._home, self._world.postgres.port, quick))
                 self._describe_connectors(quick)
                 self._began = time.monotonic()
-                self._go_through(reader)
+                try:
+                    self._go_through(reader)
+                except KeyboardInterrupt:
+                    self.report.is_cut_off = True
         except (Stalled, TimeoutError, FatalError) as error:
             self._fail(f"{error}")
         self._sum_up()
@@ -211,6 +214,8 @@ class Run:
     def _end_group(self) -> None:
         for process in self._group:
             code = process.stop(_STOP_S)
+            if self.report.is_cut_off:
+                continue  # a terminal's signal reached it, too
             if code is None:
                 self._fail(f"{process.name} did not stop within {_STOP_S:.0f} s:\n{process.log_end()}")
             elif code:

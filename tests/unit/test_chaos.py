@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -30,6 +30,7 @@ from tests.chaos.comparison import Difference, compare_events, compare_rows
 from tests.chaos.faults import Faults
 from tests.chaos.load import Load
 from tests.chaos.report import Report
+from tests.chaos.run import Plan, Run
 from tests.chaos.tables import ORDERS, PEOPLE, TABLES, Table
 from tests.relay import Relay
 
@@ -150,6 +151,45 @@ def test_the_report_tells_what_is_wrong() -> None:
     assert report.is_wrong
     assert (report.line()["kills"], report.line()["differences"]) == (3, 2)
     assert "copy, people: 2 missing: 1, 2" in report.page()
+
+
+def test_a_run_that_is_cut_off_tells_what_it_came_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ctrl-C ends a run with its line of the tally, which says so; what ends with it is no failure."""
+
+    def interrupt(_: Run, __: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Run, "_go_through", interrupt)
+    monkeypatch.setattr("tests.chaos.run.World", lambda *_: _World())
+    monkeypatch.setattr("tests.chaos.run.open_reader", lambda *_: nullcontext())
+    monkeypatch.setattr(Run, "_describe_connectors", lambda run, _: run._group.append(_Ended()))
+    monkeypatch.setattr("tests.chaos.run.share_spark_home", lambda: None)
+    report = Run(Plan(7, 5, None), tmp_path).run()
+    assert report.line()["cut_off"] is True
+    assert not report.is_wrong
+    assert "cut_off" not in Report(7, 1).line()
+
+
+class _World(SimpleNamespace):
+    """Servers that are none."""
+
+    postgres = SimpleNamespace(port=1)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def lost_answers(self) -> int:
+        return 0
+
+
+class _Ended:
+    """A connector that the signal reached too."""
+
+    name = "ended"
+
+    def stop(self, _: float) -> int:
+        return 130
 
 
 class Sleeper:
