@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+
+
+def end_on_signals() -> None:
+    """Have SIGTERM end a run as Ctrl-C does, by KeyboardInterrupt: what was counted is not lost.
+
+    Ctrl-C's signal is ignored by what a shell starts in the background.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
 
 
 def add_line(file: Path, counts: Mapping[str, object]) -> None:

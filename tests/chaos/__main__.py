@@ -25,7 +25,7 @@ from pathlib import Path
 from tests.chaos.disk import in_own_mounts
 from tests.chaos.run import Plan, Run
 from tests.chaos.world import make_home
-from tests.tally import add_line
+from tests.tally import add_line, end_on_signals
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,4 +63,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     in_own_mounts(sys.argv[1:])
+    end_on_signals()
     sys.exit(main())

@@ -26,6 +26,7 @@ from tests.simulation.runs import go_through, tell_sink, tell_source
 from tests.simulation.shrinking import Failure, shrink, tell
 from tests.simulation.steps import make_story
 from tests.simulation.tally import Tally
+from tests.tally import end_on_signals
 
 SHOWN_EVERY_S = 10
 MOST = 1 << 40
@@ -109,4 +110,5 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main())
