@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 from pyarrow.fs import AzureFileSystem
@@ -22,7 +23,7 @@ from tests.interop.binlog_server import run_checked
 
 GCS_SERVER, AZURITE = "github.com/fsouza/fake-gcs-server@v1.56.1", "azurite@3.37.0"
 TOKEN, ACCOUNT, KEY = "gcs-marker-Wq8s1", "icebridge", "YWRscy1tYXJrZXItTTRrN3otdGhhdC1pcy1hLWtleQ=="
-_INSTALL_S = 900.0
+_INSTALL_S, _GO_TRIES = 900.0, 3
 _BY_AZURE = "dfs.core.windows.net"
 
 
@@ -121,10 +122,18 @@ def _build_gcs_server() -> Path:
     folder = cache_dir() / "tests" / GCS_SERVER.replace("/", "_")
     program = folder / "fake-gcs-server"
     if not program.exists():
-        run_checked(
-            (_find("go"), "install", GCS_SERVER), environ={**os.environ, "GOBIN": str(folder)}, timeout_s=_INSTALL_S
-        )
+        _install_by_go(folder)
     return program
+
+
+def _install_by_go(folder: Path) -> None:
+    """Install it; other than apt-get and npm, go gives up when a module's host does not answer at once."""
+    command, environ = (_find("go"), "install", GCS_SERVER), {**os.environ, "GOBIN": str(folder)}
+    for _ in range(_GO_TRIES - 1):
+        with suppress(FatalError):
+            run_checked(command, environ=environ, timeout_s=_INSTALL_S)
+            return
+    run_checked(command, environ=environ, timeout_s=_INSTALL_S)
 
 
 def _install_azurite() -> Path:

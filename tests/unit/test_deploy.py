@@ -77,6 +77,7 @@ class _SparkPod(msgspec.Struct, forbid_unknown_fields=True):
     memory: str
     memoryOverhead: str | None = None  # noqa: N815
     serviceAccount: str | None = None  # noqa: N815
+    terminationGracePeriodSeconds: int | None = None  # noqa: N815
     securityContext: core_v1.SecurityContext | None = None  # noqa: N815
     configMaps: list[_Mounted] = []  # noqa: N815
     secrets: list[_MountedSecret] = []
@@ -152,6 +153,15 @@ def test_one_version_everywhere() -> None:
     application = _documents("spark-application.yaml")["SparkApplication"]["spec"]
     assert container["image"] == application["image"] == f"icebridge:{version}"
     assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_a_stop_has_the_same_time_everywhere() -> None:
+    """Two minutes for the batch in progress, where the defaults are ten seconds (compose) and thirty (Kubernetes)."""
+    pod = _documents("sink.yaml")["Deployment"]["spec"]["template"]["spec"]
+    driver = _documents("spark-application.yaml")["SparkApplication"]["spec"]["driver"]
+    stack = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text("utf-8"))["services"]
+    assert pod["terminationGracePeriodSeconds"] == driver["terminationGracePeriodSeconds"] == 120
+    assert {stack[name]["stop_grace_period"] for name in ("sink", "source", "search-sink")} == {"2m"}
 
 
 def _settings_of_the_pod(folder: Path) -> Path:
