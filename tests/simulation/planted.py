@@ -36,8 +36,8 @@ Mutation = Callable[[], AbstractContextManager[None]]
 _HEAD = """# Planted faults
 
 Faults that are put into the code on purpose, and how many histories of the [simulated world](guarantees.md) it took to
-find each, counted from the first seed. This page was written by
-`python -m tests.simulation.planted --write docs/planted-faults.md`.
+find each. For the conditions of maintenance, histories without maintenance are counted, too, but not gone through. This
+page is what `python -m tests.simulation.planted --write docs/planted-faults.md` writes.
 """
 _CHAPTERS = (
     ("The sink, its tables and indexes", MUTATIONS),
@@ -99,7 +99,8 @@ def page(findings: Mapping[str, Finding]) -> str:
     for title, mutations in _CHAPTERS:
         rows = [findings[name].row() for name in mutations if name in findings]
         head = (f"## {title}", "", "| Fault | Histories | What was wrong |", "|---|---|---|")
-        parts.append("\n".join((*head, *rows, "")))
+        left = ", ".join(f"`{name}`" for name in mutations if name not in findings)
+        parts.append("\n".join((*head, *rows, *(("", f"Not gone through: {left}.") if left else ()), "")))
     return "\n".join(parts)
 
 
