@@ -30,7 +30,7 @@ def tables(topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake) -> Lak
     )
     space = make_workspace(
         "awkward",
-        {"topics.regex": r"(schemas|bare)\\.awk\\..*", "debezium.sink.iceberg.upsert-keep-deletes": "false"},
+        {"topics.regex": r"(schemas|bare)\.awk\..*", "debezium.sink.iceberg.upsert-keep-deletes": "false"},
     )
     topics.create(dict.fromkeys((story.topic for _, story in records), 1))
     for half in halves:
