@@ -8,6 +8,12 @@
 set -eu
 own=/opt/icebridge/image.properties
 
+# Hadoop wants a name for the user; one that a cluster chose by number (OpenShift, runAsUser) has none.
+if ! id -un > /dev/null 2>&1; then
+  printf 'icebridge:x:%s:%s::/tmp:/sbin/nologin\n' "$(id -u)" "$(id -g)" > /tmp/passwd
+  export LD_PRELOAD=/opt/icebridge/lib/libnss_wrapper.so NSS_WRAPPER_PASSWD=/tmp/passwd NSS_WRAPPER_GROUP=/etc/group
+fi
+
 # Spark's own scripts look for Java there.
 find_java() {
   JAVA_HOME=$(python -c 'from connector.runtime.jvm.java import find_java_home; print(find_java_home())')

