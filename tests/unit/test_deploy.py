@@ -164,6 +164,14 @@ def test_a_stop_has_the_same_time_everywhere() -> None:
     assert {stack[name]["stop_grace_period"] for name in ("sink", "source", "search-sink")} == {"2m"}
 
 
+def test_a_start_has_the_same_time_everywhere() -> None:
+    """The image's health check waits as long for a start as the pod's startup probe: a busy machine needs minutes."""
+    (container,) = _documents("sink.yaml")["Deployment"]["spec"]["template"]["spec"]["containers"]
+    probe = container["startupProbe"]
+    check = re.search(r"--start-period=(\d+)s", (ROOT / "docker" / "Dockerfile").read_text("utf-8"))
+    assert check is not None and int(check[1]) == probe["periodSeconds"] * probe["failureThreshold"] == 300
+
+
 def _settings_of_the_pod(folder: Path) -> Path:
     """The ConfigMap's file, with the Secret's values beside it."""
     documents = _documents("sink.yaml")
