@@ -101,7 +101,8 @@ def read_file_changes(spark: SparkSession, table: Table, snapshot_id: int) -> Fi
     parent = _plan_parent(spark, table, snapshot, changed)
     plan = plan_files(spark, table, snapshot_id) if changed.deletes or changed.lifted else []
     now, before = tasks_by_entry(plan, parent)
-    # Iceberg removes every entry of a path at once: what has such a path now was added again.
+    # Of a path that was taken out no entry counts as one that stays: Iceberg takes out all in a manifest, or one of
+    # two where they are in different ones.
     gone = {file.path for file in changed.removed}
     staying = {entry for entry in now if entry in before and entry[0] not in gone}
     removed = _take_planned(changed.removed, (task for entry, task in before.items() if entry not in staying))
