@@ -139,6 +139,8 @@ def main() -> None:
     if binary is None and not _docker_answers():
         sys.exit("neither docker nor COMPOSE, the path of docker compose's binary: see docs/tests.md")
     with by_podman(binary) if binary else by_docker() as stack:
+        # A run that was killed has left its volumes, in which Debezium's offsets are of another database.
+        stack.compose("--profile", "*", "down", "--volumes", "--timeout", "20")
         try:
             follow_tutorial(stack)
             see_the_end(stack)
