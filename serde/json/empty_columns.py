@@ -22,6 +22,14 @@ def prune_empty(array: pa.StructArray, known: pa.StructType | None = None) -> pa
     return pa.array([{}] * len(array), pa.struct([])) if rows is None else rows
 
 
+def prune_rows(rows: pa.StructArray, known: pa.StructType) -> pa.StructArray:
+    """The same of rows that are flattened: their columns are those of the table."""
+    if not any(map(pa.types.is_nested, (field.type for field in rows.type))):
+        return rows
+    pruned = _prune_struct(rows, known)
+    return replace_children(rows, [], []) if pruned is None else pruned
+
+
 def _wrap_columns(array: pa.StructArray, columns: pa.StructType) -> pa.StructType:
     """The type of events whose rows, or images, have these columns."""
     names = {field.name for place, field in enumerate(array.type) if array.field(place).null_count < len(array)}

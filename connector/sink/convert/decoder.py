@@ -15,7 +15,12 @@ import numpy as np
 
 from connector.iceberg.types.values.conversion import schemaless_type
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.sink.convert.columns.expected_types import expect_cells, find_expected_types, find_text_columns
+from connector.sink.convert.columns.expected_types import (
+    expect_cells,
+    find_expected_types,
+    find_routed_types,
+    find_text_columns,
+)
 from connector.sink.convert.columns.type_mismatch import decode_mismatches
 from connector.sink.convert.converters import find_converters, transaction_converter
 from connector.sink.convert.decoded_records import DecodedRecords
@@ -123,7 +128,8 @@ def _read_values(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan)
     if variants := VariantColumns.of(plan, table):
         messages, documents = encode_documents(messages, variants)
     expected = None if known is None or table is None else expect_cells(known, messages, upsert=table.upsert)
-    values = reading.value.decode(messages, "VALUE_CONVERTER", expected, find_text_columns(run, table, plan))
+    columns = find_routed_types(plan) if table is None else expected
+    values = reading.value.decode(messages, "VALUE_CONVERTER", columns, find_text_columns(run, table, plan))
     values = mark_documents(values, documents)
     if expected is not None and not plan.evolve:
         values = decode_mismatches(values, messages, reading.value, expected)

@@ -222,6 +222,16 @@ class BatchPlan:
         told = (table.conversion for table in self.tables)
         return tuple(None if one is None else numbers.setdefault(one, len(numbers)) for one in told)
 
+    @cached_property
+    def nested_columns(self) -> frozenset[str]:
+        """The names that columns of lists, objects or any JSON have in the tables, earlier ones too."""
+        names: set[str] = set()
+        for table in self.tables:
+            nested = {field.name for field in table.layout.columns if pa.types.is_nested(field.type)}
+            own = nested | table.layout.variants
+            names |= own | {before for before, now in table.renames.items() if now in own}
+        return frozenset(names)
+
     @property
     def patches(self) -> bool:
         """Whether a table of the batch takes in events that leave values out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pyarrow as pa
 
@@ -11,6 +12,8 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.connect.text_columns import find_text_types
 from serde.events.cassandra_rows import cassandra_types, is_of_cassandra
 from serde.events.cells import cell_types, is_of_cells
+from serde.events.changes import Changes
+from serde.json.empty_columns import prune_rows
 
 
 def find_expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
@@ -21,6 +24,27 @@ def find_expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
     columns, variants = table.layout.columns, table.layout.variants
     known = [field.with_type(schemaless_type(field.type)) if plan.evolve else field for field in columns]
     return pa.struct([field.with_type(pa.null()) if field.name in variants else field for field in known])
+
+
+def find_routed_types(plan: BatchPlan) -> pa.StructType | None:
+    """Return what messages without schema are read by that name their tables: of any type, and what is empty stays.
+
+    Which of their tables have such a column only routing tells (`keep_known_empties`).
+    """
+    if plan.routing is None or not plan.nested_columns:
+        return None
+    return pa.struct([(name, pa.null()) for name in sorted(plan.nested_columns)])
+
+
+def keep_known_empties(change: Changes, table: TablePlan | None, plan: BatchPlan) -> Changes:
+    """Return changes of a table without empty lists and objects of columns, or fields of those, that it does not have.
+
+    Changes with a schema stay as they are: it tells of what the list is.
+    """
+    if change.optional or find_routed_types(plan) is None:
+        return change
+    known = pa.struct([]) if table is None else find_expected_types(table, plan)
+    return attrs.evolve(change, row=prune_rows(change.row, known))
 
 
 def expect_cells(known: pa.StructType, messages: pa.Array, *, upsert: bool = False) -> pa.StructType:
