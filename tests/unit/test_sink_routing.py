@@ -147,3 +147,12 @@ def test_settings_that_contradict_are_refused(given: dict[str, str], says: str) 
     with pytest.raises(ConfigError, match=says) as told:
         load([], GOOD | given, {})
     assert any(key in str(fault) for fault in told.value.faults for key in given)
+
+
+@pytest.mark.parametrize("second", [COLUMNS, {**COLUMNS, "y": pa.string()}])
+def test_dropped_fields_are_told_of_the_tables_whose_events_had_them(second: dict[str, pa.DataType]) -> None:
+    """With allow-field-addition=false a field is no unknown one of tables without events that have it, alike or not."""
+    values = [{"id": 1, "kind": "a.one", "new": 5}, {"id": 2, "kind": "a.two", "old": 6}]
+    routes = routing(RouteSettings("kind", dynamic=True), "a.one", "a.two")
+    outcome = decode(run(*values), plan(append(0, COLUMNS), append(1, second), routing=routes, evolve=False))
+    assert outcome.metrics.drift == {(0, "new"), (1, "old")}

@@ -90,6 +90,11 @@ class MessageConversion:
         if built.progress.marks or built.progress.after_delete >= 0:
             self.progress.append(built.progress)
 
+    def count_unknown(self, change: Changes, table: TablePlan) -> None:
+        """Note which fields of its changes a table does not have."""
+        unknown = frozenset((table.index, field) for field in find_unknown_fields(change, table, self.plan))
+        self.metrics += TaskMetrics(drift=unknown)
+
 
 def convert_messages(work: MessageConversion, table: TablePlan | None, values: DecodedMessages) -> DecodedRecords:
     """Turn messages into rows of `table`, or of the tables that they name where it is None."""
@@ -220,16 +225,16 @@ def _convert_group(
     if nulled:
         work.metrics += TaskMetrics(nulled=nulled)
     faulty = np.isin(rest.rows, [fault.row for fault in faults]) if faults else None
-    unknown = () if plan.evolve else tuple(find_unknown_fields(rest, first, plan))
+    drifts = not plan.evolve and any(find_unknown_fields(rest, first, plan))
     for one, table in zip(group, tables, strict=True):
         own = slice(one.start - start, one.stop - start)
         if faulty is not None and faulty[own].any():
             yield one
             continue
-        rows = part.slice(own.start, own.stop - own.start)
-        work.take(complete_rows(run, slice_changes(rest, own.start, own.stop), rows, table, plan, []), table)
-        if unknown:
-            work.metrics += TaskMetrics(drift=frozenset((table.index, field) for field in unknown))
+        rows, mine = part.slice(own.start, own.stop - own.start), slice_changes(rest, own.start, own.stop)
+        work.take(complete_rows(run, mine, rows, table, plan, []), table)
+        if drifts:
+            work.count_unknown(mine, table)
 
 
 def _convert_changes(
@@ -261,8 +266,7 @@ def _convert_changes(
         ready = build_rows(run, rest, keys, table, plan, truncated.deletes, truncated.ended)
         work.take(ready, table)
         if not plan.evolve:
-            unknown = frozenset((table.index, field) for field in find_unknown_fields(rest, table, plan))
-            work.metrics += TaskMetrics(drift=unknown)
+            work.count_unknown(rest, table)
 
 
 def _fit_columns(change: Changes, table: TablePlan | None, plan: BatchPlan) -> tuple[Changes | None, list[RecordError]]:

@@ -81,7 +81,7 @@ def _find_relaxed_fields(change: Changes, table: TablePlan, plan: BatchPlan) -> 
 def find_unknown_fields(change: Changes, table: TablePlan, plan: BatchPlan) -> Iterator[str]:
     """Return the fields of events that the table does not have; what unwrapping added is not theirs."""
     known, prefix = set(table.layout.columns.names), plan.events.add_fields_prefix
-    for field in change.row.type:
+    for field in change.row.type if plan.routing is None else drop_absent_fields(change.row.type, change):
         ours = field.name == DELETED_COLUMN or (bool(prefix) and field.name.startswith(prefix))
         if field.name not in known and not ours and field.name not in plan.excluded_columns | {PATCH_COLUMN}:
             yield field.name
