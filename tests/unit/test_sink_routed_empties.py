@@ -10,7 +10,7 @@ import pytest
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.model.plan import BatchPlan
-from tests.unit.sink_plans import append, dead, plan, routing, rows, run
+from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert
 
 PLAIN = {"id": pa.int64(), "kind": pa.string()}
 ITEMS = pa.list_(pa.struct([("b", pa.string())]))
@@ -49,3 +49,16 @@ def test_empty_values_within_a_column_make_no_field_of_it() -> None:
     outcome = decode(run({"id": 1, "kind": "a.t0", "s": {"a": 1, "more": [], "other": {}}}), _plan(NESTED))
     assert rows(outcome) == [{"id": 1, "kind": "a.t0", "tags": None, "s": {"a": 1}, "deep": None}]
     assert outcome.needs == ()
+
+
+def test_empty_values_of_documents_are_kept() -> None:
+    """An empty array or document in one of MongoDB's is no null either."""
+    columns = {"_id": pa.string(), "tags": pa.list_(pa.int64()), "s": pa.struct([("a", pa.int64())])}
+    table = upsert(0, {**columns, "__deleted": pa.string()}, ("_id",))
+    source = {"connector": "mongodb", "name": "m", "db": "d", "collection": "c", "ts_ms": 1, "ord": 1}
+    after = '{"_id": "a", "tags": [], "s": {}, "fresh": []}'
+    event = {"op": "c", "before": None, "after": after, "source": source}
+    routes = routing(RouteSettings("source.collection", dynamic=True), "c")
+    outcome = decode(run(event, keys=[{"id": '"a"'}]), plan(table, routing=routes))
+    assert rows(outcome) == [{"_id": "a", "tags": [], "s": {"a": None}, "__deleted": "false"}]
+    assert (dead(outcome), outcome.needs) == ({}, ())

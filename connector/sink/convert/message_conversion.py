@@ -12,7 +12,7 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.columns.ambiguous_names import refuse_ambiguous_names
 from connector.sink.convert.columns.column_renames import follow_key_renames, follow_renames
-from connector.sink.convert.columns.expected_types import find_expected_types, keep_known_empties
+from connector.sink.convert.columns.expected_types import find_expected_types, find_routed_types, keep_known_empties
 from connector.sink.convert.columns.field_matching import match_case
 from connector.sink.convert.columns.schema_needs import find_schema_change, find_unknown_fields
 from connector.sink.convert.columns.type_changes import follow_type_changes
@@ -153,7 +153,7 @@ def _split_blocks(
             work.faults.extend(wrong)
             yield from ((part, False) for part in split_images(plain))
             continue
-        expected = None if table is None else find_expected_types(table, work.plan)
+        expected = find_routed_types(work.plan) if table is None else find_expected_types(table, work.plan)
         blocks, wrong = expand_documents(whole, work.plan.events.documents_as, expected, patches=patches)
         work.faults.extend(wrong)
         yield from ((part, True) for part in blocks)
