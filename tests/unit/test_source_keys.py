@@ -125,6 +125,33 @@ def test_configured_fields_of_structs() -> None:
         _key(old, new, "b.x", "a.s.x.y")
 
 
+_MAP = {"type": "map", "key-id": 30, "key": "string", "value-id": 31, "value": "int", "value-required": False}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        _MAP,
+        "variant",
+        {"type": "list", "element-id": 32, "element": _MAP, "element-required": False},
+        {"type": "struct", "fields": [{"id": 33, "name": "m", "required": False, "type": _MAP}]},
+    ],
+    ids=["map", "variant", "list of maps", "struct of a map"],
+)
+def test_configured_columns_by_which_rows_have_no_order(kind: Any) -> None:
+    """Rows cannot be put together by maps and variants: such a key is refused before anything is published."""
+    found = schema(field("id", "long"), field("m", kind))
+    with pytest.raises(ConfigError, match=r"message\.key\.columns names m of table db\.t, with a map or a variant"):
+        _key(found, found, "id", "m")
+
+
+def test_configured_lists_and_structs() -> None:
+    """Lists and structs of what has an order are keys."""
+    items = {"type": "list", "element-id": 32, "element": "int", "element-required": False}
+    found = schema(field("l", items), field("s", _struct(_numbered(33, "l", items))))
+    assert _key(found, found, "l", "s") == ("l", "s")
+
+
 def test_items_of_lists_are_no_key() -> None:
     """What a list or a map holds is no field of its row, whatever its name."""
     items = {"type": "list", "element-id": 20, "element": "long", "element-required": True}

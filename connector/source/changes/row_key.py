@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any
 
 import attrs
 
@@ -65,7 +66,8 @@ def choose_row_key(
         has_row_ids: whether the table's rows have ids.
 
     Raises:
-        ConfigError: a configured column is not in the snapshot's schema, or two names mean one column.
+        ConfigError: a configured column is not in the snapshot's schema, two names mean one column, or one has a map or
+            a variant in it.
     """
     identifiers = _current_identifiers(schema, current) or schema.identifiers
     if configured:
@@ -83,6 +85,7 @@ def _find_configured(
     schema: SnapshotSchema, current: SnapshotSchema, configured: Sequence[str], table: str
 ) -> tuple[str, ...]:
     """Return the configured columns and fields of structs under their names at the snapshot, by field id."""
+    types = {name: field["type"] for name, field in iter_struct_fields(schema.document)}
     then = {field["id"]: name for name, field in iter_struct_fields(schema.document)}
     now = {name: field["id"] for name, field in iter_struct_fields(current.document)}
     fields = {name: then.get(now[name]) if name in now else None for name in configured}
@@ -96,7 +99,23 @@ def _find_configured(
             f"is read; its columns there are {', '.join(then.values())}; now {', '.join(now)}: name columns "
             "that it has at both times, each once, as they are called now"
         )
-    return tuple(column for column in fields.values() if column is not None)
+    columns = tuple(column for column in fields.values() if column is not None)
+    unfit = [name for name in columns if not _is_comparable(types[name])]
+    if unfit:
+        raise ConfigError(
+            f"message.key.columns names {', '.join(unfit)} of table {table}, with a map or a variant in it, by which "
+            "rows cannot be put together; name columns of other types"
+        )
+    return columns
+
+
+def _is_comparable(kind: Any) -> bool:
+    """Tell whether Spark can sort rows by a type, as it does to find the rows of one key: by no map and no variant."""
+    if isinstance(kind, str):
+        return kind != "variant"
+    if kind["type"] == "struct":
+        return all(_is_comparable(field["type"]) for field in kind["fields"])
+    return kind["type"] == "list" and _is_comparable(kind["element"])
 
 
 def _current_identifiers(schema: SnapshotSchema, current: SnapshotSchema) -> tuple[str, ...]:
