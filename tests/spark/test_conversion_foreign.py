@@ -35,10 +35,12 @@ def catalog(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ca
     return Catalog(spark, CatalogSettings("strangers", properties, ("default",), {}))
 
 
-def _make(catalog: Catalog, name: str, kind: pa.DataType, by: tuple[PartitionTerm, ...] = ()) -> Table:
+def _make(
+    catalog: Catalog, name: str, kind: pa.DataType, by: tuple[PartitionTerm, ...] = (), version: int = 3
+) -> Table:
     columns = pa.schema([("k", kind), ("p", pa.int32()), ("v", pa.int64())])
     return catalog.create(
-        name, build_table_schema(columns, (), frozenset(), nanoseconds=True), by, {"format-version": "3"}
+        name, build_table_schema(columns, (), frozenset(), nanoseconds=True), by, {"format-version": str(version)}
     )
 
 
@@ -49,12 +51,14 @@ def _commit(table: Table, update: Any, method: str, descriptions: Sequence[FileD
     table.refresh()
 
 
-def _add(table: Table, rows: Sequence[Row]) -> None:
+def _add(table: Table, rows: Sequence[Row]) -> list[FileDescription]:
     columns = table.layout().columns
     arrays = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), columns, strict=True)]
     writer = TableWriter(table.layout(), "strangers")
     writer.write_rows(pa.RecordBatch.from_arrays(arrays, schema=columns))
-    _commit(table, table.java.newAppend(), "appendFile", list(writer.close()))
+    written = list(writer.close())
+    _commit(table, table.java.newAppend(), "appendFile", written)
+    return written
 
 
 def _delete(table: Table, column: str, values: Sequence[Any], partition: Partition | None = None) -> None:
@@ -115,3 +119,33 @@ def test_columns_that_changed_since(spark: SparkSession, catalog: Catalog) -> No
     table.java.updateSchema().deleteColumn("p").commit()
     table.refresh()
     _convert(spark, table, "changed", [4, 9])
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_data_file_that_is_listed_again_after_a_delete(spark: SparkSession, catalog: Catalog, version: int) -> None:
+    """A delete that applies to one of two listings of a data file stays, and takes no row of the other; what applies to
+    other files alone is converted."""
+    name = f"repeated{version}"
+    table = _make(catalog, name, pa.int64(), (PartitionTerm("p", "identity"),), version)
+    twice = _add(table, [(1, 0, 10), (2, 0, 20)])
+    _add(table, [(1, 1, 11), (2, 1, 21)])
+    _delete(table, "k", [1], Partition("p=0", (0,)))
+    _delete(table, "k", [1], Partition("p=1", (1,)))
+    _commit(table, table.java.newAppend(), "appendFile", twice)
+    right = [10, 20, 20, 21]
+    assert _values(spark, name) == right
+    done = convert_deletes(spark, table, "test")
+    assert _values(spark, name) == right
+    assert done.converted == 1
+    assert [count for _, count in done.unconverted] == [1]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_data_file_that_is_listed_twice_before_a_delete(spark: SparkSession, catalog: Catalog, version: int) -> None:
+    """A delete that applies to both listings of a data file is converted for both."""
+    name = f"twice{version}"
+    table = _make(catalog, name, pa.int64(), version=version)
+    twice = _add(table, [(1, 0, 10), (2, 0, 20)])
+    _commit(table, table.java.newAppend(), "appendFile", twice)
+    _delete(table, "k", [1])
+    _convert(spark, table, name, [20, 20])

@@ -11,6 +11,7 @@ from connector.maintenance.conversion.plan import (
     AffectedDataFile,
     EqualityDeleteFile,
     Scope,
+    find_split_deletes,
     find_unconvertible,
     group_deletes,
 )
@@ -65,6 +66,12 @@ def test_deletes_by_other_columns_are_joined_apart() -> None:
 def test_deletes_that_apply_to_nothing_need_no_join() -> None:
     """Deletes without a data file are in no group."""
     assert group_deletes([_delete("d", 2)], [_file("a", "vector")]) == ()
+
+
+def test_listings_of_a_file_that_deletes_tell_apart() -> None:
+    """All deletes of a file that is listed twice stay where one listing has others; files listed alike do not count."""
+    files = [_file("a", "d2", "d5"), _file("a", "d5"), _file("b", "d7", "vector"), _file("b", "d7", "vector")]
+    assert find_split_deletes([*files, _file("c", "d9")]) == {"d2", "d5"}
 
 
 @pytest.mark.parametrize(

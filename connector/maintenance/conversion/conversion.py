@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -25,9 +25,11 @@ from connector.iceberg.read.table_reader import release_reads
 from connector.maintenance.conversion.delete_manifests import read_equality_deletes, scope_of
 from connector.maintenance.conversion.key_search import write_hits
 from connector.maintenance.conversion.plan import (
+    SPLIT_REASON,
     AffectedDataFile,
     EqualityDeleteFile,
     JoinGroup,
+    find_split_deletes,
     find_unconvertible,
     group_deletes,
 )
@@ -141,7 +143,13 @@ def write_conversion(
     chosen = tuple(_take_oldest(found, max_bytes))
     if not chosen:
         return Conversion(base, (), unconverted=kept)
-    tasks = {task.path: task for task in plan_files(spark, table, base, _filter_of(layout, chosen))}
+    planned = plan_files(spark, table, base, _filter_of(layout, chosen))
+    split = find_split_deletes(map(_describe_task, planned))
+    chosen, kept = _leave_split(chosen, split, kept)
+    if not chosen:
+        return Conversion(base, (), unconverted=kept)
+    # Listings of one file that are left have the same deletes: any of them stands for all.
+    tasks = {task.path: task for task in planned}
     groups = group_deletes(chosen, [_describe_task(task) for task in tasks.values() if task.equality_ids])
     if not groups:
         return Conversion(base, chosen, unconverted=kept)
@@ -161,6 +169,15 @@ def _split_convertible(
         if reason is not None:
             counts[reason] = counts.get(reason, 0) + 1
     return [file for file in found if reasons[file.equality_ids] is None], tuple(sorted(counts.items()))
+
+
+def _leave_split(
+    chosen: tuple[EqualityDeleteFile, ...], split: Collection[str], kept: tuple[tuple[str, int], ...]
+) -> tuple[tuple[EqualityDeleteFile, ...], tuple[tuple[str, int], ...]]:
+    """Leave deletes out that apply to some listings of a data file only, and count them with those that stay."""
+    rest = tuple(file for file in chosen if file.path not in split)
+    left = len(chosen) - len(rest)
+    return rest, (*kept, (SPLIT_REASON, left)) if left else kept
 
 
 def _take_oldest(files: Sequence[EqualityDeleteFile], max_bytes: int | None) -> Iterable[EqualityDeleteFile]:

@@ -14,6 +14,7 @@ import attrs
 
 from connector.iceberg.catalog.file_description import FileDescription
 
+SPLIT_REASON = "they apply to a data file that the table lists more than once, and not to every listing alike"
 Scope = tuple[int, str]
 """A partition: the id of its spec and its values as Iceberg's JSON has them."""
 
@@ -110,6 +111,17 @@ def _build_group(
         tuple(min(by_path[path].sequence_number for path in applying) for _, applying in touched),
         {scope: place for place, scope in enumerate(sorted({file.scope for file, _ in touched}))} if scoped else None,
     )
+
+
+def find_split_deletes(data_files: Iterable[AffectedDataFile]) -> frozenset[str]:
+    """Return the deletes of data files that a table lists more than once, where these do not apply to every listing.
+
+    Positions name a file by its path: new ones would hit the listings that the deletes do not apply to.
+    """
+    listings: dict[str, list[frozenset[str]]] = {}
+    for file in data_files:
+        listings.setdefault(file.path, []).append(file.deletes)
+    return frozenset[str]().union(*(name for found in listings.values() if len(set(found)) > 1 for name in found))
 
 
 def find_unconvertible(equality_ids: Iterable[int], types: Mapping[int, str]) -> str | None:
