@@ -34,7 +34,7 @@ def reindex_tables(settings: SourceSettings, *, tables: tuple[str, ...] = ()) ->
         for name in sorted(tables or discovered):
             capture = source.open(*discovered[name])
             if capture is None:
-                raise missing_table(name, settings)
+                raise missing_table(name, settings, source.find_in_other_case(*discovered[name]))
             fresh = REBUILDS[settings.sink_type](settings, name)
             report = capture.reload(fresh.publisher, fresh.put_in_place)
             seconds = round(report.seconds, 1)

@@ -24,7 +24,7 @@ from connector.source.signals.kafka_channel import KafkaChannel
 from connector.source.signals.processor import SignalProcessor
 from connector.source.signals.queue_channel import SignalQueue
 from connector.source.signals.table_channel import TableChannel
-from connector.source.snapshots.discovery import DiscoveredTables, find_tables
+from connector.source.snapshots.discovery import DiscoveredTables, find_in_other_case, find_tables
 from connector.source.snapshots.offset_store import TableOffsetStore
 from connector.source.table_access import TableAccess
 from connector.source.table_capture import TableCapture
@@ -46,6 +46,10 @@ class SourceTables:
     def find(self) -> DiscoveredTables:
         """Return the tables that there are now."""
         return find_tables(self.catalog, self.settings)
+
+    def find_in_other_case(self, namespace: tuple[str, ...], name: str) -> str | None:
+        """Return the table that a missing one's name may stand for."""
+        return find_in_other_case(self.catalog, namespace, name)
 
     def open(self, namespace: tuple[str, ...], name: str) -> TableCapture | None:
         """Open a table; None where there is no such table."""
@@ -86,7 +90,15 @@ def build_source(
     interval_ms = settings.signals.poll_interval_ms
     processor = SignalProcessor(channels, tables.offsets, interval_ms, snapshot_listeners) if channels else None
     return PollLoop(
-        settings, tables.find, tables.open, tables.publisher, processor, beat, on_round, tables.offsets.tables
+        settings,
+        tables.find,
+        tables.open,
+        tables.publisher,
+        processor,
+        beat,
+        on_round,
+        tables.offsets.tables,
+        tables.find_in_other_case,
     )
 
 

@@ -101,7 +101,8 @@ class PollLoop:
 
     `find_tables` returns the tables that there are or should be, `open_table` opens one of them, None where it is not
     there; both are calls to the catalog. `beat` is called before each step and while the loop waits, `on_round` after
-    every round. `stored_tables` returns those that have a stored offset.
+    every round. `stored_tables` returns those that have a stored offset, `find_in_other_case` the table whose name
+    differs from a missing one's by the case of its letters alone: a call to the catalog, once for each.
     """
 
     settings: SourceSettings
@@ -112,6 +113,7 @@ class PollLoop:
     beat: Callable[[], None] = lambda: None
     on_round: Callable[[], None] = lambda: None
     stored_tables: Callable[[], Collection[str]] = tuple
+    find_in_other_case: Callable[[tuple[str, ...], str], str | None] = lambda _namespace, _name: None
     _missing: set[str] = attrs.field(factory=set)
     _names: DiscoveredTables = attrs.field(factory=dict)
     _captures: dict[str, PolledTable] = attrs.field(factory=dict)
@@ -250,11 +252,13 @@ class PollLoop:
     def _await_table(self, name: str, *, once: bool) -> TableSchedule:
         """Look for a table that is not there again and again, and say so once; a run to now cannot wait."""
         if once:
-            return self._schedule_retry(name, TableSchedule(), missing_table(name, self.settings))
+            error = missing_table(name, self.settings, self.find_in_other_case(*self._names[name]))
+            return self._schedule_retry(name, TableSchedule(), error)
         if name not in self._missing:
             self._missing.add(name)
             note = _MISSING_AGAIN if name in self.stored_tables() else "there is no such table yet, it is waited for"
-            structlog.get_logger().warning(note, table=name)
+            meant = self.find_in_other_case(*self._names[name])
+            structlog.get_logger().warning(note, table=name, **({"did_you_mean": meant} if meant else {}))
         return TableSchedule(time.monotonic() + DISCOVERY_S)
 
     def _reopen(self, name: str, schedule: TableSchedule, error: TableGoneError, *, once: bool) -> TableSchedule:

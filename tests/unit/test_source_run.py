@@ -17,7 +17,7 @@ from connector.settings.source.capture import CaptureSettings
 from connector.settings.source.settings import load_source
 from connector.source import poll_loop
 from connector.source.poll_loop import PolledTable, PollLoop, TableSchedule, after_failure
-from connector.source.snapshots.discovery import find_tables, plain_names
+from connector.source.snapshots.discovery import find_in_other_case, find_tables, plain_names
 from connector.source.snapshots.table_history import TableGoneError
 from tests.publishers import InMemoryPublisher, unconnected
 
@@ -131,6 +131,19 @@ def test_a_missing_table_is_waited_for(make: Callable[..., Round], monkeypatch: 
     )
     assert _messages(lines, "db.b") == ["there is no such table yet, it is waited for"]
     assert made.scripts["a"].does == []
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_missing_table_that_is_there_in_other_letters(make: Callable[..., Round], once: bool) -> None:
+    """A name that differs from a table's by the case of its letters alone is told with that table."""
+    made = make(a=[True], b=None)
+    made.tables.find_in_other_case = lambda namespace, name: ".".join((*namespace, name.upper()))
+    if once:
+        with pytest.raises(FatalError, match=r"table db\.b is not in catalog .*; did you mean db\.B\?"):
+            made.tables.run(once=True)
+    else:
+        lines = _run_until(made, lambda: not made.scripts["a"].does)
+        assert [line["did_you_mean"] for line in lines if line.get("table") == "db.b"] == ["db.B"]
 
 
 def test_a_missing_table_is_an_error_of_a_run_to_now(make: Callable[..., Round]) -> None:
@@ -309,3 +322,13 @@ def test_tables_of_positions_and_signals_are_not_read_unless_named() -> None:
         "db.lat-er": (("db",), "lat-er"),
         "db.t": (("db",), "t"),
     }
+
+
+def test_a_table_in_other_letters_is_a_hint() -> None:
+    """It is looked for in the namespace alone; where that cannot be listed there is none."""
+    catalog = Mock()
+    catalog.list_tables.return_value = [(("db",), "Orders"), (("db",), "orders2")]
+    assert find_in_other_case(catalog, ("db",), "orders") == "db.Orders"
+    assert find_in_other_case(catalog, ("db",), "Orders") is None
+    catalog.list_tables.side_effect = FatalError("not allowed")
+    assert find_in_other_case(catalog, ("db",), "orders") is None

@@ -26,7 +26,7 @@ from connector.runtime.spark.store_jars import fetch_store_jars
 from connector.settings import SinkSettings, SourceSettings
 from connector.settings.converters.event_format import AnyRegistry
 from connector.settings.opensearch.documents import OpenSearchSettings
-from connector.source.snapshots.discovery import find_tables
+from connector.source.snapshots.discovery import find_in_other_case, find_tables
 
 _Settings = SinkSettings | SourceSettings
 _TIMEOUT_S = 8.0
@@ -137,7 +137,10 @@ def check_catalog(spark: SparkSession, settings: _Settings) -> Iterator[Finding]
         yield Finding("catalog", "ok", f"{settings.catalog.name}: {len(tables) - len(missing)} tables to read")
         if missing or not tables:
             text = f"no such table: {', '.join(missing)}" if missing else "no table matches"
-            yield Finding("catalog", "warning", text, "check table.include.list")
+            others = (find_in_other_case(catalog, *tables[name]) for name in missing)
+            meant = ", ".join(other for other in others if other)
+            todo = f"check table.include.list{f'; did you mean {meant}?' if meant else ''}"
+            yield Finding("catalog", "warning", text, todo)
     else:
         offsets = settings.table.offsets_table
         yield Finding("catalog", "ok", f"{settings.catalog.name} answers")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from connector.errors import FatalError
+from connector.errors import ConnectorError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.settings import SourceSettings
 from connector.settings.source.capture import CaptureSettings
@@ -42,11 +42,25 @@ def find_tables(catalog: Catalog, settings: SourceSettings) -> DiscoveredTables:
     return {**{name: _split_name(name) for name in named if name.lower() not in lower}, **found}
 
 
-def missing_table(name: str, settings: SourceSettings) -> FatalError:
-    """Return the error of a table that has to be there now, and is not."""
+def find_in_other_case(catalog: Catalog, namespace: tuple[str, ...], name: str) -> str | None:
+    """Return the table of a namespace whose name differs from this one by the case of its letters alone.
+
+    None where there is none, or where the namespace cannot be listed: it is only a hint.
+    """
+    try:
+        listed = catalog.list_tables(namespace)
+    except ConnectorError:
+        return None
+    other = (found for _, found in listed if found != name and found.lower() == name.lower())
+    return next((".".join((*namespace, found)) for found in other), None)
+
+
+def missing_table(name: str, settings: SourceSettings, meant: str | None) -> FatalError:
+    """Return the error of a table that has to be there now, and is not; `meant` is one that it may stand for."""
+    hint = f"; did you mean {meant}?" if meant else ""
     return FatalError(
         f"table {name} is not in catalog {settings.catalog.name}; create it, or correct table.include.list (without "
-        "--once the source waits for it)"
+        f"--once the source waits for it){hint}"
     )
 
 
