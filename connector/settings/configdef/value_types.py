@@ -103,6 +103,28 @@ def _parse_topic(text: str) -> str:
     return text
 
 
+def is_table_name(text: str) -> bool:
+    """Tell whether a text is the name of a table, with a namespace or without."""
+    return ":" not in text and all(part.strip() for part in text.split("."))
+
+
+def topic_pairs(target: str, is_target: Callable[[str], bool] = bool) -> ValueType[tuple[tuple[str, str], ...]]:
+    """Comma separated topic:target pairs, each topic once; `target` says in messages what topics go to."""
+
+    def read(text: str) -> tuple[tuple[str, str], ...]:
+        pairs = []
+        for item in split_list(text):
+            topic, colon, name = (part.strip() for part in item.partition(":"))
+            if not (topic and colon and is_target(name)):
+                raise InvalidValue("{} is not a list of pairs", f"write topic:{target}, several separated by commas")
+            pairs.append((_parse_topic(topic), name))
+        if len(dict(pairs)) < len(pairs):
+            raise InvalidValue("{} holds a topic twice", f"give each topic one {target}")
+        return tuple(pairs)
+
+    return ValueType("list", read)
+
+
 def to_topic_name(text: str) -> str:
     """A text as the name of a topic: what Kafka does not allow becomes `_`, as in Debezium."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", text)

@@ -13,6 +13,7 @@ import attrs
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, LIST, PATTERN, TEXT
+from connector.settings.iceberg.table_names import TOPIC_TABLES
 
 TABLES = Option(
     name="iceberg.tables",
@@ -123,6 +124,7 @@ def build(reader: ConfigReader, cdc_target: str | None = None) -> RouteSettings 
     """
     tables, field, dynamic = reader.get(TABLES), reader.get(ROUTE_FIELD), reader.get(DYNAMIC)
     template = reader.get(NAME_FORMAT)
+    _check_mapping(reader)
     regexps = _read_regexps(reader)
     _check_routes(reader, tables, field, regexps, dynamic=dynamic, template=template)
     if field == "_cdc.target" and cdc_target and dynamic:
@@ -141,6 +143,19 @@ def _read_regexps(reader: ConfigReader) -> dict[str, str]:
             option = Option(name=entry.key, kind=PATTERN, default="", importance="low", doc="")
             regexps[entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".route-regex")] = reader.get(option)
     return regexps
+
+
+def _check_mapping(reader: ConfigReader) -> None:
+    """Refuse tables of topics beside tables that events name themselves."""
+    mapped = reader.entry(TOPIC_TABLES)
+    by_template = reader.get(NAME_FORMAT) not in (None, "${topic}")
+    others = [
+        option.name
+        for option, given in ((TABLES, reader.get(TABLES)), (DYNAMIC, reader.get(DYNAMIC)), (NAME_FORMAT, by_template))
+        if given
+    ]
+    if mapped and others:
+        reader.add_fault(mapped, f"{others[0]} is given too", "keep one of them")
 
 
 def _check_routes(

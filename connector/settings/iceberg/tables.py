@@ -203,10 +203,10 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
     """Read the tables' part; faults go to the reader. Indexes (`indexes`) keep no deleted documents by default."""
     keeps = reader.get(KEEP_DELETED_DOCUMENTS if indexes else KEEP_DELETES)
     reader.get(TABLE_MAPPER)
-    names = table_names.build(reader)
+    names = table_names.build(reader, reader.get(catalog.SINK_CATALOG.namespace))
     keys, written = primary_key.build(reader), write_mode.build(reader, UPSERT)
     routes = routing.build(reader, iceberg_kafka_connect.cdc_target(reader))
-    declared_schema.check(reader, routes, reader.get(topics.TOPICS))
+    declared_schema.check(reader, routes, one_by_topic=names.have_one_table(reader.get(topics.TOPICS)))
     _check_formats(reader)
     return TableSettings(
         names=names,

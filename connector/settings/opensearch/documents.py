@@ -21,6 +21,7 @@ from connector.settings.configdef.value_types import (
     ValueType,
     one_of,
     split_list,
+    topic_pairs,
 )
 from connector.settings.opensearch import connection, data_streams
 from connector.settings.opensearch.connection import BULK_OPTIONS, CONNECTION_OPTIONS, BulkSettings, ConnectionSettings
@@ -37,13 +38,6 @@ FOREIGN_KEYS = (
         frozenset({"data.streams.existing.index.template.name"}),
     ),
 )
-
-
-def _parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
-    pairs = tuple(tuple(part.strip() for part in item.split(":", 1)) for item in split_list(text))
-    if any(len(pair) != 2 or not all(pair) for pair in pairs):  # noqa: PLR2004
-        raise InvalidValue("{} is not a list of pairs", "write topic:index, several separated by commas")
-    return cast("tuple[tuple[str, str], ...]", pairs)
 
 
 def _parse_metadata(text: str) -> tuple[str, ...]:
@@ -103,7 +97,7 @@ CONFLICT = Option(
 )
 INDEX_MAP = Option(
     name="topic.to.existing.resource.mapping",
-    kind=ValueType("list", _parse_pairs),
+    kind=topic_pairs("index"),
     default=(),
     importance="medium",
     doc="Existing indexes or aliases, as topic:index pairs; other indexes are named after their topic.",

@@ -1,7 +1,7 @@
 """Topic -> name of its table or index: the naming rule (pure).
 
 `<namespace>.<prefix><topic>`, after the destination regexp, dots as underscores, then the case option:
-the naming rule of Debezium Server Iceberg.
+the naming rule of Debezium Server Iceberg. Topics that are mapped to a table have it as it is written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ _CASES: dict[str, Callable[[str], str]] = {"keep": str, "upper": str.upper, "low
 
 
 def table_name(topic: str, rule: TableSettings) -> str:
-    """Return the name, without namespace, of the table that a topic's events go to."""
+    """Return the name of the table that a topic's events go to; without the sink's own namespace."""
+    mapped = rule.names.mapped.get(topic)
+    if mapped is not None:
+        return mapped
     return _CASES[rule.names.case](rule.names.prefix + _apply_regexp(topic, rule).replace(".", "_"))
 
 

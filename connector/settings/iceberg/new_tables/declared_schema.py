@@ -130,9 +130,9 @@ LOCATION: Option[str | None] = Option(
 OPTIONS: tuple[Option[object], ...] = (COLUMNS, LOCATION)
 
 
-def check(reader: ConfigReader, routes: RouteSettings | None, topics: tuple[str, ...]) -> None:
-    """Refuse a declared table where there may be several."""
-    one = len(topics) == 1 if routes is None else len(routes.tables) == 1
+def check(reader: ConfigReader, routes: RouteSettings | None, *, one_by_topic: bool) -> None:
+    """Refuse a declared table where there may be several; `one_by_topic`: all topics go to one."""
+    one = one_by_topic if routes is None else len(routes.tables) == 1
     for option in OPTIONS:
         entry = reader.entry(option)
         if entry and not one:
