@@ -78,14 +78,19 @@ def test_a_mapping_goes_with_topics_by_expression_and_with_one_declared_table() 
     assert _load({"topics": "a,b", MAP: "a:x,b:default.x", "schema.columns": "id long"})
 
 
-def test_a_topic_of_opensearch_s_mapping_is_there_once(tmp_path: Path) -> None:
-    """`topic.to.existing.resource.mapping` with a topic twice is refused, where the last index won."""
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("topic.to.existing.resource.mapping=a:x,a:y", "twice"),
+        (f"{MAP}=a:x", "set topic.to.existing.resource.mapping"),
+    ],
+)
+def test_indexes_have_a_mapping_of_their_own(tmp_path: Path, given: str, says: str) -> None:
+    """The mapping to indexes names a topic once, as the one to tables does, which is refused for indexes."""
     file = tmp_path / "sink.properties"
-    file.write_text(
-        "debezium.sink.type=opensearch\nbootstrap.servers=localhost:9\ntopics=a\nconnection.url=http://localhost:1\n"
-        "topic.to.existing.resource.mapping=a:x,a:y\n"
-    )
-    with pytest.raises(ConfigError, match="twice"):
+    text = "debezium.sink.type=opensearch\nbootstrap.servers=localhost:9\ntopics=a\nconnection.url=http://localhost:1\n"
+    file.write_text(f"{text}debezium.sink.iceberg.warehouse=/w\n{given}\n")
+    with pytest.raises(ConfigError, match=says):
         load([file], environ={})
 
 

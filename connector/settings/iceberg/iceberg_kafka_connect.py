@@ -66,10 +66,14 @@ FOREIGN_KEYS = (
 )
 _OF_ONE_TABLE = (".route-regex", ".id-columns", ".commit-branch", ".write-mode", ".scd-type")
 _KNOWN_TRANSFORMS = ("ExtractNewRecordState", "DebeziumTransform")
+_BY_NAME = (
+    "tables are named by debezium.sink.iceberg.destination-regexp and -replace, or each by "
+    "iceberg.tables.topic-to-table-mapping"
+)
 _INSTEAD = {
     "InsertField$Value": "topics choose their tables without it, or by collection.name.format=${topic}",
-    "RegexRouter": "tables are named by debezium.sink.iceberg.destination-regexp and -replace",
-    "ByLogicalTableRouter": "tables are named by debezium.sink.iceberg.destination-regexp and -replace",
+    "RegexRouter": _BY_NAME,
+    "ByLogicalTableRouter": _BY_NAME,
 }
 """Transforms that people use with that sink -> what does here what they are for."""
 _UNWRAPPED = "Debezium's envelopes are unwrapped without one"

@@ -208,6 +208,11 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
     routes = routing.build(reader, iceberg_kafka_connect.cdc_target(reader))
     declared_schema.check(reader, routes, one_by_topic=names.have_one_table(reader.get(topics.TOPICS)))
     _check_formats(reader)
+    mapped = reader.entry(table_names.TOPIC_TABLES)
+    if mapped and indexes:
+        reader.add_fault(
+            mapped, "is for tables, and topics have indexes here", "set topic.to.existing.resource.mapping"
+        )
     return TableSettings(
         names=names,
         new_tables=new_tables.build(reader),
