@@ -61,6 +61,9 @@ def fault_of(line: str) -> str | None:
         return None  # --help, or a group's name alone
     except click.exceptions.MissingParameter:
         return None  # the page tells of the command, without its files
+    except click.BadParameter as error:
+        of_reader = error.param is not None and isinstance(error.param.type, click.Path)
+        return None if of_reader else error.format_message()  # the reader's files are not here
     except (click.UsageError, ValueError) as error:
         return str(error.format_message() if isinstance(error, click.UsageError) else error)
     return None
