@@ -21,6 +21,7 @@ from connector.maintenance.conversion.conversion import convert_deletes
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.reading import Lake
+from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -121,7 +122,7 @@ def test_columns_that_changed_since(spark: SparkSession, catalog: Catalog) -> No
     _convert(spark, table, "changed", [4, 9])
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", tiered([2, 3], [3]))
 def test_a_data_file_that_is_listed_again_after_a_delete(spark: SparkSession, catalog: Catalog, version: int) -> None:
     """A delete that applies to one of two listings of a data file stays, and takes no row of the other; what applies to
     other files alone is converted."""
@@ -140,7 +141,7 @@ def test_a_data_file_that_is_listed_again_after_a_delete(spark: SparkSession, ca
     assert [count for _, count in done.unconverted] == [1]
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", tiered([2, 3], [3]))
 def test_a_data_file_that_is_listed_twice_before_a_delete(spark: SparkSession, catalog: Catalog, version: int) -> None:
     """A delete that applies to both listings of a data file is converted for both."""
     name = f"twice{version}"

@@ -148,7 +148,8 @@ def test_commits_that_come_from_elsewhere(session: SparkSession, version: int, m
     assert isinstance(decision, Fail) and "changes cannot continue" in decision.reason
 
 
-@pytest.mark.parametrize("version", tiered([2, 3], [3]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("version", [2, 3])
 def test_a_table_that_began_as_v1(session: SparkSession, version: int) -> None:
     """Files from before an upgrade, under specs of then, are followed when they are deleted in, moved and rewritten."""
     subject = Subject(
@@ -176,6 +177,7 @@ def test_a_table_that_began_as_v1(session: SparkSession, version: int) -> None:
     assert _operations(subject.follow(BY_ID)) == ["uu", "d", "d", "uuu"]
 
 
+@pytest.mark.thorough
 def test_columns_of_unknown_type(session: SparkSession) -> None:
     """A column of Iceberg's type `unknown` is null in every row, and changes of the others are told."""
     subject = Subject(session, Kind(3, COW, partitioned=False, identifiers=True), "id bigint NOT NULL, v string")
@@ -233,6 +235,7 @@ def test_equality_deletes_by_other_columns_than_the_key(session: SparkSession, v
     assert _operations(subject.follow())[-1] == "ddd"
 
 
+@pytest.mark.thorough
 def test_several_delete_files_of_one_data_file(session: SparkSession) -> None:
     """Positions for a whole partition, equality deletes, their merge, and vectors after an upgrade take a row once."""
     kind = Kind(2, MOR, partitioned=True, identifiers=False)

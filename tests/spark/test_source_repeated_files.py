@@ -27,6 +27,7 @@ from connector.source.snapshots.table_offset import TableOffset
 from connector.source.table_access import TableAccess
 from tests.publishers import InMemoryPublisher
 from tests.source_tables import CATALOG, Event, Kind, Subject, use_catalog
+from tests.tiers import tiered
 
 pytestmark = pytest.mark.spark
 
@@ -60,7 +61,7 @@ def _count_operations(events: Sequence[Event]) -> dict[str, int]:
     return {kind: kinds.count(kind) for kind in kinds}
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", tiered([2, 3], [3]))
 def test_deletes_in_a_file_that_is_listed_twice(
     session: SparkSession, add: Callable[[Subject], object], version: int
 ) -> None:
@@ -106,7 +107,7 @@ def _deletes(task: Any) -> list[Any]:
     return list(iterate(task.java().deletes()))
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", tiered([2, 3], [3]))
 def test_rows_that_live_again_in_a_file_that_is_listed_twice(
     session: SparkSession, add: Callable[[Subject], object], version: int
 ) -> None:
@@ -133,7 +134,7 @@ def test_rows_that_live_again_in_the_older_copy_only(session: SparkSession, add:
     assert [event[:3] for event in back] == [("c", None, (1, "v1"))]
 
 
-@pytest.mark.parametrize("walked", [True, False])
+@pytest.mark.parametrize("walked", tiered([True, False], [True]))
 def test_a_file_that_is_listed_twice_is_rewritten(
     session: SparkSession, add: Callable[[Subject], object], walked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +196,7 @@ class _Reports:
         self.told.append(report)
 
 
-@pytest.mark.parametrize("rows_per_chunk", [1, 1000])
+@pytest.mark.parametrize("rows_per_chunk", tiered([1, 1000], [1]))
 @pytest.mark.parametrize("kind", list(SnapshotKind))
 def test_snapshots_on_demand_have_every_copy(
     session: SparkSession, add: Callable[[Subject], object], tmp_path: Path, kind: SnapshotKind, rows_per_chunk: int
