@@ -293,7 +293,7 @@ def test_cloud_events_tell_their_transactions_number() -> None:
     event = {name: value for name, value in cloud(7, after={"id": 1}).items() if name != "iodebeziumlsn"}
     numbers = {"iodebeziumgtid": "0-1-77", "iodebeziumfile": "bin.000001", "iodebeziumpos": "4"}
     made, _, _ = one(dump({**event, **numbers}))
-    assert made.place[:, 1:].tolist() == [[77, 3, 0]]
+    assert made.place[:, 1:].tolist() == [[77, 0, 0]]
     assert made.origin.to_pylist() == [".d.t @0-1"]
 
 

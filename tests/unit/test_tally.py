@@ -17,8 +17,8 @@ import signal, sys, time
 from pathlib import Path
 from tests.tally import add_line, end_on_signals
 end_on_signals()
-print("runs", flush=True)
 try:
+    print("runs", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     add_line(Path(sys.argv[1]), {"histories": 3})
