@@ -21,6 +21,14 @@ _HISTORY = "schema.history.internal"
 _KAFKA_HISTORY = "io.debezium.storage.kafka.history.KafkaSchemaHistory"
 _STORES = ("file", "iceberg", "jdbc", "redis", "s3", "azure", "rocketmq", "configmap", "nats")
 _WITH_HISTORY = ("mysql", "mariadb", "sqlserver", "oracle", "db2")
+_UNWRAP = "io.debezium.transforms.ExtractNewRecordState"
+_DEFAULTS = {
+    "tasks.max": "1",
+    # Debezium Server had no topics. Without these only a broker that creates them by itself gets any (KIP-158).
+    "topic.creation.default.partitions": "-1",
+    "topic.creation.default.replication.factor": "-1",
+}
+"""-1 is the broker's own number."""
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _CONVERTERS = {
     "json": _JSON,
@@ -84,8 +92,14 @@ def convert_properties(given: Mapping[str, str]) -> ConnectorConfig:
     ]
     config |= _converters(given)
     config |= {key.removeprefix("debezium."): text for key, text in given.items() if _is_transform(key)}
-    config.setdefault("tasks.max", "1")
-    return ConnectorConfig(name, dict(sorted(config.items())), notes)
+    return ConnectorConfig(name, dict(sorted({**_DEFAULTS, **_nulls_kept(config), **config}.items())), notes)
+
+
+def _nulls_kept(config: Mapping[str, str]) -> dict[str, str]:
+    """What makes converters and transforms tell a null as such, not as its column's default."""
+    json = {key for key, text in config.items() if key.endswith(".converter") and text == _JSON}
+    unwrap = {key.removesuffix(".type") for key, text in config.items() if key.endswith(".type") and text == _UNWRAP}
+    return {f"{part}.replace.null.with.default": "false" for part in (*json, *unwrap)}
 
 
 def _is_transform(key: str) -> bool:

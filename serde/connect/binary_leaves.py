@@ -27,7 +27,7 @@ def find_leaf(kind: str, name: str | None, parameters: Parameters) -> Leaf | Non
 def find_struct_leaf(name: str | None) -> Node | None:
     """Return the leaf of a struct that stands for one value, None for any other struct."""
     row = type_table.STRUCT_TYPES.get(name or "")
-    return None if row is None else _make_leaf(row)
+    return None if row is None else evolve(_make_leaf(row), parts=lambda array: (array, None))
 
 
 def _make_leaf(row: TypeMapping) -> Leaf:

@@ -56,6 +56,8 @@ class Leaf:
     """The step to text with every digit, of decimals: instead of `convert`."""
     words: Convert | None = None
     """The step to ISO text, of dates and times that are not read as the number of their type."""
+    parts: Convert | None = None
+    """The step to the struct that it is in Connect, of structs that stand for one value: instead of `convert`."""
     unknown: str | None = None
     """What the schema says it is, with its Connect type, where only that is known."""
 

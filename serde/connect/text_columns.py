@@ -7,7 +7,8 @@ A column is text from its first event on, or never:
   six, and Iceberg's have six (nanoseconds only as timestamps of format version 3). Envelopes name the connector in the
   schema of `source`; flattened events do in a header, which the reader looks at.
 
-Decimals of more than 38 digits are text by the table of types itself (`connect.type_table`).
+Decimals of more than 38 digits are text by the table of types itself (`connect.type_table`). Or a column stays what the
+message has, where the table that it goes to holds that: dates and times numbers, what is one value a struct.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from attrs import evolve
 from serde.arrays import Mask
 from serde.connect.connect_schema import ConnectSchema, is_envelope_node
 from serde.connect.schema_node import Convert, Field, Leaf, List, Map, Node, Struct, StructValue
-from serde.connect.type_table import CONNECT_PREFIX, TEXT, TIME_PREFIX
+from serde.connect.type_table import CONNECT_PREFIX, STRUCT_TYPES, TEXT, TIME_PREFIX
 from serde.connect.values.iso_text import TEXT_CONVERSIONS
 from serde.connect.values.structured_times import STRUCTURED_TYPES
 from serde.events.sourceless import ENVELOPE_FIELDS
@@ -37,6 +38,9 @@ ALL_COLUMNS = "*"
 
 WITH_NANOSECONDS = "timestamp_ns"
 """Stands, among columns, for tables that have timestamps of nanoseconds: those need not be text."""
+
+_PLAIN = "\0"
+"""Begins the word for a column that stays as messages have it; no column's name has it."""
 
 DURATION_TYPES = frozenset(
     {TIME_PREFIX + "MicroTime", TIME_PREFIX + "NanoTime", TIME_PREFIX + "Time", CONNECT_PREFIX + "Time"}
@@ -78,6 +82,27 @@ def find_text_types(connector: str | None, columns: frozenset[str]) -> frozenset
     """The types of a connector, by their schema names, that are text; `columns` as in `with_text_columns`."""
     types = _TYPES_OF_CONNECTORS.get(connector or "", frozenset())
     return types - _NANOSECONDS if WITH_NANOSECONDS in columns else types
+
+
+def name_plain_column(name: str) -> str:
+    """The word for a column, among those of `with_text_columns`, that stays what the message has."""
+    return _PLAIN + name
+
+
+def _to_plain_node(node: Node) -> Node:
+    """The tree with dates and times as their numbers, and with structs that stand for one value as structs."""
+    match node:
+        case Leaf() if node.parts is not None:
+            return Leaf(node.wire, STRUCT_TYPES[node.label].plain, node.label, node.read, node.parts)
+        case Leaf():
+            is_number = pa.types.is_temporal(node.logical) and pa.types.is_integer(node.wire)
+            return Leaf(node.wire, node.wire, node.label, node.read) if is_number else node
+        case Struct():
+            return node if node.value is None else Struct(node.fields, node.name)
+        case List():
+            return evolve(node, item=_to_plain_node(node.item))
+        case Map():
+            return evolve(node, value=_to_plain_node(node.value))
 
 
 def to_text_node(node: Node, types: frozenset[str] = frozenset({ALL_COLUMNS})) -> Node:
@@ -140,7 +165,7 @@ def with_text_columns(
     """The schema with columns of the row as text; images of an envelope too.
 
     columns: whose dates and times are text, by name, by the schema name of their type, or `ALL_COLUMNS`, and perhaps
-    `WITH_NANOSECONDS`; numbers: whose decimals are text.
+    `WITH_NANOSECONDS`; those of `name_plain_column` stay as they are; numbers: whose decimals are text.
     """
     fields = {field.name: field for field in schema.node.fields}
     envelope = is_envelope_node(schema.node) or _holds_images(fields)
@@ -173,6 +198,8 @@ def _image_as_text(field: Field, columns: frozenset[str], numbers: frozenset[str
 
 
 def _column_as_text(field: Field, columns: frozenset[str], numbers: frozenset[str]) -> Field:
+    if name_plain_column(field.name) in columns:
+        return evolve(field, node=_to_plain_node(field.node))
     whole = columns & {ALL_COLUMNS, field.name}
     node = to_text_node(field.node) if whole else to_text_node(field.node, columns)
     if numbers & {ALL_COLUMNS, field.name}:

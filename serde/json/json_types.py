@@ -79,7 +79,8 @@ def _variable_scale_leaf(row: TypeMapping) -> Leaf:
             raise Unfit(f"neither scale nor value ({label})")
         return {"scale": scale(value["scale"]), "value": text(value["value"])}
 
-    return Leaf(wire, row.logical, label, read, chain(_decode_variable_scale, row.step))
+    convert = chain(_decode_variable_scale, row.step)
+    return Leaf(wire, row.logical, label, read, convert, parts=_decode_variable_scale)
 
 
 _REJECT: Read = scalars.reject_value

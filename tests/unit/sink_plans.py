@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 
 from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.commit.snapshot_expiry import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer.consumer_records import ConsumerRecords
@@ -30,11 +31,14 @@ DATED: Columns = {
 """The table of `tests.model.events.Database`, as the sink makes it."""
 
 
-def layout(columns: Columns, keys: tuple[str, ...] = (), required: Iterable[str] = (), **more: Any) -> TableLayout:
-    """A table of these columns that no catalog knows."""
+def layout(
+    columns: Columns, keys: tuple[str, ...] = (), required: Iterable[str] = (), *, found: bool = False, **more: Any
+) -> TableLayout:
+    """A table of these columns that no catalog knows; `found`: another tool has made it."""
+    properties = {} if found else {EXPIRE_SNAPSHOTS_PROPERTY: "true"}
     schema = build_table_schema(pa.schema(list(columns.items())), keys, frozenset(required), nanoseconds=False)
     spec = '{"spec-id":0,"fields":[]}'
-    return TableLayout("d.t", "u", "/nowhere", schema.model_dump_json(), spec, 0, {}, {}, **more)
+    return TableLayout("d.t", "u", "/nowhere", schema.model_dump_json(), spec, 0, properties, {}, **more)
 
 
 def append(index: int, columns: Columns, required: Iterable[str] = ()) -> TablePlan:

@@ -33,11 +33,27 @@ def test_the_example_becomes_a_connector() -> None:
         '"key.converter": "org.apache.kafka.connect.json.JsonConverter"',
         '"transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState"',
         '"value.converter.schemas.enable": "true"',
+        '"value.converter.replace.null.with.default": "false"',
+        '"transforms.unwrap.replace.null.with.default": "false"',
+        '"topic.creation.default.replication.factor": "-1"',
     ):
         assert line in run.stdout
     assert "offset.storage" not in run.stdout and "schema.history" not in run.stdout and "iceberg" not in run.stdout
     assert "note: offset.storage: is the worker's in Kafka Connect, left out" in run.stderr
     assert "schema.history.internal.iceberg.table-name: this connector keeps no history" in run.stderr
+
+
+def test_what_a_file_says_wins() -> None:
+    """Topics are created and nulls are told as such, unless the file says otherwise."""
+    own = {
+        "debezium.source.topic.creation.default.replication.factor": "2",
+        "debezium.format.value.replace.null.with.default": "true",
+    }
+    found = convert_properties(MYSQL | own).config
+    assert found["topic.creation.default.replication.factor"] == "2"
+    assert found["value.converter.replace.null.with.default"] == "true"
+    assert found["key.converter.replace.null.with.default"] == "false"
+    assert "transforms.unwrap.replace.null.with.default" not in found
 
 
 def test_a_history_of_schemas_moves_to_kafka() -> None:

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from connector.iceberg.types.values.conversion import convert
 from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.sink.convert.columns.found_columns import count_milliseconds
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import select_proven_dates, select_proven_places
 from connector.sink.model.plan import BatchPlan
@@ -47,7 +48,7 @@ def read_dedup_values(change: Changes, name: str) -> pa.Array:
         around = pa.nulls(len(change.rows), pa.int64())
     if position < 0:
         return around
-    dates = _to_numbers(children(change.row)[position])
+    dates = _to_numbers(count_milliseconds(children(change.row)[position]))
     return pc.coalesce(dates.cast(pa.int64()), around) if dates.null_count else dates
 
 

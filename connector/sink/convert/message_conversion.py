@@ -14,6 +14,7 @@ from connector.sink.convert.columns.ambiguous_names import refuse_ambiguous_name
 from connector.sink.convert.columns.column_renames import follow_key_renames, follow_renames
 from connector.sink.convert.columns.expected_types import find_expected_types, find_routed_types, keep_known_empties
 from connector.sink.convert.columns.field_matching import match_case
+from connector.sink.convert.columns.found_columns import read_instants
 from connector.sink.convert.columns.schema_needs import find_schema_change, find_unknown_fields
 from connector.sink.convert.columns.type_changes import follow_type_changes
 from connector.sink.convert.converters import unwrap_settings
@@ -281,6 +282,8 @@ def _fit_columns(change: Changes, table: TablePlan | None, plan: BatchPlan) -> t
             return None, faults
         change = matched
     change = keep_known_empties(change, table, plan)
+    if table is not None:
+        change = read_instants(change, table.layout)
     if table is not None and plan.evolve:
         change = follow_type_changes(change, table.layout, plan.events.type_changes)
     fitting, ambiguous = refuse_ambiguous_names(change, table, plan)

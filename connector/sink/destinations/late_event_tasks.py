@@ -19,6 +19,7 @@ from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.iceberg.types.values.spark_types import to_spark
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.change_order import to_int64
+from connector.sink.convert.columns.found_columns import count_milliseconds, has_dates
 from connector.sink.destinations.deleted_keys import keys_to_text
 from connector.sink.destinations.join_columns import column_aliases
 from connector.sink.job.shuffle import pack, unpack
@@ -65,7 +66,8 @@ def find_age_columns(layout: RowLayout, plan: BatchPlan) -> frozenset[str]:
     known |= {f"source_{name}" for name in names} if not prefix else set()
     wanted = known | {plan.dedup_column, plan.op_field}
     simple = (pa.types.is_integer, pa.types.is_string)
-    return frozenset(f.name for f in layout.columns if f.name in wanted and any(kind(f.type) for kind in simple))
+    told = {f.name for f in layout.columns if f.name in wanted and any(kind(f.type) for kind in simple)}
+    return frozenset(told | ({plan.dedup_column} if has_dates(layout, plan.dedup_column) else set()))
 
 
 def candidate_task(table: TablePlan, plan: BatchPlan) -> Task:
@@ -115,6 +117,7 @@ def _read_age(
     prefix, second = plan.events.add_fields_prefix, plan.dedup_units_per_second
     if not columns:
         return np.full(count, NO_VALUE, np.int64), unknown_positions(count)
+    columns = {name: count_milliseconds(column) for name, column in columns.items()}
     row = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
     place, _ = read_row_position(row, prefix)
     dedup = to_int64(columns[plan.dedup_column]) if plan.dedup_column in columns else np.full(count, NO_VALUE, np.int64)

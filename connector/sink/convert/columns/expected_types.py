@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from connector.iceberg.types.values.conversion import schemaless_type
 from connector.kafka.consumer.consumer_records import ConsumerRecords
+from connector.sink.convert.columns.found_columns import find_plain_columns
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.connect.text_columns import find_text_types
 from serde.events.cassandra_rows import cassandra_types, is_of_cassandra
@@ -63,7 +64,11 @@ def expect_cells(known: pa.StructType, messages: pa.Array, *, upsert: bool = Fal
 def find_text_columns(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan) -> frozenset[str]:
     """Return the columns that the table has as text, and the types that are text for this connector.
 
-    Instants, which are read as microseconds, keep their digits as text on the way to columns of nanoseconds too.
+    And the columns that another tool has filled with what messages have. Instants, which are read as microseconds,
+    keep their digits as text on the way to columns of nanoseconds too.
     """
     types = find_text_types(run.connector, plan.events.temporal_as_text)
-    return types if table is None else types | table.layout.text_columns | table.layout.instant_ns_columns
+    if table is None:
+        return types
+    layout = table.layout
+    return types | layout.text_columns | layout.instant_ns_columns | find_plain_columns(layout)

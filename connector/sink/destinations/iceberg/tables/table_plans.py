@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-import pyarrow as pa
-
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import TableSettings
 from connector.sink.convert.columns.column_renames import parse_renames
+from connector.sink.convert.columns.found_columns import has_dates
 from connector.sink.destinations.iceberg.tables.creation import TOMBSTONES_PROPERTY
 from connector.sink.destinations.iceberg.tables.options import TableOptions
 from connector.sink.destinations.iceberg.tables.target_table import TargetTable
@@ -52,8 +51,7 @@ def build_table_plan(
 
 def is_dated(layout: TableLayout, settings: TableSettings) -> bool:
     """Tell whether the table's rows have a column that says how old they are."""
-    column = settings.dedup_column
-    return column in layout.columns.names and pa.types.is_integer(layout.columns.field(column).type)
+    return has_dates(layout, settings.dedup_column)
 
 
 def _choose_tombstones(target: TargetTable, settings: TableSettings) -> Literal["delete", "skip"]:

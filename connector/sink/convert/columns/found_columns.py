@@ -1,0 +1,86 @@
+"""A table that another tool made -> which of its columns hold values otherwise than tables of ours, and these values.
+
+Debezium Server Iceberg has times of events, which are milliseconds, in columns of instants; times of day and decimals
+of any scale it keeps as messages have them: numbers, and structs. Iceberg's Kafka Connect sink does so with all types
+of Debezium's own, dates among them. A column of ours that held numbers, and gets dates, is another thing: a changed
+type (`columns.type_changes`). Pure.
+"""
+
+from __future__ import annotations
+
+import attrs
+import pyarrow as pa
+
+from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.commit.snapshot_expiry import EXPIRE_SNAPSHOTS_PROPERTY
+from connector.iceberg.types.schemas.row_layout import RowLayout
+from serde.arrays import children
+from serde.connect.text_columns import name_plain_column
+from serde.events.changes import Changes
+
+INSTANT_COLUMNS = frozenset({"__ts_ms", "__source_ts_ms"})
+"""Times of events in milliseconds: instants in tables of Debezium Server, numbers in others."""
+_TRANSFORMED = "_cdc"
+"""The column that Iceberg's transform of Debezium's events adds."""
+
+
+def find_plain_columns(layout: RowLayout) -> frozenset[str]:
+    """Return the columns that hold numbers and structs as messages have them, as `text_columns` takes such."""
+    if not isinstance(layout, TableLayout) or not _is_found(layout):
+        return frozenset()
+    return frozenset(name_plain_column(field.name) for field in layout.columns if _is_plain(field.type))
+
+
+def read_instants(change: Changes, layout: RowLayout) -> Changes:
+    """Return changes whose times of events are instants where the table has such."""
+    columns, names = layout.columns, change.row.type.names
+    wanted = {
+        name: columns.field(name).type
+        for name in INSTANT_COLUMNS.intersection(names)
+        if _is_instant(layout, name) and pa.types.is_integer(change.row.type.field(name).type)
+    }
+    if not wanted:
+        return change
+    arrays = [
+        column.cast(pa.timestamp("ms", wanted[name].tz)).cast(wanted[name], safe=False) if name in wanted else column
+        for name, column in zip(names, children(change.row), strict=True)
+    ]
+    fields = [pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)]
+    gone = change.row.is_null() if change.row.null_count else None
+    return attrs.evolve(change, row=pa.StructArray.from_arrays(arrays, fields=fields, mask=gone))
+
+
+def count_milliseconds(column: pa.Array) -> pa.Array:
+    """Return the instants of such a column as the numbers that other tables have; other columns stay as they are."""
+    if not pa.types.is_timestamp(column.type):
+        return column
+    return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+
+
+def has_dates(layout: RowLayout, name: str) -> bool:
+    """Tell whether a table has a column of this name that tells, as a number or an instant, how old its rows are."""
+    position = layout.columns.get_field_index(name)
+    if position < 0:
+        return False
+    whole = pa.types.is_integer(layout.columns.field(position).type)
+    return whole or (name in INSTANT_COLUMNS and _is_instant(layout, name))
+
+
+def _is_found(layout: TableLayout) -> bool:
+    """Tell whether another tool made a table; those of ours have the property, which others may have been given."""
+    by_name = any(_is_instant(layout, name) for name in INSTANT_COLUMNS) or _TRANSFORMED in layout.columns.names
+    return by_name or EXPIRE_SNAPSHOTS_PROPERTY not in layout.properties
+
+
+def _is_instant(layout: RowLayout, name: str) -> bool:
+    position = layout.columns.get_field_index(name)
+    return position >= 0 and pa.types.is_timestamp(layout.columns.field(position).type)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind):
+        return _is_plain(kind.value_type)
+    if types.is_map(kind):
+        return _is_plain(kind.item_type)
+    return bool(types.is_integer(kind) or types.is_struct(kind))

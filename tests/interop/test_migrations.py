@@ -1,0 +1,267 @@
+"""The pages on migration, done word for word, with Kafka Connect and the connectors that users come from."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
+from pyspark.sql import SparkSession
+
+from connector.demo.servers.ports import LOOPBACK
+from tests.interop.connect import Connect
+from tests.interop.page_reader import PageReader
+from tests.interop.postgres import DATABASE, USER, Postgres
+from tests.model.recordings import Record
+from tests.reading import Lake, Row
+from tests.running import PATIENCE, catalog
+from tests.servers import SharedBroker
+from tests.topics import Topics
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(1200)]
+
+Rows = dict[int, str]
+_HERE = {"spark.master": "local[2]", "spark.driver.memory": "1g", "listeners": "", "quarkus.http.port": "-1"}
+"""What a test's machine needs: less memory, and no ports that are taken."""
+
+
+class Worker(Connect):
+    """A worker with Debezium's connector for PostgreSQL and with Iceberg's sink."""
+
+    plugins = ("postgres-source", "iceberg-connect")
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """Ask its REST interface. ConnectorFailed with its reason."""
+        return self._call(method, path, body)
+
+
+@pytest.fixture(scope="module")
+def worker(broker: SharedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    """One worker for all pages."""
+    with Worker(tmp_path_factory.mktemp("worker"), broker.bootstrap_servers) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Postgres]:
+    """A PostgreSQL that Debezium can read from."""
+    with Postgres({"wal_level": "logical"}) as running:
+        yield running
+
+
+def _write(path: Path, properties: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
+
+
+def _rows(lake: Lake, table: str) -> list[Row]:
+    """What Iceberg reads, nothing where there is no table yet."""
+    try:
+        return lake.rows(table)
+    except Py4JJavaError:
+        return []
+
+
+def _server_file(home: Path, server: str, database: Postgres) -> dict[str, str]:
+    """A file of Debezium Server Iceberg, as its documentation has one for PostgreSQL."""
+    sink = {f"debezium.sink.iceberg.{key}": value for key, value in catalog(home).items()}
+    source = {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "offset.storage": "io.debezium.server.iceberg.offset.IcebergOffsetBackingStore",
+        "offset.storage.iceberg.table-name": "_debezium_offset_storage",
+        "offset.flush.interval.ms": "0",
+        "schema.history.internal": "io.debezium.server.iceberg.history.IcebergSchemaHistory",
+        "schema.history.internal.iceberg.table-name": "_debezium_database_history_storage",
+        "database.hostname": LOOPBACK,
+        "database.port": str(database.port),
+        "database.user": USER,
+        "database.password": "any",
+        "database.dbname": DATABASE,
+        "plugin.name": "pgoutput",
+        "slot.name": server,
+        "publication.name": server,
+        "publication.autocreate.mode": "filtered",
+        "topic.prefix": server,
+        "table.include.list": f"{server}.customers",
+    }
+    return {
+        "debezium.sink.type": "iceberg",
+        "debezium.sink.iceberg.upsert": "true",
+        "debezium.sink.iceberg.upsert-keep-deletes": "true",
+        "debezium.sink.iceberg.table-prefix": "debeziumcdc_",
+        "debezium.sink.iceberg.table-namespace": "default",
+        "debezium.sink.iceberg.catalog-name": server,
+        **sink,
+        **{f"debezium.source.{key}": value for key, value in source.items()},
+        "debezium.transforms": "unwrap",
+        "debezium.transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
+        "debezium.transforms.unwrap.add.fields": "op,table,source.ts_ns,db,ts_ms",
+        "debezium.transforms.unwrap.delete.tombstone.handling.mode": "rewrite",
+        "debezium.format.value": "connect",
+        "debezium.format.key": "connect",
+    }
+
+
+def _make_their_table(home: Path, server: str, name: str, rows: Rows) -> None:
+    """A table as Debezium Server Iceberg makes one, with rows that it wrote."""
+    names: dict[str, Any] = {"id": IntegerType(), "name": StringType()}
+    names |= {"__op": StringType(), "__table": StringType(), "__source_ts_ns": LongType(), "__db": StringType()}
+    names |= {"__ts_ms": TimestamptzType(), "__deleted": StringType()}
+    fields = [
+        NestedField(number, column, kind, required=column == "id")
+        for number, (column, kind) in enumerate(names.items(), start=1)
+    ]
+    lake = SqlCatalog(server, uri=f"sqlite:///{home / 'catalog.db'}", warehouse=str(home / "warehouse"))
+    lake.create_namespace_if_not_exists("default")
+    schema = Schema(*fields, identifier_field_ids=[1])
+    table = lake.create_table(("default", name), schema, properties={"format-version": "2"})
+    own = {
+        "__op": "r",
+        "__table": "customers",
+        "__source_ts_ns": 1_000_000,
+        "__db": DATABASE,
+        "__ts_ms": datetime.fromtimestamp(1, UTC),
+    }
+    told = [{"id": key, "name": text, **own, "__deleted": "false"} for key, text in rows.items()]
+    table.append(pa.Table.from_pylist(told, schema=table.schema().as_arrow()))
+
+
+def _make_customers(database: Postgres, server: str) -> None:
+    database.run_script(
+        f"CREATE SCHEMA {server};"
+        f"CREATE TABLE {server}.customers (id int PRIMARY KEY, name text);"
+        f"ALTER TABLE {server}.customers REPLICA IDENTITY FULL;"
+        f"INSERT INTO {server}.customers VALUES (1, 'Sally'), (2, 'George'), (3, 'Edward');"
+    )
+
+
+def _live(lake: Lake, table: str) -> Rows:
+    return {row["id"]: row["name"] for row in _rows(lake, table) if row["__deleted"] == "false"}
+
+
+def _is(rows: Callable[[], Rows], wanted: Rows) -> Callable[[], bool]:
+    return lambda: rows() == wanted
+
+
+def test_a_file_of_debezium_server_reaches_its_rows(
+    broker: SharedBroker, worker: Worker, database: Postgres, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    """With one line added, the steps of the page lead to a table of Debezium Server that follows the database again."""
+    (tmp_path / "warehouse").mkdir()
+    _make_customers(database, "dsi")
+    lake = Lake(spark, "dsi", catalog(tmp_path))
+    _make_their_table(tmp_path, "dsi", "debeziumcdc_dsi_dsi_customers", {1: "Sally of old", 2: "George"})
+    file = _server_file(tmp_path, "dsi", database) | {"bootstrap.servers": broker.bootstrap_servers} | _HERE
+    _write(tmp_path / "application.properties", file)
+    reader = PageReader("how-to/from-debezium-server.md", tmp_path, {"http://localhost:8083": worker.url})
+    reader.follow("icebridge connect-config")
+    reader.follow("@connector.json")
+    reader.follow("icebridge validate --connect")
+    wait_until(lambda: bool(topics.read("dsi.dsi.customers")) or worker.check("dsi") is not None, PATIENCE * 60)
+    with reader.running("icebridge run") as wait:
+        wait(_is(lambda: _live(lake, "debeziumcdc_dsi_dsi_customers"), {1: "Sally", 2: "George", 3: "Edward"}))
+        database.run("UPDATE dsi.customers SET name = 'Anne' WHERE id = 2")
+        database.run("DELETE FROM dsi.customers WHERE id = 3")
+        wait(_is(lambda: _live(lake, "debeziumcdc_dsi_dsi_customers"), {1: "Sally", 2: "Anne"}))
+    assert sorted(row["id"] for row in _rows(lake, "debeziumcdc_dsi_dsi_customers")) == [1, 2, 3]
+    worker.check("dsi")
+    worker.delete("dsi")
+
+
+def test_a_position_of_debezium_server_is_continued(
+    broker: SharedBroker, worker: Worker, database: Postgres, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The new connector goes on at the stored position: no row is read again, and nothing in between is missed."""
+    (tmp_path / "warehouse").mkdir()
+    _make_customers(database, "goes")
+    lake = Lake(spark, "goes", catalog(tmp_path))
+    file = _server_file(tmp_path, "goes", database) | {"bootstrap.servers": broker.bootstrap_servers} | _HERE
+    _write(tmp_path / "application.properties", file)
+    names = {
+        "http://localhost:8083": worker.url,
+        "connectors/shop/": "connectors/goes/",
+        '"server": "shop"': '"server": "goes"',
+    }
+    reader = PageReader("how-to/from-debezium-server.md", tmp_path, names)
+    reader.follow("icebridge connect-config")
+    told = json.loads((tmp_path / "connector.json").read_text())
+    worker.create("kafka", told["config"])  # in the place of Debezium Server, which calls its connector so
+    wait_until(lambda: len(topics.read("goes.goes.customers")) == 3, PATIENCE * 60)
+    database.run("INSERT INTO goes.customers VALUES (4, 'Anne')")
+    wait_until(lambda: len(topics.read("goes.goes.customers")) == 4, PATIENCE * 60)
+    worker.ask("PUT", "/connectors/kafka/stop")
+    wait_until(lambda: worker.ask("GET", "/connectors/kafka/status")["connector"]["state"] == "STOPPED", PATIENCE * 60)
+    (stored,) = worker.ask("GET", "/connectors/kafka/offsets")["offsets"]
+    worker.delete("kafka")
+    database.run("INSERT INTO goes.customers VALUES (5, 'Kim')")
+    database.run("UPDATE goes.customers SET name = 'Sal' WHERE id = 1")
+    assert stored["partition"] == {"server": "goes"}
+    names['{"lsn": 23876504, "txId": 571}'] = json.dumps(stored["offset"])
+    (tmp_path / "connector.json").write_text(json.dumps({**told, "initial_state": "STOPPED"}))
+    for part in ("@connector.json", "PATCH", "resume"):
+        reader.follow(part)
+    wanted = {1: "Sal", 2: "George", 3: "Edward", 4: "Anne", 5: "Kim"}
+    with reader.running("icebridge run") as wait:
+        wait(_is(lambda: _live(lake, "debeziumcdc_goes_goes_customers"), wanted))
+    sent = [orjson.loads(record.value)["payload"] for record in topics.read("goes.goes.customers") if record.value]
+    assert Counter(event["__op"] for event in sent) == {"r": 3, "c": 2, "u": 1}
+    worker.check("goes")
+    worker.delete("goes")
+
+
+EACH = 400
+
+
+def _events(topic: str, first: int) -> list[Record]:
+    return [
+        Record(topic, number % 2, number, None, orjson.dumps({"id": number, "name": f"n{number}"}))
+        for number in range(first, first + EACH)
+    ]
+
+
+def test_offsets_of_iceberg_kafka_connect_are_taken_over(
+    broker: SharedBroker, worker: Worker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The sink begins where Iceberg's connector has ended: each event is in the table once."""
+    (tmp_path / "warehouse").mkdir()
+    config = {
+        "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+        "tasks.max": "2",
+        "topics": "ikc.events",
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+        "iceberg.tables": "default.events",
+        "iceberg.tables.auto-create-enabled": "true",
+        "iceberg.control.topic": "ikc-control",
+        "iceberg.control.commit.interval-ms": "2000",
+        "iceberg.catalog": "ikc",
+        **{f"iceberg.catalog.{key}": value for key, value in catalog(tmp_path).items()},
+        "iceberg.catalog.io-impl": "org.apache.iceberg.io.ResolvingFileIO",
+    }
+    topics.create({"ikc-control": 1})
+    lake = Lake(spark, "ikc", catalog(tmp_path))
+    topics.replay(_events("ikc.events", 0))
+    worker.create("ikc", config)
+    wait_until(lambda: len(_rows(lake, "events")) == EACH, PATIENCE * 90)
+    (tmp_path / "sink.json").write_text(json.dumps({"name": "ikc", "config": {**config, **_HERE}}))
+    reader = PageReader("how-to/from-iceberg-kafka-connect.md", tmp_path, {"broker:9092": broker.bootstrap_servers})
+    reader.follow("icebridge validate")
+    worker.ask("PUT", "/connectors/ikc/stop")
+    wait_until(lambda: worker.ask("GET", "/connectors/ikc/status")["connector"]["state"] == "STOPPED", PATIENCE * 60)
+    topics.replay(_events("ikc.events", EACH), create=False)
+    reader.follow("--to group --execute")
+    with reader.running("icebridge run") as wait:
+        wait(lambda: len(_rows(lake, "events")) >= 2 * EACH)
+    assert Counter(row["id"] for row in _rows(lake, "events")) == dict.fromkeys(range(2 * EACH), 1)
+    worker.delete("ikc")

@@ -1,0 +1,107 @@
+"""Columns of tables that Debezium Server or Iceberg's Kafka Connect sink made, filled by ours as they were by these."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from connector.sink.convert.decoder import decode
+from connector.sink.model.plan import BatchPlan, TablePlan
+from tests.unit import sink_plans
+from tests.unit.test_serde_json import framed
+
+_TIME, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
+_SCALED = pa.struct([("scale", pa.int32()), ("value", pa.binary())])
+_SCALED_FIELDS = [
+    {"type": "int32", "optional": False, "field": "scale"},
+    {"type": "bytes", "optional": False, "field": "value"},
+]
+MOMENT = 1_700_000_000_123
+INSTANT = pa.timestamp("us", "UTC")
+
+
+def event(kind: str, name: str | None, value: Any, **schema: Any) -> bytes:
+    """A flattened event with one column `c`, and with the times that Debezium Server asks for."""
+    told = {} if name is None else {"name": name}
+    times = [{"type": "int64", "optional": True, "field": column} for column in ("__ts_ms", "__source_ts_ms")]
+    fields = [
+        {"type": "int64", "optional": False, "field": "id"},
+        {"type": kind, "optional": True, "field": "c", **told, **schema},
+        *times,
+    ]
+    return framed(fields, {"id": 1, "c": value, "__ts_ms": MOMENT, "__source_ts_ms": MOMENT + 1})
+
+
+def plan(columns: Mapping[str, pa.DataType], *, found: bool, **changed: Any) -> BatchPlan:
+    """Append to a table of these columns, a found one or one of ours."""
+    layout = sink_plans.layout({"id": pa.int64(), **columns}, found=found)
+    return sink_plans.plan(TablePlan(0, layout, upsert=False, keep_deletes=False), **changed)
+
+
+def _scaled(value: int, scale: int) -> dict[str, Any]:
+    return {"scale": scale, "value": base64.b64encode(value.to_bytes(2, "big")).decode()}
+
+
+PLAIN = {
+    "Time": (event("int32", f"{_TIME}Time", 61_000), pa.int32(), 61_000),
+    "MicroTime": (event("int64", f"{_TIME}MicroTime", 61_000_001), pa.int64(), 61_000_001),
+    "NanoTime": (event("int64", f"{_TIME}NanoTime", 61_000_001_000), pa.int64(), 61_000_001_000),
+    "Connect's time": (event("int32", f"{_CONNECT}Time", 61_000), pa.int32(), 61_000),
+    "Date": (event("int32", f"{_TIME}Date", 19_000), pa.int32(), 19_000),
+    "MicroTimestamp": (event("int64", f"{_TIME}MicroTimestamp", 5), pa.int64(), 5),
+    "any scale": (
+        event("struct", "io.debezium.data.VariableScaleDecimal", _scaled(314, 2), fields=_SCALED_FIELDS),
+        _SCALED,
+        {"scale": 2, "value": (314).to_bytes(2, "big")},
+    ),
+    "lists": (
+        event("array", None, [1, None], items={"type": "int32", "optional": True, "name": f"{_TIME}Date"}),
+        pa.list_(pa.int32()),
+        [1, None],
+    ),
+}
+"""What their columns hold: an event, the column's type, the value in it."""
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_found_column_of_plain_values_stays_one(name: str) -> None:
+    """Numbers and structs in a column that another tool made are those of the messages, in the same units."""
+    told, kind, value = PLAIN[name]
+    outcome = decode(sink_plans.run(told), plan({"c": kind}, found=True))
+    assert sink_plans.dead(outcome) == {}
+    assert outcome.needs[0].row.names == ["id", "c", "__ts_ms", "__source_ts_ms"]
+    complete = plan({"c": kind, "__ts_ms": INSTANT, "__source_ts_ms": INSTANT}, found=True)
+    (row,) = sink_plans.rows(decode(sink_plans.run(told), complete))
+    assert row["c"] == value
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_in_a_table_of_ours_it_is_another_type(name: str) -> None:
+    """A column of numbers that gets dates has changed its type: nothing is written into it without a word."""
+    told, kind, _ = PLAIN[name]
+    times = {"__ts_ms": pa.int64(), "__source_ts_ms": pa.int64()}
+    outcome = decode(sink_plans.run(told), plan({"c": kind, **times}, found=False))
+    assert "does not fit" in sink_plans.dead(outcome)[0]
+
+
+def test_times_of_events_become_instants() -> None:
+    """Debezium Server has milliseconds of the event and its source as instants, and stays to be known by that."""
+    told = event("int32", f"{_TIME}Date", 19_000)
+    columns = {"c": pa.date32(), "__ts_ms": INSTANT, "__source_ts_ms": INSTANT}
+    (row,) = sink_plans.rows(decode(sink_plans.run(told), plan(columns, found=False)))
+    assert row["__ts_ms"] == datetime.fromtimestamp(MOMENT // 1000, UTC).replace(microsecond=123_000)
+    assert row["__source_ts_ms"] > row["__ts_ms"]
+    assert row["c"] == date(2022, 1, 8)
+
+
+def test_instants_tell_the_order_of_events() -> None:
+    """As dedup column they count the milliseconds that other tables have in it."""
+    columns = {"c": pa.int32(), "__ts_ms": INSTANT, "__source_ts_ms": INSTANT}
+    made = plan(columns, found=True, dedup_column="__source_ts_ms")
+    (part,) = decode(sink_plans.run(event("int32", None, 1)), made).parts
+    assert part.order.dedup.tolist() == [MOMENT + 1]
