@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from connector.demo.servers.ports import LOOPBACK
@@ -68,7 +68,7 @@ def _rows(lake: Lake, table: str) -> list[Row]:
     """What Iceberg reads, nothing where there is no table yet."""
     try:
         return lake.rows(table)
-    except Py4JJavaError:
+    except AnalysisException:
         return []
 
 
