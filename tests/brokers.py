@@ -101,6 +101,8 @@ class Brokers:
         """Whether a refused login is told by a message of the mechanism, as Kafka does by OAUTHBEARER, by no code."""
         self.tls: ssl.SSLContext | None = None
         self.lifetime_ms = 0
+        self.login_s = 0.0
+        """So long a login takes."""
         self.on_fetch: Callable[[Brokers], None] = lambda _: None
         self._listening: dict[int, socket.socket] = {}
         self._ports: dict[int, int] = {}
@@ -208,6 +210,7 @@ class Brokers:
         return struct.pack(">hi", 0 if good else 33, 1) + _text(self.mechanism)
 
     def _authenticate(self, version: int, asked: _Fields) -> bytes:
+        time.sleep(self.login_s)
         good = asked.take(asked.number("i")) == self.password
         if not good and self.refuses_by_message:
             told = b'{"status":"invalid_token"}'

@@ -37,7 +37,7 @@ def show_dead_letter(settings: SinkSettings, *, letter: str, save: Path | None) 
     click.echo(f"{place}: {dead_letter.stage}: {dead_letter.reason}")
     for name, data in (("key", dead_letter.key), ("value", dead_letter.value)):
         if save is None:
-            left_out = dead_letter.omitted if name == "value" else dead_letter.shortened and data is None
+            left_out = dead_letter.omitted if name == "value" else dead_letter.key_omitted
             click.echo(f"{name}: {_to_text(data, omitted=left_out)}")
         elif data is not None:
             save.mkdir(parents=True, exist_ok=True)

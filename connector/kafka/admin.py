@@ -18,6 +18,9 @@ from connector.runtime.topic_partitions import TopicPartition as TopicPartitionK
 from connector.settings import KafkaSettings
 
 ADMIN_TIMEOUT_S = 15.0
+"""So long an answer is waited for, a login included, unless `default.api.timeout.ms` says otherwise."""
+
+_CONNECTING_MS = 10_000
 NO_CLIENT = "the Kafka client cannot be made"
 
 
@@ -91,6 +94,8 @@ _OWN = (
 _NO_LEADER = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 """What brokers say of a topic that was made just now, and of one whose leader moves."""
 
+_UNAUTHORIZED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+
 _TRANSIENT = frozenset((*_OWN, *_NO_LEADER, KafkaError.REQUEST_TIMED_OUT, KafkaError._UNKNOWN_PARTITION))  # noqa: SLF001
 
 
@@ -106,14 +111,15 @@ class KafkaAdmin:
     """One Kafka cluster."""
 
     def __init__(
-        self, settings: KafkaSettings, timeout_s: float = ADMIN_TIMEOUT_S, deadline: Deadline | None = None
+        self, settings: KafkaSettings, timeout_s: float | None = None, deadline: Deadline | None = None
     ) -> None:
         """Prepare; nothing is asked yet.
 
-        An answer is waited for `timeout_s`, and not beyond the deadline of all answers: what is asked after it raises
-        RetriableError.
+        An answer is waited for `timeout_s`, by default as the settings say, and not beyond the deadline of all answers:
+        what is asked after it raises RetriableError.
         """
-        self._settings, self._timeout_s, self._deadline = settings, timeout_s, deadline
+        self._settings, self._deadline = settings, deadline
+        self._timeout_s = _choose_timeout_s(settings) if timeout_s is None else timeout_s
         self._client = KeptClient(lambda: settings.client("admin"), _open_admin, lambda _: None)
         self._client.get()
 
@@ -188,14 +194,27 @@ class KafkaAdmin:
         return {place: offset for place, offset in found.items() if offset >= 0}
 
     def create(self, topic: str, partitions: int, replication: int, config: Mapping[str, str]) -> None:
-        """Create a topic unless it is there."""
+        """Create a topic unless it is there.
+
+        Raises:
+            RetriableError: the cluster is away.
+            FatalError: it refuses.
+        """
+        # Looked for first: who may not create topics is refused, whether there is one or not.
+        if self.topics([topic]):
+            return
         new = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=dict(config))
         try:
             with self._asking(f"creating topic {topic}") as admin:
                 admin.create_topics([new], request_timeout=self._wait_s())[topic].result()
         except FatalError as error:
-            cause = error.__cause__
-            if not (isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
+            code = _find_code(error)
+            if code in _UNAUTHORIZED:
+                raise FatalError(
+                    f"topic {topic} is not there, and this user may not create it; allow CREATE on it, or make it "
+                    "beforehand"
+                ) from error
+            if code != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
     def _partitions(self) -> dict[str, int]:
@@ -265,7 +284,18 @@ class KafkaAdmin:
 
 def _open_admin(config: dict[str, Any]) -> AdminClient:
     with map_kafka_errors(NO_CLIENT):
-        return AdminClient({**config, "socket.connection.setup.timeout.ms": 10000})
+        return AdminClient({"socket.connection.setup.timeout.ms": _CONNECTING_MS, **config})
+
+
+def _choose_timeout_s(settings: KafkaSettings) -> float:
+    text = settings.admin.get("default.api.timeout.ms")
+    return ADMIN_TIMEOUT_S if text is None else max(int(text), 1) / 1000
+
+
+def _find_code(error: FatalError) -> int | None:
+    """Return Kafka's code for the error that ours stands for."""
+    cause = error.__cause__
+    return cause.args[0].code() if isinstance(cause, KafkaException) else None
 
 
 def _operations(found: Any) -> frozenset[str]:

@@ -69,6 +69,7 @@ class MessageProducer:
         finally:
             if not written:
                 self._forget(producer)
+                self._made.discard(topic)  # it may have been deleted meanwhile
         if unsent:
             raise RetriableError(f"{unsent} messages to {topic} were not acknowledged within {self._flush_s:.0f} s")
         if faults:

@@ -7,7 +7,7 @@ acknowledged, so that a job that returns has published everything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
@@ -15,23 +15,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from connector.errors import FatalError, RetriableError
+from connector.kafka.protocol.error_codes import LOGIN_REMEDY
 from connector.runtime.spark.value_counts import ValueCounts
 from connector.settings import KafkaSettings
-
-PRODUCER_DEFAULTS: Mapping[str, str] = {
-    "acks": "all",
-    "enable.idempotence": "true",
-    # Measured (2 cores, envelopes of about 600 bytes): 67,000 to 112,000 records/s with the client's own defaults,
-    # 140,000 to 180,000 with these sizes, 280,000 to 390,000 with lz4 too; zstd is slower, and smaller.
-    "batch.size": "262144",
-    "linger.ms": "50",
-    "buffer.memory": "67108864",
-    "compression.type": "lz4",
-}
-"""The settings of the producer unless `producer.override.` says otherwise."""
-_FIXED_OPTIONS = frozenset({"acks", "enable.idempotence", "key.serializer", "transactional.id", "value.serializer"})
-_IDEMPOTENT = {"max.in.flight.requests.per.connection": (1, 5), "retries": (1, 2**31 - 1)}
-"""With other numbers Java's producer refuses to be idempotent."""
+from connector.settings.kafka.java_producer import PRODUCER_DEFAULTS, drop_unused
 
 _KAFKA_EXCEPTION = re.compile(r"(org\.apache\.kafka\.common\.[\w.]*?\.?(\w+)): ([^\n]*)")
 _TRANSIENT_EXCEPTIONS = frozenset(
@@ -58,6 +45,14 @@ _TRANSIENT_EXCEPTIONS = frozenset(
     }
 )
 
+
+_REMEDIES = {
+    "RecordTooLargeException": "raise producer.override.max.request.size and the topic's max.message.bytes, or leave "
+    "large columns out (column.exclude.list)",
+    "TopicAuthorizationException": "give this user WRITE and DESCRIBE on the topic",
+    "ClusterAuthorizationException": "give this user IDEMPOTENT_WRITE on the cluster",
+    "SaslAuthenticationException": LOGIN_REMEDY,
+}
 
 _NEWER_WRITER = "spark.sql.sources.useV1SourceList", "avro,csv,json,orc,parquet,text"
 """Without Kafka among them its writer is a part of the query, which Spark then tells counts of."""
@@ -96,10 +91,7 @@ def publish_records(
 
 def producer_options(settings: KafkaSettings) -> dict[str, str]:
     """Return the Java producer's settings."""
-    configured = {key: text for key, text in settings.producer.items() if key not in _FIXED_OPTIONS}
-    for key, (least, most) in _IDEMPOTENT.items():
-        if (text := configured.get(key, "")).isdecimal() and not least <= int(text) <= most:
-            del configured[key]
+    configured = drop_unused(settings.producer)
     servers = configured.pop("bootstrap.servers", settings.bootstrap_servers)
     return {**PRODUCER_DEFAULTS, **configured, "bootstrap.servers": servers}
 
@@ -120,4 +112,5 @@ def map_publish_errors(doing: str) -> Iterator[None]:
             raise
         _, name, message = causes[-1]
         away = any(name in _TRANSIENT_EXCEPTIONS for _, name, _ in causes) or "bootstrap urls" in message
-        raise (RetriableError if away else FatalError)(f"{doing}: {name}: {message}") from error
+        remedy = "" if away else next((f"; {_REMEDIES[name]}" for _, name, _ in causes if name in _REMEDIES), "")
+        raise (RetriableError if away else FatalError)(f"{doing}: {name}: {message}{remedy}") from error

@@ -179,7 +179,7 @@ def name_datasets(spark: SparkSession, settings: SinkSettings) -> DatasetNames:
     return DatasetNames(tables, partial(Dataset, topics), columns, settings.catalog.namespace)
 
 
-def _await_look(asked: Future[_Look], lifecycle: Lifecycle) -> _Look:
+def _await_look(asked: Future[T], lifecycle: Lifecycle) -> T:
     """Return what a look began earlier finds, unless no run is wanted any more."""
     while asked not in wait([asked], _LOOK_S).done:
         lifecycle.check_wanted()
@@ -192,7 +192,7 @@ def _look_while_wanted(lifecycle: Lifecycle, settings: SinkSettings, *, once: bo
 
     def check_reader_while_wanted() -> KafkaSettings:
         lifecycle.check_wanted()
-        return _check_reader(settings)
+        return _await_look(start_call(lambda: _check_reader(settings), "reader"), lifecycle)
 
     def check_wanted() -> None:
         lifecycle.check_wanted()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
@@ -238,3 +238,29 @@ def test_events_without_a_date_are_applied_in_order(story: Story, topics: Topics
     topics.replay(_records("undated", (2,), 9, 5), create=False)
     (report,) = sink.run()
     assert (report.metrics.late, _found(sink, "undated")) == (1, {**ALL, 0: 5, 1: 5})
+
+
+@pytest.mark.thorough
+def test_a_position_behind_an_open_transaction_stays(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """What was read of a transaction that is open, before read_committed was asked for, is read once, and kept."""
+    name = "openlater"
+    space = plain_workspace(name, {"topics": name, "debezium.sink.iceberg.upsert": "false"})
+    sink, dirty = Inside(spark, space), {"consumer.override.isolation.level": "read_uncommitted"}
+    topics.replay(_records(name, range(4), 1, 1000))
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    for record in _records(name, (4, 6), 1, 2000):
+        producer.produce(name, record.value, record.key, record.partition)
+    producer.flush(TIMEOUT_S)
+    sink.run(dirty)
+    assert sorted(row["id"] for row in sink.lake.many(name)) == [0, 1, 2, 3, 4, 6]
+    topics.replay(_records(name, (5,), 1, 3000), create=False)
+    sink.run()
+    assert sorted(row["id"] for row in sink.lake.many(name)) == [0, 1, 2, 3, 4, 5, 6]
+    producer.commit_transaction(TIMEOUT_S)
+    topics.replay(_records(name, (8,), 1, 4000), create=False)
+    sink.run()
+    assert sorted(row["id"] for row in sink.lake.many(name)) == [0, 1, 2, 3, 4, 5, 6, 8]

@@ -12,14 +12,15 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from connector.cli.status.end_offsets import read_ends
-from connector.errors import RetriableError
+from connector.errors import FatalError, RetriableError
 from connector.kafka.admin import KafkaAdmin, TopicInfo, is_transient_error
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.listeners import require_listener
 from connector.runtime.deadline import Deadline
 from connector.settings import KafkaSettings, SinkSettings, load
 from connector.sink.microbatch.cluster import inspect_cluster
-from tests.brokers import Brokers, Log
+from tests.brokers import EVENT_HUBS, EVENT_HUBS_2022, KAFKA_2_1, Brokers, Log
+from tests.model.record_batches import Record, batch
 
 OFFERED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (1, 7), 18: (0, 0)}
 
@@ -49,6 +50,81 @@ def test_a_leader_that_moves_is_asked_again(code: int) -> None:
 def test_what_java_tries_again_passes(code: int) -> None:
     """Coordinators and controllers that move, too few replicas, open transactions, and what we gave up ourselves."""
     assert is_transient_error(KafkaError(code))
+
+
+class _Topics:
+    """Knows topics, and makes none; notes down what it was asked to make."""
+
+    def __init__(self, known: set[str], code: int) -> None:
+        self.known, self._code = known, code
+        self.made: list[str] = []
+
+    def describe_topics(self, wanted: Any, **_: Any) -> dict[str, Future[Any]]:
+        found: dict[str, Future[Any]] = {}
+        for name in wanted.topic_names:
+            found[name] = Future()
+            if name in self.known:
+                found[name].set_result(SimpleNamespace(name=name, topic_id="i", partitions=[1]))
+            else:
+                found[name].set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+        return found
+
+    def create_topics(self, wanted: list[Any], **_: Any) -> dict[str, Future[Any]]:
+        self.made += [one.topic for one in wanted]
+        future: Future[Any] = Future()
+        future.set_exception(KafkaException(KafkaError(self._code)))
+        return {one.topic: future for one in wanted}
+
+
+def test_a_topic_that_is_there_needs_no_right_to_create_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers refuse who may not create topics, whether there is one or not: nobody asks them for one that is there."""
+    topics = _Topics({"there"}, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    monkeypatch.setattr("connector.kafka.admin.AdminClient", lambda _: topics)
+    cluster = KafkaAdmin(KafkaSettings("h:1", (), None, "", "earliest", {}, {}, {}))
+    cluster.create("there", 1, 1, {})
+    assert topics.made == []
+    with pytest.raises(FatalError, match="topic missing is not there, and this user may not create it; allow CREATE"):
+        cluster.create("missing", 1, 1, {})
+
+
+def test_a_topic_that_another_makes_meanwhile_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that look at the same time both find none, and one of them makes it."""
+    topics = _Topics(set(), KafkaError.TOPIC_ALREADY_EXISTS)
+    monkeypatch.setattr("connector.kafka.admin.AdminClient", lambda _: topics)
+    KafkaAdmin(KafkaSettings("h:1", (), None, "", "earliest", {}, {}, {})).create("t", 1, 1, {})
+    assert topics.made == ["t"]
+
+
+@pytest.mark.parametrize("offered", [EVENT_HUBS, EVENT_HUBS_2022, KAFKA_2_1])
+def test_the_driver_finds_offsets_wherever_tasks_read(offered: dict[int, tuple[int, int]]) -> None:
+    """Brokers of old protocol versions tell topics, their ends and their beginnings."""
+    with Brokers({**offered, 18: (0, 0)}) as cluster:
+        cluster.logs["t", 0] = log = Log()
+        log.add(batch([Record(0, b"k", b"v")], 0, 0))
+        admin = KafkaAdmin(KafkaSettings(cluster.servers, ("t",), None, "", "earliest", {}, {}, {}), 5.0)
+        assert admin.id() == "cluster"
+        assert (admin.names(), admin.topics(["t"])["t"].partitions) == ({"t"}, 1)
+        assert (admin.fetch_beginning_offsets([("t", 0)]), admin.fetch_end_offsets([("t", 0)])) == (
+            {("t", 0): 0},
+            {("t", 0): 1},
+        )
+
+
+def test_the_time_for_an_answer_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow logins get the time that the settings of the admin client give; without any it is a quarter of a minute."""
+    configs, clock = list[dict[str, Any]](), _Clock()
+    client = _SlowClient(clock)
+
+    def make(config: dict[str, Any]) -> _SlowClient:
+        configs.append(config)
+        return client
+
+    monkeypatch.setattr("connector.kafka.admin.AdminClient", make)
+    slow = {"default.api.timeout.ms": "60000", "socket.connection.setup.timeout.ms": "45000"}
+    for java in ({}, slow):
+        KafkaAdmin(KafkaSettings("h:1", ("t",), None, "", "earliest", {}, {}, java)).names()
+    assert [timeout_s for _, timeout_s in client.asked] == [15.0, 60.0]
+    assert [int(config["socket.connection.setup.timeout.ms"]) for config in configs] == [10_000, 45_000]
 
 
 def test_missing_rights_do_not_pass() -> None:

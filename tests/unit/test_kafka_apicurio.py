@@ -39,7 +39,13 @@ PAGES = {
     f"{API}/groups/g/artifacts/t%20Inner/versions/1/references": "[]",
     f"{API}/ids/contentIds/7": json.dumps(INNER),
 }
-STATUS = {f"{API}/ids/globalIds/1": 503, f"{API}/ids/globalIds/2": 401}
+STATUS = {f"{API}/ids/globalIds/1": 503, f"{API}/ids/globalIds/2": 401, f"{API}/ids/globalIds/3": 403}
+REFUSALS = {
+    f"{API}/ids/globalIds/1": {"error_code": 1503, "name": "no name: s3cret", "message": "s3cret"},
+    f"{API}/ids/globalIds/3": {"error_code": 403, "name": "ForbiddenException", "message": "s3cret may not"},
+}
+CUT = f"{API}/ids/globalIds/4"
+"""Is answered with less than was promised."""
 
 
 class _Pages(BaseHTTPRequestHandler):
@@ -48,10 +54,12 @@ class _Pages(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with the page, or its status."""
         self.asked.append(self.path)
-        text = PAGES.get(self.path)
+        text = "{" if self.path == CUT else PAGES.get(self.path)
         self.send_response(STATUS.get(self.path, 404) if text is None else 200)
+        if self.path == CUT:
+            self.send_header("Content-Length", "10")
         self.end_headers()
-        self.wfile.write((text or "").encode())
+        self.wfile.write((text or json.dumps(REFUSALS.get(self.path))).encode())
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -93,8 +101,22 @@ def test_a_registry_that_is_away_or_closed_is_told_apart(registry: str) -> None:
     with pytest.raises(FatalError) as refused:
         one.fetch_schema(2, "AVRO")
     assert "s3cret" not in str(refused.value) + repr(settings(registry, password="s3cret"))
+    assert str(refused.value).endswith("status 401; check its apicurio.auth settings, and this user's rights")
+    with pytest.raises(RetriableError, match=r"IncompleteRead"):
+        one.fetch_schema(4, "AVRO")
     with pytest.raises(RetriableError):
         ApicurioRegistry(settings("http://127.0.0.1:9/apis/registry/v2")).fetch_schema(1, "AVRO")
+
+
+def test_a_refusal_is_told_by_its_name_and_code(registry: str) -> None:
+    """What the registry calls the error is told, as far as it is a name; its texts, which may quote, are not."""
+    one = ApicurioRegistry(settings(registry))
+    said = r"status 403 \(ForbiddenException\); check its apicurio\.auth settings"
+    with pytest.raises(FatalError, match=said) as told:
+        one.fetch_schema(3, "AVRO")
+    with pytest.raises(RetriableError, match=r"status 503 \(error 1503\)$") as busy:
+        one.fetch_schema(1, "AVRO")
+    assert "s3cret" not in str(told.value) + str(busy.value)
 
 
 def _plan(made: ApicurioSettings) -> Any:

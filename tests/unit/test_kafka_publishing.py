@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from connector.errors import FatalError, RetriableError
+from connector.errors import ConfigError, FatalError, RetriableError
 from connector.kafka.dlq import producer as letters
 from connector.kafka.dlq.producer import DeadLetterMessage, DeadLetterProducer
 from connector.kafka.producer import MessageProducer
@@ -41,6 +41,60 @@ def test_what_would_make_the_producer_unsafe_has_no_effect(tmp_path: Path, line:
     made = producer_options(load_source([file], environ={}).kafka)
     assert (made["acks"], made["enable.idempotence"]) == ("all", "true")
     assert line not in {f"{key}={text}" for key, text in made.items()}
+
+
+WRONG = {
+    "linger.ms": ("soon", "is not a whole number"),
+    "max.request.size": ("-1", "is outside 0 to 2147483647"),
+    "compression.type": ("best", "is not known; write none or gzip"),
+    "partitioner.ignore.keys": ("perhaps", "is not known; write true or false"),
+    "security.protocol": ("SASL_SLL", "is not known; write PLAINTEXT"),
+}
+
+
+def test_what_javas_producer_refuses_is_told_at_once(tmp_path: Path) -> None:
+    """Every fault with its line, beside those of other options, before anything starts; never a value."""
+    file = tmp_path / "s.properties"
+    lines = "".join(f"producer.override.{key}={text}\n" for key, (text, _) in WRONG.items())
+    file.write_text(f"{BASE}{lines}snapshot.mode=sometimes\n")
+    with pytest.raises(ConfigError) as told:
+        load_source([file], environ={})
+    for key, (_, what) in WRONG.items():
+        assert f"producer.override.{key}: {what}" in str(told.value)
+    assert "snapshot.mode" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "least"),
+    [
+        ({"delivery.timeout.ms": "30049"}, 30_050),
+        ({"delivery.timeout.ms": "1000", "linger.ms": "0", "request.timeout.ms": "1001"}, 1001),
+        ({"delivery.timeout.ms": "2147483646", "linger.ms": "9000000000"}, 2**31 - 1),
+    ],
+)
+def test_a_delivery_takes_no_less_than_one_try(tmp_path: Path, given: dict[str, str], least: int) -> None:
+    """Java refuses a time for a delivery below that of lingering and one request; at that time it takes it."""
+    file = tmp_path / "s.properties"
+
+    def write(**more: str) -> None:
+        merged = {**given, **{key.replace("_", "."): text for key, text in more.items()}}
+        file.write_text(BASE + "".join(f"producer.override.{key}={text}\n" for key, text in merged.items()))
+
+    write()
+    with pytest.raises(ConfigError, match=rf"delivery\.timeout\.ms: is less than .*, which are {least}; write {least}"):
+        load_source([file], environ={})
+    write(delivery_timeout_ms=str(least))
+    assert producer_options(load_source([file], environ={}).kafka)["delivery.timeout.ms"] == str(least)
+
+
+def test_settings_without_effect_are_noted(tmp_path: Path) -> None:
+    """Whoever asks for less than every replica's acknowledgement hears that it is not so; others hear nothing."""
+    file = tmp_path / "s.properties"
+    file.write_text(f"{BASE}producer.override.acks=1\nproducer.override.retries=0\nproducer.override.linger.ms=1\n")
+    (note,) = (one for one in load_source([file], environ={}).notes if "no effect" in one)
+    assert note.endswith(": acks, retries")
+    file.write_text(f"{BASE}producer.override.acks=ALL\nproducer.override.enable.idempotence=true\n")
+    assert not [one for one in load_source([file], environ={}).notes if "no effect" in one]
 
 
 FULL = 100_001
@@ -81,3 +135,11 @@ def test_a_failed_job_is_the_clusters_fault_or_the_tables(text: str, expected: t
     with pytest.raises(expected) as caught, map_publish_errors("publishing to t"):
         raise PySparkException(text)
     assert type(caught.value) is expected
+
+
+def test_a_refused_record_says_what_to_do() -> None:
+    """A row that is larger than the producer or the topic takes is told with the options that say how large."""
+    text = "x\nCaused by: org.apache.kafka.common.errors.RecordTooLargeException: The message is 9 bytes"
+    told = r"9 bytes; raise producer\.override\.max\.request\.size and the topic's max\."
+    with pytest.raises(FatalError, match=told), map_publish_errors("publishing to t"):
+        raise PySparkException(text)

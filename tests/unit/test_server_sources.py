@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from connector.errors import ConfigError, RetriableError
@@ -114,6 +115,9 @@ def test_offsets_that_the_topics_do_not_have() -> None:
     seen = ClusterState("c", {}, {at: 5, other: 0}, {at: 9, other: 0})
     for good in ({}, {at: None}, {at: 5, other: 0}, {at: 9}):
         check_offsets(good, seen)
+    check_offsets({at: 12}, attrs.evolve(seen, log_ends={at: 12, other: 0}))  # behind an open transaction
+    with pytest.raises(RestError, match=r"t-0 \(5 to 12\)$"):
+        check_offsets({at: 13}, attrs.evolve(seen, log_ends={at: 12, other: 0}))
     with pytest.raises(RestError, match=r"not read by this connector: t-2, u-0$"):
         check_offsets({("u", 0): 1, ("t", 2): None, at: 7}, seen)
     with pytest.raises(RestError, match=r"hold other offsets: t-0 \(5 to 9\), t-1 \(0 to 0\)$"):

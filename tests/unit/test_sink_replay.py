@@ -12,10 +12,17 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from connector.cli.dlq import _with_repaired
+from connector.cli.dlq import _to_text, _with_repaired
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets, LastTruncate
-from connector.kafka.dlq.producer import HEADER_PREFIX, OMITTED_HEADER
-from connector.kafka.dlq.reader import DeadLetterRecord, _decode_headers, _parse_dead_letter
+from connector.kafka.dlq.producer import (
+    HEADER_PREFIX,
+    OMITTED_HEADER,
+    OMITTED_HEADERS_HEADER,
+    OMITTED_KEY_HEADER,
+    DeadLetterMessage,
+    Headers,
+)
+from connector.kafka.dlq.reader import REPLAYED_HEADER, DeadLetterRecord, _parse_dead_letter, _split_headers
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import EventSettings
 from connector.sink.convert.decoded_records import DecodedRecords
@@ -142,6 +149,49 @@ def test_a_truncate_in_another_partition_overtakes_what_is_older() -> None:
     assert _kept([*letters, _event("y", 2)], [], truncates={**cuts, "srv.db.public.y": LastTruncate(2_002)}) == [2]
 
 
+def _read_letter(message: Any) -> DeadLetterRecord | None:
+    return _parse_dead_letter(message, *_split_headers(message))
+
+
+def _letter_of(key: bytes | None, value: bytes | None, own: Headers, size: int = 0) -> DeadLetterRecord | None:
+    """The letter of a record, as it is read again; parts of it are left out so many times."""
+    reasons = tuple((f"{HEADER_PREFIX}{name}", text) for name, text in _PLACE.items())
+    sent = DeadLetterMessage("t", key, value, own, reasons)
+    for _ in range(size):
+        sent = sent.shorten() or sent
+    return _read_letter(
+        SimpleNamespace(
+            headers=lambda: [*sent.headers, *sent.reasons],
+            key=lambda: sent.key,
+            value=lambda: sent.value,
+            partition=lambda: 0,
+            offset=lambda: 5,
+        )
+    )
+
+
+def test_a_null_key_is_not_left_out() -> None:
+    """Of a letter whose headers were left out its key is known; only one that was left out too is not."""
+    headers = (("h", b"1"),)
+    for key, cuts, told in ((None, 2, "null"), (b"k", 2, "k"), (b"k", 3, "left out, as it was too large")):
+        letter = _letter_of(key, b"v", headers, cuts)
+        assert letter is not None and letter.omitted and letter.shortened
+        assert _to_text(letter.key, omitted=letter.key_omitted).startswith(told)
+
+
+OTHERS = [(name, b"9") for name in (OMITTED_HEADER, OMITTED_HEADERS_HEADER, OMITTED_KEY_HEADER)]
+WAS = [(f"{HEADER_PREFIX}{name}", b"9") for name in ("topic", "partition", "offset", "stage")]
+
+
+@pytest.mark.parametrize("own", [[*WAS, *OTHERS], [(REPLAYED_HEADER, b"0-1")], [(REPLAYED_HEADER, b"0-1"), *OTHERS]])
+def test_a_letter_of_what_was_a_letter_before_is_whole(own: list[tuple[str, bytes | None]]) -> None:
+    """What another connector wrote of a record is the record's: it was not shortened here, nor put through."""
+    letter = _letter_of(None, None, tuple(own))
+    assert letter is not None and not (letter.omitted or letter.shortened or letter.key_omitted)
+    assert (letter.topic, letter.offset, letter.stage) == (_PLACE["topic"].decode(), 100, "")
+    assert letter.headers == tuple(own)
+
+
 def test_letters_keep_the_headers_of_their_records() -> None:
     """A letter has the headers that its record came with, and not those that tell why it is dead."""
     given = [("id", b"e-1"), (CONNECTOR_HEADER, b"mariadb"), ("id", b"second"), ("empty", None)]
@@ -149,7 +199,7 @@ def test_letters_keep_the_headers_of_their_records() -> None:
     message = SimpleNamespace(
         headers=lambda: [*given, *reasons], key=lambda: b"1", value=lambda: b"{}", partition=lambda: 0, offset=lambda: 5
     )
-    letter = _parse_dead_letter(cast("Any", message), _decode_headers(cast("Any", message)))
+    letter = _read_letter(message)
     assert letter is not None and letter.headers == tuple(given)
     (((own, records),),) = (_group_by_partition([letter]).values(),)
     assert own == [letter] and records.connector == "mariadb"
@@ -164,7 +214,7 @@ def test_a_value_that_was_left_out_is_no_null(value: bytes | None, omitted: bool
     message = SimpleNamespace(
         headers=lambda: reasons, key=lambda: b"1", value=lambda: value, partition=lambda: 0, offset=lambda: 5
     )
-    letter = _parse_dead_letter(cast("Any", message), _decode_headers(cast("Any", message)))
+    letter = _read_letter(message)
     assert letter is not None and letter.omitted is omitted
 
 

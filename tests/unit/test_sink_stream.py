@@ -19,12 +19,15 @@ from structlog.testing import capture_logs
 from connector.errors import FatalError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.runtime.lifecycle import Lifecycle
+from connector.runtime.monitoring.listeners import BatchReport
 from connector.settings import KafkaSettings, SinkSettings, load
 from connector.sink import runner
 from connector.sink.microbatch.background_query import BackgroundQuery
 from connector.sink.microbatch.cluster import NoTopics
+from connector.sink.microbatch.size_estimates import ByteLimit
 from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.microbatch.stream import Stream
+from connector.sink.model.micro_batch import MicroBatch
 
 
 @define
@@ -105,6 +108,24 @@ def test_brokers_that_are_away_are_told_of_once() -> None:
         for _ in range(6):
             assert stream._discover_partitions() == {}
     assert [(line["log_level"], line.get("reason")) for line in told] == [("warning", "try 2"), ("info", None)]
+
+
+def test_a_batch_ends_no_earlier_than_it_begins(tmp_path: Path) -> None:
+    """Spark's end is in front of an open transaction, of which more may have been read: that part is left as it is."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"t":{"0":5,"1":9}}\n')
+    batches = list[tuple[Any, Any]]()
+
+    def process(batch: MicroBatch) -> BatchReport:
+        batches.append((batch.start, batch.end))
+        return BatchReport(0, 0.0, batch.end)
+
+    limit = ByteLimit(1 << 30)
+    stream = Stream(cast("Any", None), cast("Any", None), KafkaOffsets(), process, cast("Any", None), limit)
+    stream._at = {("t", 0): 8, ("t", 1): 7}
+    stream._range(0, tmp_path, threading.Event())
+    assert batches == [({("t", 0): 8, ("t", 1): 7}, {("t", 0): 8, ("t", 1): 9})]
+    assert stream._at == {("t", 0): 8, ("t", 1): 9}
 
 
 def test_a_stream_that_ends_names_the_error_of_its_batch() -> None:

@@ -1,16 +1,15 @@
 """Client settings -> what the brokers offer, or the one line that says why they cannot be read. On the driver.
 
 Every bootstrap server is asked at the same time, in a thread that keeps no process alive: none is waited for beyond
-the time there is, nor are name servers. The first refusal ends it.
+the time there is, nor are name servers. The first refusal ends it; once one has answered, the others have little time.
 """
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, as_completed, wait
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 
 import attrs
@@ -22,8 +21,8 @@ from connector.kafka.protocol.api_versions import OFFSET_FOR_LEADER_EPOCH, ApiVe
 from connector.kafka.protocol.requests import MetadataRequest
 from connector.runtime.lifecycle import start_call
 
-WITHIN_S = 2.0
-"""So long bootstrap servers are waited for; a cluster that is slower is asked again by who retries."""
+OTHERS_WITHIN_S = 2.0
+"""So long bootstrap servers are waited for while another one has answered: what they say is a note."""
 
 _RESOLVED_WITHIN_S = 1.0
 """So long name servers are waited for, within that time: what they say is a note."""
@@ -48,21 +47,23 @@ class _Answer:
     brokers: Mapping[int, HostPort]
 
 
-def check_brokers(settings: Mapping[str, str], within_s: float = WITHIN_S) -> BrokersReport:
+def check_brokers(settings: Mapping[str, str], within_s: float | None = None) -> BrokersReport:
     """Connect to the bootstrap servers, log in, and compare what they offer with what reading needs.
 
     Args:
         settings: librdkafka's settings of the consumer.
-        within_s: how long answers are waited for.
+        within_s: how long the first answer is waited for; by default as long as reading waits for a broker to connect
+            and log in (`socket.connection.setup.timeout.ms`).
 
     Raises:
         RetriableError: no bootstrap server answers; each is named with its reason.
         FatalError: one refuses our login, or offers no version that is known here; it is named.
     """
-    setup = {"socket.connection.setup.timeout.ms": str(round(within_s * 1000)), "socket.timeout.ms": "5000"}
-    address, deadline = ClusterAddress.of({**settings, **setup}), time.monotonic() + within_s
+    address = ClusterAddress.of(settings)
+    within_s = address.seconds("socket.connection.setup.timeout.ms") if within_s is None else within_s
+    deadline = time.monotonic() + within_s
     answers = {host: start_call(partial(_ask, host, address), "broker") for host in address.hosts}
-    _await_answers(answers.values(), within_s)
+    _await_answers(list(answers.values()), within_s)
     good, reasons = _sort_answers(answers, f"security.protocol={address.security_protocol}")
     if not good:
         raise RetriableError(f"no bootstrap server answers: {'; '.join(reasons)}")
@@ -72,12 +73,15 @@ def check_brokers(settings: Mapping[str, str], within_s: float = WITHIN_S) -> Br
     return BrokersReport(answer.versions, tuple(notes))
 
 
-def _await_answers(answers: Iterable[Future[_Answer]], within_s: float) -> None:
-    """Wait for all answers, no longer than there is time, nor than until one refuses us."""
-    with suppress(TimeoutError):
-        for one in as_completed(answers, within_s):
-            if isinstance(one.exception(), FatalError):
-                return
+def _await_answers(answers: Sequence[Future[_Answer]], within_s: float) -> None:
+    """Wait for all answers: no longer than there is time, than until one refuses us, nor long for further ones."""
+    began, waiting, answered = time.monotonic(), set(answers), False
+    while waiting:
+        limit_s = min(within_s, OTHERS_WITHIN_S) if answered else within_s
+        done, waiting = wait(waiting, max(began + limit_s - time.monotonic(), 0.0), FIRST_COMPLETED)
+        if not done or any(isinstance(one.exception(), FatalError) for one in done):
+            return
+        answered = answered or any(one.exception() is None for one in done)
 
 
 def _ask(host: HostPort, address: ClusterAddress) -> _Answer:

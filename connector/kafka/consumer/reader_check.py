@@ -8,7 +8,7 @@ import attrs
 
 from connector.errors import FatalError, RetriableError
 from connector.kafka.admin import KafkaAdmin
-from connector.kafka.brokers.check import WITHIN_S, check_brokers
+from connector.kafka.brokers.check import check_brokers
 from connector.kafka.brokers.connection import UnsupportedBroker
 from connector.kafka.brokers.sasl import knows_login
 from connector.kafka.consumer.readers import LIBRDKAFKA, NATIVE, choose_reader, with_reader
@@ -27,7 +27,7 @@ class ReaderCheck:
     notes: tuple[str, ...] = ()
 
 
-def check_reader(kafka: KafkaSettings, within_s: float = WITHIN_S) -> ReaderCheck:
+def check_reader(kafka: KafkaSettings, within_s: float | None = None) -> ReaderCheck:
     """Ask the brokers what they offer, and settle on a reader.
 
     Raises:
@@ -52,7 +52,7 @@ def check_reader(kafka: KafkaSettings, within_s: float = WITHIN_S) -> ReaderChec
     return ReaderCheck(with_reader(kafka, LIBRDKAFKA), f"records are read by librdkafka: {choice.reason}", notes)
 
 
-def _look_beside(kafka: KafkaSettings, within_s: float) -> tuple[str, ...]:
+def _look_beside(kafka: KafkaSettings, within_s: float | None) -> tuple[str, ...]:
     """Ask by our own protocol too, where it has the login: librdkafka tells of wrong passwords late, or never.
 
     Raises:

@@ -19,6 +19,7 @@ from connector.kafka.dlq.producer import (
     OMITTED_KEY_HEADER,
     DeadLetterMessage,
     DeadLetterProducer,
+    Headers,
 )
 from connector.kafka.record_lookup import FoundRecord, RecordReader
 from connector.settings import KafkaSettings
@@ -54,6 +55,8 @@ class DeadLetterRecord:
     omitted: bool = False
     shortened: bool = False
     """Whether it goes without the record's headers too, maybe without its key: they were too large as well."""
+    key_omitted: bool = False
+    """Whether it goes without its key, which is not null."""
     topic_id: str = ""
     log_id: str = ""
 
@@ -85,11 +88,11 @@ def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str, con
     with RecordReader(kafka) as records:
         for where in at:
             for message in read_range(records, where, starts[where], ends[where]):
-                headers = _decode_headers(message)
-                letter = _parse_dead_letter(message, headers)
-                if REPLAYED_HEADER in headers:
-                    done[headers[REPLAYED_HEADER]] = message
-                elif letter is not None and headers.get(_CONNECTOR_HEADER, connector) == connector:
+                own, reasons = _split_headers(message)
+                letter = _parse_dead_letter(message, own, reasons)
+                if letter is None and REPLAYED_HEADER in reasons:
+                    done[reasons[REPLAYED_HEADER]] = message
+                elif letter is not None and reasons.get(_CONNECTOR_HEADER, connector) == connector:
                     found[letter.place] = attrs.evolve(letter, log_id=log.id)
                     ids.setdefault(letter.place, set()).add(letter.id)
     letters = (
@@ -101,7 +104,7 @@ def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str, con
 def _apply_replay_marks(letter: DeadLetterRecord, marks: list[FoundRecord]) -> DeadLetterRecord:
     if not marks:
         return letter
-    key, value, headers = _to_bytes(marks[-1].key()), _to_bytes(marks[-1].value()), _decode_headers(marks[-1])
+    key, value, (_, headers) = _to_bytes(marks[-1].key()), _to_bytes(marks[-1].value()), _split_headers(marks[-1])
     omitted = value is None and OMITTED_HEADER in headers
     key = letter.key if key is None and OMITTED_KEY_HEADER in headers else key
     return attrs.evolve(letter, replayed=True, key=key, value=value, omitted=omitted)
@@ -133,14 +136,20 @@ def mark_replayed(kafka: KafkaSettings, topic: str, letters: Iterable[DeadLetter
     producer.flush()
 
 
-def _decode_headers(message: FoundRecord) -> dict[str, str]:
-    headers: Iterable[tuple[str, bytes | None]] = message.headers() or ()
-    # The reasons come last: a record may have been a letter of another connector before.
-    return {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
+def _split_headers(message: FoundRecord) -> tuple[Headers, Mapping[str, str]]:
+    """Return the headers that a record came with, and those behind them: why it is dead, or what a mark says.
+
+    The reasons begin with the record's topic, the last time that it is named: the record may have been a letter before,
+    or a mark, of another connector.
+    """
+    headers: Headers = tuple(message.headers() or ())
+    starts = [place for place, (name, _) in enumerate(headers) if name == f"{HEADER_PREFIX}topic"]
+    start = starts[-1] if starts else 0
+    return headers[:start], {name: (value or b"").decode("utf-8", "replace") for name, value in headers[start:]}
 
 
-def _parse_dead_letter(message: FoundRecord, headers: Mapping[str, str]) -> DeadLetterRecord | None:
-    record_place = {name: headers.get(HEADER_PREFIX + name, "") for name in ("topic", "partition", "offset")}
+def _parse_dead_letter(message: FoundRecord, own: Headers, reasons: Mapping[str, str]) -> DeadLetterRecord | None:
+    record_place = {name: reasons.get(HEADER_PREFIX + name, "") for name in ("topic", "partition", "offset")}
     if not record_place["topic"] or not all(_NUMBER.fullmatch(record_place[name]) for name in ("partition", "offset")):
         return None
     return DeadLetterRecord(
@@ -148,14 +157,15 @@ def _parse_dead_letter(message: FoundRecord, headers: Mapping[str, str]) -> Dead
         topic=record_place["topic"],
         partition=int(record_place["partition"]),
         offset=int(record_place["offset"]),
-        stage=headers.get(f"{HEADER_PREFIX}stage", ""),
-        reason=headers.get(f"{HEADER_PREFIX}exception.message", ""),
+        stage=reasons.get(f"{HEADER_PREFIX}stage", ""),
+        reason=reasons.get(f"{HEADER_PREFIX}exception.message", ""),
         key=_to_bytes(message.key()),
         value=_to_bytes(message.value()),
-        headers=tuple(pair for pair in message.headers() or () if not pair[0].startswith(HEADER_PREFIX)),
-        omitted=OMITTED_HEADER in headers and message.value() is None,
-        shortened=OMITTED_HEADERS_HEADER in headers or OMITTED_KEY_HEADER in headers,
-        topic_id=headers.get(f"{HEADER_PREFIX}topic.id", ""),
+        headers=own,
+        omitted=OMITTED_HEADER in reasons and message.value() is None,
+        shortened=OMITTED_HEADERS_HEADER in reasons or OMITTED_KEY_HEADER in reasons,
+        key_omitted=OMITTED_KEY_HEADER in reasons,
+        topic_id=reasons.get(f"{HEADER_PREFIX}topic.id", ""),
     )
 
 

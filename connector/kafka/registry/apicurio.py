@@ -6,6 +6,7 @@ Source: Apicurio Registry 2.6, "Core Registry API v2": ids/globalIds/{id}, ids/c
 from __future__ import annotations
 
 import base64
+import http.client
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -15,15 +16,16 @@ from typing import Any
 
 import orjson
 
-from connector.errors import FatalError, RetriableError
+from connector.errors import FatalError
 from connector.kafka.registry.known_schemas import KnownSchemas
+from connector.kafka.registry.refusals import find_reason, refusal_error
 from connector.kafka.registry.unanswered import unanswered_error
 from connector.settings.converters.apicurio import ApicurioSettings
 from serde.wire_format import SchemaTexts, UnknownSchema
 
 TIMEOUT_S = 10.0
 _MAX_DEPTH = 100
-_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR = 401, 403, 404, 429, 500
+_REFUSAL_BYTES = 1 << 16
 
 
 class ApicurioRegistry:
@@ -86,19 +88,22 @@ class ApicurioRegistry:
         if self._settings.user is not None:
             login = f"{self._settings.user}:{self._settings.password or ''}".encode()
             request.add_header("Authorization", f"Basic {base64.b64encode(login).decode()}")
-        where = f"registry {self._settings.url.rpartition('@')[2]}: asking for {path}"
+        where = f"{self._settings.url.rpartition('@')[2]}: asking for {path}"
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
-            if error.code == _NOT_FOUND:
-                raise UnknownSchema("the registry does not have it") from error
-            if error.code == _TOO_MANY_REQUESTS or error.code >= _SERVER_ERROR:
-                raise RetriableError(f"{where}: status {error.code}") from error
-            hint = "; check apicurio.auth.username" if error.code in (_UNAUTHORIZED, _FORBIDDEN) else ""
-            raise FatalError(f"{where}: status {error.code}{hint}") from error
-        except OSError as error:
-            raise unanswered_error(where, error) from error
+            reason = find_reason(error.code, _read_refusal(error))
+            raise refusal_error(where, error.code, reason, "apicurio.auth") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise unanswered_error(f"registry {where}", error) from error
+
+
+def _read_refusal(error: urllib.error.HTTPError) -> bytes:
+    try:
+        return error.read(_REFUSAL_BYTES)
+    except (OSError, http.client.HTTPException):
+        return b""  # the status says enough
 
 
 @lru_cache(maxsize=16)

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from connector.errors import FatalError, RetriableError
+from connector.errors import FatalError
 from connector.kafka.registry.known_schemas import KnownSchemas
+from connector.kafka.registry.refusals import refusal_error
 from connector.kafka.registry.unanswered import unanswered_error
 from connector.settings.converters.schema_registry import RegistrySettings
 from serde.wire_format import SchemaTexts, UnknownSchema
@@ -23,23 +24,6 @@ REGISTRY_TIMEOUT_S = 10.0
 _DEFAULT_SCHEMA_TYPE = "AVRO"
 """What the registry means where it tells no type."""
 _MAX_SCHEMA_ID = 2**31 - 1
-_NOT_FOUND, _UNAUTHORIZED, _FORBIDDEN, _CONFLICT, _UNPROCESSABLE, _TOO_MANY_REQUESTS, _SERVER_ERROR = (
-    404,
-    401,
-    403,
-    409,
-    422,
-    429,
-    500,
-)
-_LOGIN_HINT = "; check its basic.auth settings"
-_STATUS_HINTS = {
-    _UNAUTHORIZED: _LOGIN_HINT,
-    _FORBIDDEN: _LOGIN_HINT,
-    _CONFLICT: "; the table's schema now is not compatible with the ones registered there: relax the subject's "
-    "compatibility (PUT /config/<subject>), or leave the column that changed out of the events",
-    _UNPROCESSABLE: "; the registry does not take it",
-}
 _MAX_RETRIES, _RETRY_WAIT_MS, _MAX_RETRY_WAIT_MS = 2, 200, 2000
 
 
@@ -132,13 +116,9 @@ class SchemaRegistry:
         try:
             yield
         except SchemaRegistryError as error:
-            status = error.http_status_code
-            text = f"registry {self._where}: {doing}: status {status}"
-            if status == _NOT_FOUND:
-                raise UnknownSchema("the registry does not have it") from error
-            if status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR:
-                raise RetriableError(text) from error
-            raise FatalError(text + _STATUS_HINTS.get(status, "")) from error
+            status, code = error.http_status_code, error.error_code
+            reason = f" (error {code})" if code not in (status, -1) else ""
+            raise refusal_error(f"{self._where}: {doing}", status, reason, "basic.auth") from error
         except (UnknownSchema, RecursionError):
             raise
         except Exception as error:

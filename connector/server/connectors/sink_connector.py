@@ -161,16 +161,21 @@ def parse_offset(given: ConnectorOffset) -> tuple[TopicPartition, int | None]:
 
 
 def check_offsets(wanted: Mapping[TopicPartition, int | None], cluster_state: ClusterState) -> None:
-    """Raise RestError 400 for offsets that the connector's topics do not have (pure)."""
+    """Raise RestError 400 for offsets that the connector's topics do not have (pure).
+
+    Those of transactions that are open are there: a sink begins behind them, once they have ended.
+    """
     unknown = ", ".join(
         f"{topic}-{partition}" for topic, partition in sorted(wanted.keys() - cluster_state.ends.keys())
     )
     if unknown:
         raise RestError(400, f"these topic-partitions are not read by this connector: {unknown}")
+    ends = {**cluster_state.ends, **cluster_state.log_ends}
+    bounds = {at: (cluster_state.beginnings[at], ends[at]) for at in wanted}
     outside = {
-        at: (cluster_state.beginnings[at], cluster_state.ends[at])
+        at: bounds[at]
         for at, offset in sorted(wanted.items())
-        if offset is not None and not cluster_state.beginnings[at] <= offset <= cluster_state.ends[at]
+        if offset is not None and not bounds[at][0] <= offset <= bounds[at][1]
     }
     if outside:
         holds = ", ".join(f"{topic}-{partition} ({a} to {b})" for (topic, partition), (a, b) in outside.items())

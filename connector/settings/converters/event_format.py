@@ -88,6 +88,7 @@ _CONVERTERS_INSTEAD = {
     "binary": "org.apache.kafka.connect.converters.ByteArrayConverter",
 }
 """Debezium Server's other formats -> the converter that reads them."""
+_APICURIO_AVRO = "io.apicurio.registry.utils.converter.AvroConverter"
 _WITH_REGISTRY = frozenset({"avro", "protobuf"})
 
 
@@ -95,10 +96,13 @@ def _server_format(side: str) -> ValueType[str]:
     def read(text: str) -> str:
         converter = _CONVERTERS_INSTEAD.get(text)
         if converter is not None:
-            registry = f", with {side}.converter.schema.registry.url" if text in _WITH_REGISTRY else ""
-            raise InvalidValue(
-                "{} is read by a converter here", f"write {side}.converter={converter} instead{registry}"
-            )
+            todo = f"write {side}.converter={converter} instead"
+            if text in _WITH_REGISTRY:
+                todo += f", with {side}.converter.schema.registry.url"
+            if text == "avro":
+                url = f"{side}.converter.apicurio.registry.url"
+                todo += f"; for Apicurio's own API, {_APICURIO_AVRO} with {url}"
+            raise InvalidValue("{} is read by a converter here", todo)
         return _SERVER_FORMATS.read(text)
 
     return ValueType("string", read)

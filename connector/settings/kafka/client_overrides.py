@@ -61,6 +61,9 @@ _RENAMED_IN = {
     "producer": {"max.request.size": "message.max.bytes"},
     "admin": {"request.timeout.ms": "socket.timeout.ms"},
 }
+_HEEDED_IN = {"admin": frozenset({"default.api.timeout.ms"})}
+"""What librdkafka has no setting for, and whoever asks by it heeds."""
+
 _LETTER_CASES = {
     **dict.fromkeys(("security.protocol", "sasl.mechanism", "ssl.truststore.type", "ssl.keystore.type"), str.upper),
     **dict.fromkeys(("acks", "auto.offset.reset", "client.dns.lookup", "compression.type"), str.lower),
@@ -113,7 +116,7 @@ def translate(java: Mapping[str, str], scope: str) -> Translation:
     renamed = _RENAMED | _RENAMED_IN[scope]
     native |= {renamed[key]: text for key, text in java.items() if key in renamed}
     secured, problems = security.translate(java)
-    known = _SAME_NAMES | _SAME_NAMES_IN[scope] | renamed.keys() | security.SECURITY_KEYS
+    known = _SAME_NAMES | _SAME_NAMES_IN[scope] | renamed.keys() | security.SECURITY_KEYS | _HEEDED_IN.get(scope, set())
     problems += _find_invalid(java)
     return Translation(native | secured, tuple(problems), frozenset(java.keys() - known))
 
@@ -135,7 +138,7 @@ def check(reader: ConfigReader, scopes: Mapping[str, Mapping[str, str]]) -> None
             PropertyProblem(key, "is set by the sink itself", "remove it") for key in sorted(_RESERVED & java.keys())
         ]
         for problem in (*translation.problems, *ours):
-            _refuse(reader, scope, problem)
+            refuse_setting(reader, scope, problem)
         if scope != "consumer" and translation.java_only:
             keys = ", ".join(sorted(translation.java_only))
             reader.notes.append(f"these keys of a Java client have no effect on the {scope} client: {keys}")
@@ -145,7 +148,8 @@ def check(reader: ConfigReader, scopes: Mapping[str, Mapping[str, str]]) -> None
         reader.notes.append(f"these consumer settings have no effect on the tasks that read records: {keys}")
 
 
-def _refuse(reader: ConfigReader, scope: str, problem: PropertyProblem) -> None:
+def refuse_setting(reader: ConfigReader, scope: str, problem: PropertyProblem) -> None:
+    """Keep a problem as a fault about the entry that it is of, whichever name of it was given."""
     names = [f"{scope}.override.{problem.key}", f"{scope}.{problem.key}", problem.key]
     entry = next((reader.entries[name] for name in names if name in reader.entries), None)
     if entry:

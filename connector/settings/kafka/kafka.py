@@ -13,7 +13,7 @@ import attrs
 from connector.settings.configdef.option import Option, Prefix, format_names
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import SERVERS, TEXT, one_of
-from connector.settings.kafka import client_overrides, reading, security, stores, topics, transactions
+from connector.settings.kafka import client_overrides, java_producer, reading, security, stores, topics, transactions
 from connector.settings.kafka.reading import ReadingSettings
 from connector.settings.kafka.transactions import TransactionSettings
 
@@ -183,6 +183,7 @@ def build_producing(reader: ConfigReader, *, needed: bool = True) -> KafkaSettin
         admin=client_overrides.normalize_case(common | reader.under(ADMIN) | reader.under(ADMIN_OVERRIDE)),
     )
     client_overrides.check(reader, {"admin": settings.admin})
+    java_producer.check_producer(reader, settings.producer)
     return settings
 
 

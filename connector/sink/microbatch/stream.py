@@ -173,7 +173,9 @@ class Stream:
         with self._busy:
             if leaving.is_set():
                 return
-            end = self._seen = _end_offsets(scratch, number)
+            found = _end_offsets(scratch, number)
+            # Spark's end is in front of an open transaction, and where we stand may be behind its begin.
+            end = self._seen = {at: max(offset, self._at.get(at, offset)) for at, offset in found.items()}
             stuck = False
             while self._may_begin(leaving):
                 until = end if stuck else self.byte_limit.end(self._at, end)

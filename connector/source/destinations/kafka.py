@@ -10,6 +10,7 @@ import structlog
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from connector.errors import RetriableError
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.producer import MessageProducer
 from connector.kafka.spark_producer import publish_records
@@ -96,7 +97,11 @@ class KafkaPublisher:
         self, changes: DataFrame, wire: EventFormat, serializers: EventSerializers, *, reads: bool
     ) -> dict[str, int]:
         records = to_kafka_records(changes, wire, serializers, reads=reads)
-        return publish_records(records, wire.topic, self.settings.kafka, "r" if reads else "cud")
+        try:
+            return publish_records(records, wire.topic, self.settings.kafka, "r" if reads else "cud")
+        except RetriableError:
+            self._created.discard(wire.topic)  # the topic may have been deleted meanwhile
+            raise
 
     def heartbeat(self, ts_ms: int) -> None:
         """Publish a heartbeat."""

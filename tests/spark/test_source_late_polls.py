@@ -1,0 +1,320 @@
+"""Tables whose columns, keys, partitions and rows change many times between two polls -> the rows of each snapshot.
+
+The rows are known by a copy in plain Python that no reader has a part in: values by field id, changed as the statements
+say. ICEBRIDGE_HISTORIES (1) is how many histories each test runs, ICEBRIDGE_STEPS (12) how many statements each has,
+ICEBRIDGE_SEED (0) where they start.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import attrs
+import pytest
+from pyspark.sql import SparkSession
+
+from connector.source.changes.rewrites import file_diff
+from connector.source.snapshots.next_step import SnapshotOffset, StreamChanges
+from tests.running import seeded
+from tests.source_tables import Kind, Plain, Subject, plain, use_catalog
+from tests.tiers import tiered
+
+pytestmark = pytest.mark.spark
+HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
+SEED = seeded()
+STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "12"))
+COW, MOR = "copy-on-write", "merge-on-read"
+COLUMNS = "id int NOT NULL, k int NOT NULL, p string, v string, n int, f float"
+WIDER = {"int": "bigint", "float": "double"}
+KINDS = [Kind(version, mode, partitioned=False, identifiers=True) for version in (2, 3) for mode in (COW, MOR)]
+IDS = 12
+ADDED_DEFAULT: Mapping[str, Any] = {"int": 7, "string": "then"}
+
+Values = dict[int, Any]
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    """The session with a catalog for these tests."""
+    use_catalog(spark, tmp_path_factory.mktemp("late"))
+    return spark
+
+
+@attrs.frozen
+class Column:
+    """A column of the copy; `default` is what rows have that are older than it."""
+
+    field_id: int
+    name: str
+    kind: str
+    default: Any = None
+
+
+@attrs.define
+class Copy:
+    """The rows by their ids, and each snapshot's columns and rows."""
+
+    columns: list[Column]
+    rows: dict[int, Values] = attrs.field(factory=dict)
+    snapshots: dict[int, tuple[tuple[Column, ...], Counter[Plain]]] = attrs.field(factory=dict)
+
+    def place(self, name: str) -> int:
+        """The field id of a column."""
+        return next(column.field_id for column in self.columns if column.name == name)
+
+    def note(self, snapshot_id: int) -> None:
+        """Keep what a snapshot has."""
+        rows = Counter(_values(row, self.columns) for row in self.rows.values())
+        self.snapshots.setdefault(snapshot_id, (tuple(self.columns), rows))
+
+
+def _values(row: Values, columns: list[Column]) -> Plain:
+    return tuple(plain(row.get(column.field_id, column.default)) for column in columns)
+
+
+class History:
+    """Random statements on a table, and the same on its copy."""
+
+    def __init__(self, subject: Subject, seed: int) -> None:
+        self.subject, self.random = subject, Random(seed)
+        self.told: list[str] = []
+        self.id_name, self.identified = "id", True
+        self.copy = Copy([])
+        self.published: tuple[tuple[Column, ...], Counter[Plain]] = ((), Counter())
+        self._learn_columns({})
+
+    def step(self) -> None:
+        """One random statement, changes of rows more often than others."""
+        rows: list[Callable[[], None]] = [self.insert, self.update, self.update, self.delete, self.delete, self.merge]
+        rows += [self.upsert, self.upsert] if self.identified else []
+        others = [
+            self.add,
+            self.drop,
+            self.rename,
+            self.widen,
+            self.respec,
+            self.reidentify,
+            self.compact,
+            self.replace,
+        ]
+        self.random.choice(rows if self.random.random() < 0.6 else others)()
+        if (newest := self.subject.table().snapshot_id) is not None:
+            self.copy.note(newest)
+
+    def insert(self) -> None:
+        """New rows; all in one file, or one in each."""
+        new = {number: self._row(number) for number in self._numbers(3) - self.copy.rows.keys()}
+        if new:
+            hint = self.random.choice(["/*+ COALESCE(1) */ ", ""])
+            rows = ", ".join(f"({', '.join(map(_literal, self._ordered(row)))})" for row in new.values())
+            self._do(f"INSERT INTO {{t}} SELECT {hint}* FROM VALUES {rows}")
+            self.copy.rows |= new
+
+    def update(self) -> None:
+        """Another value in a column of some rows; maybe the one that they have."""
+        column, numbers = self._free_column(), self._numbers(4)
+        value = self._value(column)
+        self._do(f"UPDATE {{t}} SET `{column.name}` = {_literal(value)} WHERE {self._among(numbers)}")
+        for number in numbers & self.copy.rows.keys():
+            self.copy.rows[number][column.field_id] = value
+
+    def delete(self) -> None:
+        """Some rows go."""
+        numbers = self._numbers(2)
+        self._do(f"DELETE FROM {{t}} WHERE {self._among(numbers)}")
+        for number in numbers:
+            self.copy.rows.pop(number, None)
+
+    def merge(self) -> None:
+        """Some rows go, some change."""
+        numbers, column = self._numbers(5), self._free_column()
+        value = self._value(column)
+        source = ", ".join(f"({number})" for number in sorted(numbers))
+        self._do(
+            f"MERGE INTO {{t}} t USING (SELECT * FROM VALUES {source} AS s(x)) s ON t.`{self.id_name}` = s.x "
+            f"WHEN MATCHED AND s.x % 3 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET `{column.name}` = {_literal(value)}"
+        )
+        for number in numbers & self.copy.rows.keys():
+            if number % 3 == 0:
+                del self.copy.rows[number]
+            else:
+                self.copy.rows[number][column.field_id] = value
+
+    def upsert(self) -> None:
+        """Global equality deletes and rows, as the sink writes them."""
+        changed = {number: self._row(number) for number in self._numbers(3)}
+        gone = self._numbers(2) - changed.keys()
+        self.told.append(f"upsert {sorted(changed)}, delete {sorted(gone)}")
+        names = {column.field_id: column.name for column in self.copy.columns}
+        keys = [{self.id_name: number, "k": number * 10} for number in gone]
+        rows = [{names[field_id]: value for field_id, value in row.items()} for row in changed.values()]
+        self.subject.upsert(rows, keys)
+        for number in gone:
+            self.copy.rows.pop(number, None)
+        self.copy.rows |= changed
+
+    def add(self) -> None:
+        """A column; its name may have been another's before, and its older rows have a default in v3."""
+        free = [name for name in ("x", "y", "v", "n") if name not in {one.name for one in self.copy.columns}]
+        if not free:
+            return
+        name, kind = self.random.choice(free), self.random.choice(["int", "string"])
+        default = ADDED_DEFAULT[kind] if self.subject.kind.version > 2 and self.random.random() < 0.7 else None
+        self.told.append(f"add {name} {kind} default {default}")
+        iceberg: Any = self.subject.spark._jvm.org.apache.iceberg
+        made = {"int": iceberg.types.Types.IntegerType.get(), "string": iceberg.types.Types.StringType.get()}[kind]
+        update = self.subject.table().java.updateSchema()
+        if default is None:
+            update.addColumn(name, made).commit()
+        else:
+            update.addColumn(name, made, iceberg.expressions.Literal.of(default).to(made)).commit()
+        self._learn_columns({name: default})
+
+    def drop(self) -> None:
+        """A column goes that no key and no partition needs."""
+        free = [one.name for one in self.copy.columns if one.name in {"x", "y", "v", "n"}]
+        if len(free) > 1 and (name := self.random.choice(free)):
+            if any(field.name() == name for field in self.subject.table().java.spec().fields()):
+                return
+            self._do(f"ALTER TABLE {{t}} DROP COLUMN {name}")
+            self._learn_columns({})
+
+    def rename(self) -> None:
+        """A column takes another name: the key, or one whose old name others may take."""
+        taken = {one.name for one in self.copy.columns}
+        names = [(self.id_name, "ident" if self.id_name == "id" else "id"), ("v", "y"), ("x", "v"), ("n", "x")]
+        possible = [(old, new) for old, new in names if old in taken and new not in taken]
+        if possible:
+            old, new = self.random.choice(possible)
+            self._do(f"ALTER TABLE {{t}} RENAME COLUMN {old} TO {new}")
+            self.id_name = new if old == self.id_name else self.id_name
+            self._learn_columns({})
+
+    def widen(self) -> None:
+        """A type is promoted, that of the key too."""
+        possible = [column for column in self.copy.columns if column.kind in WIDER]
+        if possible:
+            column = self.random.choice(possible)
+            self._do(f"ALTER TABLE {{t}} ALTER COLUMN `{column.name}` TYPE {WIDER[column.kind]}")
+            self._learn_columns({})
+
+    def respec(self) -> None:
+        """Another partitioning, or none."""
+        java = self.subject.table().java
+        expressions: Any = self.subject.spark._jvm.org.apache.iceberg.expressions.Expressions
+        update, names = java.updateSpec(), {field.name() for field in java.spec().fields()}
+        if names:
+            for name in names:
+                update.removeField(name)
+        else:
+            term = self.random.choice([expressions.ref("p"), expressions.bucket(self.id_name, 3)])
+            update.addField(term)
+        self.told.append(f"partitions {'none' if names else term.toString()}")
+        update.commit()
+
+    def reidentify(self) -> None:
+        """Other identifier columns, or none."""
+        names = self.random.choice([[self.id_name], [self.id_name, "k"], ["k"], []])
+        self.told.append(f"identifiers {names}")
+        self.subject.table().java.updateSchema().setIdentifierFields(names).commit()
+        self.identified = bool(names)
+
+    def compact(self) -> None:
+        """All files are written anew, with the same rows."""
+        self.told.append("compact")
+        self.subject.call("rewrite_data_files", ", options => map('rewrite-all', 'true')")
+
+    def replace(self) -> None:
+        """The table is overwritten with some of its own rows."""
+        self._do(f"INSERT OVERWRITE {{t}} SELECT * FROM {{t}} WHERE `{self.id_name}` % 2 = 0")
+        self.copy.rows = {number: row for number, row in self.copy.rows.items() if number % 2 == 0}
+
+    def poll(self) -> None:
+        """Take over every snapshot since the last poll, and compare after each."""
+        subject = self.subject
+        while (step := subject.next()) is not None:
+            snapshot_id = step.snapshot.snapshot_id
+            columns, rows = self.copy.snapshots[snapshot_id]
+            before = self.published
+            subject.copy = _as_columns(*before, columns)
+            found = subject.events(snapshot_id) if isinstance(step, StreamChanges) else []
+            kind = subject.keys(subject.table(), snapshot_id).kind
+            subject.apply(found, kind)
+            assert subject.copy == rows, f"after {step} with {found}, before {before}"
+            self.published = columns, rows
+            subject.position = SnapshotOffset(subject.position.table_uuid, snapshot_id)
+
+    def _learn_columns(self, defaults: Mapping[str, Any]) -> None:
+        """Take the columns of the table as they are now; the rows keep what they have by field id."""
+        known = {column.field_id: column for column in self.copy.columns}
+        found = []
+        for field in self.subject.table().java.schema().columns():
+            name, kind = field.name(), {"long": "bigint"}.get(str(field.type()), str(field.type()))
+            old = known.get(field.fieldId(), Column(field.fieldId(), name, kind, defaults.get(name)))
+            found.append(attrs.evolve(old, name=name, kind=kind))
+        self.copy.columns = found
+
+    def _do(self, statement: str) -> None:
+        self.told.append(statement)
+        self.subject.sql(statement)
+
+    def _row(self, number: int) -> Values:
+        own = {self.id_name: number, "k": number * 10}
+        return {one.field_id: own[one.name] if one.name in own else self._value(one) for one in self.copy.columns}
+
+    def _free_column(self) -> Column:
+        return self.random.choice([one for one in self.copy.columns if one.name not in {self.id_name, "k"}])
+
+    def _value(self, column: Column) -> Any:
+        if self.random.random() < 0.2:
+            return None
+        number = self.random.randrange(3)
+        return {"string": "abc"[number], "float": number / 2, "double": number / 2}.get(column.kind, number)
+
+    def _ordered(self, row: Values) -> list[Any]:
+        return [row[column.field_id] for column in self.copy.columns]
+
+    def _among(self, numbers: set[int]) -> str:
+        return f"`{self.id_name}` IN ({', '.join(map(str, sorted(numbers)))})"
+
+    def _numbers(self, most: int) -> set[int]:
+        return {self.random.randrange(IDS) for _ in range(self.random.randint(1, most))}
+
+
+def _as_columns(was: tuple[Column, ...], rows: Counter[Plain], now: tuple[Column, ...]) -> Counter[Plain]:
+    """Rows of a snapshot under the columns of a later one: values by field id, defaults where there was none."""
+    places = {column.field_id: place for place, column in enumerate(was)}
+    found: Counter[Plain] = Counter()
+    for row, count in rows.items():
+        told = (row[places[one.field_id]] if one.field_id in places else plain(one.default) for one in now)
+        found[tuple(told)] += count
+    return found
+
+
+def _literal(value: Any) -> str:
+    return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else f"{value}"
+
+
+@pytest.mark.parametrize("walked", [True, False], ids=["walked", "by digests"])
+@pytest.mark.parametrize("kind", tiered(KINDS, KINDS[3:], str))
+def test_everything_changes_between_two_polls(
+    session: SparkSession, kind: Kind, walked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However far behind a source is, the changes of each snapshot are those between its rows, under its columns."""
+    monkeypatch.setattr(file_diff, "MIN_REWRITTEN_ROWS", 0 if walked else 1 << 60)
+    for number in range(HISTORIES):
+        history = History(Subject(session, kind, COLUMNS), SEED + number + (1000 if walked else 0))
+        try:
+            history.insert()
+            history.copy.note(history.subject.table().snapshot_id or 0)
+            for _ in range(STEPS):
+                history.step()
+                if history.random.random() < 0.2:
+                    history.poll()
+            history.poll()
+        except Exception as error:
+            raise AssertionError(f"{kind}, seed {SEED + number}: {'; '.join(history.told)}") from error
