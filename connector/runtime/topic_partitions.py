@@ -9,6 +9,14 @@ T = TypeVar("T")
 
 TopicPartition = tuple[str, int]
 
+UNKNOWN_TOPIC_IDS = frozenset({"", "AAAAAAAAAAAAAAAAAAAAAA"})
+"""Stand for the id of a topic whose brokers tell none: those before Kafka 2.8, and services with as old a protocol."""
+
+
+def is_other_topic(before: str, now: str) -> bool:
+    """Tell by the ids of two topics of one name whether they are two; what has no id that is known may be either."""
+    return before != now and not {before, now} & UNKNOWN_TOPIC_IDS
+
 
 def nest_by_topic(values: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
     """Return values, such as offsets, by topic, then by partition (as text), sorted."""

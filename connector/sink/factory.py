@@ -26,7 +26,7 @@ from connector.sink.microbatch.ports import SinkPorts
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.microbatch.schema_sampling import sample_schemas
 from connector.sink.microbatch.size_estimates import ByteLimit
-from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets
+from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets, keep_ends_behind
 from connector.sink.microbatch.stream import Stream
 from connector.sink.microbatch.transactions.transactions import Transactions
 from connector.sink.model.destination import Destination, TableRegistry
@@ -198,8 +198,8 @@ def _prepare_tables(
     position: KafkaOffsets,
     cluster_state: ClusterState,
 ) -> None:
-    ends = KafkaOffsets(cluster_state.cluster_id, {}, cluster_state.ends)
-    plan, _ = batches.plan(MicroBatch(-1, position.offsets, cluster_state.ends))
+    ends = KafkaOffsets(cluster_state.cluster_id, {}, keep_ends_behind(position.offsets, cluster_state.ends))
+    plan, _ = batches.plan(MicroBatch(-1, position.offsets, ends.offsets))
     needs = sample_schemas(settings.kafka, plan, position, ends)
     if needs:
         structlog.get_logger().info(

@@ -21,7 +21,7 @@ from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.dlq.reader import DeadLetterRecord
 from connector.kafka.dlq.writer import BATCH_STAGE
-from connector.runtime.topic_partitions import TopicPartition
+from connector.runtime.topic_partitions import TopicPartition, is_other_topic
 from connector.settings import SinkSettings
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.decoder import decode
@@ -111,7 +111,7 @@ class Replayer:
 
     def _is_of_other_topic(self, letter: DeadLetterRecord) -> bool:
         """Tell whether a letter's topic was deleted since, and another is read under its name."""
-        return letter.topic_id not in ("", self._batches.position.topic_ids.get(letter.topic, letter.topic_id))
+        return is_other_topic(letter.topic_id, self._batches.position.topic_ids.get(letter.topic, ""))
 
     def _decode(
         self, runs: Mapping[TopicPartition, _PartitionLetters], *, execute: bool

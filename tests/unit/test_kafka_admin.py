@@ -17,6 +17,7 @@ from connector.kafka.admin import KafkaAdmin, TopicInfo, is_transient_error
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.listeners import require_listener
 from connector.runtime.deadline import Deadline
+from connector.runtime.topic_partitions import UNKNOWN_TOPIC_IDS
 from connector.settings import KafkaSettings, SinkSettings, load
 from connector.sink.microbatch.cluster import inspect_cluster
 from tests.brokers import EVENT_HUBS, EVENT_HUBS_2022, KAFKA_2_1, Brokers, Log
@@ -104,6 +105,7 @@ def test_the_driver_finds_offsets_wherever_tasks_read(offered: dict[int, tuple[i
         admin = KafkaAdmin(KafkaSettings(cluster.servers, ("t",), None, "", "earliest", {}, {}, {}), 5.0)
         assert admin.id() == "cluster"
         assert (admin.names(), admin.topics(["t"])["t"].partitions) == ({"t"}, 1)
+        assert admin.topics(["t"])["t"].id in UNKNOWN_TOPIC_IDS
         assert (admin.fetch_beginning_offsets([("t", 0)]), admin.fetch_end_offsets([("t", 0)])) == (
             {("t", 0): 0},
             {("t", 0): 1},

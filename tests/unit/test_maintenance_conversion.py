@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from connector.iceberg.commit.commit_summary import CREATED_BY, MANIFEST_REWRITE
+from connector.maintenance.conversion.conversion import _choose_oldest
 from connector.maintenance.conversion.plan import (
     AffectedDataFile,
     EqualityDeleteFile,
@@ -72,6 +75,38 @@ def test_listings_of_a_file_that_deletes_tell_apart() -> None:
     """All deletes of a file that is listed twice stay where one listing has others; files listed alike do not count."""
     files = [_file("a", "d2", "d5"), _file("a", "d5"), _file("b", "d7", "vector"), _file("b", "d7", "vector")]
     assert find_split_deletes([*files, _file("c", "d9")]) == {"d2", "d5"}
+
+
+def _task(path: str, *deletes: str) -> Any:
+    """A listing of a data file, as it was planned."""
+    return SimpleNamespace(path=path, deletes=frozenset(deletes), place=SimpleNamespace(spec_id=1, partition=(1,)))
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "chosen", "split", "plans"),
+    [
+        (100, ["d4"], 2, [["d2"], ["d3"], ["d4"]]),
+        (150, ["d4", "d5"], 2, [["d2", "d3"], ["d4", "d5"]]),
+        (250, ["d4"], 2, [["d2", "d3", "d4"]]),
+        (None, ["d4", "d5"], 2, [["d2", "d3", "d4", "d5"]]),
+    ],
+)
+def test_deletes_that_cannot_go_hold_up_no_newer_ones(
+    max_bytes: int | None, chosen: list[str], split: int, plans: list[list[str]]
+) -> None:
+    """A part of the deletes is taken at a time: where all of it has to stay, the next part has its turn."""
+    listings = {"d2": [_task("a", "d2"), _task("a")], "d3": [_task("b", "d3"), _task("b")], "d4": [_task("c", "d4")]}
+    asked = list[list[str]]()
+
+    def plan(deletes: Sequence[EqualityDeleteFile]) -> list[Any]:
+        asked.append([file.path for file in deletes])
+        return [task for file in deletes for task in listings.get(file.path, [])]
+
+    found = [_delete(f"d{number}", number) for number in range(2, 6)]
+    taken, planned, count = _choose_oldest(found, max_bytes, plan)
+    assert ([file.path for file in taken], count, asked) == (chosen, split, plans)
+    assert {task.path for task in planned} >= {"c"}
+    assert _choose_oldest(found[:2], max_bytes, plan)[0::2] == ((), 2)
 
 
 @pytest.mark.parametrize(

@@ -248,6 +248,8 @@ def test_a_letter_of_a_topic_that_was_made_again_stays_dead() -> None:
     batches = SimpleNamespace(position=KafkaOffsets("c", {"t": "now"}, {("t", 0): 300}))
     replayer = Replayer(cast("Any", None), cast("Any", None), cast("Any", batches), cast("Any", None), [old, new])
     assert [replayer._is_of_other_topic(one) for one in (old, new)] == [True, False]
+    for unknown in ("", "AAAAAAAAAAAAAAAAAAAAAA"):
+        assert not replayer._is_of_other_topic(attrs.evolve(old, topic_id=unknown))
     assert not replayer._is_of_other_topic(attrs.evolve(old, topic_id=""))
     assert old.place != new.place
 

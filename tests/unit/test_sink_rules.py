@@ -116,6 +116,18 @@ def test_a_position_within_an_open_transaction_is_one_of_the_log() -> None:
         find_starting_offsets(STORED, {}, {}, attrs.evolve(seen, log_ends={("t", 0): 3}), "earliest")
 
 
+@pytest.mark.parametrize("unknown", ["", "AAAAAAAAAAAAAAAAAAAAAA"])
+def test_a_topic_whose_id_is_told_later_is_the_same(unknown: str) -> None:
+    """Brokers that are upgraded give topics ids, and some services tell none: neither is another topic."""
+    before = attrs.evolve(STORED, topic_ids={"t": unknown})
+    assert find_starting_offsets(before, {}, {}, _seen(), "earliest").topic_ids == {"t": "id1"}
+    hidden = _seen(topics={"t": TopicInfo("t", unknown, 2)})
+    assert find_starting_offsets(STORED, {}, {}, hidden, "earliest").offsets == STORED.offsets
+    moved = attrs.evolve(STORED, offsets={("t", 0): 2, ("t", 1): 9})
+    for one, other in ((before, moved), (attrs.evolve(STORED), attrs.evolve(moved, topic_ids={"t": unknown}))):
+        assert one.advance(other).offsets == {("t", 0): 4, ("t", 1): 9}
+
+
 def test_leader_epochs_outlive_a_restart() -> None:
     """Stored with the offsets and read with them, they hold for exactly these: a log that was cut is noticed later."""
     at, other = ("t", 0), ("t", 1)

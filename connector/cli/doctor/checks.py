@@ -23,6 +23,7 @@ from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home, inspect_java
 from connector.runtime.spark.store_jars import fetch_store_jars
+from connector.runtime.topic_partitions import UNKNOWN_TOPIC_IDS
 from connector.settings import SinkSettings, SourceSettings
 from connector.settings.converters.event_format import AnyRegistry
 from connector.settings.opensearch.documents import OpenSearchSettings
@@ -30,8 +31,6 @@ from connector.source.snapshots.discovery import find_in_other_case, find_tables
 
 _Settings = SinkSettings | SourceSettings
 _TIMEOUT_S = 8.0
-_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""The id that brokers before 2.8 tell of every topic."""
 
 
 def check_python() -> Iterator[Finding]:
@@ -87,8 +86,9 @@ def _check_sink_topics(settings: SinkSettings, cluster: KafkaAdmin) -> Iterator[
         return
     partitions = sum(topic.partitions for topic in topics.values())
     yield Finding("topics", "ok", f"{_count(len(topics), 'topic')}, {_count(partitions, 'partition')}")
-    if any(topic.id == _NO_TOPIC_ID for topic in topics.values()):
-        yield Finding("broker", "failed", "it tells no topic ids: it is older than Kafka 2.8", "upgrade the brokers")
+    if any(topic.id in UNKNOWN_TOPIC_IDS for topic in topics.values()):
+        text = "it tells no topic ids, as before Kafka 2.8: a topic that is made again is known by its end alone"
+        yield Finding("broker", "warning", text, "upgrade the brokers, or reset offsets after making a topic again")
     rights = cluster.topic_rights([*topics, settings.errors.topic])
     needs: dict[str, tuple[str, ...]] = dict.fromkeys(topics, ("READ", "DESCRIBE"))
     if settings.errors.tolerance == "all":

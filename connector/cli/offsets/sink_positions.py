@@ -66,7 +66,7 @@ def _format_row(
     cluster_state: ClusterState,
 ) -> list[str]:
     stored, end = position.offsets.get(at), cluster_state.ends.get(at)
-    lag = "" if end is None else str(end - (stored if stored is not None else cluster_state.beginnings[at]))
+    lag = "" if end is None else str(max(end - (cluster_state.beginnings[at] if stored is None else stored), 0))
     by_table = ", ".join(f"{name}: {offsets[at]}" for name, offsets in tables.items() if at in offsets)
     oldest = cluster_state.beginnings.get(at)
     return [f"{at[0]}-{at[1]}", format_offset(stored), format_offset(oldest), format_offset(end), lag, by_table]

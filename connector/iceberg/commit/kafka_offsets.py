@@ -26,7 +26,12 @@ from connector.iceberg.commit.commit_summary import (
     TRUNCATES,
     WATERMARKS,
 )
-from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
+from connector.runtime.topic_partitions import (
+    TopicPartition,
+    flatten_by_partition,
+    is_other_topic,
+    nest_by_topic,
+)
 from serde.events.source_positions import NO_VALUE, strip_log_name
 
 SourcePosition = tuple[int, ...]
@@ -152,7 +157,7 @@ class KafkaOffsets:
     def _at_least(self, at: TopicPartition, offset: int, other: KafkaOffsets) -> int:
         """Return the greater offset of both, the other's where the topic is another one by now."""
         mine, theirs = self.topic_ids.get(at[0], ""), other.topic_ids.get(at[0], "")
-        return max(offset, self.offsets.get(at, offset)) if "" in (mine, theirs) or mine == theirs else offset
+        return offset if is_other_topic(mine, theirs) else max(offset, self.offsets.get(at, offset))
 
     def only(self, topics: Iterable[str]) -> KafkaOffsets:
         """Return the part of the position that is about some topics."""

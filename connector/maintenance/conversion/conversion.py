@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -140,12 +140,10 @@ def write_conversion(
     if base is None:
         return None
     found, kept = _split_convertible(spark, table, read_equality_deletes(spark, table, base))
-    chosen = tuple(_take_oldest(found, max_bytes))
-    if not chosen:
-        return Conversion(base, (), unconverted=kept)
-    planned = plan_files(spark, table, base, _filter_of(layout, chosen))
-    split = find_split_deletes(map(_describe_task, planned))
-    chosen, kept = _leave_split(chosen, split, kept)
+    chosen, planned, split = _choose_oldest(
+        found, max_bytes, lambda deletes: plan_files(spark, table, base, _filter_of(layout, deletes))
+    )
+    kept = (*kept, (SPLIT_REASON, split)) if split else kept
     if not chosen:
         return Conversion(base, (), unconverted=kept)
     # Listings of one file that are left have the same deletes: any of them stands for all.
@@ -171,13 +169,25 @@ def _split_convertible(
     return [file for file in found if reasons[file.equality_ids] is None], tuple(sorted(counts.items()))
 
 
-def _leave_split(
-    chosen: tuple[EqualityDeleteFile, ...], split: Collection[str], kept: tuple[tuple[str, int], ...]
-) -> tuple[tuple[EqualityDeleteFile, ...], tuple[tuple[str, int], ...]]:
-    """Leave deletes out that apply to some listings of a data file only, and count them with those that stay."""
-    rest = tuple(file for file in chosen if file.path not in split)
-    left = len(chosen) - len(rest)
-    return rest, (*kept, (SPLIT_REASON, left)) if left else kept
+def _choose_oldest(
+    found: Sequence[EqualityDeleteFile],
+    max_bytes: int | None,
+    plan: Callable[[Sequence[EqualityDeleteFile]], Sequence[FileScanTask]],
+) -> tuple[tuple[EqualityDeleteFile, ...], Sequence[FileScanTask], int]:
+    """Return the oldest deletes that can be converted, the data files that they may hit, and how many stay as they are.
+
+    Those that apply to some listings of a data file only stay, and hold up none that are newer.
+    """
+    split, rest = 0, list(found)
+    while chosen := list(_take_oldest(rest, max_bytes)):
+        planned = plan(chosen)
+        parted = find_split_deletes(map(_describe_task, planned))
+        whole = tuple(file for file in chosen if file.path not in parted)
+        split += len(chosen) - len(whole)
+        if whole:
+            return whole, planned, split
+        rest = rest[len(chosen) :]
+    return (), (), split
 
 
 def _take_oldest(files: Sequence[EqualityDeleteFile], max_bytes: int | None) -> Iterable[EqualityDeleteFile]:

@@ -13,7 +13,7 @@ from connector.errors import GapError
 from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.admin import TopicInfo
-from connector.runtime.topic_partitions import TopicPartition
+from connector.runtime.topic_partitions import TopicPartition, is_other_topic
 
 _REMEDY = "see `icebridge offsets show`, and `icebridge offsets reset` to start again from what is there"
 
@@ -76,6 +76,17 @@ def find_starting_offsets(
     )
 
 
+def keep_ends_behind(
+    start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return the ends that a batch from `start` can have (pure).
+
+    With read_committed the cluster's are in front of an open transaction, of which more may have been read before, or
+    been passed over: that part is left as it is.
+    """
+    return {at: max(end, start.get(at, end)) for at, end in ends.items()}
+
+
 def _merge_lowest(positions: Iterable[KafkaOffsets]) -> KafkaOffsets:
     result = KafkaOffsets()
     for position in positions:
@@ -113,7 +124,7 @@ def check_topic_id(topic: TopicInfo, before: str) -> None:
     Raises:
         GapError: it is another one by the same name.
     """
-    if before not in ("", topic.id):
+    if is_other_topic(before, topic.id):
         raise GapError(
             f"topic {topic.name} was deleted and made again (its id was {before}, now {topic.id}): the stored "
             f"offsets are of the old one; {_REMEDY}"

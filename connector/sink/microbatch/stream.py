@@ -40,7 +40,7 @@ from connector.settings import SinkSettings
 from connector.settings.kafka.batching import BatchPace
 from connector.sink.microbatch.background_query import BackgroundQuery
 from connector.sink.microbatch.size_estimates import ByteLimit
-from connector.sink.microbatch.start_offsets import check_topic_id
+from connector.sink.microbatch.start_offsets import check_topic_id, keep_ends_behind
 from connector.sink.model.micro_batch import MicroBatch
 
 ProcessBatch = Callable[[MicroBatch], BatchReport]
@@ -173,9 +173,7 @@ class Stream:
         with self._busy:
             if leaving.is_set():
                 return
-            found = _end_offsets(scratch, number)
-            # Spark's end is in front of an open transaction, and where we stand may be behind its begin.
-            end = self._seen = {at: max(offset, self._at.get(at, offset)) for at, offset in found.items()}
+            end = self._seen = keep_ends_behind(self._at, _end_offsets(scratch, number))
             stuck = False
             while self._may_begin(leaving):
                 until = end if stuck else self.byte_limit.end(self._at, end)
