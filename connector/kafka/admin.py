@@ -69,7 +69,7 @@ def map_kafka_errors(doing: str) -> Iterator[None]:
         yield
     except KafkaException as error:
         fault = error.args[0]
-        text = f"{doing}: {fault.str() if isinstance(fault, KafkaError) else fault}"
+        text = f"{doing}: {error_text(fault)}"
         if "GSSAPI" in text or "sasl.kerberos" in text:
             text = f"{text}; {_KERBEROS_REMEDY}"
         raise RetriableError(text) if is_transient_error(fault) else FatalError(text) from error
@@ -94,7 +94,11 @@ _OWN = (
 _NO_LEADER = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 """What brokers say of a topic that was made just now, and of one whose leader moves."""
 
-_UNAUTHORIZED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+_UNAUTHORIZED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
 
 _TRANSIENT = frozenset((*_OWN, *_NO_LEADER, KafkaError.REQUEST_TIMED_OUT, KafkaError._UNKNOWN_PARTITION))  # noqa: SLF001
 
@@ -105,6 +109,16 @@ def is_transient_error(fault: object) -> bool:
         return False
     # librdkafka calls few of the brokers' own errors retriable: not those of a leader that has just moved.
     return fault.retriable() or fault.code() in _TRANSIENT or (fault.code() > 0 and is_transient(fault.code()))
+
+
+def is_unauthorized(fault: object) -> bool:
+    """Return whether rights are missing."""
+    return isinstance(fault, KafkaError) and fault.code() in _UNAUTHORIZED
+
+
+def error_text(fault: object) -> str:
+    """Return the text of what a client's error has with it."""
+    return fault.str() if isinstance(fault, KafkaError) else str(fault)
 
 
 class KafkaAdmin:
@@ -136,12 +150,17 @@ class KafkaAdmin:
         return ClusterInfo(str(found.cluster_id), len(found.nodes), _operations(found.authorized_operations))
 
     def topic_rights(self, names: Collection[str]) -> dict[str, frozenset[str]]:
-        """Return what this user may do with topics; those that do not exist, or cannot be seen, are left out."""
+        """Return what this user may do with topics; those that do not exist are left out.
+
+        Raises:
+            RetriableError: the cluster is away.
+            FatalError: this user may not see one.
+        """
         with self._asking("asking for rights on topics") as admin:
             futures = admin.describe_topics(
                 TopicCollection(list(names)), include_authorized_operations=True, request_timeout=self._wait_s()
             )
-            found = [one for future in futures.values() if (one := _described_topic(future)) is not None]
+            found = [one for name, future in futures.items() if (one := _described_topic(name, future)) is not None]
         return {topic.name: _operations(topic.authorized_operations) for topic in found}
 
     def names(self) -> set[str]:
@@ -149,8 +168,15 @@ class KafkaAdmin:
         return set(self._partitions())
 
     def select_topics(self) -> dict[str, TopicInfo]:
-        """Return the topics that the settings select and that exist."""
-        return self.topics([name for name in self.names() if self._settings.takes(name)])
+        """Return the topics that the settings select and that exist.
+
+        Raises:
+            RetriableError: the cluster is away.
+            FatalError: this user may not see one that is listed by its name: a list of all topics leaves it out.
+        """
+        there = self.names()
+        listed = {*self._settings.topics, self._settings.transactions.topic} - {None}
+        return self.topics([*filter(self._settings.takes, there), *sorted(listed - there)])
 
     def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
         """Describe topics; those that do not exist are left out."""
@@ -158,7 +184,7 @@ class KafkaAdmin:
             return {}
         with self._asking("describing topics") as admin:
             futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=self._wait_s())
-            found = [one for future in futures.values() if (one := _described_topic(future)) is not None]
+            found = [one for name, future in futures.items() if (one := _described_topic(name, future)) is not None]
         return {
             t.name: TopicInfo(t.name, str(t.topic_id), len(t.partitions)) for t in sorted(found, key=lambda t: t.name)
         }
@@ -201,21 +227,32 @@ class KafkaAdmin:
             FatalError: it refuses.
         """
         # Looked for first: who may not create topics is refused, whether there is one or not.
-        if self.topics([topic]):
+        if self._sees(topic):
             return
         new = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=dict(config))
         try:
             with self._asking(f"creating topic {topic}") as admin:
                 admin.create_topics([new], request_timeout=self._wait_s())[topic].result()
         except FatalError as error:
-            code = _find_code(error)
-            if code in _UNAUTHORIZED:
+            cause = error.__cause__
+            fault = cause.args[0] if isinstance(cause, KafkaException) else None
+            if is_unauthorized(fault):
                 raise FatalError(
-                    f"topic {topic} is not there, and this user may not create it; allow CREATE on it, or make it "
-                    "beforehand"
+                    f"topic {topic} is not there, or may not be seen, and this user may not create it; allow CREATE on "
+                    "it, or make it beforehand and allow WRITE"
                 ) from error
-            if code != KafkaError.TOPIC_ALREADY_EXISTS:
+            if not isinstance(fault, KafkaError) or fault.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+
+    def _sees(self, topic: str) -> bool:
+        """Return whether a topic is there; one that this user may not see may be."""
+        try:
+            return bool(self.topics([topic]))
+        except FatalError as error:
+            cause = error.__cause__
+            if isinstance(cause, KafkaException) and is_unauthorized(cause.args[0]):
+                return False
+            raise
 
     def _partitions(self) -> dict[str, int]:
         """Return how many partitions each topic has."""
@@ -292,21 +329,20 @@ def _choose_timeout_s(settings: KafkaSettings) -> float:
     return ADMIN_TIMEOUT_S if text is None else max(int(text), 1) / 1000
 
 
-def _find_code(error: FatalError) -> int | None:
-    """Return Kafka's code for the error that ours stands for."""
-    cause = error.__cause__
-    return cause.args[0].code() if isinstance(cause, KafkaException) else None
-
-
 def _operations(found: Any) -> frozenset[str]:
     return frozenset(operation.name for operation in found or ())
 
 
-def _described_topic(future: Any) -> Any:
-    """Return what a topic is described as, None when it was deleted meanwhile."""
+def _described_topic(name: str, future: Any) -> Any:
+    """Return what a topic is described as, None when there is none; FatalError where this user may not see it."""
     try:
         return future.result()
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
+        if is_unauthorized(error.args[0]):
+            raise FatalError(
+                f"topic {name}: this user may not see whether it is there; give it DESCRIBE on the topic, and READ or "
+                "WRITE (docs/security.md)"
+            ) from error
         raise

@@ -10,14 +10,15 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from connector.kafka.admin import ADMIN_TIMEOUT_S, NO_CLIENT, map_kafka_errors
+from connector.kafka.admin import ADMIN_TIMEOUT_S, NO_CLIENT, error_text, is_unauthorized, map_kafka_errors
 from connector.kafka.kept_client import KeptClient
 from connector.runtime.lifecycle import start_call
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey
 from connector.settings import KafkaSettings
 
+_REMEDY = "lag tools do not see how far the sink is: give this user READ on the group (group.id), and on its topics"
 _ANSWER_S = 5.0
 """So long brokers are waited for: nothing depends on what they say."""
 
@@ -49,8 +50,11 @@ class ConsumerGroup:
         try:
             self._asked.result()
         except KafkaException as error:
-            self._client.renew_login()  # of one that is refused librdkafka says nothing
-            return f"offsets of group {self._name} could not follow: {error.args[0].str()}"
+            fault = error.args[0]
+            if not isinstance(fault, KafkaError) or fault.code() < 0:
+                self._client.renew_login()  # of one that is refused librdkafka says nothing
+            text = f"offsets of group {self._name} could not follow: {error_text(fault)}"
+            return f"{text}; {_REMEDY}" if is_unauthorized(fault) else text
         return None
 
     def committed(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import attrs
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
@@ -93,7 +94,9 @@ def test_a_source_needs_no_right_to_create_its_topics(servers: tuple[str, str]) 
     producer.create("out", 1)
     producer.send("out", [(b"k", b"v")])
     assert [record.value for record in Topics(servers[0]).read("out")] == [b"v"]
-    with pytest.raises(FatalError, match="topic missing is not there, and this user may not create it; allow CREATE"):
+    with pytest.raises(
+        FatalError, match="topic missing is not there, or may not be seen, and this user may not create it"
+    ):
         producer.create("missing", 1)
 
 
@@ -101,8 +104,11 @@ def test_topics_that_may_not_be_seen_are_told(servers: tuple[str, str]) -> None:
     """A list of topics has those that the user may see; one that is asked for by name is refused with its name."""
     cluster = KafkaAdmin(_settings(servers[1]))
     assert cluster.names() == set(RIGHTS)
-    with pytest.raises(FatalError, match="secret"):
+    with pytest.raises(FatalError, match="topic secret: this user may not see whether it is there; give it DESCRIBE"):
         cluster.topics(["secret"])
+    listed = attrs.evolve(_settings(servers[1]), topics=("t", "secret"))
+    with pytest.raises(FatalError, match="topic secret: "):
+        KafkaAdmin(listed).select_topics()
 
 
 @pytest.mark.spark

@@ -93,12 +93,12 @@ class LocalSink:
         tables: Any = LocalTables(settings)
         self.destination = MemoryDestination(tables)
         self._end: dict[TopicPartition, int] = {}
-        cluster, group, letters = Mock(), Mock(), Mock()
+        cluster, self.group, letters = Mock(), Mock(), Mock()
         cluster.topics.side_effect = lambda names: {name: TopicInfo(name, f"id-{name}", 9) for name in names}
-        group.commit_offsets.return_value = None
+        self.group.commit_offsets.return_value = None
         letters.write.side_effect = lambda letters, _: self.letters.extend(letters)
         self.offsets: Any = Mock()
-        ports = SinkPorts(self.job, self.destination, self.offsets, cluster, letters, group)
+        ports = SinkPorts(self.job, self.destination, self.offsets, cluster, letters, self.group)
         self.batches = BatchProcessor(settings, ports, position)
 
     def process(self, *records: tuple[TopicPartition, bytes | None, bytes | None]) -> BatchReport:

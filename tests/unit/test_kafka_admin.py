@@ -59,6 +59,10 @@ class _Topics:
     def __init__(self, known: set[str], code: int) -> None:
         self.known, self._code = known, code
         self.made: list[str] = []
+        self.hidden: set[str] = set()
+
+    def list_topics(self, **_: Any) -> Any:
+        return SimpleNamespace(topics={name: SimpleNamespace(partitions=[1]) for name in self.known})
 
     def describe_topics(self, wanted: Any, **_: Any) -> dict[str, Future[Any]]:
         found: dict[str, Future[Any]] = {}
@@ -67,7 +71,9 @@ class _Topics:
             if name in self.known:
                 found[name].set_result(SimpleNamespace(name=name, topic_id="i", partitions=[1]))
             else:
-                found[name].set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+                hidden = name in self.hidden
+                code = KafkaError.TOPIC_AUTHORIZATION_FAILED if hidden else KafkaError.UNKNOWN_TOPIC_OR_PART
+                found[name].set_exception(KafkaException(KafkaError(code)))
         return found
 
     def create_topics(self, wanted: list[Any], **_: Any) -> dict[str, Future[Any]]:
@@ -84,8 +90,24 @@ def test_a_topic_that_is_there_needs_no_right_to_create_it(monkeypatch: pytest.M
     cluster = KafkaAdmin(KafkaSettings("h:1", (), None, "", "earliest", {}, {}, {}))
     cluster.create("there", 1, 1, {})
     assert topics.made == []
-    with pytest.raises(FatalError, match="topic missing is not there, and this user may not create it; allow CREATE"):
+    with pytest.raises(
+        FatalError, match="topic missing is not there, or may not be seen, and this user may not create it"
+    ):
         cluster.create("missing", 1, 1, {})
+
+
+def test_a_listed_topic_that_may_not_be_seen_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of all topics leaves it out without a word: the sink would read the others, or wait, for ever."""
+    topics = _Topics({"there", "other"}, 0)
+    topics.hidden.add("hidden")
+    monkeypatch.setattr("connector.kafka.admin.AdminClient", lambda _: topics)
+
+    def select(*names: str) -> set[str]:
+        return set(KafkaAdmin(KafkaSettings("h:1", names, None, "", "earliest", {}, {}, {})).select_topics())
+
+    assert select("there", "not yet") == {"there"}
+    with pytest.raises(FatalError, match="topic hidden: this user may not see whether it is there; give it DESCRIBE"):
+        select("there", "hidden")
 
 
 def test_a_topic_that_another_makes_meanwhile_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,8 @@ def test_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client(fault=KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)))
     group = open_group(client, monkeypatch)
     monkeypatch.setattr(consumer_group, "_ANSWER_S", 30.0)
-    assert "could not follow: " in (group.commit_offsets({("t", 0): 5}) or "")
+    told = group.commit_offsets({("t", 0): 5}) or ""
+    assert "could not follow: " in told and "give this user READ on the group" in told
     client.fault = None
     assert group.commit_offsets({("t", 0): 6}) is None
     assert client.commits == [6]

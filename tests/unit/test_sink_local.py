@@ -282,3 +282,15 @@ def test_record_keys_in_several_cases_name_one_row(tmp_path: Path) -> None:
     _send(sink, "t", change("id", "ID", 1, 4, "u"), (_compact({"ID": 2}), None), change("iD", "Id", 3, 5, "d"))
     assert [(row["id"], row["v"]) for row in sink.rows("t")] == [(1, 4)]
     assert sink.letters == []
+
+
+def test_what_the_group_lacks_is_told_once(tmp_path: Path) -> None:
+    """Who has no right on it has none with the next batch either; another reason, or the same later, is told again."""
+    sink = local_sink(tmp_path, ["topics=t"])
+    with structlog.testing.capture_logs() as lines:
+        for number, problem in enumerate(["no right", "no right", "away", None, "no right"]):
+            sink.group.commit_offsets.return_value = problem
+            _send(sink, "t", _flat(number, 1))
+            sink.batches._await_settlement()
+    told = [line["event"] for line in lines if line["log_level"] == "warning"]
+    assert told == ["no right", "away", "no right"]

@@ -89,11 +89,10 @@ def _check_sink_topics(settings: SinkSettings, cluster: KafkaAdmin) -> Iterator[
     if any(topic.id in UNKNOWN_TOPIC_IDS for topic in topics.values()):
         text = "it tells no topic ids, as before Kafka 2.8: a topic that is made again is known by its end alone"
         yield Finding("broker", "warning", text, "upgrade the brokers, or reset offsets after making a topic again")
-    rights = cluster.topic_rights([*topics, settings.errors.topic])
     needs: dict[str, tuple[str, ...]] = dict.fromkeys(topics, ("READ", "DESCRIBE"))
     if settings.errors.tolerance == "all":
         needs[settings.errors.topic] = ("WRITE",)
-    lacking = missing_rights(rights, needs)
+    lacking = missing_rights(cluster.topic_rights(needs.keys()), needs)
     for name, operations in lacking.items():
         yield Finding("rights", "failed", f"no {' and '.join(operations)} on topic {name}", "add an ACL for this user")
     if not lacking:

@@ -58,6 +58,7 @@ class BatchProcessor:
         self._log, self._batch_log = structlog.get_logger(), BatchLog()
         self._beside = ThreadPoolExecutor(1, "offsets")
         self._settling: Future[None] | None = None
+        self._group_problem: str | None = None
         self.position = position
 
     def process(self, batch: MicroBatch) -> BatchReport:
@@ -117,13 +118,17 @@ class BatchProcessor:
     ) -> None:
         """Save a batch's offsets: beside the next batch's job where the tables' own summaries already hold them."""
         call_with_retries(lambda: self._offsets.save(position, commits), self._settings.errors)
-        problem = self._group.commit_offsets(end)
-        if problem:
-            self._log.warning(problem)
+        self._tell_group_problem(self._group.commit_offsets(end))
         try:
             self._destination.clean_up()
         except ConnectorError as error:
             self._log.warning("cleanup of the deleted keys table is postponed", reason=str(error))
+
+    def _tell_group_problem(self, problem: str | None) -> None:
+        """Say what the group lacks once, not with every batch."""
+        if problem and problem != self._group_problem:
+            self._log.warning(problem)
+        self._group_problem = problem
 
     def _complete(self, batch: MicroBatch) -> tuple[MicroBatch, str | None]:
         """End the batch where no transaction of the source is cut, if that is asked for, and give the last of them."""
