@@ -20,10 +20,14 @@ from connector.runtime.spark.value_counts import ValueCounts
 from connector.settings import KafkaSettings
 from connector.settings.kafka.java_producer import PRODUCER_DEFAULTS, drop_unused
 
-_KAFKA_EXCEPTION = re.compile(r"(org\.apache\.kafka\.common\.[\w.]*?\.?(\w+)): ([^\n]*)")
+_KAFKA_EXCEPTION = re.compile(r"\borg\.apache\.kafka\.(?:clients|common)\.(?:\w+\.)*(\w+): ([^\n]*)")
+_AWAY = re.compile(r"java\.net\.(?:Connect|NoRouteToHost|Socket|SocketTimeout|UnknownHost)Exception")
+"""Why a producer could not log in, where that is not a refusal: nobody answers who gives tokens."""
+
 _TRANSIENT_EXCEPTIONS = frozenset(
     {
         "TimeoutException",
+        "BufferExhaustedException",  # records wait for brokers, and there is no room for more
         "NetworkException",
         "DisconnectException",
         "NotEnoughReplicasException",
@@ -110,7 +114,8 @@ def map_publish_errors(doing: str) -> Iterator[None]:
         causes = _KAFKA_EXCEPTION.findall(str(error))
         if not causes:
             raise
-        _, name, message = causes[-1]
-        away = any(name in _TRANSIENT_EXCEPTIONS for _, name, _ in causes) or "bootstrap urls" in message
-        remedy = "" if away else next((f"; {_REMEDIES[name]}" for _, name, _ in causes if name in _REMEDIES), "")
+        name, message = causes[-1]
+        away = any(name in _TRANSIENT_EXCEPTIONS for name, _ in causes) or "bootstrap urls" in message
+        away = away or (name == "KafkaException" and _AWAY.search(str(error)) is not None)
+        remedy = "" if away else next((f"; {_REMEDIES[name]}" for name, _ in causes if name in _REMEDIES), "")
         raise (RetriableError if away else FatalError)(f"{doing}: {name}: {message}{remedy}") from error

@@ -97,6 +97,10 @@ def test_settings_without_effect_are_noted(tmp_path: Path) -> None:
     assert not [one for one in load_source([file], environ={}).notes if "no effect" in one]
 
 
+NO_PRODUCER = (
+    "x\nCaused by: org.apache.kafka.common.KafkaException: Failed to construct kafka producer\nCaused by: "
+    "org.apache.kafka.common.KafkaException: javax.security.auth.login.LoginException: no token"
+)
 FULL = 100_001
 """One message more than librdkafka keeps waiting."""
 
@@ -123,6 +127,9 @@ def test_letters_beyond_a_full_queue_wait_for_room(monkeypatch: pytest.MonkeyPat
         ("x\nCaused by: org.apache.kafka.common.errors.TimeoutException: Topic t not present", RetriableError),
         ("x\nCaused by: org.apache.kafka.common.KafkaException: Failed\nCaused by: org.apache.kafka.common.config."
          "ConfigException: No resolvable bootstrap urls given in bootstrap.servers", RetriableError),
+        ("x: org.apache.kafka.clients.producer.BufferExhaustedException: Failed to allocate 9 bytes", RetriableError),
+        (f"{NO_PRODUCER}\nCaused by: java.net.ConnectException: Connection refused", RetriableError),
+        (f"{NO_PRODUCER}\nCaused by: java.io.IOException: The token endpoint response code was 401", FatalError),
         ("x: org.apache.kafka.common.errors.KafkaStorageException: Disk error", RetriableError),
         ("x: org.apache.kafka.common.errors.OutOfOrderSequenceException: out of order", RetriableError),
         ("x: org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized", FatalError),
