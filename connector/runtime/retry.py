@@ -16,6 +16,8 @@ from connector.settings import ErrorSettings
 T = TypeVar("T")
 
 _FIRST_WAIT_S = 0.2
+_MAX_DOUBLINGS = 16
+"""No wait is greater; after hours of failures the doubled one would be no number any more."""
 
 # Each retry is logged here, with its reason; stamina would log it once more.
 set_on_retry_hooks(())
@@ -64,6 +66,11 @@ def call_with_retries(call: Callable[[], T], settings: ErrorSettings) -> T:
     except RetriableError as error:
         raise TimeOver(str(error)) from error.__cause__
     raise AssertionError("unreachable")
+
+
+def double_wait_s(first_s: float, failures: int, longest_s: float) -> float:
+    """Return how long to wait after so many failures in a row: doubled with each, up to the longest (pure)."""
+    return min(first_s * 2 ** min(failures, _MAX_DOUBLINGS), longest_s)
 
 
 def _is_retriable(error: Exception) -> bool:

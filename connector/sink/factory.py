@@ -101,7 +101,9 @@ def build_sink(
         _prepare_tables(settings, ports.destination.tables, batches, batches.position, cluster_state)
     start = batches.position
     at_start = KafkaOffsets(start.cluster_id, start.topic_ids, {at: start.offsets[at] for at in cluster_state.ends})
-    return Sink(_build_stream(spark, settings, ports, batches, observers, at_start), batches, ports.destination)
+    stream = _build_stream(spark, settings, ports, batches, observers, at_start)
+    stream.readable = cluster_state.ends
+    return Sink(stream, batches, ports.destination)
 
 
 def _build_stream(

@@ -16,6 +16,7 @@ import attrs
 import structlog
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
+from connector.runtime.retry import double_wait_s
 from connector.settings import SourceSettings
 from connector.source.destination import ChangePublisher, PublishTarget
 from connector.source.snapshots.discovery import DiscoveredTables, missing_table
@@ -71,8 +72,7 @@ def after_failure(
     over = timeout_s is not None and now - since >= timeout_s
     if not isinstance(error, RetriableError) or over:
         return attrs.evolve(schedule, failed=error, since=since)
-    wait = min(_FIRST_WAIT_S * 2**schedule.tries, longest_s)
-    return TableSchedule(now + wait, schedule.tries + 1, since)
+    return TableSchedule(now + double_wait_s(_FIRST_WAIT_S, schedule.tries, longest_s), schedule.tries + 1, since)
 
 
 class PolledTable(Protocol):

@@ -44,7 +44,7 @@ RIGHTS = {
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """A broker for its owner, and for a user who may do no more than work with three topics that are there."""
     own, controller, port = free_ports(3)
     listeners = f"PLAINTEXT://{LOOPBACK}:{own},CONTROLLER://{LOOPBACK}:{controller},GUARDED://{LOOPBACK}:{port}"
@@ -85,38 +85,38 @@ def _settings(server: str) -> KafkaSettings:
     return KafkaSettings(server, ("t",), None, "g", "earliest", LOGIN, LOGIN, LOGIN)
 
 
-def test_a_source_needs_no_right_to_create_its_topics(servers: tuple[str, str]) -> None:
+def test_a_source_needs_no_right_to_create_its_topics(limited: tuple[str, str]) -> None:
     """Messages go to topics that are there; of one that is missing the right is named that it takes."""
-    kafka = _settings(servers[1])
+    kafka = _settings(limited[1])
     cluster = KafkaAdmin(kafka)
     assert cluster.id()
     producer = MessageProducer(kafka, cluster)
     producer.create("out", 1)
     producer.send("out", [(b"k", b"v")])
-    assert [record.value for record in Topics(servers[0]).read("out")] == [b"v"]
+    assert [record.value for record in Topics(limited[0]).read("out")] == [b"v"]
     with pytest.raises(
         FatalError, match="topic missing is not there, or may not be seen, and this user may not create it"
     ):
         producer.create("missing", 1)
 
 
-def test_topics_that_may_not_be_seen_are_told(servers: tuple[str, str]) -> None:
+def test_topics_that_may_not_be_seen_are_told(limited: tuple[str, str]) -> None:
     """A list of topics has those that the user may see; one that is asked for by name is refused with its name."""
-    cluster = KafkaAdmin(_settings(servers[1]))
+    cluster = KafkaAdmin(_settings(limited[1]))
     assert cluster.names() == set(RIGHTS)
     with pytest.raises(FatalError, match="topic secret: this user may not see whether it is there; give it DESCRIBE"):
         cluster.topics(["secret"])
-    listed = attrs.evolve(_settings(servers[1]), topics=("t", "secret"))
+    listed = attrs.evolve(_settings(limited[1]), topics=("t", "secret"))
     with pytest.raises(FatalError, match="topic secret: "):
         KafkaAdmin(listed).select_topics()
 
 
 @pytest.mark.spark
 def test_a_sink_reads_with_the_rights_on_its_topics(
-    servers: tuple[str, str], plain_workspace: MakeWorkspace, spark: SparkSession
+    limited: tuple[str, str], plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:
     """It needs READ and DESCRIBE on its topics, WRITE on that of dead letters, and of its group it says what lacks."""
-    owner, server = servers
+    owner, server = limited
     value = {"id": 1, "__op": "c", "__deleted": "false"}
     good = Record("t", 0, 0, json.dumps({"id": 1}).encode(), json.dumps(value).encode())
     Topics(owner).replay([good, Record("t", 0, 1, b"{", b"{")], create=False)

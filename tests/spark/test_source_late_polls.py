@@ -28,7 +28,7 @@ HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
 SEED = seeded()
 STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "12"))
 COW, MOR = "copy-on-write", "merge-on-read"
-COLUMNS = "id int NOT NULL, k int NOT NULL, p string, v string, n int, f float"
+COLUMNS = "id int NOT NULL, k int NOT NULL, p string, v string, n int, f float, s struct<a: int, b: string>"
 WIDER = {"int": "bigint", "float": "double"}
 KINDS = [Kind(version, mode, partitioned=False, identifiers=True) for version in (2, 3) for mode in (COW, MOR)]
 IDS = 12
@@ -46,12 +46,37 @@ def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
 
 @attrs.frozen
 class Column:
-    """A column of the copy; `default` is what rows have that are older than it."""
+    """A column of the copy, or a field of its struct; `default` is what rows have that are older than it."""
 
     field_id: int
     name: str
     kind: str
     default: Any = None
+    fields: tuple[Column, ...] = ()
+
+    @property
+    def type(self) -> str:
+        """The type as Spark writes it."""
+        if self.kind != "struct":
+            return self.kind
+        return f"struct<{', '.join(f'`{one.name}`: {one.type}' for one in self.fields)}>"
+
+    def plain_of(self, values: Values) -> Plain:
+        """What a row, or a struct, has in it."""
+        value = values.get(self.field_id, self.default)
+        return tuple(one.plain_of(value) for one in self.fields) if isinstance(value, dict) else plain(value)
+
+    def named(self, value: Any) -> Any:
+        """A value with the names of its fields."""
+        return {one.name: one.named(value[one.field_id]) for one in self.fields} if isinstance(value, dict) else value
+
+    def literal(self, value: Any) -> str:
+        """A value in SQL."""
+        if isinstance(value, dict):
+            text = ", ".join(f"'{one.name}', {one.literal(value[one.field_id])}" for one in self.fields)
+            return f"named_struct({text})"
+        text = "NULL" if value is None else f"'{value}'" if isinstance(value, str) else f"{value}"
+        return f"CAST({text} AS {self.type})"
 
 
 @attrs.define
@@ -68,12 +93,8 @@ class Copy:
 
     def note(self, snapshot_id: int) -> None:
         """Keep what a snapshot has."""
-        rows = Counter(_values(row, self.columns) for row in self.rows.values())
+        rows = Counter(tuple(column.plain_of(row) for column in self.columns) for row in self.rows.values())
         self.snapshots.setdefault(snapshot_id, (tuple(self.columns), rows))
-
-
-def _values(row: Values, columns: list[Column]) -> Plain:
-    return tuple(plain(row.get(column.field_id, column.default)) for column in columns)
 
 
 class History:
@@ -100,6 +121,8 @@ class History:
             self.reidentify,
             self.compact,
             self.replace,
+            self.change_struct,
+            self.change_struct,
         ]
         self.random.choice(rows if self.random.random() < 0.6 else others)()
         if (newest := self.subject.table().snapshot_id) is not None:
@@ -110,7 +133,7 @@ class History:
         new = {number: self._row(number) for number in self._numbers(3) - self.copy.rows.keys()}
         if new:
             hint = self.random.choice(["/*+ COALESCE(1) */ ", ""])
-            rows = ", ".join(f"({', '.join(map(_literal, self._ordered(row)))})" for row in new.values())
+            rows = ", ".join(f"({', '.join(self._literals(row))})" for row in new.values())
             self._do(f"INSERT INTO {{t}} SELECT {hint}* FROM VALUES {rows}")
             self.copy.rows |= new
 
@@ -118,7 +141,7 @@ class History:
         """Another value in a column of some rows; maybe the one that they have."""
         column, numbers = self._free_column(), self._numbers(4)
         value = self._value(column)
-        self._do(f"UPDATE {{t}} SET `{column.name}` = {_literal(value)} WHERE {self._among(numbers)}")
+        self._do(f"UPDATE {{t}} SET `{column.name}` = {column.literal(value)} WHERE {self._among(numbers)}")
         for number in numbers & self.copy.rows.keys():
             self.copy.rows[number][column.field_id] = value
 
@@ -135,8 +158,9 @@ class History:
         value = self._value(column)
         source = ", ".join(f"({number})" for number in sorted(numbers))
         self._do(
-            f"MERGE INTO {{t}} t USING (SELECT * FROM VALUES {source} AS s(x)) s ON t.`{self.id_name}` = s.x "
-            f"WHEN MATCHED AND s.x % 3 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET `{column.name}` = {_literal(value)}"
+            f"MERGE INTO {{t}} t USING (SELECT * FROM VALUES {source} AS src(x)) src ON t.`{self.id_name}` = src.x "
+            "WHEN MATCHED AND src.x % 3 = 0 THEN DELETE "
+            f"WHEN MATCHED THEN UPDATE SET `{column.name}` = {column.literal(value)}"
         )
         for number in numbers & self.copy.rows.keys():
             if number % 3 == 0:
@@ -149,9 +173,9 @@ class History:
         changed = {number: self._row(number) for number in self._numbers(3)}
         gone = self._numbers(2) - changed.keys()
         self.told.append(f"upsert {sorted(changed)}, delete {sorted(gone)}")
-        names = {column.field_id: column.name for column in self.copy.columns}
         keys = [{self.id_name: number, "k": number * 10} for number in gone]
-        rows = [{names[field_id]: value for field_id, value in row.items()} for row in changed.values()]
+        named = {column.field_id: column for column in self.copy.columns}
+        rows = [{named[at].name: named[at].named(value) for at, value in row.items()} for row in changed.values()]
         self.subject.upsert(rows, keys)
         for number in gone:
             self.copy.rows.pop(number, None)
@@ -162,17 +186,34 @@ class History:
         free = [name for name in ("x", "y", "v", "n") if name not in {one.name for one in self.copy.columns}]
         if not free:
             return
-        name, kind = self.random.choice(free), self.random.choice(["int", "string"])
+        self._add(self.random.choice(free))
+
+    def _add(self, name: str, parent: str | None = None) -> None:
+        kind, path = self.random.choice(["int", "string"]), name if parent is None else f"{parent}.{name}"
         default = ADDED_DEFAULT[kind] if self.subject.kind.version > 2 and self.random.random() < 0.7 else None
-        self.told.append(f"add {name} {kind} default {default}")
+        self.told.append(f"add {path} {kind} default {default}")
         iceberg: Any = self.subject.spark._jvm.org.apache.iceberg
         made = {"int": iceberg.types.Types.IntegerType.get(), "string": iceberg.types.Types.StringType.get()}[kind]
-        update = self.subject.table().java.updateSchema()
-        if default is None:
-            update.addColumn(name, made).commit()
-        else:
-            update.addColumn(name, made, iceberg.expressions.Literal.of(default).to(made)).commit()
-        self._learn_columns({name: default})
+        place = [name] if parent is None else [parent, name]
+        literal = [] if default is None else [iceberg.expressions.Literal.of(default).to(made)]
+        self.subject.table().java.updateSchema().addColumn(*place, made, *literal).commit()
+        self._learn_columns({path: default})
+
+    def change_struct(self) -> None:
+        """A field of the struct comes, goes, gets another name, which may have been another's, or a wider type."""
+        (struct,) = (column for column in self.copy.columns if column.fields)
+        taken = {field.name for field in struct.fields}
+        free, field = sorted({"a", "b", "c"} - taken), self.random.choice(struct.fields)
+        match self.random.randrange(4):
+            case 0 if free:
+                self._add(self.random.choice(free), struct.name)
+            case 1 if len(struct.fields) > 1:
+                self._do(f"ALTER TABLE {{t}} DROP COLUMN {struct.name}.{field.name}")
+            case 2 if free:
+                self._do(f"ALTER TABLE {{t}} RENAME COLUMN {struct.name}.{field.name} TO {free[0]}")
+            case 3 if field.kind in WIDER:
+                self._do(f"ALTER TABLE {{t}} ALTER COLUMN {struct.name}.{field.name} TYPE {WIDER[field.kind]}")
+        self._learn_columns({})
 
     def drop(self) -> None:
         """A column goes that no key and no partition needs."""
@@ -239,8 +280,10 @@ class History:
         while (step := subject.next()) is not None:
             snapshot_id = step.snapshot.snapshot_id
             columns, rows = self.copy.snapshots[snapshot_id]
-            before = self.published
-            subject.copy = _as_columns(*before, columns)
+            was, before = self.published
+            subject.copy = Counter()
+            for row, count in before.items():
+                subject.copy[_as_columns(was, columns, row)] += count
             found = subject.events(snapshot_id) if isinstance(step, StreamChanges) else []
             kind = subject.keys(subject.table(), snapshot_id).kind
             subject.apply(found, kind)
@@ -251,12 +294,16 @@ class History:
     def _learn_columns(self, defaults: Mapping[str, Any]) -> None:
         """Take the columns of the table as they are now; the rows keep what they have by field id."""
         known = {column.field_id: column for column in self.copy.columns}
-        found = []
-        for field in self.subject.table().java.schema().columns():
-            name, kind = field.name(), {"long": "bigint"}.get(str(field.type()), str(field.type()))
-            old = known.get(field.fieldId(), Column(field.fieldId(), name, kind, defaults.get(name)))
-            found.append(attrs.evolve(old, name=name, kind=kind))
-        self.copy.columns = found
+        known |= {field.field_id: field for column in self.copy.columns for field in column.fields}
+
+        def learn(field: Any, path: str) -> Column:
+            fields = field.type().fields() if field.type().isStructType() else ()
+            kind = "struct" if fields else {"long": "bigint"}.get(str(field.type()), str(field.type()))
+            old = known.get(field.fieldId(), Column(field.fieldId(), "", "", defaults.get(path)))
+            inner = tuple(learn(one, f"{path}.{one.name()}") for one in fields)
+            return attrs.evolve(old, name=field.name(), kind=kind, fields=inner)
+
+        self.copy.columns = [learn(field, field.name()) for field in self.subject.table().java.schema().columns()]
 
     def _do(self, statement: str) -> None:
         self.told.append(statement)
@@ -272,11 +319,13 @@ class History:
     def _value(self, column: Column) -> Any:
         if self.random.random() < 0.2:
             return None
+        if column.fields:
+            return {field.field_id: self._value(field) for field in column.fields}
         number = self.random.randrange(3)
         return {"string": "abc"[number], "float": number / 2, "double": number / 2}.get(column.kind, number)
 
-    def _ordered(self, row: Values) -> list[Any]:
-        return [row[column.field_id] for column in self.copy.columns]
+    def _literals(self, row: Values) -> list[str]:
+        return [column.literal(row[column.field_id]) for column in self.copy.columns]
 
     def _among(self, numbers: set[int]) -> str:
         return f"`{self.id_name}` IN ({', '.join(map(str, sorted(numbers)))})"
@@ -285,18 +334,17 @@ class History:
         return {self.random.randrange(IDS) for _ in range(self.random.randint(1, most))}
 
 
-def _as_columns(was: tuple[Column, ...], rows: Counter[Plain], now: tuple[Column, ...]) -> Counter[Plain]:
-    """Rows of a snapshot under the columns of a later one: values by field id, defaults where there was none."""
+def _as_columns(was: tuple[Column, ...], now: tuple[Column, ...], values: Plain) -> Plain:
+    """A row, or struct, of a snapshot under the columns of a later one: by field id, defaults where there was none."""
     places = {column.field_id: place for place, column in enumerate(was)}
-    found: Counter[Plain] = Counter()
-    for row, count in rows.items():
-        told = (row[places[one.field_id]] if one.field_id in places else plain(one.default) for one in now)
-        found[tuple(told)] += count
-    return found
-
-
-def _literal(value: Any) -> str:
-    return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else f"{value}"
+    found = []
+    for column in now:
+        place = places.get(column.field_id)
+        value = plain(column.default) if place is None else values[place]
+        if place is not None and column.fields and value is not None:
+            value = _as_columns(was[place].fields, column.fields, value)
+        found.append(value)
+    return tuple(found)
 
 
 @pytest.mark.parametrize("walked", [True, False], ids=["walked", "by digests"])

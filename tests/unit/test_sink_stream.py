@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import attrs
+import orjson
 import pytest
 from attrs import define, field
 from pyspark.errors import StreamingQueryException
@@ -126,6 +127,17 @@ def test_a_batch_ends_no_earlier_than_it_begins(tmp_path: Path) -> None:
     stream._range(0, tmp_path, threading.Event())
     assert batches == [({("t", 0): 8, ("t", 1): 7}, {("t", 0): 8, ("t", 1): 9})]
     assert stream._at == {("t", 0): 8, ("t", 1): 9}
+
+
+def test_spark_begins_where_it_can_read(tmp_path: Path) -> None:
+    """It takes the end in front of an open transaction for lost records where it is to begin behind it; once more has
+    been read, it begins there."""
+    at, other, third = ("t", 0), ("t", 1), ("t", 2)
+    settings, none = _sink_settings(tmp_path), cast("Any", None)
+    stream = Stream(none, settings, KafkaOffsets("c", {}, {at: 8, other: 8, third: 8}), none, none, none)
+    stream.readable = {at: 5, other: 5, third: 9}
+    stream._at = {at: 8, other: 10, third: 8}
+    assert orjson.loads(stream._options()["startingOffsets"]) == {"t": {"0": 5, "1": 10, "2": 8}}
 
 
 def test_a_stream_that_ends_names_the_error_of_its_batch() -> None:

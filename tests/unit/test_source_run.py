@@ -305,6 +305,8 @@ def test_a_failure_that_may_pass_is_tried_later_and_later_until_time_is_over() -
     assert not over.is_due(1e9)
     endless = after_failure(turn, RetriableError("away"), 1e6, timeout_s=None, longest_s=3)
     assert endless.failed is None
+    hours = evolve(turn, tries=5_000)
+    assert after_failure(hours, RetriableError("away"), 1e6, timeout_s=None, longest_s=3).at == 1e6 + 3
     assert after_failure(TableSchedule(), GapError("gone"), 0.0, timeout_s=None, longest_s=3).failed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from connector.settings.source.settings import load_source
 from connector.source.changes.row_filter import to_condition
 from connector.source.signals.channel import ReceivedSignals
 from connector.source.signals.file_channel import FileChannel
-from connector.source.signals.processor import SignalProcessor
+from connector.source.signals.processor import SignalProcessor, _Turn
 from connector.source.signals.queue_channel import SignalQueue
 from connector.source.snapshots.chunks import ChunkProgress
 from connector.source.snapshots.signal import (
@@ -375,6 +376,15 @@ def test_a_channel_that_is_away_does_not_hold_up_the_others() -> None:
     processor.poll(TABLES)
     assert [one.id for one in stored.queue.snapshots] == ["1"]
     assert len(away.seen) == 1
+
+
+def test_a_channel_that_is_away_for_days_is_asked_again() -> None:
+    """The wait for the next look has an end, however often it failed."""
+    away = Channel([RetriableError("away")])
+    processor = SignalProcessor([away], Stored(), 5_000)  # type: ignore[arg-type]
+    processor._turns["kafka"] = _Turn(0.0, 5_000)
+    processor.poll(TABLES)
+    assert 0 < processor._turns["kafka"].at - time.monotonic() <= 60
 
 
 def test_channels_are_those_of_debezium(tmp_path: Path) -> None:

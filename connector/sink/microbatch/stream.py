@@ -78,7 +78,8 @@ class Stream:
 
     `await_warmup` waits for so long, and tells whether the first batch may begin: what it finds warm is warmed up
     beside the start of the query.
-    `batches` is the number of the next one, so that the runs of a process count on.
+    `batches` is the number of the next one, so that the runs of a process count on. `readable` is up to where topics
+    could be read when the position was found: in front of transactions that were open.
     """
 
     spark: SparkSession
@@ -93,6 +94,7 @@ class Stream:
     await_warmup: Callable[[float], bool] = lambda _: True
     stop_waiting: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
     batches: int = 0
+    readable: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
     _stopping: threading.Event = attrs.field(factory=threading.Event)
     _leaving: threading.Event = attrs.field(factory=threading.Event)
@@ -161,9 +163,14 @@ class Stream:
             "kafka.bootstrap.servers": kafka.consumer.get("bootstrap.servers", kafka.bootstrap_servers),
             "failOnDataLoss": "true",
             "assign": orjson.dumps(partitions).decode(),
-            "startingOffsets": orjson.dumps(nest_by_topic(self._at)).decode(),
+            "startingOffsets": orjson.dumps(nest_by_topic({**self._at, **self._find_held()})).decode(),
             "maxOffsetsPerTrigger": str(self.settings.batch.max_events),
         }
+
+    def _find_held(self) -> dict[TopicPartition, int]:
+        """Return the ends that we still stand behind: Spark takes what it may not read yet for lost."""
+        start = self.position.offsets
+        return {at: end for at, end in self.readable.items() if end < start.get(at, end) == self._at.get(at)}
 
     def _range(self, number: int, scratch: Path, leaving: threading.Event) -> None:
         """Bring in what Spark's trigger spans: one batch, or several where its events are large."""

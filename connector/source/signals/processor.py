@@ -14,6 +14,7 @@ import structlog
 
 from connector.errors import FatalError, RetriableError
 from connector.runtime.monitoring.listeners import SnapshotListener
+from connector.runtime.retry import double_wait_s
 from connector.source.signals.channel import ReceivedSignals, SignalChannel
 from connector.source.snapshots.offset_store import TableOffsetStore
 from connector.source.snapshots.signal import InvalidSignal, LogMessage, SignalText, parse_signal
@@ -73,7 +74,8 @@ class SignalProcessor:
             texts = channel.read(before)
         except (RetriableError, FatalError) as error:
             turn.failures += 1
-            turn.at = time.monotonic() + min(interval_s * 2**turn.failures, max(_LONGEST_WAIT_S, interval_s))
+            wait_s = double_wait_s(interval_s, turn.failures, max(_LONGEST_WAIT_S, interval_s))
+            turn.at = time.monotonic() + wait_s
             if turn.failures == 1:
                 structlog.get_logger().warning("signals cannot be read", channel=channel.name, reason=str(error))
             return None
