@@ -12,6 +12,7 @@ from connector.kafka.dlq import producer as letters
 from connector.kafka.dlq.producer import DeadLetterMessage, DeadLetterProducer
 from connector.kafka.producer import MessageProducer
 from connector.kafka.spark_producer import map_publish_errors, producer_options
+from connector.runtime.spark.session_conf import session_conf
 from connector.settings import KafkaSettings
 from connector.settings.source.settings import load_source
 
@@ -95,6 +96,19 @@ def test_settings_without_effect_are_noted(tmp_path: Path) -> None:
     assert note.endswith(": acks, retries")
     file.write_text(f"{BASE}producer.override.acks=ALL\nproducer.override.enable.idempotence=true\n")
     assert not [one for one in load_source([file], environ={}).notes if "no effect" in one]
+
+
+def test_no_second_copy_of_a_task_publishes(tmp_path: Path) -> None:
+    """Speculation is off whatever a cluster's defaults are, and a fault where it is asked for."""
+    file = tmp_path / "s.properties"
+    for text in ("true", "TRUE"):
+        file.write_text(f"{BASE}spark.speculation={text}\n")
+        with pytest.raises(ConfigError, match=r"spark\.speculation: lets two copies of a task publish"):
+            load_source([file], environ={})
+    file.write_text(f"{BASE}spark.speculation=false\n")
+    settings = load_source([file], environ={})
+    assert settings.spark["spark.speculation"] == "false"
+    assert session_conf("a", settings.catalog, {}, [], tmp_path)["spark.speculation"] == "false"
 
 
 NO_PRODUCER = (

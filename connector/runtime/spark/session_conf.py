@@ -32,6 +32,8 @@ DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Whatever a cluster's own defaults say: a second copy of a task that publishes would do so behind later events.
+    "spark.speculation": "false",
     **CHECKPOINTS,
     **POOLS,
     # Batches into Python workers: large enough for columns, small enough for the processor's caches.

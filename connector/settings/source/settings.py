@@ -34,6 +34,7 @@ from connector.settings.source.event_output import EventOutputSettings
 from connector.settings.source.signals import NotificationSettings, SignalSettings
 
 _DEBEZIUM = "debezium.source."
+_SPECULATION = "spark.speculation"
 
 SINK_TYPE = Option(
     name="debezium.sink.type",
@@ -159,6 +160,7 @@ def _build(reader: ConfigReader) -> SourceSettings:
     searching = sink_type == "opensearch"
     if not searching:
         documents.check_absent(reader)
+    _refuse_speculation(reader)
     brokers = kafka.build_producing(reader, needed=not searching)
     signalled = signals.build(reader, brokers)
     notified = signals.build_notifications(reader, brokers)
@@ -178,3 +180,10 @@ def _build(reader: ConfigReader) -> SourceSettings:
         lineage=lineage.build(reader),
         server=server.build(reader),
     )
+
+
+def _refuse_speculation(reader: ConfigReader) -> None:
+    entry = reader.entries.get(_SPECULATION)
+    if entry is not None and (reader.text(entry, literal=True) or "").lower() == "true":
+        what = "lets two copies of a task publish, one of which may repeat events behind later ones"
+        reader.add_fault(entry, what, "remove it")
