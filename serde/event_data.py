@@ -272,8 +272,10 @@ def _attach_data(around: Iterable[MessageBlock], data: Sequence[MessageBlock]) -
             columns["data"] = other.fields.take(pa.array(place))
             fields = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
             optional = {f"data.{path}": flag for path, flag in other.optional.items()}
-            documents = frozenset(f"data.{path}" for path in other.documents)
-            yield evolve(other, rows=rows, fields=fields, optional=optional, documents=documents)
+            documents, numbers = (
+                frozenset(f"data.{path}" for path in told) for told in (other.documents, other.numbers)
+            )
+            yield evolve(other, rows=rows, fields=fields, optional=optional, documents=documents, numbers=numbers)
 
 
 def _columns(block: MessageBlock) -> Iterator[tuple[str, pa.Array]]:

@@ -24,7 +24,8 @@ class MessageBlock:
     schema_id: digest of the schema block ("" without one); name: Connect schema name or None;
     optional: dotted field path ("id", "after.id") -> optional flag, empty without a schema block; the items of a list
     are its `element`, the values of a map its `value` ("after.lines.element.price"); documents: paths of texts that
-    are JSON documents; unknown: names of types that are read as the plain type behind them (`connect.type_table`).
+    are JSON documents; numbers: paths of texts that are numbers, with as many digits as their events wrote; unknown:
+    names of types that are read as the plain type behind them (`connect.type_table`).
     """
 
     rows: Rows
@@ -33,6 +34,7 @@ class MessageBlock:
     name: str | None
     optional: Mapping[str, bool]
     documents: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
 
 

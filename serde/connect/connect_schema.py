@@ -14,21 +14,23 @@ import pyarrow as pa
 from attrs import evolve, frozen
 
 from serde.connect.schema_node import ELEMENT, VALUE, Field, Leaf, List, Map, Node, Struct, StructValue, is_columnar
-from serde.connect.type_table import JSON_TEXT, Parameters
+from serde.connect.type_table import CONNECT_PREFIX, JSON_TEXT, STRUCT_TYPES, Parameters
 from serde.connect.values.structured_times import STRUCTURED_TYPES
 from serde.messages import MessageBlock, Rows
 
 _CACHED_SCHEMAS = 1024
 _MAX_DEPTH = 100
 _IMAGES = frozenset({"before", "after"})
+_DECIMALS = frozenset({CONNECT_PREFIX + "Decimal", *STRUCT_TYPES})
 
 
 @frozen(eq=False)
 class ConnectSchema:
     """A schema block; `fault` says why nothing can be read by it (then `node` is empty).
 
-    `documents` are the dotted paths of texts that are JSON documents, `unknown` the names of types that newer versions
-    of Debezium have: their values are read as the plain type behind the name.
+    `documents` are the dotted paths of texts that are JSON documents, `numbers` those of texts that are numbers,
+    `unknown` the names of types that newer versions of Debezium have: their values are read as the plain type behind
+    the name.
     """
 
     id: str
@@ -38,6 +40,7 @@ class ConnectSchema:
     columnar: bool
     fault: str | None = None
     documents: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
 
 
@@ -65,7 +68,13 @@ def parse_document(document: object, leaves: LeafTypes) -> ConnectSchema:
     flags = {path: field.optional for path, field in fields}
     documents = frozenset(path for path, field in fields if _is_document(field.node))
     unknown = frozenset(leaf.unknown for _, field in fields if isinstance(leaf := field.node, Leaf) and leaf.unknown)
-    return ConnectSchema(digest, node.name, node, flags, is_columnar(node), documents=documents, unknown=unknown)
+    numbers = find_number_texts(node)
+    return ConnectSchema(digest, node.name, node, flags, is_columnar(node), None, documents, numbers, unknown)
+
+
+def find_number_texts(node: Struct) -> frozenset[str]:
+    """Return the dotted paths of decimals that are read as text."""
+    return frozenset(path for path, field in _walk_fields(node, "") if _is_number_text(field.node))
 
 
 def is_envelope_node(node: Struct) -> bool:
@@ -95,7 +104,8 @@ def _narrow_field(field: Field, wanted: frozenset[str]) -> Field | None:
 
 def make_block(rows: Rows, fields: pa.StructArray, schema: ConnectSchema) -> MessageBlock:
     """Return messages that were read by a schema, with what it says of them."""
-    return MessageBlock(rows, fields, schema.id, schema.name, schema.optional, schema.documents, unknown=schema.unknown)
+    told = (schema.optional, schema.documents, schema.numbers, schema.unknown)
+    return MessageBlock(rows, fields, schema.id, schema.name, *told)
 
 
 def unusable_schema(digest: str, fault: str) -> ConnectSchema:
@@ -168,3 +178,7 @@ def _walk_field(field: Field, prefix: str) -> Iterator[tuple[str, Field]]:
 
 def _is_document(node: Node) -> bool:
     return isinstance(node, Leaf) and node.label == JSON_TEXT
+
+
+def _is_number_text(node: Node) -> bool:
+    return isinstance(node, Leaf) and node.label in _DECIMALS and pa.types.is_string(node.logical)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from attrs import evolve
 
 from serde.arrays import Mask
-from serde.connect.connect_schema import ConnectSchema, is_envelope_node
+from serde.connect.connect_schema import ConnectSchema, find_number_texts, is_envelope_node
 from serde.connect.schema_node import Convert, Field, Leaf, List, Map, Node, Struct, StructValue
 from serde.connect.type_table import CONNECT_PREFIX, STRUCT_TYPES, TEXT, TIME_PREFIX
 from serde.connect.values.iso_text import TEXT_CONVERSIONS
@@ -181,7 +181,8 @@ def with_text_columns(
         else _column_as_text(field, columns, numbers)
         for field in schema.node.fields
     ]
-    return evolve(schema, node=Struct(tuple(members), schema.node.name))
+    node = Struct(tuple(members), schema.node.name)
+    return evolve(schema, node=node, numbers=find_number_texts(node) if numbers else schema.numbers)
 
 
 def _holds_images(fields: Mapping[str, Field]) -> bool:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from attrs import evolve
 
 from serde.arrays import Mask, column_at, valid_mask, with_columns, without_columns
-from serde.events.cells import CELL_SET, CELL_VALUE, lacks_columns, unpack_cells
+from serde.events.cells import CELL_SET, CELL_VALUE, lacks_columns, strip_cells, unpack_cells
 from serde.events.event_kind import is_envelope
 from serde.faults import RecordError
 from serde.messages import MessageBlock
@@ -79,7 +79,7 @@ def unpack_cassandra_rows(
     after = unpack_cells(rows, _find_partial(kept.fields), more=lacks_columns(block, rows, known))
     fields = with_columns(kept.fields, {"after": after})
     optional = {path: flag for path, flag in block.optional.items() if not _is_dropped(path)}
-    return evolve(kept, fields=fields, optional=optional), faults
+    return evolve(kept, fields=fields, optional=optional, numbers=strip_cells(block.numbers)), faults
 
 
 def _find_partial(fields: pa.StructArray) -> Mask:

@@ -67,7 +67,13 @@ def unpack_envelopes(block: MessageBlock, *, patches: bool, known: frozenset[str
         rows, partial = column_at(block.fields, name), op if patches and name == "after" else None
         columns[name] = unpack_cells(rows, partial, more=lacks_columns(block, rows, known))
     optional = {path: flag for path, flag in block.optional.items() if not _is_within_cell(path)}
-    return evolve(block, fields=with_columns(block.fields, columns), optional=optional)
+    numbers = strip_cells(block.numbers)
+    return evolve(block, fields=with_columns(block.fields, columns), optional=optional, numbers=numbers)
+
+
+def strip_cells(paths: frozenset[str]) -> frozenset[str]:
+    """Return the paths of values of cells as those of the columns that they become."""
+    return frozenset(path.removesuffix(f".{CELL_VALUE}") for path in paths)
 
 
 def _is_within_cell(path: str) -> bool:

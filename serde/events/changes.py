@@ -30,6 +30,7 @@ from serde.events.source_positions import (
     mark_clock_dates,
     read_positions,
 )
+from serde.events.sourceless import IMAGES
 from serde.faults import RecordError
 from serde.messages import MessageBlock, Rows
 
@@ -87,7 +88,8 @@ class Changes:
     optional: dotted path of a column, or of a field within one (see `MessageBlock`) -> optional flag where a schema
     block says so; origin: the source, as "server.database.schema.table", parts that events do not tell left empty, the
     schema out, and what tells its logs apart (`events.source_positions`); documents: columns of JSON texts, by the
-    schema; added: the columns of add.fields of a block in which some events have no image, told of those too.
+    schema; numbers: dotted paths of texts that are numbers, by the schema; added: the columns of add.fields of a block
+    in which some events have no image, told of those too.
     """
 
     rows: Rows
@@ -101,6 +103,7 @@ class Changes:
     optional: Mapping[str, bool]
     origin: pa.DictionaryArray
     documents: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
     added: Mapping[str, pa.Array] = field(factory=dict)
 
 
@@ -146,6 +149,7 @@ def _flatten_envelopes(
         optional=optional,
         origin=origin,
         documents=_image_documents(block, row),
+        numbers=_image_paths(block.numbers),
         added=added if row.null_count else {},
     )
     return (made if keep.all() else filter_changes(made, keep)), told, int(message.sum())
@@ -192,6 +196,12 @@ def _add_fields(
 def _image_documents(block: MessageBlock, row: pa.StructArray) -> frozenset[str]:
     """The columns of the images that are JSON documents."""
     return frozenset(f.name for f in row.type if {f"after.{f.name}", f"before.{f.name}"} & block.documents)
+
+
+def _image_paths(paths: frozenset[str]) -> frozenset[str]:
+    """The paths within the images, by the columns of the row."""
+    parts = (path.partition(".") for path in paths)
+    return frozenset(rest for image, _, rest in parts if image in IMAGES and rest)
 
 
 def _added_columns(fields: pa.StructArray, unwrap: UnwrapSettings) -> dict[str, pa.Array]:
@@ -260,7 +270,8 @@ def rename_columns(made: Changes, wanted: Mapping[str, str]) -> Changes:
     row = pa.StructArray.from_arrays(children(made.row), fields=fields, mask=gone)
     documents = frozenset(wanted.get(name, name) for name in made.documents)
     optional = rename_paths(made.optional, made.row.type.names, wanted)
-    return evolve(made, row=row, optional=optional, documents=documents)
+    numbers = frozenset(rename_paths(dict.fromkeys(made.numbers, True), made.row.type.names, wanted))
+    return evolve(made, row=row, optional=optional, documents=documents, numbers=numbers)
 
 
 def rename_paths(optional: Mapping[str, bool], names: Collection[str], wanted: Mapping[str, str]) -> dict[str, bool]:
@@ -310,7 +321,8 @@ def _read_flattened(block: MessageBlock, unwrap: UnwrapSettings) -> Changes:
     ts_ns = _read_ts_ns(fields, f"{unwrap.prefix}source_")
     place, origin = read_row_position(fields, unwrap.prefix)
     clock = mark_clock_dates(_find_added(fields, unwrap.prefix), count) | _is_document(fields)
-    return Changes(block.rows, fields, op, deleted, ts_ns, place, order, clock, optional, origin, block.documents)
+    told = (optional, origin, block.documents, block.numbers)
+    return Changes(block.rows, fields, op, deleted, ts_ns, place, order, clock, *told)
 
 
 def _is_document(fields: pa.StructArray) -> bool:

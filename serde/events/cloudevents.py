@@ -100,7 +100,9 @@ def unwrap_cloud_events(block: MessageBlock) -> MessageBlock:
         made["transaction"] = _build_struct({"total_order": _to_int64(order)}, len(block.rows))
     optional = {f"{name}{rest}": block.optional[old] for name, old, rest in _select_paths(images, block.optional)}
     documents = frozenset(f"{name}{rest}" for name, _, rest in _select_paths(images, block.documents))
-    return evolve(block, fields=_build_struct(made, len(block.rows)), optional=optional, documents=documents)
+    numbers = frozenset(f"{name}{rest}" for name, _, rest in _select_paths(images, block.numbers))
+    fields = _build_struct(made, len(block.rows))
+    return evolve(block, fields=fields, optional=optional, documents=documents, numbers=numbers)
 
 
 def _select_paths(images: Mapping[str, str], paths: Collection[str]) -> list[tuple[str, str, str]]:

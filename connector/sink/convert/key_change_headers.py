@@ -6,6 +6,8 @@ header which key it was. The create leaves out what an update leaves out: the ol
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 import orjson
@@ -18,10 +20,15 @@ from connector.sink.convert.columns.column_renames import follow_key_renames
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch
 from connector.sink.model.plan import TablePlan
-from serde.arrays import Ints, Mask, valid_mask
+from serde.arrays import Ints, Mask, children, valid_mask, with_columns
+from serde.connect.values.binary_values import base64_to_binary
+from serde.connect.values.variable_scale_decimal import to_text
 from serde.formats import make_deserializer
+from serde.messages import DecodedMessages, MessageBlock
 
 _NO_OP = 0
+_SCALE = '"scale"'
+_SCALED = pa.struct([("scale", pa.int64()), ("value", pa.string())])
 _HEADER_CONVERTER = make_deserializer("auto")
 """Debezium writes the header with the connector's header converter: as JSON, by default."""
 
@@ -91,7 +98,7 @@ def _replace_keys(columns: dict[str, pa.Array], keys: dict[str, pa.Array], table
 def _decode_header_keys(raw: pa.Array, own: ChangeBatch, table: TablePlan) -> dict[str, pa.Array] | None:
     """Decode the keys of headers, which are about rows of `own`; null where one cannot be read."""
     kind = key_type(table)
-    keys = align_record_keys(_HEADER_CONVERTER.decode(raw, "KEY_CONVERTER", kind), len(raw))
+    keys = align_record_keys(_read_headers(raw, kind), len(raw))
     keys = follow_key_renames(keys, table.renames).match_case((*table.layout.keys, *table.layout.key_columns))
     columns = {field.name: keys.of(field.name) for field in table.layout.key_fields}
     if all(column is None for column in columns.values()):
@@ -106,6 +113,29 @@ def _decode_header_keys(raw: pa.Array, own: ChangeBatch, table: TablePlan) -> di
             values = pc.if_else(pa.array(added[field.name] & ~valid_mask(values)), current, values)
         result[field.name] = values
     return result
+
+
+def _read_headers(raw: pa.Array, kind: pa.StructType | None) -> DecodedMessages:
+    """Read the keys; a number that is text in the table, as its scale differs per row, is a struct in a header."""
+    scaled = kind is not None and pc.any(pc.match_substring(raw, _SCALE)).as_py() is True
+    if kind is None or not scaled:
+        return _HEADER_CONVERTER.decode(raw, "KEY_CONVERTER", kind)
+    texts = [field.name for field in kind if pa.types.is_string(field.type)]
+    expected = pa.struct([field.with_type(pa.null()) if field.name in texts else field for field in kind])
+    decoded = _HEADER_CONVERTER.decode(raw, "KEY_CONVERTER", expected)
+    return attrs.evolve(decoded, blocks=tuple(_read_numbers(block, texts) for block in decoded.blocks))
+
+
+def _read_numbers(block: MessageBlock, names: Sequence[str]) -> MessageBlock:
+    columns = dict(zip(block.fields.type.names, children(block.fields), strict=True))
+    scaled = [name for name in names if name in columns and columns[name].type == _SCALED]
+    for name in scaled:
+        scale, value = columns[name].flatten()
+        parts = [scale.cast(pa.int32(), safe=False), base64_to_binary(value)[0]]
+        columns[name], _ = to_text(pa.StructArray.from_arrays(parts, ["scale", "value"], mask=columns[name].is_null()))
+    if not scaled:
+        return block
+    return attrs.evolve(block, fields=with_columns(block.fields, columns), numbers=frozenset(scaled))
 
 
 def _mark_added_fields(raw: pa.Array, keys: RecordKeys, table: TablePlan) -> dict[str, Mask]:

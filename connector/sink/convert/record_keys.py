@@ -17,9 +17,10 @@ from connector.iceberg.types.nested_columns import find_path, leaf_names, read_p
 from connector.iceberg.types.schemas.schema_evolution import evolve
 from connector.iceberg.types.values.conversion import convert
 from connector.sink.convert.columns.field_matching import find_case_renames
+from connector.sink.convert.number_keys import unify_numbers
 from connector.sink.model.plan import TablePlan
-from serde.arrays import Ints, Mask, children, valid_mask
-from serde.events.cells import holds_cells, unpack_cells
+from serde.arrays import Ints, Mask, children, valid_mask, with_columns
+from serde.events.cells import holds_cells, strip_cells, unpack_cells
 from serde.faults import RecordError
 from serde.messages import DecodedMessages, MessageBlock
 
@@ -96,7 +97,7 @@ def key_type(table: TablePlan | None) -> pa.StructType | None:
 
 def align_record_keys(decoded: DecodedMessages, length: int, known: pa.StructType | None = None) -> RecordKeys:
     """Lay decoded keys out over a run of `length` records; `known` are the types that keys of several forms become."""
-    decoded = attrs.evolve(decoded, blocks=tuple(map(_unpack_cells, decoded.blocks)))
+    decoded = attrs.evolve(decoded, blocks=tuple(map(_unify_numbers, map(_unpack_cells, decoded.blocks))))
     usable = np.zeros(length, np.bool_)
     names = dict.fromkeys(field.name for block in decoded.blocks for field in block.fields.type)
     for block in decoded.blocks:
@@ -121,7 +122,18 @@ def _find_declared(decoded: DecodedMessages, length: int) -> dict[str, Mask]:
 
 
 def _unpack_cells(block: MessageBlock) -> MessageBlock:
-    return attrs.evolve(block, fields=unpack_cells(block.fields)) if holds_cells(block.fields.type) else block
+    if not holds_cells(block.fields.type):
+        return block
+    return attrs.evolve(block, fields=unpack_cells(block.fields), numbers=strip_cells(block.numbers))
+
+
+def _unify_numbers(block: MessageBlock) -> MessageBlock:
+    """Return keys whose equal numbers are the same text, whatever their scale: rows are found by it."""
+    if not block.numbers:
+        return block
+    columns = dict(zip(block.fields.type.names, children(block.fields), strict=True))
+    unify_numbers(columns, block.numbers)
+    return attrs.evolve(block, fields=with_columns(block.fields, columns))
 
 
 def _drop_fractions(column: pa.Array) -> tuple[pa.Array, Ints]:

@@ -19,3 +19,11 @@ def format_decimals(array: pa.Array) -> pa.StringArray:
     sign = pc.if_else(pc.starts_with(text, "-"), "-", "")
     whole, rest = pc.utf8_slice_codeunits(plain, 0, 1), pc.utf8_slice_codeunits(plain, 1)
     return pc.if_else(short, pc.binary_join_element_wise(sign, whole, ".", rest, ""), text)
+
+
+def drop_trailing_zeros(text: pa.StringArray) -> pa.StringArray:
+    """Return numbers as text, those that are equal as the same one: 1.50 and 1.5, 1.0 and 1."""
+    fraction = pc.match_substring(text, ".")
+    if pc.any(fraction).as_py() is not True:
+        return text
+    return pc.if_else(fraction, pc.utf8_rtrim(pc.utf8_rtrim(text, "0"), "."), text)

@@ -12,6 +12,7 @@ from connector.iceberg.types.values.lenient_conversion import coerce, convert_re
 from connector.iceberg.types.values.variants import MAX_VARIANT_BYTES, to_json_text
 from connector.settings.converters.event_format import TYPE_CHANGES
 from connector.sink.convert.columns.type_changes import has_other_type
+from connector.sink.convert.number_keys import unify_numbers
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.arrays import Mask, children
 from serde.events.changes import DELETED_COLUMN, Changes
@@ -54,6 +55,7 @@ def convert_columns(
         unwritable = table.layout.find_unwritable_values(result[field.name])
         if unwritable is not None:
             bad.update((int(i), f"column {field.name}: {unwritable[1]}") for i in np.flatnonzero(unwritable[0]))
+    unify_numbers(result, change.numbers & set(table.layout.keys) if table.upsert else ())
     return result, bad, nulled
 
 
