@@ -32,6 +32,7 @@ from serde.json.columns.trailer_reader import TrailerReader
 from serde.json.empty_columns import prune_empty
 from serde.json.event_metadata import mend_metadata
 from serde.json.json_types import node_of
+from serde.json.payload_frames import drop_payload_frames
 from serde.json.primitive_keys import wrap_values
 from serde.json.row_reader import parse_message, read_value, to_array
 from serde.json.schema_framing import FramePart, JsonMode, MessageFramer, SchemaGroup
@@ -67,6 +68,7 @@ class JsonDeserializer:
     ) -> DecodedMessages:
         """See `wire_format.Deserializer.decode`."""
         texts, nulls = byte_windows(data)
+        texts = drop_payload_frames(texts, nulls, stage, expected)
         if stage == "KEY_CONVERTER":
             texts, nulls = wrap_values(texts, nulls, expected)
         frames = MessageFramer(texts, self.format, stage)

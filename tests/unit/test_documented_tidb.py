@@ -1,10 +1,12 @@
-"""TiDB's changes as TiCDC writes them (PingCAP's page "TiCDC Debezium Protocol", with schemas) -> rows."""
+"""TiDB's changes as TiCDC writes them (PingCAP's page "TiCDC Debezium Protocol") -> rows."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.unit.local_sink import local_sink
 
@@ -61,3 +63,50 @@ def test_changes_are_rows_and_ddl_and_watermarks_are_none(tmp_path: Path) -> Non
     assert [each["b"] for each in sink.rows("t")] == [3]
     assert sink.process((AT, KEY, _change("d", {**row, "b": 3}, None)), (AT, KEY, None)).dead_letters == 0
     assert sink.rows("t") == []
+
+
+def _bare(payload: dict[str, Any], indent: int | None = None) -> bytes:
+    """As `debezium-disable-schema=true` has it: the frame stays, without the schema."""
+    return json.dumps({"payload": payload}, indent=indent, separators=None if indent else (",", ":")).encode()
+
+
+def _bare_change(op: str, row: dict[str, Any], **more: Any) -> dict[str, Any]:
+    images = {"before": row, "after": None} if op == "d" else {"after": row}
+    return {"source": SOURCE, "ts_ms": 1, "transaction": None, "op": op, **images, **more}
+
+
+WATERMARK = {"source": SOURCE, "op": "m", "ts_ms": 1, "transaction": None}
+DDL = {"source": SOURCE, "ts_ms": 1, "databaseName": "test", "schemaName": None, "ddl": "CREATE TABLE test.t2"}
+DDL |= {"tableChanges": [{"type": "CREATE", "id": '"test"."t2"', "table": {"columns": [{"name": "a"}]}}]}
+FORMS = ("told by each message", "schemas.enable=false")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_without_schemas_the_payload_is_the_event(tmp_path: Path, form: str, indent: int | None) -> None:
+    """Keys and values are in the frame alone; DDL and watermarks make no rows; a column may have the frame's name."""
+    lines = ["topics=t", "debezium.sink.iceberg.upsert-keep-deletes=false"]
+    if form != FORMS[0]:
+        converter = "converter=org.apache.kafka.connect.json.JsonConverter"
+        lines += [f"{side}.{converter}" for side in ("key", "value")]
+        lines += [f"{side}.converter.schemas.enable=false" for side in ("key", "value")]
+    sink = local_sink(tmp_path, lines)
+    row = {"a": 4, "payload": "x"}
+    key, beside = (
+        _bare({"a": 4}, indent),
+        [(AT, _bare({}), _bare(WATERMARK)), (AT, _bare({"databaseName": "t"}), _bare(DDL))],
+    )
+    for op, wanted in (("c", [(4, "x")]), ("u", [(4, "y")]), ("d", [])):
+        row |= {"payload": "x" if op == "c" else "y"}
+        report = sink.process((AT, key, _bare(_bare_change(op, row), indent)), *beside)
+        assert report.dead_letters == 0, sink.letters
+        assert [(each["a"], each["payload"]) for each in sink.rows("t")] == wanted
+
+
+def test_rows_with_a_column_of_the_frames_name_are_left_alone(tmp_path: Path) -> None:
+    """What is no change and no DDL is a row, whatever it is called."""
+    sink = local_sink(tmp_path, ["topics=t", "debezium.sink.iceberg.upsert=false"])
+    rows = [{"payload": {"source": {"a": 1}}}, {"payload": {"source": {"a": 2}}, "n": {"b": 2}}]
+    values = [json.dumps(row, separators=(",", ":")).encode() for row in rows]
+    assert sink.process(*((AT, None, value) for value in values)).dead_letters == 0
+    assert [row["payload"] for row in sink.rows("t")] == [{"source": {"a": 1}}, {"source": {"a": 2}}]
