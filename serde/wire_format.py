@@ -63,6 +63,7 @@ class ReadOptions:
     fetch: writer schemas by id; formats that need a registry raise ValueError without it.
     text_columns: columns, or types by their schema name, whose dates and times become text (`connect.text_columns`);
     number_columns: columns whose decimals do; frame: what a registry's serializers put in front of messages.
+    any_case: the columns that are expected may have their names in other letters.
     """
 
     wanted: frozenset[str] | None = None
@@ -70,6 +71,7 @@ class ReadOptions:
     text_columns: frozenset[str] = frozenset()
     number_columns: frozenset[str] = frozenset()
     frame: Frame = ConfluentFrame()
+    any_case: bool = False
 
 
 class EnvelopeSerializer(Protocol):

@@ -29,7 +29,7 @@ from serde.events.sourceless import add_source, complete_envelopes, is_sourceles
 from serde.faults import RecordError, Stage, Unfit
 from serde.json.columns.column_reader import ReadResult
 from serde.json.columns.trailer_reader import TrailerReader
-from serde.json.empty_columns import prune_empty
+from serde.json.empty_columns import name_as_written, prune_empty
 from serde.json.event_metadata import mend_metadata
 from serde.json.json_types import node_of
 from serde.json.payload_frames import drop_payload_frames
@@ -51,6 +51,7 @@ class JsonDeserializer:
     wanted: frozenset[str] | None = None
     words: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
+    any_case: bool = False
     _trailers: TrailerReader = field(init=False)
     _bare: SchemalessReader = field(init=False)
 
@@ -121,6 +122,8 @@ class JsonDeserializer:
             raise TypeError(kind)
         rows, fields = _assemble_rows(frames, group.loose, part, reading, node)
         blocks = split_event_kinds(MessageBlock(rows, fields, "", None, {}), frames.texts)
+        if expected is not None and self.any_case:
+            expected = name_as_written(expected, fields.type)
         return [evolve(block, fields=_prune_events(block, frames.texts, expected)) for block in blocks]
 
 

@@ -10,6 +10,8 @@ from serde.arrays import children
 from serde.connect.logical_columns import replace_children
 from serde.events.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
 
+_IMAGES = ("before", "after")
+
 
 def prune_empty(array: pa.StructArray, known: pa.StructType | None = None) -> pa.StructArray:
     """The struct array without columns that hold nothing: what messages of before had there gives none a type.
@@ -30,10 +32,22 @@ def prune_rows(rows: pa.StructArray, known: pa.StructType) -> pa.StructArray:
     return replace_children(rows, [], []) if pruned is None else pruned
 
 
+def name_as_written(known: pa.StructType, events: pa.StructType) -> pa.StructType:
+    """The known columns, and under their own names those of rows, or images, that differ from them in case only.
+
+    Of any type: what is there is judged when both have one name.
+    """
+    exact, folded = set(known.names), {name.lower() for name in known.names}
+    parts = [events, *(field.type for field in events if field.name in _IMAGES and pa.types.is_struct(field.type))]
+    written = dict.fromkeys(name for part in parts for name in part.names)
+    others = [name for name in written if name not in exact and name.lower() in folded]
+    return pa.struct([*known, *(pa.field(name, pa.null()) for name in others)]) if others else known
+
+
 def _wrap_columns(array: pa.StructArray, columns: pa.StructType) -> pa.StructType:
     """The type of events whose rows, or images, have these columns."""
     names = {field.name for place, field in enumerate(array.type) if array.field(place).null_count < len(array)}
-    images = pa.struct([(name, columns) for name in ("before", "after")])
+    images = pa.struct([(name, columns) for name in _IMAGES])
     has_source = names >= {"op", "source"} and pa.types.is_struct(array.type.field("source").type)
     if has_source and not names.isdisjoint(images.names):
         return images

@@ -47,7 +47,7 @@ class JsonSerializers:
 
 
 def _make_deserializer(mode: JsonMode, options: ReadOptions) -> Deserializer:
-    return JsonDeserializer(mode, options.wanted, options.text_columns, options.number_columns)
+    return JsonDeserializer(mode, options.wanted, options.text_columns, options.number_columns, options.any_case)
 
 
 JSON_SCHEMA = WireFormat(

@@ -62,3 +62,22 @@ def test_empty_values_of_documents_are_kept() -> None:
     outcome = decode(run(event, keys=[{"id": '"a"'}]), plan(table, routing=routes))
     assert rows(outcome) == [{"_id": "a", "tags": [], "s": {"a": None}, "__deleted": "false"}]
     assert (dead(outcome), outcome.needs) == ({}, ())
+
+
+@pytest.mark.parametrize("routed", [True, False])
+@pytest.mark.parametrize("evolve", [True, False])
+def test_empty_values_under_other_letters_are_kept(*, routed: bool, evolve: bool) -> None:
+    """Where the case of names does not count, an empty list is the column's, alone and beside rows that have values."""
+    empties = {"id": 1, "kind": "a.t0", "TAGS": [], "S": {}, "Deep": [{}], "MORE": []}
+    values = [empties, {"id": 2, "kind": "a.t0", "tags": [7], "s": {"a": 1}}, {"id": 3, "kind": "a.t0", "Tags": [8]}]
+    made = (
+        _plan(NESTED, case_insensitive=True, evolve=evolve)
+        if routed
+        else plan(append(0, NESTED), case_insensitive=True, evolve=evolve)
+    )
+    first = {"id": 1, "kind": "a.t0", "tags": [], "s": {"a": None}, "deep": [{"b": None}]}
+    for some in (values, values[:1]):
+        outcome = decode(run(*some), made)
+        assert rows(outcome)[0] == first
+        assert (dead(outcome), outcome.needs) == ({}, ())
+    assert [row["tags"] for row in rows(decode(run(*values), made))] == [[], [7], [8]]

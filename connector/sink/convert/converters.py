@@ -29,19 +29,24 @@ class Converters:
 
 
 @lru_cache(maxsize=8)
-def _build_converters(events: EventSettings, wanted: frozenset[str]) -> Converters:
+def _build_converters(events: EventSettings, wanted: frozenset[str], *, any_case: bool) -> Converters:
     return Converters(
         _build_deserializer(events.key_format, events.key_registry, None, events),
-        _build_deserializer(events.value_format, events.value_registry, wanted, events),
+        _build_deserializer(events.value_format, events.value_registry, wanted, events, any_case=any_case),
     )
 
 
 def _build_deserializer(
-    name: str, registry: AnyRegistry | None, wanted: frozenset[str] | None, events: EventSettings
+    name: str,
+    registry: AnyRegistry | None,
+    wanted: frozenset[str] | None,
+    events: EventSettings,
+    *,
+    any_case: bool = False,
 ) -> Deserializer:
     wire_format, texts = FORMATS[name], (events.temporal_as_text, events.decimal_as_text)
     fetch = _schema_fetcher(wire_format, registry)
-    return wire_format.deserializer(ReadOptions(wanted, fetch, *texts, _frame(registry)))
+    return wire_format.deserializer(ReadOptions(wanted, fetch, *texts, _frame(registry), any_case))
 
 
 def _schema_fetcher(wire_format: WireFormat, registry: AnyRegistry | None) -> FetchSchema | None:
@@ -59,12 +64,13 @@ def _frame(registry: AnyRegistry | None) -> Frame:
 def find_converters(plan: BatchPlan) -> Converters:
     """Return the converters of a connector; they, and what they know of schemas, live as long as the process."""
     paths = plan.routing.rule.paths if plan.routing is not None else frozenset[str]()
-    return _build_converters(plan.events, unwrap_settings(plan, keep_before=True).wanted | paths)
+    wanted = unwrap_settings(plan, keep_before=True).wanted | paths
+    return _build_converters(plan.events, wanted, any_case=plan.case_insensitive)
 
 
 def transaction_converter(plan: BatchPlan) -> Deserializer:
     """Return the converter of values for who wants to know the transactions of events, and nothing else."""
-    return _build_converters(plan.events, _TRANSACTION_FIELDS).value
+    return _build_converters(plan.events, _TRANSACTION_FIELDS, any_case=False).value
 
 
 @lru_cache(maxsize=8)

@@ -40,9 +40,10 @@ def find_routed_types(plan: BatchPlan) -> pa.StructType | None:
 def keep_known_empties(change: Changes, table: TablePlan | None, plan: BatchPlan) -> Changes:
     """Return changes of a table without empty lists and objects of columns, or fields of those, that it does not have.
 
+    Whoever read them did not know of the table, or not which of the names that differ in case are its columns.
     Changes with a schema stay as they are: it tells of what the list is.
     """
-    if change.optional or find_routed_types(plan) is None:
+    if change.optional or not (plan.case_insensitive or find_routed_types(plan) is not None):
         return change
     known = pa.struct([]) if table is None else find_expected_types(table, plan)
     return attrs.evolve(change, row=prune_rows(change.row, known))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connector.iceberg.types.values.conversion import convert
 from connector.sink.model.plan import SchemaChange
 from serde.arrays import children
 from serde.events.changes import Changes, filter_changes, rename_columns
@@ -50,7 +51,7 @@ def _merge_columns(change: Changes, merged: dict[str, list[str]]) -> tuple[Chang
     faults, keep = list[RecordError](), np.ones(len(change.rows), np.bool_)
     for first, others in merged.items():
         for other in others:
-            column, given = columns[first], columns.pop(other)
+            column, given = _fill_hollow(columns[first], columns.pop(other))
             if pa.types.is_null(column.type) or column.type.equals(given.type):
                 columns[first] = given if pa.types.is_null(column.type) else pc.coalesce(column, given)
                 continue
@@ -62,6 +63,26 @@ def _merge_columns(change: Changes, merged: dict[str, list[str]]) -> tuple[Chang
     row = pa.StructArray.from_arrays(list(columns.values()), names=list(columns), mask=gone)
     change = attrs.evolve(change, row=row)
     return (change if keep.all() else filter_changes(change, keep) if keep.any() else None), faults
+
+
+def _fill_hollow(one: pa.Array, other: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return both; one that has nothing but empty lists and objects, whose type is a guess, by the other's type."""
+    if pa.types.is_null(one.type) or one.type.equals(other.type):
+        return one, other
+    if _is_hollow(other):
+        made, bad = convert(other, one.type)
+        return (one, made) if bad is None else (one, other)
+    made, bad = convert(one, other.type) if _is_hollow(one) else (one, None)
+    return (made, other) if bad is None else (one, other)
+
+
+def _is_hollow(column: pa.Array) -> bool:
+    """Tell whether a column of lists or objects has none but empty ones."""
+    if column.null_count == len(column):
+        return True
+    if pa.types.is_list(column.type):
+        return _is_hollow(column.flatten())
+    return pa.types.is_struct(column.type) and all(map(_is_hollow, children(column)))
 
 
 def match_key_shapes(needs: Iterable[SchemaChange], columns: Iterable[str]) -> list[SchemaChange]:
