@@ -5,7 +5,8 @@ Each connector says it in fields of its own (`source` of an envelope, or the col
     PostgreSQL          lsn, then the place in the transaction
     MariaDB             gtid (domain-server-number); comparable within one domain and server, whoever's log holds it.
                         Not the place in the transaction: after a restart within one it counts anew (before 3.7)
-    MySQL, MariaDB      file, pos; comparable within one server and one series of files
+    MySQL, MariaDB      file, pos; comparable within one server and one series of files. Where MySQL tells the number of
+                        the transaction (gtid), both have to be smaller: after a failover it stands in another log
     SQL Server          commit_lsn (a hexadecimal text); within a transaction changes are read by statement, and their
                         change_lsn goes to and fro
     Db2                 commit_lsn, change_lsn (longer ones)
@@ -65,12 +66,14 @@ LogPositions = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 The second is `NO_VALUE` where the event does not say where it stands.
 """
 SOURCE_COLUMN, FIRST_NUMBER = 0, 1
+_SECOND_NUMBER, _THIRD_NUMBER = 2, 3
 LOG_SEPARATOR = " @"
 """Stands in the name of a source before what tells its logs apart."""
 _MAX_NUMBERS = 4
 
 FindColumn = Callable[[str], pa.Array | None]
 
+_TRANSACTION = r"^(?P<server>[0-9A-Fa-f-]{36}(?::\w{1,32})?):(?P<number>\d{1,18})$"
 _GTID = r"^(?P<server>\d{1,10}-\d{1,10})-(?P<number>\d{1,18})$"
 _FILE = re.compile(r"(.*)\.(\d{1,9})")
 _POS_BITS = 32
@@ -169,7 +172,29 @@ def _read_binlog(column: FindColumn, order: Ints, count: int) -> PositionNumbers
     at = _to_int64(pos, count)
     known = (number != NO_VALUE) & (at >= 0) & (at >> _POS_BITS == 0)
     first = np.where(known, number << _POS_BITS | at, NO_VALUE)
-    return PositionNumbers((first,), known, _binlog_series(column, count))
+    return PositionNumbers((first, *_number_transactions(column("gtid"))), known, _binlog_series(column, count))
+
+
+def _number_transactions(gtid: pa.Array | None) -> tuple[Ints, ...]:
+    """MySQL's number of each transaction, behind a negative number for who gave it out; none where nothing tells it.
+
+    It proves nothing alone: members of a group give numbers out in blocks.
+    """
+    if gtid is None or not pa.types.is_string(gtid.type) or gtid.null_count == len(gtid):
+        return ()
+    server, number = pc.extract_regex(gtid, pattern=_TRANSACTION).flatten()
+    if number.null_count == len(number):
+        return ()
+    coded = server.dictionary_encode()
+    names = [-1 - (source_number(name) & _LOW_32_BITS) for name in coded.dictionary.to_pylist()]
+    owner = np.array([*names, 0], np.int64)[np.asarray(coded.indices.fill_null(len(names)), np.int64)]
+    return owner, _or_zero(_to_int64(number, len(gtid)))
+
+
+def paired_numbers(place: LogPositions) -> tuple[Ints, Ints, Mask]:
+    """Who numbered each change's transaction, that number, and which changes tell it: it rises beside the place."""
+    owner, number = place[:, _SECOND_NUMBER], place[:, _THIRD_NUMBER]
+    return owner, number, (owner < 0) & (place[:, FIRST_NUMBER] != NO_VALUE)
 
 
 def _binlog_series(column: FindColumn, count: int) -> pa.StringArray:

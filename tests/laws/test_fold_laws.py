@@ -19,7 +19,7 @@ from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import select_proven_dates, select_proven_places
 from serde.events.source_positions import NO_VALUE, source_number, unknown_positions
 from tests.model import reference
-from tests.model.events import CLOCKS, Clock, Database, row
+from tests.model.events import CLOCKS, OUTLIVING, Clock, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.model.reference import Event
@@ -103,7 +103,7 @@ def _stream(seed: int, partitions: int, clock: Clock = "postgres") -> Database:
             db.side_by_side(one, other)
         else:
             db.transaction(*one)
-        if clock == "mariadb" and rng.random() < 0.2:
+        if clock in OUTLIVING and rng.random() < 0.2:
             db.fail_over()
         if rng.random() < 0.4:
             db.read(rng.randrange(4))

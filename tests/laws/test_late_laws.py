@@ -37,7 +37,7 @@ from connector.sink.model.result import SourceProgress
 from connector.sink.model.task_output import OutputKind
 from serde.events.source_positions import unknown_positions
 from tests.model import reference
-from tests.model.events import CLOCKS, Clock, Database, row
+from tests.model.events import CLOCKS, OUTLIVING, Clock, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.model.source_logs import CONNECTORS, Connector
@@ -246,7 +246,7 @@ def _restarting(seed: int, clock: Clock | Connector, *, grows: bool) -> tuple[Da
             before = len(db.log)
             db.grow(rng.randint(PARTITIONS + 1, 5))
         db.transaction(*LIFE.steps(rng, set(db.rows), 4))
-        if clock == "mariadb" and rng.random() < 0.2:
+        if clock in OUTLIVING and rng.random() < 0.2:
             db.fail_over()
         if rng.random() < 0.4 and not grows:
             db.read(rng.randrange(4))

@@ -7,6 +7,7 @@ changed key is a delete, a tombstone and a create; all events of one transaction
     postgres  positions of changes, dates of commits: of transactions that ran side by side positions go to and fro
     mariadb   the same dates; numbers of transactions, which outlive a server, and positions of its log, which do not
     mysql     positions of the log, dates of whole seconds in which statements began: they go to and fro
+    mysql_gtid  the same, and numbers of transactions, which outlive a server
     seconds   such dates without positions, as flattened events may have them
 
 or a connector of `tests.model.source_logs`.
@@ -15,6 +16,7 @@ or a connector of `tests.model.source_logs`.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -26,8 +28,14 @@ from tests.model.source_logs import Connector, SourceLog
 
 Row = dict[str, Any]
 START_NS = 1_700_000_000_000_000_000
-Clock = Literal["postgres", "mariadb", "mysql", "seconds"]
-CLOCKS: tuple[Clock, ...] = ("postgres", "mariadb", "mysql", "seconds")
+Clock = Literal["postgres", "mariadb", "mysql", "mysql_gtid", "seconds"]
+CLOCKS: tuple[Clock, ...] = ("postgres", "mariadb", "mysql", "mysql_gtid", "seconds")
+OUTLIVING: tuple[Clock, ...] = ("mariadb", "mysql_gtid")
+"""Those whose connector may go on at another server."""
+
+_FIRST_FILE = 999_996
+"""Log files of so great numbers soon have one more digit."""
+_UUID = "8a94f357-aab4-11df-86ab-c80aa9429562"
 
 
 class Database:
@@ -82,7 +90,7 @@ class Database:
         self.partitions = partitions
 
     def fail_over(self) -> None:
-        """Another MariaDB takes over: in its log all transactions stand elsewhere, mostly in files of small numbers."""
+        """Another server takes over: in its log all transactions stand elsewhere, mostly in files of small numbers."""
         self._behind = self._lsn - self.rng.randrange(400)
 
     def again(self, first: int) -> None:
@@ -100,10 +108,10 @@ class Database:
         """Give an event as it is in the log of the server that there is now."""
         if value is not None and self._source:
             return json.dumps(self._source.send_again(json.loads(value), self._transaction)).encode()
-        if value is None or not self._behind or self.clock != "mariadb":
+        if value is None or not self._behind or self.clock not in OUTLIVING:
             return value
         event = json.loads(value)
-        number = int(event["source"]["gtid"].rpartition("-")[2])
+        number = int(re.split("[-:]", event["source"]["gtid"])[-1])
         event["source"] |= {"file": "bin.log.000001", "pos": number * 100 + event["transaction"]["total_order"]}
         return json.dumps(event).encode()
 
@@ -156,10 +164,12 @@ class Database:
         if self.clock == "postgres":
             # A read has the snapshot's place: transactions that were open then go on at smaller ones.
             return {"lsn": self._lsn + 500 * (op == "r"), "xmin": None, "txId": self._transaction}
-        if self.clock in ("mysql", "mariadb"):
-            behind = self._behind if self.clock == "mariadb" else 0
+        if self.clock in ("mysql", *OUTLIVING):
+            behind = self._behind
             number, pos = divmod(max(self._lsn - behind, 0) + 1000 * (behind > 0), 200)
-            gtid = f"0-7-{self._transaction}" if self.clock == "mariadb" else None
+            number += _FIRST_FILE * (behind == 0)
+            owner = {"mariadb": "0-7-", "mysql_gtid": f"{_UUID}:"}.get(self.clock)
+            gtid = owner and f"{owner}{self._transaction}"
             return {"server_id": 7, "gtid": gtid, "file": f"bin.log.{number:06d}", "pos": pos, "row": 0}
         return {}
 

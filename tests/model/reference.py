@@ -6,6 +6,7 @@ docs of the columns that Debezium's ExtractNewRecordState adds.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
@@ -85,6 +86,8 @@ def fold(events: Iterable[Event]) -> dict[Key, Event]:
 
 
 SECOND_NS = 1_000_000_000
+NUMBERING = 1
+"""Which number of a place is negative where a number of its transaction follows it."""
 
 
 def position(event: Event) -> tuple[int, ...] | None:
@@ -107,8 +110,17 @@ def repeats(event: Event, before: Iterable[Event]) -> bool:
     place, when = position(event), date(event)
     if place is not None and places:
         newer = when is not None and bool(dates) and when > max(dates)
-        return place < max(places) and not newer
+        return place < max(places) and not newer and not _is_new_transaction(place, places)
     return when is not None and bool(dates) and when < max(dates)
+
+
+def _is_new_transaction(place: tuple[int, ...], before: list[tuple[int, ...]]) -> bool:
+    """Whether MySQL numbers its transaction, and no greater number came before: in another log it stands elsewhere."""
+    if len(place) <= NUMBERING or place[NUMBERING] >= 0:
+        return False
+    return all(
+        place[2] >= one[2] for one in before if one[NUMBERING : NUMBERING + 1] == place[NUMBERING : NUMBERING + 1]
+    )
 
 
 def _within(events: list[Event]) -> Event:
@@ -199,10 +211,14 @@ def _place(value: Row) -> tuple[str, tuple[int, ...] | None]:
     name = ".".join(str(source.get(part) or "") for part in ("name", "db", "table"))
     if source.get("lsn") is not None:
         return name, (source["lsn"], (value.get("transaction") or {}).get("total_order", 0))
-    if source.get("gtid"):
+    numbered = re.fullmatch(r"[0-9a-f-]{36}:(\d+)", source.get("gtid") or "")
+    if source.get("gtid") and not numbered:
         server, _, number = source["gtid"].rpartition("-")
         return f"{name}@{server}", (int(number),)
     if source.get("file"):
         stem, _, number = source["file"].rpartition(".")
+        if numbered:
+            at = int(number) << 32 | source["pos"]
+            return f"{name}@{source.get('server_id', '')}/{stem}", (at, -1, int(numbered[1]))
         return f"{name}@{source.get('server_id', '')}/{stem}", (int(number), source["pos"], source.get("row") or 0)
     return name, None

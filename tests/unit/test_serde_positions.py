@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from connector.sink.model.event_age import mark_below
 from serde.events.changes import (
     Changes,
     UnwrapSettings,
@@ -189,13 +190,15 @@ def test_servers_and_files_do_not_compare() -> None:
 
 
 def test_a_transaction_keeps_its_number_in_every_log() -> None:
-    """MariaDB's numbers compare within a domain and server; MySQL's, sets of them, and none leave it to the files."""
+    """MariaDB's numbers compare within a domain and server; MySQL's stand beside the files, sets of them do not."""
     gtids = ["0-1-9", "0-2-9", "3-1-9", "8a94f357-aab4-11df-86ab-c80aa9429562:9", "0-1-9,0-2-3", "", None, "0-1-x"]
     made = _changes(*({**_mysql(), "gtid": gtid} for gtid in gtids))
     files = "s.d.t @1/bin.log"
     assert made.origin.to_pylist() == ["s.d.t @0-1", "s.d.t @0-2", "s.d.t @3-1", *([files] * 5)]
     assert made.place[:3, 1].tolist() == [9] * 3
     assert len(set(made.place[3:, 1].tolist())) == 1
+    owners, numbers = made.place[3:, 2].tolist(), made.place[3:, 3].tolist()
+    assert owners[0] < 0 and owners[1:] == [0] * 4 and numbers == [9, 0, 0, 0, 0]
     alone = _changes(*({**_mysql(), "gtid": gtid} for gtid in gtids[3:]))
     assert alone.place.tolist() == made.place[3:].tolist(), "the same in every block"
     (nowhere,) = _changes({"name": "s", "db": "d", "table": "t", "gtid": "0-1-9"}).origin.to_pylist()
@@ -248,3 +251,14 @@ def test_some_changes_know_their_own_sources_only() -> None:
     assert some.origin.dictionary.to_pylist() == ["s.d.t1", "s.d.t2"]
     assert slice_changes(some, 0, 2).origin.dictionary.to_pylist() == ["s.d.t2"]
     assert not len(slice_changes(some, 0, 0).origin)
+
+
+def test_a_server_that_took_over_repeats_nothing() -> None:
+    """MySQL: what began at the old server stands in files of smaller numbers then, under its old number and server."""
+    uuid, other = "8a94f357-aab4-11df-86ab-c80aa9429562", "9a94f357-aab4-11df-86ab-c80aa9429562:tag_1"
+    told = [("bin.log.1000000", f"{uuid}:9"), ("bin.log.000003", f"{uuid}:10"), ("bin.log.999999", f"{uuid}:8")]
+    told += [("bin.log.000003", f"{other}:3"), ("bin.log.000003", f"{uuid}:9"), ("bin.log.000003", None)]
+    place = _changes(*({**_mysql(file), "gtid": gtid} for file, gtid in told)).place
+    below = mark_below(place, place[0, 1:])
+    assert below.tolist() == [False, False, True, False, False, True]
+    assert len(set(place[:, 0].tolist())) == 1

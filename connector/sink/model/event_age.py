@@ -12,7 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions, unknown_positions
+from serde.events.source_positions import (
+    FIRST_NUMBER,
+    NO_VALUE,
+    SOURCE_COLUMN,
+    LogPositions,
+    paired_numbers,
+    unknown_positions,
+)
 
 _UNITS_PER_SECOND = {"ns": 1_000_000_000, "us": 1_000_000, "ms": 1_000}
 _OP_READ = ord("r")
@@ -56,11 +63,18 @@ def select_proven_places(
 
 
 def mark_below(place: LogPositions, limit: npt.NDArray[np.int64]) -> Mask:
-    """Mark places that are smaller than a limit: rows of three numbers, or one for all."""
+    """Mark places that are smaller than a limit: rows of three numbers, or one for all.
+
+    Where both number their transaction too (MySQL), that has to be smaller as well: else it may be another log.
+    """
     result: Mask = np.zeros(len(place), np.bool_)
     for column in reversed(range(place.shape[1] - FIRST_NUMBER)):
         own, other = place[:, FIRST_NUMBER + column], limit[..., column]
         result = (own < other) | ((own == other) & result)
+    owner, number, told = paired_numbers(place)
+    if told.any():
+        other_owner, other_number = limit[..., 1], limit[..., 2]
+        result &= ~(told & (other_owner < 0) & ((owner != other_owner) | (number >= other_number)))
     return result
 
 

@@ -15,7 +15,7 @@ from connector.sink.fold.order.key_runs import mark_run_starts
 from connector.sink.fold.order.repeated_changes import mark_repeated
 from connector.sink.model.change_rows import ChangeOrder
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, paired_numbers
 
 
 @attrs.frozen(eq=False)
@@ -57,8 +57,13 @@ def find_partition_winners(grouped: KeyGroups, order: ChangeOrder) -> PartitionW
     doubtful[groups] = order.take(last[groups]).bare
     proofs = []
     places = tuple(np.ascontiguousarray(order.place[:, column]) for column in range(FIRST_NUMBER, order.place.shape[1]))
-    for columns in (places, (order.date,)):
-        group, top = find_greatest(grouped, order.place[:, SOURCE_COLUMN], columns)
+    source = order.place[:, SOURCE_COLUMN]
+    evidence = [(source, places), (source, (order.date,))]
+    owner, number, told = paired_numbers(order.place)
+    if told.any():
+        evidence.append((source ^ owner, (np.where(told, number, NO_VALUE),)))
+    for sources, columns in evidence:
+        group, top = find_greatest(grouped, sources, columns)
         end = last[group]
         differs = np.logical_or.reduce([column[end] != column[top] for column in columns])
         doubtful[group[(columns[0][end] != NO_VALUE) & differs]] = True

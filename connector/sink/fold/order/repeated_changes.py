@@ -8,14 +8,14 @@ import numpy.typing as npt
 from connector.sink.fold.order.key_runs import mark_run_starts
 from connector.sink.model.change_rows import ChangeOrder
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
+from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions, paired_numbers
 
 
 def mark_repeated(group: Ints, order: ChangeOrder) -> Mask:
     """Mark the changes that are proven to repeat an older one.
 
-    A change is proven to repeat if its log position is smaller than that of a change before it, unless its timestamp
-    contradicts that; if not both have a position, if its timestamp is earlier.
+    A change is proven to repeat if its log position is smaller than that of a change before it, unless its timestamp,
+    or the number of its transaction, contradicts that; if not both have a position, if its timestamp is earlier.
 
     Args:
         group: key and partition of each change, in runs.
@@ -34,8 +34,25 @@ def mark_repeated(group: Ints, order: ChangeOrder) -> Mask:
     both = (where > 0) & (most_where > 0)
     older = (when > 0) & (when < most_when)
     newer = (when > 0) & (most_when > 0) & (when > most_when)
+    newer |= _mark_new_transactions(place, run)
     result: Mask = np.empty(count, np.bool_)
     result[sequence] = np.where(both, (where < most_where) & ~newer, older)
+    return result
+
+
+def _mark_new_transactions(place: LogPositions, run: Ints) -> Mask:
+    """Mark the changes whose transaction has no smaller number than one before it in their run, of the same numbering.
+
+    Nothing is proven of those that have the greatest: their transaction may have begun in another log.
+    """
+    owner, number, told = paired_numbers(place)
+    result = np.zeros(len(run), np.bool_)
+    rows = np.flatnonzero(told)
+    if len(rows):
+        rows = rows[np.lexsort((rows, owner[rows], run[rows]))]
+        numbering = np.cumsum(mark_run_starts(run[rows], owner[rows])) - 1
+        rank, before = _rank_rows(number[rows, None], numbering)
+        result[rows] = rank >= before
     return result
 
 
