@@ -164,7 +164,8 @@ def _gtids(column: FindColumn, order: Ints, count: int) -> PositionNumbers | Non
 def _read_binlog(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all
     # Not the row: the events of a compressed transaction all have its place, and each counts its rows from 0.
     file, pos = column("file"), column("pos")
-    if file is None or pos is None or not pa.types.is_string(file.type):
+    # Flattened events may not tell the server: its files and those of another one would be one log.
+    if file is None or pos is None or column("server_id") is None or not pa.types.is_string(file.type):
         return None
     coded = file.dictionary_encode()
     numbers = [int(found[2]) if (found := _FILE.fullmatch(name)) else NO_VALUE for name in coded.dictionary.to_pylist()]
@@ -314,7 +315,8 @@ def _read_decimal_lsns(column: FindColumn, order: Ints, count: int) -> PositionN
 
 def _read_vitess(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:
     epoch, rank = (column(name) for name in TRANSACTION_FIELDS)
-    if epoch is None or rank is None:
+    # Flattened events may not tell the shard: each has transactions of its own.
+    if epoch is None or rank is None or column("shard") is None:
         return None
     first, then = _to_int64(epoch, count), _to_int64(rank, count)
     known = (first >= 0) & (then >= 0)

@@ -57,6 +57,7 @@ class TaskMetrics:
     table does not take (table index, field); `rows` are the changes of each table (by table index). `late` are keys
     whose changes were older than what their table has, `untold` changes that may be from before or after a truncate.
     `unknown_types` names types of newer versions of Debezium, which are read as the plain type behind the name.
+    `unplaced` names connectors whose flattened events do not tell where they stand in their source's log.
     `fetch` is what reading Kafka took.
     `operations` are the changes by operation (`c`, `u`, `d`, `r`), `newest` is the greatest dedup value of each table.
     `fetch_seconds` and `decode_seconds` are summed over tasks, so they may be more than the batch took.
@@ -74,6 +75,7 @@ class TaskMetrics:
     late: int = 0
     untold: int = 0
     unknown_types: frozenset[str] = attrs.field(default=frozenset(), metadata=_UNION)
+    unplaced: frozenset[str] = attrs.field(default=frozenset(), metadata=_UNION)
     fetch: FetchMetrics = FetchMetrics()
     operations: Counter[str] = attrs.field(factory=Counter)
     newest: Counter[int] = attrs.field(factory=Counter, metadata=_UNION)

@@ -36,6 +36,7 @@ from serde.events.changes import DELETED_COLUMN, Changes, extract_changes, slice
 from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.documents import ID_COLUMN, holds_documents
 from serde.events.event_kind import is_envelope
+from serde.events.flattened_order import find_connector, find_unplaced, judge_dates
 from serde.events.images import split_images
 from serde.events.unavailable_value import PLACEHOLDER, use_known_placeholder
 from serde.faults import RecordError
@@ -110,6 +111,7 @@ def convert_messages(work: MessageConversion, table: TablePlan | None, values: D
         if change is not None and not is_envelope(block.fields.type) and _needs_operations(plan, table):
             change, unnamed = read_operations(change, plan.op_field)
             work.faults.extend(unnamed)
+            change = _judge_order(work, change)
         if change is not None and plan.routing is not None:
             _convert_routed(work, change, block, plan.routing, documents=documents)
         elif change is not None:
@@ -132,6 +134,13 @@ def convert_messages(work: MessageConversion, table: TablePlan | None, values: D
         tuple(work.progress),
         work.metrics + TaskMetrics(tombstones=len(values.tombstones), unknown_types=unknown),
     )
+
+
+def _judge_order(work: MessageConversion, change: Changes) -> Changes:
+    """Return flattened changes with what their connector's dates prove; note if they do not tell where they stand."""
+    connector = find_connector(change, work.run.connector, work.plan.events.add_fields_prefix)
+    work.metrics += TaskMetrics(unplaced=find_unplaced(change, connector))
+    return judge_dates(change, connector)
 
 
 def _use_known_placeholder(row: pa.StructArray, word: str) -> pa.StructArray:

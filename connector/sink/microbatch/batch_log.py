@@ -8,6 +8,7 @@ import structlog
 
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.model.plan import DeadLetterRef
+from serde.events.flattened_order import ORDER_FIELDS
 
 LOGGED_DEAD_LETTERS = 10
 """Dead letters per batch that the log shows one by one; all of them are in the topic."""
@@ -20,6 +21,7 @@ class BatchLog:
         """Start with nothing said."""
         self._untold = False
         self._unknown_types = frozenset[str]()
+        self._unplaced = frozenset[str]()
         self._log = structlog.get_logger()
 
     def log_outcome(self, metrics: TaskMetrics, dead_letters: Sequence[DeadLetterRef]) -> None:
@@ -39,6 +41,14 @@ class BatchLog:
                 "events have types that this version does not know; their values are taken as the plain type behind "
                 "each; logged once",
                 types=sorted(unknown),
+            )
+        for name in sorted(metrics.unplaced - self._unplaced):
+            self._unplaced |= {name}
+            self._log.info(
+                "flattened events do not tell where they stand in their source's log: what comes again is applied "
+                "again, and across partitions dates decide; these add.fields make the order exact; logged once",
+                connector=name,
+                add_fields=ORDER_FIELDS.get(name, "by connector: docs/reference/databases.md"),
             )
         for record, stage, reason in describe_first(dead_letters):
             self._log.warning("dead letter", record=record, stage=stage, reason=reason)
