@@ -15,6 +15,7 @@ import attrs
 from connector.runtime.topic_partitions import TopicPartition
 from serde.events.unavailable_value import PLACEHOLDER
 from tests.simulation.catalog_server import Rows
+from tests.simulation.reads_left_behind import ReadsLeftBehind
 from tests.simulation.source import Truth
 
 FOREIGN = 1000
@@ -51,10 +52,12 @@ class Expectation:
     early_cut: int = 0
     """Up to here rows may be gone: a truncate takes them in a commit of its own, before its batch's."""
 
+    left_behind: ReadsLeftBehind = attrs.field(factory=ReadsLeftBehind)
+
     def copy(self) -> Expectation:
         """Return the same, to go back to."""
         fresh = attrs.evolve(self, ends=dict(self.ends), taken=list(self.taken), foreign=dict(self.foreign))
-        return attrs.evolve(fresh, poison=set(self.poison))
+        return attrs.evolve(fresh, poison=set(self.poison), left_behind=self.left_behind.copy())
 
     def advance(self, ends: Mapping[TopicPartition, int], reads: Reads, there: Reads, why: str) -> None:
         """Take in what lies before new ends.
@@ -65,6 +68,7 @@ class Expectation:
             there: what can be read now.
             why: what made it durable, for messages.
         """
+        self.left_behind.begin_batch()
         for at, end in ends.items():
             if at[0] != self.topic:
                 continue
@@ -73,6 +77,7 @@ class Expectation:
             skipped = [offset for offset in now if start <= offset < end and offset not in seen]
             if skipped:
                 raise Wrong(f"{why}: {at[0]}-{at[1]} stands at {end}, but offset {skipped[0]} was never read")
+            self.left_behind.take(at, (seen[offset] for offset in range(start, end) if offset in seen))
             for offset in range(start, end):
                 truth = seen.get(offset)
                 if truth is None:
@@ -139,7 +144,9 @@ class Expectation:
             # Of a delete that was compacted the tombstone is left, which tells no age.
             proven = self.exact and not read and all(truth.serial in events for truth in truths)
             if complete or proven:
-                yield key, [_n(last, cut), *([None] if last.serial < self.early_cut else [])], last.row
+                early = [None] if last.serial < self.early_cut else []
+                reads = [_n(one, cut) for one in self.left_behind.rivals(last) if one.serial > cut]
+                yield key, [_n(last, cut), *early, *reads], last.row
         # A truncate takes the rows of others that were there; one that comes again may, or may not, take later ones.
         for key, row in self.foreign.items() if not cut and not self.early_cut else ():
             yield key, [row["n"]], row

@@ -1,0 +1,78 @@
+"""What is expected of a table where the old partition of a key still held a read, and where it did not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import pytest
+
+from tests.simulation.expectations import Expectation, Wrong
+from tests.simulation.source import Truth
+
+pytestmark = pytest.mark.unit
+
+TOPIC = "db.public.t0"
+ROW = {"id": 1, "n": 10, "name": "a"}
+CREATED, READ, DELETED = Truth(1, "change", 1, ROW), Truth(1, "read", 1, ROW), Truth(2, "change", 1, None)
+OLD, NEW = (TOPIC, 0), (TOPIC, 1)
+
+
+def _expect(*batches: dict[tuple[str, int], Sequence[Truth]]) -> Expectation:
+    """An expectation of one table, after commits of these batches."""
+    expected = Expectation(TOPIC, upsert=True, exact=True, precise=True, alone=False)
+    seen: dict[tuple[str, int], dict[int, Truth]] = {OLD: {}, NEW: {}}
+    for batch in batches:
+        for at, truths in batch.items():
+            seen[at] |= dict(enumerate(truths, len(seen[at])))
+        expected.advance({at: len(known) for at, known in seen.items()}, seen, seen, "a commit")
+    return expected
+
+
+@pytest.mark.parametrize(
+    "batches", [[{OLD: [READ], NEW: [DELETED]}], [{NEW: [DELETED]}, {OLD: [READ]}]], ids=["one batch", "a later batch"]
+)
+def test_a_read_that_the_old_partition_still_held_may_stand(batches: list[dict[tuple[str, int], list[Truth]]]) -> None:
+    """Nothing tells whether it came before the delete in the new partition: the row may be there, or not."""
+    expected = _expect(*batches)
+    expected.check([ROW], complete=True)
+    expected.check([], complete=True)
+    with pytest.raises(Wrong, match="must be not there or n=10"):
+        expected.check([{**ROW, "n": 11}], complete=True)
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [{OLD: [READ]}, {NEW: [DELETED]}],
+        [{OLD: [READ, DELETED]}],
+        [{OLD: [CREATED, READ], NEW: [DELETED]}],
+        [{OLD: [CREATED], NEW: [DELETED]}],
+    ],
+    ids=["the delete in a later batch", "one partition", "a change before the read", "no read"],
+)
+def test_any_other_row_that_comes_back_is_wrong(batches: list[dict[tuple[str, int], list[Truth]]]) -> None:
+    """Where an order can be known, the row of a deleted key is wrong."""
+    expected = _expect(*batches)
+    expected.check([], complete=True)
+    with pytest.raises(Wrong, match="must be not there"):
+        expected.check([ROW], complete=True)
+
+
+def test_a_change_after_it_ends_the_doubt() -> None:
+    """A change of a later batch is the truth, whatever was there before."""
+    expected = _expect({OLD: [READ], NEW: [DELETED]}, {NEW: [attrs.evolve(CREATED, serial=3, row={**ROW, "n": 12})]})
+    expected.check([{**ROW, "n": 12}], complete=True)
+    with pytest.raises(Wrong, match="must be n=12"):
+        expected.check([ROW], complete=True)
+
+
+def test_a_state_to_go_back_to_has_doubts_of_its_own() -> None:
+    """What is taken in later changes nothing of a copy."""
+    expected = _expect({NEW: [DELETED]})
+    before = expected.copy()
+    seen = {OLD: {0: READ}, NEW: {0: DELETED}}
+    expected.advance({OLD: 1, NEW: 1}, seen, seen, "a commit")
+    expected.check([ROW], complete=True)
+    with pytest.raises(Wrong, match="must be not there"):
+        before.check([ROW], complete=True)
