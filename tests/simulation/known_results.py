@@ -7,10 +7,9 @@ again and again. Answers are never changed by who gets them; their arrays of num
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypeVar
-from unittest.mock import patch
 
 import attrs
 import numpy as np
@@ -24,6 +23,7 @@ from serde.events.changes import UnwrapSettings, extract_changes
 from serde.faults import Stage
 from serde.messages import DecodedMessages, MessageBlock
 from serde.wire_format import Deserializer
+from tests.simulation.replacements import replaced
 
 T = TypeVar("T")
 MOST = 3000
@@ -152,7 +152,6 @@ def _extract_known(block: MessageBlock, unwrap: UnwrapSettings) -> Any:
 @contextmanager
 def known_results() -> Iterator[None]:
     """Have messages decoded, and envelopes flattened, once."""
-    with ExitStack() as until:
-        until.enter_context(patch.object(decoder, "find_converters", _find_known))
-        until.enter_context(patch.object(message_conversion, "extract_changes", _extract_known))
+    which = (decoder, "find_converters", _find_known), (message_conversion, "extract_changes", _extract_known)
+    with replaced(which):
         yield

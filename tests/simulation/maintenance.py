@@ -7,11 +7,10 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from random import Random
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import orjson
 import pyarrow as pa
@@ -36,6 +35,7 @@ from tests.simulation.catalog_server import CatalogServer, LiveFile, SnapshotVer
 from tests.simulation.iceberg_actions import Actions, SettledTable, SnapshotChanges
 from tests.simulation.interruptions import Interruptions, JavaError
 from tests.simulation.java_table import JavaTable, count_changes
+from tests.simulation.replacements import replaced
 from tests.simulation.row_search import plan_files
 from tests.simulation.store import store_away
 from tests.simulation.tables import NoRewritesGuard, SimulatedCatalog
@@ -66,8 +66,8 @@ def maintain(
 def _in_memory(server: CatalogServer, rng: Random) -> Iterator[None]:
     java = _java(rng)
     clock = SimpleNamespace(time_ns=lambda: (server.now_ms + LATER_MS) * 1_000_000)
-    with ExitStack() as until:
-        for place, name, value in (
+    with replaced(
+        (
             (maintainer, "DeleteGuard", NoRewritesGuard),
             (maintainer, "read_history", _read_history),
             (maintainer, "delete_unfinished_files", _delete_unfinished_files),
@@ -87,8 +87,8 @@ def _in_memory(server: CatalogServer, rng: Random) -> Iterator[None]:
             (conversion, "write_hits", _write_hits),
             (conversion, "_join", _refuse_to_join),
             (conversion, "_later_snapshot", _describe_later),
-        ):
-            until.enter_context(patch.object(place, name, value))
+        )
+    ):
         yield
 
 

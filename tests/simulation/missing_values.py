@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 from uuid import UUID
 
 import attrs
@@ -53,6 +52,7 @@ from connector.sink.model.task_output import OutputKind, TaskOutput, read_rows, 
 from serde.events.changes import DELETED_COLUMN
 from tests.simulation.interruptions import Interruptions
 from tests.simulation.java_table import JavaTable
+from tests.simulation.replacements import replaced
 from tests.simulation.store import MemoryFiles, store_away
 
 Row = dict[str, Any]
@@ -108,7 +108,7 @@ class MemoryMissingValueLookup:
         if not parts.keys() - {OutputKind.LAST_ROWS}:
             return
         live, struck = self.calls.call(f"read rows of {java.now.name}", lambda: _read_rows(java, table), store_away)
-        with patch.object(row_rewrite, "TableWriter", partial(TableWriter, files=MemoryFiles(java.server.store))):
+        with replaced([(row_rewrite, "TableWriter", partial(TableWriter, files=MemoryFiles(java.server.store)))]):
             if asked := parts[OutputKind.TOMBSTONES]:
                 yield _mark_deleted(asked, table, live)
             if parts[OutputKind.UNAVAILABLE_ROWS]:
@@ -269,7 +269,7 @@ def write_marked_rows(java: JavaTable, table: TablePlan, which: TruncatedRows) -
 
     live, _ = java.calls.call(f"read rows of {java.now.name}", lambda: _read_rows(java, table), store_away)
     batch = pa.RecordBatch.from_pylist([one.values for one in live if goes(one.values)], table.layout.columns)
-    with patch.object(row_rewrite, "TableWriter", partial(TableWriter, files=MemoryFiles(java.server.store))):
+    with replaced([(row_rewrite, "TableWriter", partial(TableWriter, files=MemoryFiles(java.server.store)))]):
         outputs = _write(table, truncated_rows.FILE_LABEL, batch, mark_deleted)
     result = JobResult().add(unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
     keys: Any = [one for one in outputs if one.kind == OutputKind.KEYS]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
-from unittest.mock import patch
 
 import attrs
 import numpy as np
@@ -48,6 +48,7 @@ from tests.simulation.catalog_server import CatalogServer
 from tests.simulation.interruptions import Interruptions, broker_away
 from tests.simulation.lookups import MemoryLateEventLookup
 from tests.simulation.missing_values import MemoryMissingValueLookup, write_marked_rows
+from tests.simulation.replacements import replaced
 from tests.simulation.row_search import find_rows, searches_in_memory
 from tests.simulation.search_cluster import search_in_memory
 from tests.simulation.search_destination import SimulatedIndexes, open_indexes
@@ -323,28 +324,31 @@ class _Lazy:
         return self.call(*self.values)
 
 
+_ONE_THREAD = (
+    (time, "sleep", lambda _: None),
+    # No task ends a process of Spark's here.
+    (map_task, "forget_archives", lambda: None),
+    (reduce_task, "forget_archives", lambda: None),
+    ("connector.sink.destinations.iceberg.committer", "ThreadPoolExecutor", InlineExecutor),
+    ("connector.opensearch.bulk.bulk_processor", "ThreadPoolExecutor", InlineExecutor),
+    ("connector.sink.destinations.table_registry", "ThreadPoolExecutor", InlineExecutor),
+)
+
+
 @contextmanager
 def one_thread(*, lazy: bool) -> Iterator[None]:
     """Have threads take turns in the order in which they were asked for, and no wait last; `lazy`: offsets are saved
     once they are asked for, which is behind the next batch's commits.
     """
-    places = {
-        "connector.sink.destinations.iceberg.committer": InlineExecutor,
-        "connector.opensearch.bulk.bulk_processor": InlineExecutor,
-        "connector.sink.destinations.table_registry": InlineExecutor,
-        "connector.sink.microbatch.processor": LazyExecutor if lazy else InlineExecutor,
-    }
+    later = LazyExecutor if lazy else InlineExecutor
     with ExitStack() as until:
         until.enter_context(stamina.set_testing(True, attempts=RETRY_ATTEMPTS))
-        until.enter_context(patch("connector.runtime.retry.time.sleep", lambda _: None))
         until.enter_context(searches_in_memory())
         until.enter_context(search_in_memory())
         until.enter_context(offsets_in_memory())
-        # No task ends a process of Spark's here.
-        for task in (map_task, reduce_task):
-            until.enter_context(patch.object(task, "forget_archives", lambda: None))
-        for place, executor in places.items():
-            until.enter_context(patch(f"{place}.ThreadPoolExecutor", executor))
+        until.enter_context(
+            replaced((*_ONE_THREAD, ("connector.sink.microbatch.processor", "ThreadPoolExecutor", later)))
+        )
         yield
 
 

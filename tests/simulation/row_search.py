@@ -7,10 +7,9 @@ bounds; positions, vectors, indexes of keys and rewritten files are the product'
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import attrs
 import orjson
@@ -27,7 +26,7 @@ from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.row_search import join, key_index
 from connector.sink.destinations.iceberg.row_search.base import FileRowsTask, LookupScan
 from connector.sink.destinations.iceberg.row_search.registry import ROW_SEARCHES
-from connector.sink.destinations.iceberg.write_modes import copy_on_write, position_delete
+from connector.sink.destinations.iceberg.write_modes import copy_on_write, position_delete, row_lookup
 from connector.sink.destinations.iceberg.write_modes.row_lookup import search_rows
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.result import DriverOutput, JobResult, KeyLookup
@@ -35,6 +34,7 @@ from connector.sink.model.task_output import TaskOutput, read_rows, unpack_keys,
 from tests.simulation.catalog_server import LiveFile, SnapshotVersion
 from tests.simulation.conflicts import may_hold
 from tests.simulation.java_table import JavaTable
+from tests.simulation.replacements import replaced
 from tests.simulation.store import MemoryFiles, store_away
 
 
@@ -178,7 +178,7 @@ def _rewrite_files(scan: LookupScan, store: int) -> tuple[RowsToReplace, list[Fi
     arrays = [to_spark(pa.array([row.get(field.name) for _, _, row in staying], field.type)) for field in columns]
     places = [pa.array([path for path, _, _ in staying]), pa.array([at for _, at, _ in staying], pa.int64())]
     batch = pa.RecordBatch.from_arrays([*arrays, *places], [*names.values(), FILE_COLUMN, POSITION_COLUMN])
-    with patch.object(copy_on_write, "TableWriter", partial(TableWriter, files=MemoryFiles(store))):
+    with replaced([(copy_on_write, "TableWriter", partial(TableWriter, files=MemoryFiles(store)))]):
         told = list(_run(copy_on_write._rewrite_task(plan, names, ()), [batch] if staying else []))
     result = JobResult().add(told)
     ranges = scan.ranges.join([scan.ranges, *result.key_ranges.get(plan.index, ())])
@@ -188,10 +188,10 @@ def _rewrite_files(scan: LookupScan, store: int) -> tuple[RowsToReplace, list[Fi
 @contextmanager
 def searches_in_memory() -> Iterator[None]:
     """Have look-ups go over files in memory."""
-    with ExitStack() as until:
-        until.enter_context(patch.dict(ROW_SEARCHES, {"join": MemoryJoin()}))  # type: ignore[arg-type]
-        until.enter_context(patch.object(join, "SEARCH", MemoryJoin()))
-        until.enter_context(patch.object(key_index, "_run_job", _run_index_job))
+    searches, own = {**ROW_SEARCHES, "join": MemoryJoin()}, MemoryJoin()
+    with replaced(
+        ((row_lookup, "ROW_SEARCHES", searches), (join, "SEARCH", own), (key_index, "_run_job", _run_index_job))
+    ):
         yield
 
 

@@ -7,9 +7,8 @@ of deletes it knows for a while only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import attrs
 import orjson
@@ -18,6 +17,7 @@ from opensearchpy.exceptions import ConnectionTimeout, NotFoundError, RequestErr
 
 from connector.settings.opensearch.connection import ConnectionSettings
 from tests.simulation.interruptions import Interruptions, JavaError
+from tests.simulation.replacements import replaced
 
 CLUSTERS: dict[str, tuple[SearchCluster, Interruptions]] = {}
 """What tasks send to, by the address that travels with them."""
@@ -182,7 +182,5 @@ def _client(connection: ConnectionSettings) -> SearchClient:
 @contextmanager
 def search_in_memory() -> Iterator[None]:
     """Have clients of a cluster ask one in memory."""
-    with ExitStack() as until:
-        for place in _CLIENTS:
-            until.enter_context(patch(f"connector.opensearch.{place}.opensearch_client", _client))
+    with replaced((f"connector.opensearch.{place}", "opensearch_client", _client) for place in _CLIENTS):
         yield

@@ -9,7 +9,6 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
-from unittest.mock import patch
 
 import attrs
 import orjson
@@ -34,6 +33,7 @@ from connector.settings import ErrorSettings
 from tests.simulation.catalog_server import CatalogServer, LiveFile, Metadata, Rows
 from tests.simulation.interruptions import Interruptions, catalog_away, commit_unanswered
 from tests.simulation.java_table import JavaTable
+from tests.simulation.replacements import replaced
 from tests.simulation.store import io_properties
 
 _CONTENTS = {
@@ -302,7 +302,7 @@ def offsets_in_memory() -> Iterator[None]:
     def read(io: MetadataView, path: str) -> Rows:
         return io.server.read(path)
 
-    with patch.object(offset_rows, "write_file", write), patch.object(offset_rows, "_read_rows", read):
+    with replaced(((offset_rows, "write_file", write), (offset_rows, "_read_rows", read))):
         yield
 
 

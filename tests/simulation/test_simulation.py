@@ -250,6 +250,17 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
         World(),
         (SourceStep("commits", 5), Batch(0, 1, during=((31, "away"), (32, "away")))),
     ),
+    # Limits of all partitions counted from the first commit on that knew the new ones, not in the batch before it.
+    "a topic grows, and the same batch has the repetition of a restart": (
+        World(),
+        (
+            SourceStep("commits", 291),
+            Batch(0, 1, whole=True),
+            SourceStep("grow", 754),
+            SourceStep("restart", 560),
+            Batch(0, 741),
+        ),
+    ),
     # What the slower one knew of the table did not tell which rows came behind the truncate: it took them all.
     "a truncate, and two sinks of one name": (
         World(),

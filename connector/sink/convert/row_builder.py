@@ -94,7 +94,8 @@ def complete_rows(
     metrics = TaskMetrics(nulled=nulled, late=late) if nulled or late else _NO_COUNTS
     if not table.tells_order:
         return BuiltRows(_filter_rows(part, keep & ~gone), faults, SourceProgress(table.index, run.at), metrics)
-    marks = find_limits(table.watermarks, run.at, change.origin.dictionary.to_pylist())
+    names, has_grown = change.origin.dictionary.to_pylist(), plan.has_grown(run.topic, table)
+    marks = find_limits(table.watermarks, run.at, names, has_grown=has_grown)
     suspect = mark_late_candidates(part.order, change.origin, marks)
     versions = None
     if table.numbered:
@@ -145,7 +146,8 @@ def _build_versions(
     own = derive_versions(order.dedup, to_int64(change.total_order), nanoseconds=is_ns)
     declared = plan.dedup_units_per_second is None
     op = np.zeros(len(order), np.uint8) if declared else order.op
-    before = find_last_versions(table.watermarks, run.at, change.origin, table.partitions.get(run.topic, 0))
+    has_grown = plan.has_grown(run.topic, table)
+    before = find_last_versions(table.watermarks, run.at, change.origin, has_grown=has_grown)
     return own, assign_versions(own, before, op, repeats)
 
 

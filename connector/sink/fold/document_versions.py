@@ -43,14 +43,16 @@ def derive_versions(dedup: Ints, total_order: Ints, *, nanoseconds: bool) -> Int
     return np.where((dedup % TOTAL_ORDER_RANGE == 0) & (dedup != NO_VALUE), dedup + places, dedup)
 
 
-def find_last_versions(known: Watermarks, at: TopicPartition, origin: pa.DictionaryArray, partitions: int = 0) -> Ints:
+def find_last_versions(
+    known: Watermarks, at: TopicPartition, origin: pa.DictionaryArray, *, has_grown: bool = False
+) -> Ints:
     """Return the greatest version given before in the topic-partition, for each change's source; `NO_VALUE` for none.
 
-    If partitions were added to the topic, a key may have got its versions in any partition. `partitions` is the number
-    of partitions when the index was last written to, 0 if it never was.
+    If partitions were added to the topic, a key may have got its versions in any partition. `has_grown` tells that they
+    were since the index was last written to.
     """
     own = known.get(at, {})
-    grown = (at[0], GROWN_PARTITION) in known or 0 < partitions <= at[1]
+    grown = has_grown or (at[0], GROWN_PARTITION) in known
     versions = []
     for name in origin.dictionary.to_pylist():
         marks = [merge_partitions(known, at[0], name)] if grown else [own[n] for n in (name, ALL_SOURCES) if n in own]

@@ -38,12 +38,18 @@ source that has since written to a new partition, is how far it had come then: c
 overtaken by changes of their key in its new partition."""
 
 
-def find_limits(known: Watermarks, at: TopicPartition, names: Sequence[str]) -> list[Watermark]:
-    """Return for each source the limit that its changes in a topic-partition must exceed to be certainly not late."""
-    own, grown = known.get(at, {}), known.get((at[0], GROWN_PARTITION))
+def find_limits(
+    known: Watermarks, at: TopicPartition, names: Sequence[str], *, has_grown: bool = False
+) -> list[Watermark]:
+    """Return for each source the limit that its changes in a topic-partition must exceed to be certainly not late.
+
+    `has_grown` tells that the topic got partitions since what is known was stored.
+    """
+    own, grown = known.get(at, {}), None if has_grown else known.get((at[0], GROWN_PARTITION))
     limits = [_watermark_of(own, name) for name in names]
-    if grown is None:
+    if grown is None and not has_grown:
         return limits
+    grown = grown or {}
     overtaken = [
         _watermark_of(grown, name) if name in grown else merge_partitions(known, at[0], name) for name in names
     ]

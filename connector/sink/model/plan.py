@@ -232,6 +232,11 @@ class BatchPlan:
             names |= own | {before for before, now in table.renames.items() if now in own}
         return frozenset(names)
 
+    def has_grown(self, topic: str, table: TablePlan) -> bool:
+        """Tell whether a topic got partitions since the table was last written to: its keys may have moved."""
+        before = table.partitions.get(topic, 0)
+        return before > 0 and (topic, before) in self.ranks
+
     @property
     def patches(self) -> bool:
         """Whether a table of the batch takes in events that leave values out."""
