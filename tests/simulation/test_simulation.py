@@ -250,6 +250,23 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
         World(),
         (SourceStep("commits", 5), Batch(0, 1, during=((31, "away"), (32, "away")))),
     ),
+    # The delete that came again was left out as late, and a row's move to its key, which came again too, put the document
+    # back: the cluster had forgotten the delete that was sent before.
+    "a row moves to a key once more, whose delete the cluster has forgotten": (
+        LEFT_OUT,
+        (
+            SourceStep("commits", 792),
+            SourceStep("commits", 59),
+            SourceStep("commit", 871),
+            SourceStep("commit", 700),
+            SourceStep("commits", 305),
+            SourceStep("restart", 995),
+            SourceStep("restart", 224),
+            Batch(0, 716),
+            Batch(0, 558),
+            TableStep("forget deletes", 496),
+        ),
+    ),
     # Limits of all partitions counted from the first commit on that knew the new ones, not in the batch before it.
     "a topic grows, and the same batch has the repetition of a restart": (
         World(),

@@ -73,14 +73,16 @@ def find_age_columns(layout: RowLayout, plan: BatchPlan) -> frozenset[str]:
 def candidate_task(table: TablePlan, plan: BatchPlan) -> Task:
     """Return the task that tells of each suspect where it is, its evidence and key.
 
-    Of its place twice: as the event told it, and as the table's columns do, which may leave parts of it out.
+    Of its place twice: as the event told it, and as the table's columns do, which may leave parts of it out. Deletes of
+    documents are none: one that is late takes nothing out, but keeps what another key's row moves there from coming
+    back, for which the cluster may have forgotten the delete that was sent before.
     """
     layout, telling = table.layout, frozenset[str]() if table.numbered else find_age_columns(table.layout, plan)
     names = [*CANDIDATE_SCHEMA.names, *column_aliases("key", len(layout.keys))]
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for bucket, whole in _unpack_buckets(batches, layout.rows):
-            rows = np.flatnonzero(whole.suspect)
+            rows = np.flatnonzero(whole.suspect & ~whole.deleted if table.numbered else whole.suspect)
             part = whole.take(rows)
             order = part.order
             date, place = proof(order, table)

@@ -4,7 +4,8 @@
                 -> joined with what the table's rows tell of their age, and what is known of keys that were deleted
                 -> what stands, as outputs for the reduce task again
 A suspect loses where it is proven to be older (`is_older`). Where nothing is proven Kafka's order decides. Documents
-that are there have versions, so only deleted keys are asked, which the cluster forgets: the smaller version loses.
+that are there have versions, so only deleted keys are asked, which the cluster forgets: the smaller version loses, but
+deletes are sent in any case.
 """
 
 from __future__ import annotations
