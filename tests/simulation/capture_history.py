@@ -68,7 +68,7 @@ class CaptureHistory:
         self.parents: dict[int, int | None] = {}
         self.stored: TableOffset | None = None
         self.capture: TableCapture | None = None
-        self.starting = True
+        self.starting, self.opened = True, ""
         self.read_again = self.unsure = False
         self.begun: set[int] = set()
         self._make()
@@ -168,7 +168,7 @@ class CaptureHistory:
         """Do a step; False where there is nothing to do."""
         try:
             if self.capture is None:
-                self.starting = True
+                self.starting, self.opened = True, self.server.tables[TABLE].uuid
                 self.capture = open_capture(self.around, self.settings)
             worked = self.capture.step(pinned=False)
             self.starting = False
@@ -191,7 +191,9 @@ class CaptureHistory:
             if isinstance(error, GapError) and self.story.world.mode != "when_needed":
                 raise Over(str(error)[:160])
             return
-        raise Wrong(f"the source stops for no reason: {error}")
+        # Nothing is stored, and what it has begun to read was of the table before.
+        if self.server.tables[TABLE].uuid == self.opened:
+            raise Wrong(f"the source stops for no reason: {error}")
 
     def _has_gap(self) -> bool:
         """Tell whether what comes behind the stored position is not there, or not any more."""

@@ -10,7 +10,7 @@ import pytest
 from tests.running import SEED
 from tests.simulation.capture_history import tell_capture
 from tests.simulation.capture_mutations import CAPTURE_MUTATIONS
-from tests.simulation.capture_story import make_capture_story
+from tests.simulation.capture_story import CaptureStory, CaptureWorld, Change, Poll, make_capture_story
 from tests.simulation.planted import find
 from tests.simulation.process import quiet
 from tests.simulation.shrinking import shrink
@@ -33,6 +33,13 @@ def test_every_change_of_a_table_is_told(tmp_path: Path) -> None:
     for seed in range(first, first + EACH):
         failure = tell_capture(make_capture_story(seed), str(tmp_path))
         assert failure is None, f"seed {seed}\n{shrink(failure, str(tmp_path), tell_capture)}"  # type: ignore[arg-type]
+
+
+def test_a_stop_has_a_reason_where_the_table_was_made_again(tmp_path: Path) -> None:
+    """A snapshot of the table before cannot be read, and nothing is stored yet: the next start reads the new table."""
+    again = (3, Change("make again", 733))
+    story = CaptureStory(CaptureWorld(), (Change("insert", 967), Poll(6, (again,)), Change("insert", 4), Poll(9)))
+    assert tell_capture(story, str(tmp_path)) is None
 
 
 @pytest.mark.thorough

@@ -250,7 +250,7 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
         World(),
         (SourceStep("commits", 5), Batch(0, 1, during=((31, "away"), (32, "away")))),
     ),
-    # The delete that came again was left out as late, and a row's move to its key, which came again too, put the document
+    # The delete that came again was left out as late, and a row that once moved to its key, again too, put the document
     # back: the cluster had forgotten the delete that was sent before.
     "a row moves to a key once more, whose delete the cluster has forgotten": (
         LEFT_OUT,
