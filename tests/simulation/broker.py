@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -14,8 +14,11 @@ from connector.kafka.admin import KafkaAdmin, TopicInfo
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.topic_partitions import TopicPartition
 from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
+from tests.simulation.answers import Answers
 from tests.simulation.interruptions import Interruptions, broker_away
 from tests.simulation.source import Source, Truth
+
+RUNS = Answers()
 
 
 @attrs.define(eq=False)
@@ -89,13 +92,22 @@ class Broker:
         places = topic.places(partition)
         offsets = [offset for offset in range(start, end) if (partition, offset) not in topic.gone]
         records = [topic.source.log[places[offset]] for offset in offsets]
-        keys, values = (pa.array([getattr(one, side) for one in records], pa.binary()) for side in ("key", "value"))
         told = [topic.source.headers[places[offset]] or ("", None) for offset in offsets]
-        names = (OLD_KEY_HEADER, NEW_KEY_HEADER)
-        headers = {
-            one: pa.array([value if name == one else None for name, value in told], pa.binary()) for one in names
-        }
-        return ConsumerRecords(name, partition, np.array(offsets, np.int64), keys, values, headers=headers)
+        what = tuple((one.key, one.value, *header) for one, header in zip(records, told, strict=True))
+        question = name, partition, tuple(offsets), what
+        return RUNS.of(question, lambda: _to_run(name, partition, offsets, what))
+
+
+def _to_run(
+    name: str, partition: int, offsets: Sequence[int], what: Sequence[tuple[bytes | None, bytes | None, str, Any]]
+) -> ConsumerRecords:
+    """Records as columns: keys, values, and the headers that tell of changed keys."""
+    keys, values = (pa.array([one[side] for one in what], pa.binary()) for side in (0, 1))
+    headers = {
+        wanted: pa.array([value if header == wanted else None for *_, header, value in what], pa.binary())
+        for wanted in (OLD_KEY_HEADER, NEW_KEY_HEADER)
+    }
+    return ConsumerRecords(name, partition, np.array(offsets, np.int64), keys, values, headers=headers)
 
 
 class SimulatedCluster(KafkaAdmin):

@@ -169,7 +169,7 @@ class History(Others, Checks):
         for at, start in sorted(process.at.items()):
             topic = self.broker.topics[at[0]]
             end = topic.end(at[1])
-            ends[at] = max(start, end) if step.whole or end <= start else rng.randint(start, end)
+            ends[at] = max(start, end) if step.whole or end <= start else step.cut(rng.randint(start, end), end)
         return ends
 
     def _stopped(self, process: Process, error: ConnectorError) -> None:

@@ -6,10 +6,10 @@ again and again. Answers are never changed by who gets them; their arrays of num
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 import numpy as np
@@ -23,31 +23,8 @@ from serde.events.changes import UnwrapSettings, extract_changes
 from serde.faults import Stage
 from serde.messages import DecodedMessages, MessageBlock
 from serde.wire_format import Deserializer
+from tests.simulation.answers import Answers
 from tests.simulation.replacements import replaced
-
-T = TypeVar("T")
-MOST = 3000
-"""So many answers are kept; then all are let go."""
-
-
-@attrs.define(eq=False)
-class Answers:
-    """Answers by question; `kept` are the things whose place in memory is part of a question."""
-
-    known: dict[Hashable, Any] = attrs.field(factory=dict)
-    kept: list[Any] = attrs.field(factory=list)
-
-    def of(self, question: Hashable, work: Callable[[], T], *keep: Any) -> T:
-        """Return the answer that is known, or do the work."""
-        if question in self.known:
-            return self.known[question]  # type: ignore[no-any-return]
-        if len(self.known) >= MOST:
-            self.known.clear()
-            self.kept.clear()
-        answer = self.known[question] = work()
-        self.kept.extend(keep)
-        return answer
-
 
 DECODED, CHANGED, READERS = Answers(), Answers(), Answers()
 

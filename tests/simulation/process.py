@@ -46,6 +46,7 @@ from connector.sink.model.result import JobResult, KeyLookup
 from tests.simulation.broker import Broker, SimulatedCluster
 from tests.simulation.catalog_server import CatalogServer
 from tests.simulation.interruptions import Interruptions, broker_away
+from tests.simulation.known_shares import KnownJob
 from tests.simulation.lookups import MemoryLateEventLookup
 from tests.simulation.missing_values import MemoryMissingValueLookup, write_marked_rows
 from tests.simulation.replacements import replaced
@@ -55,7 +56,6 @@ from tests.simulation.search_destination import SimulatedIndexes, open_indexes
 from tests.simulation.source import Truth
 from tests.simulation.store import STORES, MemoryFiles
 from tests.simulation.tables import NoRewritesGuard, SimulatedCatalog, SimulatedDeletedKeys, offsets_in_memory
-from tests.unit.local_job import LocalJob
 
 S = TypeVar("S")
 NAME = "simulated"
@@ -227,7 +227,7 @@ class SimulatedJob:
                 known.pop(offset, None)
             known |= around.broker.topics[at[0]].truths(at[1], wanted.start, wanted.end)
         # Where one task does all, nothing has to travel.
-        return LocalJob(records, self.parallelism, travels=self.parallelism > 1).run(plan, writers, lookups)
+        return KnownJob(records, self.parallelism, travels=self.parallelism > 1).run(plan, writers, lookups)
 
 
 def _joined(one: Any, other: Any) -> Any:

@@ -157,16 +157,23 @@ class Kill:
 class Batch:
     """A process of the sink brings in a batch, and starts before where it does not run.
 
-    `whole` takes all that there is. `during` names calls, by number, and what happens there: a fault, or another step.
+    `whole` takes all that there is; one with a `grid` ends at every third offset only, so that batches of many stories
+    are alike. `during` names calls, by number, and what happens there: a fault, or another step.
     """
 
     process: int
     seed: int
     whole: bool = False
     during: tuple[tuple[int, Any], ...] = ()
+    grid: int | None = None
+
+    def cut(self, at: int, end: int) -> int:
+        """Return where to end, between an offset and the end of what there is."""
+        return at if self.grid is None else min(at + (self.grid - at) % 3, end)
 
     def __str__(self) -> str:
-        told = f"sink {self.process}: batch{' of all there is' if self.whole else f' ({self.seed})'}"
+        grid = "" if self.grid is None else f", grid {self.grid}"
+        told = f"sink {self.process}: batch{' of all there is' if self.whole else f' ({self.seed}{grid})'}"
         return told + "".join(f"\n        at call {number}: {what}" for number, what in self.during)
 
 
@@ -234,8 +241,8 @@ class Story:
         return "\n".join(["world: " + ", ".join(lines), *(f"{n:3d}  {step}" for n, step in enumerate(self.steps))])
 
 
-SCRIPT = 128
-"""So many seeds in a row have one script."""
+SCRIPT, CUTS = 128, 8
+"""So many seeds in a row have one script, and batches of it end in so many ways."""
 
 
 @attrs.frozen(eq=False)
@@ -245,6 +252,7 @@ class Script:
     rng: Random
     world: World
     steps: list[Step] = attrs.field(factory=list)
+    grid: int = 0
 
     @staticmethod
     def of(number: int) -> Script:
@@ -261,7 +269,16 @@ class Script:
             # Two sources fill one table.
             shared=topics > 1 and not documents and rng.random() < 0.5,
         )
-        return Script(rng, world, [SourceStep("commits", rng.randrange(1000))])
+        return Script(rng, world, [SourceStep("commits", rng.randrange(1000))], number % 3)
+
+    def cut(self, step: Step) -> Step:
+        """Have batches end at few places, which are other ones in each script."""
+        if not isinstance(step, Batch | Maintain):
+            return step
+        during = tuple((at, what if isinstance(what, str) else self.cut(what)) for at, what in step.during)
+        if isinstance(step, Maintain):
+            return attrs.evolve(step, during=during)
+        return attrs.evolve(step, during=during, seed=step.seed % CUTS, grid=self.grid)
 
     def step(self, number: int) -> Step:
         """What the sources do as the n-th thing."""
@@ -281,7 +298,7 @@ def make_story(seed: int, most: int = 14) -> Story:
         kind = rng.choices(["source", "batch", "table", "kafka", "kill"], [5, 5, 1.5, 0.6, 0.5])[0]
         steps.append(script.step(done) if kind == "source" else _make_step(rng, kind, calm=calm))
         done += kind == "source"
-    return Story(world, tuple(steps if world.documents else _with_maintenance(seed, steps, calm=calm)))
+    return Story(world, tuple(map(script.cut, steps if world.documents else _with_maintenance(seed, steps, calm=calm))))
 
 
 def spread(seeds: range) -> list[int]:

@@ -76,14 +76,14 @@ class LocalJob:
         if self.travels:
             plan, writers = pickle.loads(pickle.dumps((plan, writers)))
         self.plans.append(plan)
-        outputs = [one for share in range(len(feed.shares)) for one in map_task(plan, writers)([share])]
+        outputs = [one for share in range(len(feed.shares)) for one in self.map_share(plan, writers, share)]
         if any(table.upsert for table in plan.tables):
-            outputs = list(_reduce(outputs, plan, writers))
+            outputs = list(_reduce(outputs, plan, writers, travels=self.travels))
         result = JobResult().add(_told(outputs))
         result.progress = merge_progress(result.progress)
         late = _judge_late(outputs, plan, lookups.late_events, result) if result.ready else []
         if late:
-            outputs += (judged := list(_reduce(late, plan, writers, judged=True)))
+            outputs += (judged := list(_reduce(late, plan, writers, judged=True, travels=self.travels)))
             result.add(_told(judged))
         for table in plan.tables if result.ready else ():
             for lookup in lookups.joins:
@@ -104,6 +104,10 @@ class LocalJob:
                 result.key_lookups[table.index] = KeyLookup(keys, ranges, plan.reducers)
         assert {one.kind for one in outputs} <= known, "only a table could tell more"
         return result
+
+    def map_share(self, plan: BatchPlan, writers: WriterFactory, share: int) -> Iterable[TaskOutput]:
+        """Run one map task."""
+        return map_task(plan, writers)([share])
 
 
 def run_task(task: Task, outputs: Iterable[TaskOutput]) -> list[TaskOutput]:
@@ -127,12 +131,17 @@ def _judge_late(outputs: list[TaskOutput], plan: BatchPlan, lookup: Any, result:
 
 
 def _reduce(
-    outputs: Iterable[TaskOutput], plan: BatchPlan, writers: WriterFactory, *, judged: bool = False
+    outputs: Iterable[TaskOutput],
+    plan: BatchPlan,
+    writers: WriterFactory,
+    *,
+    judged: bool = False,
+    travels: bool = True,
 ) -> Iterator[TaskOutput]:
     slots = ShuffleSlots.of(plan)
     shuffled: dict[int, list[tuple[int, TaskOutput]]] = {slot: [] for slot in range(slots.count)}
     for one in outputs:
-        own = slots.key(pickle.loads(pickle.dumps(one)))
+        own = slots.key(pickle.loads(pickle.dumps(one)) if travels else one)
         shuffled[own[0]].append(own)
     for first in range(0, slots.count, slots.depth):
         own_slots = [one for slot in range(first, first + slots.depth) for one in shuffled[slot]]

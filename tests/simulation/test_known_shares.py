@@ -1,0 +1,54 @@
+"""What map tasks told once is what they tell again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from connector.sink.model.task_output import OutputKind, TaskOutput, unpack_value
+from tests.simulation.known_shares import SHARES, KnownJob
+from tests.simulation.process import quiet
+from tests.simulation.shrinking import tell
+from tests.simulation.steps import SCRIPT, make_story
+from tests.unit.local_job import LocalJob
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Iterator[None]:
+    """No log, one thread."""
+    with quiet():
+        yield
+
+
+def _told(outputs: Iterable[TaskOutput]) -> list[Any]:
+    """What outputs say, without how long it took."""
+    return [
+        str(unpack_value(one.payload)).partition("fetch_seconds")[0] if one.kind == OutputKind.DRIVER else one
+        for one in outputs
+    ]
+
+
+def test_shares_that_are_known_are_those_that_a_task_would_tell(tmp_path: Path) -> None:
+    """For some stories each known share is done as well, and tells the same: nothing is missing in a question."""
+    known, whole = KnownJob.map_share, LocalJob.map_share
+    pairs: list[tuple[Any, Any]] = []
+
+    def map_share(self: KnownJob, plan: Any, writers: Any, share: int) -> Iterable[TaskOutput]:
+        before = len(SHARES.known)
+        told = list(known(self, plan, writers, share))
+        if all(table.upsert for table in plan.tables) and len(SHARES.known) == before:
+            pairs.extend(zip(_told(told), _told(whole(self, plan, writers, share)), strict=True))
+        return told
+
+    with patch.object(KnownJob, "map_share", map_share):
+        for script in range(6):
+            for seed in range(script * SCRIPT, script * SCRIPT + 8):
+                assert tell(make_story(seed), str(tmp_path)) is None
+    assert len(pairs) > 20
+    assert [pair for pair in pairs if pair[0] != pair[1]] == []
