@@ -1,5 +1,4 @@
-"""many datums -> wire rows, whatever their format: pieces of about a megabyte through a columnar reader, single datums
-where that is better.
+"""many datums -> wire rows of any format: in pieces through a columnar reader, single datums where that is better.
 
 What is no datum of its schema is left out with the reason, and its neighbours are not touched.
 """
@@ -17,6 +16,7 @@ from serde.byte_windows import ByteWindows, window_array
 from serde.cursor import NEEDS_ROW_READER, NOT_UTF8, OUTSIDE_SCHEMA, TOO_LONG, TOO_SHORT, Cursor, DatumBuffer
 from serde.faults import Unfit
 from serde.messages import Rows
+from serde.piece_sizes import choose_piece_bytes
 
 ENDS_EARLY = "ends before its schema does"
 TRAILING_BYTES = "has bytes behind its last field"
@@ -28,7 +28,6 @@ _REASONS: Mapping[int, str] = {
     OUTSIDE_SCHEMA: VALUE_OUTSIDE_SCHEMA,
     NOT_UTF8: INVALID_UTF8,
 }
-_PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1 << 14
 
 
@@ -49,7 +48,7 @@ def read_pieces(texts: ByteWindows, reader: DatumReader) -> tuple[Rows, pa.Array
     where: list[Rows] = []
     columns: list[pa.Array] = []
     faults: dict[int, str] = {}
-    for low, high in _split_pieces(texts):
+    for low, high in _split_pieces(texts, choose_piece_bytes(reader.wire)):
         rows, array = _read_piece(texts, low, high, reader, faults)
         where.append(rows)
         columns.append(array)
@@ -58,11 +57,11 @@ def read_pieces(texts: ByteWindows, reader: DatumReader) -> tuple[Rows, pa.Array
     return np.concatenate(where), columns[0] if len(columns) == 1 else pa.concat_arrays(columns), faults
 
 
-def _split_pieces(texts: ByteWindows) -> list[tuple[int, int]]:
-    """Cuts the datums into runs that fit the processor's cache."""
+def _split_pieces(texts: ByteWindows, piece_bytes: int) -> list[tuple[int, int]]:
+    """Cuts the datums into runs of about so many bytes."""
     out, low = [], 0
     while low < len(texts):
-        high = int(np.searchsorted(texts.ends, texts.starts[low] + _PIECE_BYTES, side="right"))
+        high = int(np.searchsorted(texts.ends, texts.starts[low] + piece_bytes, side="right"))
         high = min(max(high, low + 1), low + _PIECE_ROWS, len(texts))
         out.append((low, high))
         low = high

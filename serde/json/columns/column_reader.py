@@ -20,8 +20,8 @@ from pyarrow import json as arrow_json
 from serde.arrays import Ints
 from serde.byte_windows import ByteWindows
 from serde.json.columns.misread_rows import MisreadChecks
+from serde.piece_sizes import choose_piece_bytes
 
-_PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1 << 14
 _LEAF_ROWS = 16
 _MAX_CUTS = 24
@@ -58,7 +58,7 @@ class ColumnReader:
     def read(self) -> ReadResult:
         """Reads everything."""
         self.doubts = MisreadChecks.of(self.kind)
-        for low, high in _split_pieces(self.texts):
+        for low, high in _split_pieces(self.texts, choose_piece_bytes(self.kind)):
             self.cuts = 0
             self._read_piece(low, high)
         return self.out
@@ -118,14 +118,12 @@ class ColumnReader:
         return _to_struct_array(table, self.kind), None
 
 
-def _split_pieces(texts: ByteWindows) -> list[tuple[int, int]]:
-    """Cuts the texts into runs of about a megabyte:
-    what fits the processor's cache is read faster, and an error costs less.
-    """
+def _split_pieces(texts: ByteWindows, piece_bytes: int) -> list[tuple[int, int]]:
+    """Cuts the texts into runs of about so many bytes."""
     total = np.concatenate([[0], np.cumsum(texts.sizes)])
     out, low = [], 0
     while low < len(texts):
-        high = int(np.searchsorted(total, total[low] + _PIECE_BYTES, side="right")) - 1
+        high = int(np.searchsorted(total, total[low] + piece_bytes, side="right")) - 1
         high = min(max(high, low + 1), low + _PIECE_ROWS, len(texts))
         out.append((low, high))
         low = high
