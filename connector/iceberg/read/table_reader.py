@@ -54,6 +54,11 @@ def column_name(place: int) -> str:
     return f"c{place}"
 
 
+def quote(name: str) -> str:
+    """Write a name as Spark's SQL has it."""
+    return "`{}`".format(name.replace("`", "``"))
+
+
 @attrs.frozen(eq=False)
 class TableReader:
     """Reads tasks of one table through one snapshot's schema.
@@ -91,7 +96,8 @@ class TableReader:
         """Read with Iceberg's metadata columns, which Spark hides as soon as the schema has one of them."""
         rows = self._stage(tasks, {})
         extra = [F.col(name).alias(ours) for ours, name in _SPARK_NAMES.items()]
-        return rows.select(*self.columns, *extra, F.lit(None).cast(LongType()).alias(ROW_ID_COLUMN))
+        whole = rows.select("*", *extra, F.lit(None).cast(LongType()).alias(ROW_ID_COLUMN))
+        return self._without_dropped(whole, tasks)
 
     def _lineage(self, tasks: Sequence[FileScanTask], *, deleted: bool = False) -> DataFrame:
         """Read with reserved columns under names of our own; `deleted` only works in the vectorised reader."""
@@ -103,9 +109,10 @@ class TableReader:
         wanted = {**_RESERVED_COLUMNS, **_LINEAGE_COLUMNS}
         if not deleted:
             del wanted[DELETED_COLUMN]
-        return self._stage(tasks, wanted).select(*self.columns, *wanted)
+        return self._without_dropped(self._stage(tasks, wanted), tasks)
 
     def _stage(self, tasks: Sequence[FileScanTask], extra: dict[str, tuple[int, str]]) -> DataFrame:
+        """Return the rows of staged tasks: the schema's columns, `extra` ones, those that only deletes go by."""
         self._check_formats(tasks)
         java = jvm(self.spark)
         key = f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
@@ -117,6 +124,11 @@ class TableReader:
             _spark_table_cache(self.spark).add(key, table)
             reader = self.spark.read.format("iceberg").option("split-size", str(self._split_bytes(tasks)))
             return reader.option("file-open-cost", str(_OPEN_COST_BYTES)).load(key)
+
+    def _without_dropped(self, rows: DataFrame, tasks: Sequence[FileScanTask]) -> DataFrame:
+        """Leave out what only deletes go by; to name what stays is a call of Java's for each of a table's columns."""
+        dropped = [field["name"] for field in self._dropped_key_columns(tasks)]
+        return rows.drop(*dropped) if dropped else rows
 
     def _check_formats(self, tasks: Sequence[FileScanTask]) -> None:
         """Refuse files that Spark refuses as a whole, so the table's own schema counts, not the reader's."""

@@ -17,16 +17,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType, VariantType
 
+from connector.iceberg.read.table_reader import quote
+
 HIGH, LOW = "digest_high", "digest_low"
 BROADCAST_ROWS = 2_000_000
 """Up to this many digests (16 bytes each) are sent to every task; more are joined by a shuffle."""
 _SALTS = (17, 1_000_003)
-_NULL_BITS = 60
 
 
 def with_digest(rows: DataFrame, columns: tuple[str, ...]) -> DataFrame:
     """Add the digest of the table's columns."""
-    fields = [field for field in rows.schema.fields if field.name in columns]
+    wanted = frozenset(columns)
+    fields = [field for field in rows.schema.fields if field.name in wanted]
     return rows.select("*", *digest_row(fields))
 
 
@@ -49,42 +51,43 @@ def keep_wanted(rows: DataFrame, wanted: DataFrame, by: tuple[str, ...]) -> Data
 
 def digest_row(fields: Sequence[StructField]) -> tuple[Column, Column]:
     """Return both halves of the digest of a row's columns."""
-    high, low = (_hash_row([(F.col(f"`{f.name}`"), f.dataType) for f in fields], salt) for salt in _SALTS)
+    high, low = map(F.expr, write_digests(fields))
     return high.alias(HIGH), low.alias(LOW)
 
 
-def _hash_row(values: Sequence[tuple[Column, DataType]], salt: int) -> Column:
-    parts = [part for value, kind in values for part in _hash_leaf(value, kind, salt)]
-    return F.xxhash64(F.lit(salt), *_pack_nulls([value for value, _ in values]), *parts)
+def write_digests(fields: Sequence[StructField]) -> tuple[str, str]:
+    """Return both halves as SQL, as deep as the columns' types, however many columns there are.
+
+    As text they are one call of Java's. Put together there they were some twenty for each column, and what Spark does
+    with a plan (copies of it, its text, its code) costs more for deep ones than for wide ones.
+    """
+    values = [(quote(field.name), field.dataType) for field in fields]
+    high, low = (_hash_row(values, salt) for salt in _SALTS)
+    return high, low
 
 
-def _pack_nulls(values: Sequence[Column]) -> list[Column]:
-    """Pack which values are null into numbers, many columns to one."""
-    packed = []
-    for start in range(0, len(values), _NULL_BITS):
-        bits = F.lit(0).cast("long")
-        for place, value in enumerate(values[start : start + _NULL_BITS]):
-            bits = bits + F.when(value.isNull(), F.lit(1 << place).cast("long")).otherwise(F.lit(0).cast("long"))
-        packed.append(bits)
-    return packed
+def _hash_row(values: Sequence[tuple[str, DataType]], salt: int, depth: int = 0) -> str:
+    """Hash a row: first which of its values are null, as the hash skips those, then the values themselves."""
+    nulls = (f"{value} IS NULL" for value, _ in values)
+    parts = (part for value, kind in values for part in _hash_leaf(value, kind, salt, depth))
+    return f"xxhash64({', '.join([str(salt), *nulls, *parts])})"
 
 
-def _hash_leaf(value: Column, kind: DataType, salt: int) -> list[Column]:
-    """Return what goes into the row's hash for one value that may be null."""
+def _hash_leaf(value: str, kind: DataType, salt: int, depth: int) -> list[str]:
+    """Return what goes into the row's hash for one value that may be null; `depth` counts the lambdas around it."""
+    item = f"item{depth}"
     if isinstance(kind, FloatType | DoubleType):
         # Spark hashes 0.0 and -0.0 alike; the text of a zero tells them apart.
-        return [value, (value == 0) & F.startswith(value.cast("string"), F.lit("-"))]
+        return [value, f"{value} = 0 AND startswith(CAST({value} AS STRING), '-')"]
     if isinstance(kind, StructType):
-        inner = _hash_row([(value.getField(f.name), f.dataType) for f in kind.fields], salt)
-        return [F.when(value.isNotNull(), inner)]
+        inner = _hash_row([(f"{value}.{quote(f.name)}", f.dataType) for f in kind.fields], salt, depth)
+        return [f"CASE WHEN {value} IS NOT NULL THEN {inner} END"]
     if isinstance(kind, ArrayType):
-        return [F.size(value), F.transform(value, lambda item: _hash_row([(item, kind.elementType)], salt))]
+        inner = _hash_row([(item, kind.elementType)], salt, depth + 1)
+        return [f"size({value})", f"transform({value}, {item} -> {inner})"]
     if isinstance(kind, MapType):
-        entries = F.transform(
-            F.map_entries(value),
-            lambda entry: _hash_row([(entry["key"], kind.keyType), (entry["value"], kind.valueType)], salt),
-        )
-        return [F.size(value), F.array_sort(entries)]
+        inner = _hash_row([(f"{item}.key", kind.keyType), (f"{item}.value", kind.valueType)], salt, depth + 1)
+        return [f"size({value})", f"array_sort(transform(map_entries({value}), {item} -> {inner}))"]
     if isinstance(kind, VariantType):
-        return [F.to_json(value)]
+        return [f"to_json({value})"]
     return [value]
