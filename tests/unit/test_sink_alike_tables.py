@@ -101,17 +101,32 @@ def test_each_row_has_its_own_key_when_all_records_are_converted_at_once() -> No
     assert [row["id"] for row in rows(decoded, 1)] == [1, 4, 7, 10]
 
 
-def test_tables_of_two_shapes_are_two_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the order in which tables first come, those that are alike are converted together."""
-    tables, groups = _tables(), list[list[str]]()
-    tables[1::2] = [attrs.evolve(each, tombstones="skip") for each in tables[1::2]]
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The tables that were converted together, as they are."""
+    found = list[list[str]]()
 
     def note(*arguments: Any) -> Iterator[Sequence[RoutedChanges]]:
         for group in gather_alike(*arguments):
-            groups.append([one.table for one in group])
+            found.append([one.table for one in group])
             yield group
 
     monkeypatch.setattr(message_conversion, "gather_alike", note)
+    return found
+
+
+def test_a_refused_table_does_not_part_those_that_are_alike(groups: list[list[str]]) -> None:
+    """Tables that come before it and behind it are converted together."""
+    events = [_event(NAMES[number], number, number) for number in range(6)]
+    decoded = decode(run(*events, keys=[{"id": number} for number in range(6)]), _plan(_tables(), t2="no"))
+    assert sorted(groups) == [["t0", "t1", "t3", "t4", "t5"], ["t2"]]
+    assert [row["id"] for row in rows(decoded, 5)] == [5]
+
+
+def test_tables_of_two_shapes_are_two_groups(groups: list[list[str]]) -> None:
+    """Whatever the order in which tables first come, those that are alike are converted together."""
+    tables = _tables()
+    tables[1::2] = [attrs.evolve(each, tombstones="skip") for each in tables[1::2]]
     events = [_event(NAMES[number % 6], number, number) for number in range(18)]
     decoded = decode(run(*events, keys=[{"id": number} for number in range(18)]), _plan(tables))
     assert groups == [["t0", "t2", "t4"], ["t1", "t3", "t5"]]

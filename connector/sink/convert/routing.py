@@ -63,7 +63,8 @@ def route_changes(
         return [], [RecordError(int(row), "TASK_PUT", "the event has no route field") for row in change.rows], 0
     coded = value.dictionary_encode()
     matched = [_match_tables(str(name), routes.rule) for name in coded.dictionary.to_pylist()]
-    order = sorted(range(len(matched)), key=lambda code: _conversion_of(matched[code], plan, routes))
+    firsts = [tables[0] if tables else None for tables in matched]
+    order = sorted(range(len(matched)), key=lambda code: _find_conversion(firsts[code], plan, routes))
     codes = np.append(np.argsort(order), -1)[np.asarray(coded.indices.fill_null(-1), np.int64)]
     routed: list[RoutedChanges] = []
     faults: list[RecordError] = []
@@ -80,9 +81,9 @@ def route_changes(
     return routed, faults, ignored
 
 
-def _conversion_of(tables: Sequence[str], plan: BatchPlan, routes: FieldRoutes) -> int:
-    """Return the number of how the first of some tables converts changes, -1 where that is not known."""
-    index = routes.known.get(tables[0]) if tables else None
+def _find_conversion(table: str | None, plan: BatchPlan, routes: FieldRoutes) -> int:
+    """Return the number of how a table converts changes; -1 where it converts none, or as no other one does."""
+    index = None if table is None or table in routes.refused else routes.known.get(table)
     alike = None if index is None else plan.conversions[index]
     return -1 if alike is None else alike
 
@@ -92,11 +93,10 @@ def gather_alike(
 ) -> Iterator[Sequence[RoutedChanges]]:
     """Yield changes in their order: those in a row whose tables convert them alike together, others alone."""
     group: list[RoutedChanges] = []
-    before = None
+    before = -1
     for one in routed:
-        index = None if one.table in routes.refused else routes.known.get(one.table)
-        alike = None if index is None else plan.conversions[index]
-        if group and not (alike is not None and alike == before and group[-1].is_before(one)):
+        alike = _find_conversion(one.table, plan, routes)
+        if group and not (0 <= alike == before and group[-1].is_before(one)):
             yield group
             group = []
         group.append(one)
