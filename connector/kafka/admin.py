@@ -216,7 +216,7 @@ class KafkaAdmin:
 
         The time is the record's: of its producer, or of the broker (`message.timestamp.type`).
         """
-        found = self._list_offsets(at, OffsetSpec.for_timestamp(ts_ms))
+        found = self._list_offsets(at, OffsetSpec.for_timestamp(ts_ms), IsolationLevel.READ_UNCOMMITTED)
         return {place: offset for place, offset in found.items() if offset >= 0}
 
     def create(self, topic: str, partitions: int, replication: int, config: Mapping[str, str]) -> None:
@@ -286,10 +286,7 @@ class KafkaAdmin:
                 raise
 
     def _list_offsets(
-        self,
-        at: Iterable[TopicPartitionKey],
-        spec: OffsetSpec,
-        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        self, at: Iterable[TopicPartitionKey], spec: OffsetSpec, level: IsolationLevel
     ) -> dict[TopicPartitionKey, int]:
         wanted = {TopicPartition(topic, partition): spec for topic, partition in at}
         if not wanted:
