@@ -140,7 +140,7 @@ class Array:
 
 
 @define(eq=False, slots=False)
-class Map:
+class MapBlocks:
     """Blocks of pairs: Avro's map, or Connect's array of records of a key and a value, which has the same bytes."""
 
     key: Codec
@@ -158,7 +158,7 @@ class Map:
 
 
 Scalar: TypeAlias = Null | Boolean | Integer | Float | LengthPrefixed | Fixed | Enum
-Codec: TypeAlias = Scalar | Record | Optional | Union | Array | Map
+Codec: TypeAlias = Scalar | Record | Optional | Union | Array | MapBlocks
 
 
 def min_bytes(codec: Codec) -> int:

@@ -21,7 +21,7 @@ from serde.avro.codec import (
     Float,
     Integer,
     LengthPrefixed,
-    Map,
+    MapBlocks,
     Null,
     Optional,
     Record,
@@ -49,7 +49,7 @@ def read_column(codec: Codec, at: Cursor) -> pa.Array:  # noqa: PLR0911 - one ca
         case Array():
             rows, items = _read_items(codec.item, at)
             return pa.ListArray.from_arrays(_list_offsets(rows, len(at)), items)
-        case Map():
+        case MapBlocks():
             return _read_map(codec, at)
         case _:
             return _read_scalar(codec, at)
@@ -90,7 +90,7 @@ def skip_column(codec: Codec, at: Cursor) -> None:
         case Record():
             for member in codec.members:
                 skip_column(member.codec, at)
-        case Optional() if not isinstance(codec.codec, Union | Array | Map):
+        case Optional() if not isinstance(codec.codec, Union | Array | MapBlocks):
             _skip_optional(codec, at)
         case _:
             read_column(codec, at)
@@ -198,7 +198,7 @@ def _read_union(codec: Union, at: Cursor) -> pa.StructArray:
     return pa.StructArray.from_arrays(columns, fields=list(codec.wire), mask=mask)
 
 
-def _read_map(codec: Map, at: Cursor) -> pa.MapArray:
+def _read_map(codec: MapBlocks, at: Cursor) -> pa.MapArray:
     rows, pairs = _read_items(codec.pair, at)
     keys, values = pairs.flatten()
     if keys.null_count:

@@ -24,7 +24,7 @@ from serde.avro.codec import (
     Float,
     Integer,
     LengthPrefixed,
-    Map,
+    MapBlocks,
     Null,
     Optional,
     Record,
@@ -181,7 +181,7 @@ def write_column(codec: Codec, array: pa.Array, out: DatumBuilder, live: Mask | 
             _write_union(codec, array, out, live)
         case Array():
             _write_blocks(codec.item, array, out, live)
-        case Map():
+        case MapBlocks():
             _write_blocks(codec.pair, array, out, live)
 
 

@@ -16,7 +16,7 @@ from serde.avro.codec import (
     Float,
     Integer,
     LengthPrefixed,
-    Map,
+    MapBlocks,
     Null,
     Optional,
     Record,
@@ -54,7 +54,7 @@ class _DatumReader:
                 return self._union(codec)
             case Array():
                 return [self.value(codec.item) for _ in self._blocks()]
-            case Map():
+            case MapBlocks():
                 return [(self._key(codec), self.value(codec.value)) for _ in self._blocks()]
             case _:
                 return self._scalar(codec)
@@ -91,7 +91,7 @@ class _DatumReader:
         branch = codec.branches[chosen - (0 <= codec.null < chosen)]
         return {branch.name: self.value(branch.codec)}
 
-    def _key(self, codec: Map) -> object:
+    def _key(self, codec: MapBlocks) -> object:
         key = self.value(codec.key)
         if key is None:
             raise Unfit(VALUE_OUTSIDE_SCHEMA)

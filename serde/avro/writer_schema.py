@@ -24,7 +24,7 @@ from serde.avro.codec import (
     Float,
     Integer,
     LengthPrefixed,
-    Map,
+    MapBlocks,
     Null,
     Optional,
     Record,
@@ -149,7 +149,7 @@ class _CodecBuilder:
             case "map":
                 codec, document = self._build_non_null(schema["values"], depth)
                 map_schema = {"type": "map", "keys": {"type": "string"}, "values": document}
-                return Map(LengthPrefixed(text=True), codec), {**map_schema, **_connect_properties(schema, "map")}
+                return MapBlocks(LengthPrefixed(text=True), codec), {**map_schema, **_connect_properties(schema, "map")}
             case _:
                 codec, found = self._build_named(kind)
                 return codec, None if found is None else {**found, **_connect_properties(schema, found["type"])}
@@ -189,7 +189,7 @@ class _CodecBuilder:
             pair = {each["field"]: {k: v for k, v in each.items() if k != "field"} for each in document["fields"]}
             assert isinstance(codec, Record)
             map_type = {"type": "map", "keys": pair["key"], "values": pair["value"]}
-            return Map(codec.members[0].codec, codec.members[1].codec), {
+            return MapBlocks(codec.members[0].codec, codec.members[1].codec), {
                 **map_type,
                 **_connect_properties(schema, "map"),
             }

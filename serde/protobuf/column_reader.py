@@ -17,7 +17,7 @@ from serde.protobuf.schemas.codec import (
     SIZED,
     Codec,
     LabelNumber,
-    Map,
+    MapEntries,
     MessageMember,
     MessageType,
     Oneof,
@@ -117,7 +117,7 @@ def _read_values(codec: Codec, at: Cursor, one: Occurrences) -> pa.Array:
         case Wrapped():
             inner = MessageType((MessageMember("value", 1, codec.codec),))
             return read_messages(inner, _inside(at, one)).field(0)
-        case Map():
+        case MapEntries():
             raise TypeError("a map is repeated")
         case Scalar() if codec.wire_type == SIZED:
             below = at.pick(one.owners)
@@ -173,7 +173,7 @@ def _read_repeated(member: MessageMember, at: Cursor, occurrences: dict[int, Occ
     else:
         one = occurrences.get(codec.wire_type, Occurrences.none())
     offsets = _list_offsets(one.owners, len(at))
-    if not isinstance(codec, Map):
+    if not isinstance(codec, MapEntries):
         items = _read_values(codec, at, one) if len(one.owners) else pa.array([], codec.wire)
         return pa.ListArray.from_arrays(offsets, items)
     pairs = read_messages(codec.pair, _inside(at, one))

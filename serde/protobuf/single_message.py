@@ -15,7 +15,7 @@ from serde.protobuf.schemas.codec import (
     VARINT,
     Codec,
     LabelNumber,
-    Map,
+    MapEntries,
     MessageMember,
     MessageType,
     Oneof,
@@ -64,7 +64,7 @@ def _read_oneof(oneof: Oneof, values: dict[int, list[Any]], last: dict[int, int]
 
 def _read_member(member: MessageMember, raw: list[Any]) -> Any:
     codec = member.codec
-    if isinstance(codec, Map):
+    if isinstance(codec, MapEntries):
         pairs = [read_message(codec.pair, one) for one in raw]
         return [(pair["key"], pair["value"]) for pair in pairs]
     if member.repeated:
@@ -90,7 +90,7 @@ def _read_value(codec: Codec, raw: Any) -> Any:  # noqa: PLR0911 - one case per 
         case LabelNumber():
             number = _to_signed(raw, 32)
             return codec.labels.get(number, str(number))
-        case Map():
+        case MapEntries():
             raise TypeError("a map is repeated")
     match codec.kind:
         case "string":

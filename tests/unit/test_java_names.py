@@ -17,7 +17,7 @@ MEMBERS = {("org.lake.Schema", "parse"): "ym", ("org.lake.Schema", "count"): "yi
 
 
 @define(eq=False)
-class Java:
+class ReflectionServer:
     """Answers as Py4J's server does, and keeps what it was asked."""
 
     classes: set[str]
@@ -39,20 +39,20 @@ class Java:
 
 
 @pytest.fixture
-def java() -> Java:
+def java() -> ReflectionServer:
     """A JVM with some classes."""
-    return Java(set(CLASSES))
+    return ReflectionServer(set(CLASSES))
 
 
 @pytest.fixture
-def jvm(java: Java) -> Any:
+def jvm(java: ReflectionServer) -> Any:
     """PySpark's view of it."""
     gateway = SimpleNamespace(jvm=JVMView(java, "default", id="rj"))
     remember_java_names(gateway)
     return gateway.jvm
 
 
-def test_packages_classes_and_static_methods_are_asked_for_once(jvm: Any, java: Java) -> None:
+def test_packages_classes_and_static_methods_are_asked_for_once(jvm: Any, java: ReflectionServer) -> None:
     """However often they are named, part by part or whole."""
     for _ in range(3):
         assert callable(jvm.org.lake.Schema.parse)
@@ -67,7 +67,7 @@ def test_a_static_field_is_read_each_time(jvm: Any) -> None:
     assert [jvm.org.lake.Schema.count for _ in range(3)] == [1, 2, 3]
 
 
-def test_a_class_that_was_not_there_is_looked_for_again(jvm: Any, java: Java) -> None:
+def test_a_class_that_was_not_there_is_looked_for_again(jvm: Any, java: ReflectionServer) -> None:
     """Jars come to a running JVM; what is not there is an error each time, as Py4J's own."""
     java.classes.discard("org.lake.Later")
     assert isinstance(jvm.org.lake.Later, JavaPackage)

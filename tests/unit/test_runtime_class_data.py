@@ -17,7 +17,7 @@ from connector.runtime.jvm.class_data import (
     write_class_data,
 )
 from connector.runtime.jvm.gateway import MORE_JARS
-from connector.runtime.jvm.java import Java
+from connector.runtime.jvm.java import JavaRuntime
 from connector.runtime.spark.driver_jvm import FOLDERS, fits_class_path, has_folders
 
 HEAD = b"\xa2\xab\x0b\xf0"
@@ -33,11 +33,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def java(tmp_path: Path) -> Java:
+def java(tmp_path: Path) -> JavaRuntime:
     """A Java of some release."""
     (tmp_path / "java").mkdir()
     (tmp_path / "java" / "release").write_text('JAVA_VERSION="17.0.1"', encoding="utf-8")
-    return Java(tmp_path / "java", 17, frozenset())
+    return JavaRuntime(tmp_path / "java", 17, frozenset())
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ def jar(tmp_path: Path) -> Path:
     return file
 
 
-def found(java: Java, jar: Path, options: str = "") -> ClassData:
+def found(java: JavaRuntime, jar: Path, options: str = "") -> ClassData:
     """The archive; there is one."""
     data = find_class_data(java, [jar], options)
     assert data is not None
     return data
 
 
-def test_another_jar_java_or_option_is_another_archive(java: Java, jar: Path, cache: Path) -> None:
+def test_another_jar_java_or_option_is_another_archive(java: JavaRuntime, jar: Path, cache: Path) -> None:
     """An archive serves one Java, the very same jars and the same options of the JVM; properties do not matter."""
     first = found(java, jar, "-Xss4m -Da=b")
     assert first.archive.parent == cache
@@ -71,19 +71,21 @@ def test_another_jar_java_or_option_is_another_archive(java: Java, jar: Path, ca
 
 
 @pytest.mark.parametrize("option", ["-Xshare:off", "-XX:SharedArchiveFile=x", "-XX:ArchiveClassesAtExit=x"])
-def test_users_archive_is_left_alone(java: Java, jar: Path, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_archive_is_left_alone(
+    java: JavaRuntime, jar: Path, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the options, or Java's in the environment, say something of archives, there is none of ours."""
     assert find_class_data(java, [jar], f"-Xss4m {option}") is None
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", option)
     assert find_class_data(java, [jar], "") is None
 
 
-def test_a_java_that_takes_no_such_archive_gets_none(java: Java, jar: Path) -> None:
+def test_a_java_that_takes_no_such_archive_gets_none(java: JavaRuntime, jar: Path) -> None:
     """Nothing is listed and written in vain."""
-    assert find_class_data(Java(java.home, NEWEST + 1, frozenset()), [jar], "") is None
+    assert find_class_data(JavaRuntime(java.home, NEWEST + 1, frozenset()), [jar], "") is None
 
 
-def test_an_archive_is_used_when_it_is_whole(java: Java, jar: Path) -> None:
+def test_an_archive_is_used_when_it_is_whole(java: JavaRuntime, jar: Path) -> None:
     """Without an archive a run's JVM lists its classes; a torn file is removed; a whole one is used."""
     data = found(java, jar)
     listing = data.archive.with_suffix(f".{os.getpid()}.list")
@@ -100,7 +102,7 @@ def test_an_archive_is_used_when_it_is_whole(java: Java, jar: Path) -> None:
 class Jvm:
     """A JVM that lists its classes to a file, and the Java that it runs on."""
 
-    def __init__(self, java: Java, classes: Path | None) -> None:
+    def __init__(self, java: JavaRuntime, classes: Path | None) -> None:
         self.properties = {"java.home": str(java.home), "java.class.path": "/a.jar:/b.jar"}
         if classes is not None:
             self.properties[TO_WRITE] = str(classes)
@@ -115,7 +117,7 @@ class Jvm:
         del self.properties[name]
 
 
-def dumping(java: Java, script: str) -> None:
+def dumping(java: JavaRuntime, script: str) -> None:
     """Let `java` run a script of the shell."""
     program = java.home / "bin" / "java"
     program.parent.mkdir(exist_ok=True)
@@ -123,7 +125,7 @@ def dumping(java: Java, script: str) -> None:
     program.chmod(0o755)
 
 
-def write(java: Java, data: ClassData) -> None:
+def write(java: JavaRuntime, data: ClassData) -> None:
     """End a run whose JVM has listed classes, twice, and wait for what that begins."""
     listing = Path(data.options(lists_classes=True)[-1].partition("=")[2])
     listing.write_bytes(b"java/lang/Object\norg/x/Spark\norg/x/Cu")
@@ -134,7 +136,7 @@ def write(java: Java, data: ClassData) -> None:
     assert write_class_data(jvm) is None
 
 
-def test_archives_are_written_aside_once(java: Java, jar: Path, cache: Path) -> None:
+def test_archives_are_written_aside_once(java: JavaRuntime, jar: Path, cache: Path) -> None:
     """A run's whole lines become an archive that is moved into place when it is done; those used longest ago go."""
     said = java.home / "said"
     head = '"$(printf "\\242\\253\\013\\360")"'
@@ -156,7 +158,7 @@ def test_archives_are_written_aside_once(java: Java, jar: Path, cache: Path) -> 
     assert data.options(lists_classes=True)[-1].startswith("-XX:SharedArchiveFile")
 
 
-def test_one_run_of_several_writes_the_archive(java: Java, jar: Path) -> None:
+def test_one_run_of_several_writes_the_archive(java: JavaRuntime, jar: Path) -> None:
     """Where an archive is there, or is being written, a run only removes its list."""
     data = found(java, jar)
     listing = Path(data.options(lists_classes=True)[-1].partition("=")[2])
@@ -168,7 +170,7 @@ def test_one_run_of_several_writes_the_archive(java: Java, jar: Path) -> None:
         other.unlink()
 
 
-def test_a_java_that_writes_none_leaves_nothing(java: Java, jar: Path, cache: Path) -> None:
+def test_a_java_that_writes_none_leaves_nothing(java: JavaRuntime, jar: Path, cache: Path) -> None:
     """A dump that fails, or a list that is gone, changes nothing."""
     dumping(java, 'echo torn > "${3#*=}"; exit 1')
     data = found(java, jar)
@@ -178,7 +180,7 @@ def test_a_java_that_writes_none_leaves_nothing(java: Java, jar: Path, cache: Pa
     assert not list(cache.iterdir())
 
 
-def test_an_archive_that_java_refuses_is_not_given_again(java: Java, jar: Path) -> None:
+def test_an_archive_that_java_refuses_is_not_given_again(java: JavaRuntime, jar: Path) -> None:
     """A JVM that has not mapped the archive it was given is the last to get it; one that is gone tells nothing."""
     data = found(java, jar)
     data.options(lists_classes=True)

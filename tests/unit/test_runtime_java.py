@@ -9,8 +9,8 @@ import pytest
 
 from connector.runtime.jvm.java import (
     VECTOR_MODULE,
-    Java,
     JavaChoice,
+    JavaRuntime,
     choose_java,
     find_executables,
     make_shim,
@@ -19,12 +19,12 @@ from connector.runtime.jvm.java import (
 
 PLAIN = frozenset({"java.base"})
 WHOLE = frozenset({"java.base", VECTOR_MODULE})
-JAVA_11 = Java(Path("/j11"), 11, WHOLE)
-JAVA_17 = Java(Path("/j17"), 17, WHOLE)
-JAVA_17_PLAIN = Java(Path("/j17p"), 17, PLAIN)
-JAVA_21 = Java(Path("/j21"), 21, WHOLE)
-JAVA_25 = Java(Path("/j25"), 25, WHOLE)
-WHEEL = Java(Path("/wheel"), 21, PLAIN)
+JAVA_11 = JavaRuntime(Path("/j11"), 11, WHOLE)
+JAVA_17 = JavaRuntime(Path("/j17"), 17, WHOLE)
+JAVA_17_PLAIN = JavaRuntime(Path("/j17p"), 17, PLAIN)
+JAVA_21 = JavaRuntime(Path("/j21"), 21, WHOLE)
+JAVA_25 = JavaRuntime(Path("/j25"), 25, WHOLE)
+WHEEL = JavaRuntime(Path("/wheel"), 21, PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ WHEEL = Java(Path("/wheel"), 21, PLAIN)
         ((), None, JavaChoice(WHEEL)),
     ],
 )
-def test_first_fitting_java_wins(installed: tuple[Java, ...], need: str | None, expected: JavaChoice) -> None:
+def test_first_fitting_java_wins(installed: tuple[JavaRuntime, ...], need: str | None, expected: JavaChoice) -> None:
     """The first installed Java in range that has the module is taken, else the wheel's; neither is told of it."""
     assert choose_java(installed, WHEEL, 17, 21, need) == expected
 
@@ -56,7 +56,7 @@ def test_nothing_fits() -> None:
 def test_answer_of_java_is_read() -> None:
     """Home, major version and modules come from what `java` prints."""
     settings = "Property settings:\n    java.home = /opt/my java\n    java.specification.version = 21\n"
-    assert parse_java("java.base@21.0.8\njava.xml@21.0.8\n", settings) == Java(
+    assert parse_java("java.base@21.0.8\njava.xml@21.0.8\n", settings) == JavaRuntime(
         Path("/opt/my java"), 21, frozenset({"java.base", "java.xml"})
     )
 
@@ -89,7 +89,7 @@ def test_candidates_in_order(tmp_path: Path) -> None:
 def test_shim_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> None:
     """Only the module's argument goes; spaces, quotes, empty and starred arguments arrive as they were."""
     real = _stand_in(tmp_path / "it's java", '#!/bin/sh\nfor a in "$@"; do printf "<%s>" "$a"; done\n')
-    home = make_shim(Java(real.parent.parent, 21, PLAIN), VECTOR_MODULE, tmp_path / "cache")
+    home = make_shim(JavaRuntime(real.parent.parent, 21, PLAIN), VECTOR_MODULE, tmp_path / "cache")
     arguments = ["-cp", "a b", f"--add-modules={VECTOR_MODULE}", "", "*", "-Dx='\"$HOME", "--add-modules=java.sql"]
     done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
     assert done.stdout == "<-cp><a b><><*><-Dx='\"$HOME><--add-modules=java.sql>"

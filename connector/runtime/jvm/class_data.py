@@ -23,7 +23,7 @@ from attrs import frozen
 from py4j.protocol import Py4JError
 
 from connector.runtime.jvm.cache import cache_dir
-from connector.runtime.jvm.java import Java
+from connector.runtime.jvm.java import JavaRuntime
 
 TO_WRITE = "icebridge.class-list"
 """Java's property that tells where the JVM lists its classes; absent where there is an archive of them."""
@@ -75,7 +75,7 @@ class ClassData:
         return (*_LOGGING, f"-XX:DumpLoadedClassList={classes}", f"-D{TO_WRITE}={classes}")
 
 
-def find_class_data(java: Java, class_path: Iterable[Path], options: str) -> ClassData | None:
+def find_class_data(java: JavaRuntime, class_path: Iterable[Path], options: str) -> ClassData | None:
     """Return the archive for a JVM with these jars and options; None for a Java that takes none.
 
     None also where the options, or Java's own in the environment, say something of archives. Cost: a look at each jar.

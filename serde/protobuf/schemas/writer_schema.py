@@ -25,7 +25,7 @@ from serde.protobuf.schemas.codec import (
     SCALARS,
     Codec,
     LabelNumber,
-    Map,
+    MapEntries,
     MessageMember,
     MessageType,
     Oneof,
@@ -173,7 +173,7 @@ class _Builder:
 
     def _field(self, one: FieldDefinition, scope: str, above: tuple[str, ...]) -> tuple[MessageMember, Document]:
         codec, document = self._codec(one, scope, (*above, scope))
-        if one.repeated and not isinstance(codec, Map):
+        if one.repeated and not isinstance(codec, MapEntries):
             document = {"type": "array", "items": {**document, "optional": True}}
         presence = one.presence or isinstance(codec, MessageType | Wrapped) or one.oneof is not None
         member = MessageMember(one.name, one.number, codec, one.repeated, presence and not one.repeated)
@@ -195,7 +195,7 @@ class _Builder:
         if one.repeated and _is_map(definition):
             codec, document = self._message(definition, above)
             key, value = ({k: v for k, v in each.items() if k != "field"} for each in document["fields"])
-            return Map(codec), {"type": "map", "keys": {**key, "optional": False}, "values": value}
+            return MapEntries(codec), {"type": "map", "keys": {**key, "optional": False}, "values": value}
         codec, document = self._message(definition, above)
         if find_known(definition.name, one.params) is not None:
             return codec, {"type": definition.name, "parameters": dict(one.params)}

@@ -45,7 +45,7 @@ from serde.avro.codec import (
     Float,
     Integer,
     LengthPrefixed,
-    Map,
+    MapBlocks,
     Optional,
     Record,
     RecordField,
@@ -151,7 +151,7 @@ class _SchemaBuilder:
         """Keys that are no text make it an array of pairs, whose bytes are the same as a map's."""
         key, key_codec = self._type(kind.key_id, kind.key_type)
         value, value_codec = self._nullable_type(kind.value_id, kind.value_type, optional=not kind.value_required)
-        codec = Map(key_codec, value_codec)
+        codec = MapBlocks(key_codec, value_codec)
         if key == "string":
             return {"type": "map", "values": value, "key-id": kind.key_id, "value-id": kind.value_id}, codec
         pair = {
