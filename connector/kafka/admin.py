@@ -175,7 +175,8 @@ class KafkaAdmin:
             FatalError: this user may not see one that is listed by its name: a list of all topics leaves it out.
         """
         there = self.names()
-        listed = {*self._settings.topics, self._settings.transactions.topic} - {None}
+        transactions = self._settings.transactions.topic
+        listed = {*self._settings.topics, *([transactions] if transactions else ())}
         return self.topics([*filter(self._settings.takes, there), *sorted(listed - there)])
 
     def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:

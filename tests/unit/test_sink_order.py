@@ -93,7 +93,7 @@ def test_a_topic_that_has_grown_is_read_by_all_its_partitions() -> None:
     assert find_limits(known, AT, ["a"]) == [Watermark(4)]
     assert find_limits(known, ("t", 2), ["a"]) == [Watermark()]
     assert find_limits(known, ("t", 2), ["a", "b"], has_grown=True) == [Watermark(9), Watermark()]
-    assert find_limits(known, AT, ["a"], has_grown=True) == [Watermark(9)], "keys move to partitions that were there too"
+    assert find_limits(known, AT, ["a"], has_grown=True) == [Watermark(9)], "keys move to old partitions too"
     fresh = track_grown_topics(known, {"t": 2, "u": 1}, {"t": 3, "u": 1})
     assert fresh == {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(2)}}
     assert find_limits({**known, **fresh}, AT, ["a", "b"]) == [Watermark(9), Watermark()]

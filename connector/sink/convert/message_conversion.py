@@ -111,7 +111,7 @@ def convert_messages(work: MessageConversion, table: TablePlan | None, values: D
         if change is not None and not is_envelope(block.fields.type) and _needs_operations(plan, table):
             change, unnamed = read_operations(change, plan.op_field)
             work.faults.extend(unnamed)
-            change = _judge_order(work, change)
+            change = None if change is None else _judge_order(work, change)
         if change is not None and plan.routing is not None:
             _convert_routed(work, change, block, plan.routing, documents=documents)
         elif change is not None:
