@@ -347,8 +347,12 @@ def _as_columns(was: tuple[Column, ...], now: tuple[Column, ...], values: Plain)
     return tuple(found)
 
 
-@pytest.mark.parametrize("walked", [True, False], ids=["walked", "by digests"])
-@pytest.mark.parametrize("kind", tiered(KINDS, KINDS[3:], str))
+CASES = [(kind, walked) for kind in KINDS for walked in (True, False)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "walked"), tiered(CASES, CASES[-1:], lambda case: f"{case[0]}-{'walked' if case[1] else 'by digests'}")
+)
 def test_everything_changes_between_two_polls(
     session: SparkSession, kind: Kind, walked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,5 +368,6 @@ def test_everything_changes_between_two_polls(
                 if history.random.random() < 0.2:
                     history.poll()
             history.poll()
+            assert history.subject.position.snapshot_id == history.subject.table().snapshot_id
         except Exception as error:
             raise AssertionError(f"{kind}, seed {SEED + number}: {'; '.join(history.told)}") from error
