@@ -1,8 +1,8 @@
 """Tables whose columns, keys, partitions and rows change many times between two polls -> the rows of each snapshot.
 
 The rows are known by a copy in plain Python that no reader has a part in: values by field id, changed as the statements
-say. ICEBRIDGE_HISTORIES (1) is how many histories each test runs, ICEBRIDGE_STEPS (12) how many statements each has,
-ICEBRIDGE_SEED (0) where they start.
+say. ICEBRIDGE_HISTORIES (1) is how many histories each test runs, ICEBRIDGE_STEPS (12, in `make test` 6) how many
+statements each has, ICEBRIDGE_SEED (0) where they start.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pyspark.sql import SparkSession
 
 from connector.source.changes.rewrites import file_diff
 from connector.source.snapshots.next_step import SnapshotOffset, StreamChanges
-from tests.running import seeded
+from tests.running import THOROUGH, seeded
 from tests.source_tables import Kind, Plain, Subject, plain, use_catalog
 from tests.tiers import tiered
 
 pytestmark = pytest.mark.spark
 HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
 SEED = seeded()
-STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "12"))
+STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "12" if THOROUGH else "6"))
 COW, MOR = "copy-on-write", "merge-on-read"
 COLUMNS = "id int NOT NULL, k int NOT NULL, p string, v string, n int, f float, s struct<a: int, b: string>"
 WIDER = {"int": "bigint", "float": "double"}
