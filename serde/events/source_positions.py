@@ -163,15 +163,15 @@ def _gtids(column: FindColumn, order: Ints, count: int) -> PositionNumbers | Non
 
 def _read_binlog(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all
     # Not the row: the events of a compressed transaction all have its place, and each counts its rows from 0.
-    file, pos = column("file"), column("pos")
+    file, pos, server = column("file"), column("pos"), column("server_id")
     # Flattened events may not tell the server: its files and those of another one would be one log.
-    if file is None or pos is None or column("server_id") is None or not pa.types.is_string(file.type):
+    if file is None or pos is None or server is None or not pa.types.is_string(file.type):
         return None
     coded = file.dictionary_encode()
     numbers = [int(found[2]) if (found := _FILE.fullmatch(name)) else NO_VALUE for name in coded.dictionary.to_pylist()]
     number = np.array([*numbers, NO_VALUE], np.int64)[np.asarray(coded.indices.fill_null(len(numbers)), np.int64)]
     at = _to_int64(pos, count)
-    known = (number != NO_VALUE) & (at >= 0) & (at >> _POS_BITS == 0)
+    known = (number != NO_VALUE) & (at >= 0) & (at >> _POS_BITS == 0) & valid_mask(server)
     first = np.where(known, number << _POS_BITS | at, NO_VALUE)
     return PositionNumbers((first, *_number_transactions(column("gtid"))), known, _binlog_series(column, count))
 

@@ -112,13 +112,20 @@ def test_no_event_has_no_place(connector: str) -> None:
     assert len(place) == len(origin) == 0
 
 
-@pytest.mark.parametrize("server", [None, "x", 1.5, True, [1], {"a": 1}])
+@pytest.mark.parametrize("server", ["x", 1.5, True, [1], {"a": 1}])
 @pytest.mark.parametrize("flattened", [False, True])
 def test_a_server_may_be_anything(server: Any, flattened: bool) -> None:
     """What is no number of a server ends no task."""
     source = {**_mysql(), "server_id": server}
     row = {"id": 1, "__op": "u", **{f"__source_{name}": value for name, value in source.items()}}
     assert (_made([row]) if flattened else _changes(source)).place[0, 1] != NO_VALUE
+
+
+def test_files_of_no_server_are_no_log() -> None:
+    """Those of another server could have the same names, alone and beside events that tell theirs."""
+    nobodys = {**_mysql(), "server_id": None}
+    assert _changes(nobodys).place[0, 1] == NO_VALUE
+    assert (_changes(nobodys, _mysql()).place[:, 1] != NO_VALUE).tolist() == [False, True]
 
 
 def test_places_of_one_lsn_rise_with_the_transaction() -> None:
