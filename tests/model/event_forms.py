@@ -104,7 +104,7 @@ def _flatten(form: str, event: Event, added: str) -> bytes | None:
 
 
 def _kind(name: str, value: Any) -> str:
-    return "string" if isinstance(value, str) or name not in _INTEGERS else "int64"
+    return "int64" if isinstance(value, int) or (name in _INTEGERS and not isinstance(value, str)) else "string"
 
 
 def _fields(event: Event) -> list[Event]:

@@ -23,10 +23,12 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Literal
 
+from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 from tests.model.recordings import Record
 from tests.model.source_logs import Connector, SourceLog
 
 Row = dict[str, Any]
+Headers = tuple[tuple[str, bytes | None], ...]
 START_NS = 1_700_000_000_000_000_000
 Clock = Literal["postgres", "mariadb", "mysql", "mysql_gtid", "seconds"]
 CLOCKS: tuple[Clock, ...] = ("postgres", "mariadb", "mysql", "mysql_gtid", "seconds")
@@ -85,6 +87,14 @@ class Database:
         if key in self.rows:
             self._event("r", None, self.rows[key], 0)
 
+    def truncate(self) -> None:
+        """Empty the table: an event without key and images, in any partition."""
+        self._transaction += 1
+        self.rows.clear()
+        self._lsn += 8
+        value = json.dumps(self._envelope("t", None, None, 1)).encode()
+        self._append(self.rng.randrange(self.partitions), None, value)
+
     def grow(self, partitions: int) -> None:
         """Add partitions to the topic: keys move."""
         self.partitions = partitions
@@ -102,7 +112,8 @@ class Database:
         for record in self.log[first:]:
             op = json.loads(record.value)["op"] if record.value else ""
             if op != "r":
-                self._append(self._partition(record.key), record.key, self._sent_again(record.value))
+                place = record.partition if op == "t" else self._partition(record.key)
+                self._append(place, record.key, self._sent_again(record.value), record.headers)
 
     def _sent_again(self, value: bytes | None) -> bytes | None:
         """Give an event as it is in the log of the server that there is now."""
@@ -122,15 +133,15 @@ class Database:
             return order + 1
         if op == "k":
             moved = {**self.rows.pop(what), "id": new}
-            self._event("d", {"id": what}, None, order + 1)
-            self._event("c", None, moved, order + 2)
+            self._event("d", {"id": what}, None, order + 1, headers=_key_header(NEW_KEY_HEADER, new))
+            self._event("c", None, moved, order + 2, headers=_key_header(OLD_KEY_HEADER, what))
             self.rows[new] = moved
             return order + 2
         self.rows[what["id"]] = dict(what)
         self._event(op, None, what, order + 1)
         return order + 1
 
-    def _event(self, op: str, before: Row | None, after: Row | None, order: int) -> None:
+    def _event(self, op: str, before: Row | None, after: Row | None, order: int, *, headers: Headers = ()) -> None:
         image = after or before or {}
         self._lsn += 8
         self._events += 1
@@ -139,9 +150,9 @@ class Database:
         key = json.dumps({"id": image["id"]}).encode() if self.keyed else None
         value = json.dumps(self._envelope(op, before, after, order)).encode()
         partition = self._partition(key)
-        self._append(partition, key, value)
+        self._append(partition, key, value, headers)
         if op == "d" and self.keyed:
-            self._append(partition, key, None)
+            self._append(partition, key, None, headers)
 
     def _partition(self, key: bytes | None) -> int:
         return (zlib.crc32(key) if key else self._events) % self.partitions
@@ -173,8 +184,8 @@ class Database:
             return {"server_id": 7, "gtid": gtid, "file": f"bin.log.{number:06d}", "pos": pos, "row": 0}
         return {}
 
-    def _append(self, partition: int, key: bytes | None, value: bytes | None) -> None:
-        self.log.append(Record(self.topic, partition, self._next[partition], key, value))
+    def _append(self, partition: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
+        self.log.append(Record(self.topic, partition, self._next[partition], key, value, headers))
         self._next[partition] += 1
 
     def _envelope(self, op: str, before: Row | None, after: Row | None, order: int) -> Row:
@@ -206,6 +217,11 @@ class Database:
             "ts_us": ts_ns // 1000 + 5000,
             "ts_ns": ts_ns + 5_000_000,
         }
+
+
+def _key_header(name: str, key: int) -> Headers:
+    """As Kafka Connect's own header converter writes a key."""
+    return ((name, json.dumps({"id": key}).encode()),)
 
 
 COLUMNS = ("id", "name", "n", "region")

@@ -49,6 +49,8 @@ PLACED: dict[str, str] = {
     "informix": "source.commit_lsn,change_lsn",
     "mongodb": "source.ts_ms,source.ord,source.wallTime",
     "mongodb_3": "source.ts_ms,ord",
+    "mariadb": "source.gtid,source.server_id,source.file,source.pos",
+    "mysql_gtid": "source.server_id,source.file,source.pos,source.gtid",
     "vitess": "transaction.transaction_epoch,transaction.transaction_rank,shard",
 }
 """Terms of add.fields by which flattened events tell where they stand."""

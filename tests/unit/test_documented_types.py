@@ -198,7 +198,7 @@ def test_unchanged_lobs_keep_their_values(tmp_path: Path) -> None:
 
 
 def test_unchanged_max_columns_keep_their_values(tmp_path: Path) -> None:
-    """SQL Server since 3.6 (debezium/dbz#1164): what an update leaves of varchar(max) and varbinary(max), a null too, is
+    """SQL Server since 3.6 (debezium/dbz#1164): what an update leaves of varchar(max) or varbinary(max), nulls too, is
     the placeholder in both images.
     """
     sink = local_sink(tmp_path, ["topics=t"])

@@ -67,15 +67,32 @@ def mark_below(place: LogPositions, limit: npt.NDArray[np.int64]) -> Mask:
 
     Where both number their transaction too (MySQL), that has to be smaller as well: else it may be another log.
     """
+    owner, number, paired = _pair_with(place, limit)
+    result: Mask = _mark_smaller(place, limit) & ~(paired & ((owner != limit[..., 1]) | (number >= limit[..., 2])))
+    return result
+
+
+def mark_above(place: LogPositions, limit: npt.NDArray[np.int64]) -> Mask:
+    """Mark places that are greater than a limit, by the same rule."""
+    same = (place[:, FIRST_NUMBER:] == limit).all(axis=1)
+    owner, number, paired = _pair_with(place, limit)
+    unsure = paired & ((owner != limit[..., 1]) | (number < limit[..., 2]))
+    result: Mask = ~same & ~_mark_smaller(place, limit) & ~unsure
+    return result
+
+
+def _mark_smaller(place: LogPositions, limit: npt.NDArray[np.int64]) -> Mask:
     result: Mask = np.zeros(len(place), np.bool_)
     for column in reversed(range(place.shape[1] - FIRST_NUMBER)):
         own, other = place[:, FIRST_NUMBER + column], limit[..., column]
         result = (own < other) | ((own == other) & result)
-    owner, number, told = paired_numbers(place)
-    if told.any():
-        other_owner, other_number = limit[..., 1], limit[..., 2]
-        result &= ~(told & (other_owner < 0) & ((owner != other_owner) | (number >= other_number)))
     return result
+
+
+def _pair_with(place: LogPositions, limit: npt.NDArray[np.int64]) -> tuple[Ints, Ints, Mask]:
+    """Return who numbered each transaction, its number, and where the limit tells both too."""
+    owner, number, told = paired_numbers(place)
+    return owner, number, told & (limit[..., 1] < 0)
 
 
 def _is_read(op: npt.NDArray[np.uint8], deleted: Mask) -> Mask:

@@ -16,9 +16,16 @@ import numpy.typing as npt
 from connector.iceberg.commit.kafka_offsets import LastTruncate, SourcePosition, Watermark
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeOrder
-from connector.sink.model.event_age import mark_below, select_proven_dates, select_proven_places
+from connector.sink.model.event_age import mark_above, mark_below, select_proven_dates, select_proven_places
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions, source_number
+from serde.events.source_positions import (
+    FIRST_NUMBER,
+    NO_VALUE,
+    SOURCE_COLUMN,
+    LogPositions,
+    paired_numbers,
+    source_number,
+)
 
 OP_TRUNCATE = ord("t")
 SOURCE_TS_NS = "__source_ts_ns"
@@ -81,7 +88,8 @@ class TableTruncate:
             at = each.topic, each.partition
             offsets[at] = max(each.offset, offsets.get(at, -1))
         comparable = len({each.place[:1] for each in every}) == 1
-        latest = max(every, key=lambda each: (each.place if comparable else (), each.ts_ns))
+        one_lane = len(offsets) == 1  # there Kafka's order tells more than dates of whole seconds
+        latest = max(every, key=lambda e: (_rank(e.place) if comparable else (), e.ts_ns, e.offset if one_lane else 0))
         return TableTruncate(offsets, latest.ts_ns, latest.place, latest.total_order, alone, latest.source)
 
     @property
@@ -134,8 +142,8 @@ class TableTruncate:
         with_place = _mark_comparable(place, self.place)
         dated = (date != NO_VALUE) & (self.ts_ns != NO_VALUE) & (self.ts_ns % _SECOND_NS != 0)
         earlier, later = dated & (date < self.ts_ns), dated & (date > self.ts_ns)
-        below, not_above = _mark_below(place, self.place), _mark_not_above(place, self.place)
-        return with_place & below & ~later, with_place & ~not_above & ~earlier
+        below, above = _mark_below(place, self.place), _mark_above(place, self.place)
+        return with_place & below & ~later, with_place & above & ~earlier
 
     def _mark_earlier(self, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes that are known to have come before, and those of which it is known."""
@@ -170,7 +178,7 @@ def is_repeated(truncate: Truncate, last: LastTruncate) -> bool:
     ts_ns, place = last.ts_ns, last.place
     if truncate.place and place and truncate.place[0] == place[0]:
         newer = 0 < ts_ns < truncate.ts_ns and truncate.ts_ns % _SECOND_NS != 0
-        return truncate.place < place and not newer
+        return bool(_mark_below(np.array([truncate.place], np.int64), place)[0]) and not newer
     return 0 < truncate.ts_ns < ts_ns and truncate.ts_ns % _SECOND_NS != 0
 
 
@@ -198,6 +206,20 @@ def _mark_below(place: LogPositions, other: SourcePosition) -> Mask:
     if not other:
         return np.zeros(len(place), np.bool_)
     return mark_below(place, np.array(other[FIRST_NUMBER:], np.int64))
+
+
+def _mark_above(place: LogPositions, other: SourcePosition) -> Mask:
+    if not other:
+        return np.ones(len(place), np.bool_)
+    return mark_above(place, np.array(other[FIRST_NUMBER:], np.int64))
+
+
+def _rank(place: SourcePosition) -> tuple[int, ...]:
+    """What rises from one truncate to the next: MySQL's number of the transaction where it is told, as in every log."""
+    if not place:
+        return ()
+    owner, number, told = (int(one[0]) for one in paired_numbers(np.array([place], np.int64)))
+    return (number, *place) if told and owner else (0, *place)
 
 
 def _is_read(moments: ChangeTimes) -> Mask:
