@@ -64,7 +64,8 @@ class FramedDecoding:
 
     def add_block(self, rows: Rows, wire: pa.StructArray, schema: ConnectSchema) -> None:
         """Take in wire columns of these rows; values that are none of their type are faults."""
-        rows, fields, unfit = to_logical_rows(rows, wire, self.to_text_columns(schema).node)
+        schema = self.to_text_columns(schema)
+        rows, fields, unfit = to_logical_rows(rows, wire, schema.node)
         for row, reason in unfit:
             self.reject(row, reason)
         self.blocks.extend(complete_envelopes(make_block(rows, fields, schema)))

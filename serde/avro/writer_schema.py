@@ -34,7 +34,14 @@ from serde.avro.codec import (
 )
 from serde.avro.type_names import NamedTypes, resolve_names
 from serde.connect.binary_leaves import find_leaf, find_struct_leaf
-from serde.connect.connect_schema import ConnectSchema, LeafTypes, narrow_schema, parse_document, unusable_schema
+from serde.connect.connect_schema import (
+    UNION_NAME,
+    ConnectSchema,
+    LeafTypes,
+    narrow_schema,
+    parse_document,
+    unusable_schema,
+)
 from serde.connect.primitive_keys import is_primitive, wrap_schema
 from serde.connect.schema_node import Node, Struct
 from serde.connect.type_table import CONNECT_PREFIX, DATA_PREFIX, TIME_PREFIX
@@ -217,7 +224,7 @@ class _CodecBuilder:
         fields = [
             {**document, "optional": True, "field": name} for name, (_, document) in zip(names, others, strict=True)
         ]
-        struct = {"type": "struct", "name": "io.confluent.connect.avro.Union", "fields": fields, "optional": null >= 0}
+        struct = {"type": "struct", "name": UNION_NAME, "fields": fields, "optional": null >= 0}
         return Union(branches, null), struct
 
 

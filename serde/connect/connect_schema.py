@@ -21,6 +21,8 @@ from serde.messages import MessageBlock, Rows
 _CACHED_SCHEMAS = 1024
 _MAX_DEPTH = 100
 _IMAGES = frozenset({"before", "after"})
+UNION_NAME = "io.confluent.connect.avro.Union"
+"""What Confluent's converter calls the struct that a union of several types becomes, with a field for each."""
 _DECIMALS = frozenset({CONNECT_PREFIX + "Decimal", *STRUCT_TYPES})
 
 
@@ -64,6 +66,31 @@ def parse_document(document: object, leaves: LeafTypes) -> ConnectSchema:
         return unusable_schema(digest, f"schema block cannot be read: {reason}")
     if not isinstance(node, Struct):
         return unusable_schema(digest, "schema is not a struct")
+    if is_envelope_node(node) and any(_is_union(field.node) for field in node.fields if field.name in _IMAGES):
+        return unusable_schema(digest, "its images are of several record types (a union), which no one table has")
+    return schema_of(node, digest)
+
+
+@lru_cache(maxsize=_CACHED_SCHEMAS)
+def branch_schemas(schema: ConnectSchema) -> Mapping[str, ConnectSchema | None] | None:
+    """Return the schemas of messages of several types, by the branch of the union; None for one that is no record.
+
+    None for a schema of one type.
+    """
+    if not _is_union(schema.node):
+        return None
+    return {
+        field.name: schema_of(field.node, f"{schema.id}/{field.name}") if isinstance(field.node, Struct) else None
+        for field in schema.node.fields
+    }
+
+
+def _is_union(node: Node) -> bool:
+    return isinstance(node, Struct) and node.name == UNION_NAME
+
+
+def schema_of(node: Struct, digest: str) -> ConnectSchema:
+    """Return the schema of a tree, with what its fields say."""
     fields = list(_walk_fields(node, ""))
     flags = {path: field.optional for path, field in fields}
     documents = frozenset(path for path, field in fields if _is_document(field.node))

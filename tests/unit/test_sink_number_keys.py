@@ -156,3 +156,21 @@ def test_headers_name_the_key_that_a_row_had(*, schemas: bool) -> None:
     before = build_old_key_rows(mark_key_changes(part, offsets, headers), offsets, headers, table)
     assert before is not None
     assert before.rows.select(["id", "name"]).to_pylist() == [{"id": "1.5", "name": "a"}]
+
+
+def test_avro_decimals_as_text_keep_their_key_when_the_scale_changes(tmp_path: Path) -> None:
+    """The same of keys by a registry."""
+    keys = []
+    for scale in (2, 4):
+        kind = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": scale}
+        keys.append(
+            {"type": "record", "name": "Key", "namespace": f"s{scale}", "fields": [{"name": "id", "type": kind}]}
+        )
+    with serve_schemas({avro.ID + at: json.dumps(key) for at, key in enumerate(keys)}) as url:
+        lines = [*HARD, "debezium.sink.iceberg.decimal-as-text=id"]
+        lines += ["key.converter=io.confluent.connect.avro.AvroConverter", f"key.converter.schema.registry.url={url}"]
+        events = [
+            (avro.framed(avro.written("bytes", _bytes(k[0])), avro.ID + at), _event("u", _fixed(k[1]), k, k[1]))
+            for at, k in enumerate([(150, 2), (15000, 4)])
+        ]
+        assert _rows(tmp_path, lines, *([event] for event in events)) == [("1.5", 4)]
