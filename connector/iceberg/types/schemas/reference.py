@@ -69,7 +69,8 @@ read as:
 _AVRO_NESTED_TEXT = """\
 `enum` is its symbol (string), `fixed` is bytes. A union with null is optional; a union of several other types is a
 struct with one column per type; a message that is a union of records is the record that it was written as. An envelope
-whose images are such unions is a dead letter. A record that contains itself cannot be a column: its messages become dead letters.
+whose images are such unions is a dead letter. A record that contains itself cannot be a column: its messages become
+dead letters.
 """
 _SCHEMALESS_TEXT = """\
 ## Without a schema (JSON payloads)
@@ -84,6 +85,8 @@ decimal or text column stores all digits; text with a decimal point is a number 
 point column a fraction is rounded to the nearest number, while a whole number is stored exactly or is a dead letter.
 If a new column has both fractions and whole numbers that no double can hold, or other values of different types, most
 events decide its type, and the others are dead letters. The columns of `before` and `after` have the same types.
+The words NaN and Infinity are text where no number is beside them: if a new column's first batch has nothing else, the
+column is text, and stores later numbers as text. To have a double there, create the table first, or send schemas.
 """
 
 
