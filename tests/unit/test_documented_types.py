@@ -18,6 +18,7 @@ import pytest
 
 from connector.sink.convert.decoder import decode
 from serde.connect.text_columns import find_text_types
+from serde.connect.values.temporal import parse_zoned_timestamp
 from serde.events.schema_changes import read_table_changes
 from serde.events.unavailable_value import PLACEHOLDER, find_unavailable, use_known_placeholder
 from serde.formats import make_deserializer
@@ -162,6 +163,29 @@ def test_documented_times_that_iceberg_has_not(kind: str, name: str, value: int,
     assert need.row.field("t").type == pa.string() and name in find_text_types(connector, frozenset())
     table = sink_plans.append(0, {"id": pa.int64(), "t": pa.string()})
     assert sink_plans.rows(decode(run, sink_plans.plan(table))) == [{"id": 1, "t": text}]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # Vitess before 3.6 (debezium/dbz#2063): TIMESTAMP as MySQL writes it, in UTC.
+        ("2020-02-13 01:02:03", "2020-02-13T01:02:03+00:00"),
+        ("2020-02-13 01:02:03.123456", "2020-02-13T01:02:03.123456+00:00"),
+        # CockroachDB before 3.6 (debezium/dbz#2147).
+        ("2020-02-13 01:02:03.5+00", "2020-02-13T01:02:03.500000+00:00"),
+        ("2020-02-13 01:02:03+05:30", "2020-02-12T19:32:03+00:00"),
+        ("2020-02-13 01:02:03Z", "2020-02-13T01:02:03+00:00"),
+        ("0000-00-00 00:00:00", None),
+        ("2020-02-13 25:02:03", None),
+    ],
+)
+def test_instants_that_are_no_iso_text(text: str, expected: str | None) -> None:
+    """Beside others of their column, which they do not spoil; what is no instant is a fault."""
+    others = pa.array(["2024-01-01T00:00:00Z", text, None])
+    made, bad = parse_zoned_timestamp(others)
+    found = [None if one is None else one.isoformat() for one in made.to_pylist()]
+    assert found == ["2024-01-01T00:00:00+00:00", expected, None]
+    assert (bad is None) == (expected is not None)
 
 
 FORMS = {

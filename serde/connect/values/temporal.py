@@ -25,6 +25,7 @@ _DAY_NS = (0, 86_400_000_000_000 - 1)
 Converted = tuple[pa.Array, Mask | None]
 _ZONED = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$"
 _SECONDS_OFFSET = r"^(?P<moment>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<rest>\.\d{1,9})?(?P<offset>[+-]\d\d:\d\d:\d\d)$"
+_SPACED = r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d{1,9})?)(Z|[+-]\d\d(?::\d\d)?)?$"
 _LOCAL = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?$"
 
 
@@ -96,8 +97,18 @@ def _merge_masks(one: Mask | None, other: Mask | None) -> Mask | None:
 
 
 def parse_zoned_timestamp(text: pa.Array) -> Converted:
-    """ISO text with Z or offset -> timestamp[us, UTC]."""
-    return _parse_column(text, pa.timestamp("us", "UTC"), _ZONED)
+    """ISO text with Z or offset -> timestamp[us, UTC]; Vitess's TIMESTAMP of before 3.6, without any, is in UTC."""
+    return _parse_column(_spell_as_iso(text), pa.timestamp("us", "UTC"), _ZONED)
+
+
+def _spell_as_iso(text: pa.Array) -> pa.Array:
+    """The texts that a database wrote (2020-02-13 01:02:03, CockroachDB's with +00 behind) as ISO has them."""
+    spaced = pc.match_substring_regex(text, _SPACED)
+    if pc.any(spaced).as_py() is not True:
+        return text
+    moments = pc.replace_substring_regex(text, _SPACED, r"\1T\2\3Z")
+    hours = pc.replace_substring_regex(moments, r"([+-]\d\d)Z$", r"\1:00")
+    return pc.if_else(spaced, pc.replace_substring_regex(hours, r"([+-]\d\d:\d\d|Z)Z$", r"\1"), text)
 
 
 def parse_iso_timestamp(text: pa.Array) -> Converted:
