@@ -2,10 +2,10 @@
 
 A column is text from its first event on, or never:
 - by option: columns, or types by their schema name, that are to be text;
-- by its source: MySQL's, MariaDB's and Vitess's TIME is a span of time from -838:59:59 to 838:59:59, and no time of
-  day; SQL Server's times have seven digits behind the point, Oracle's and Db2's nine where their type says more than
-  six, and Iceberg's have six (nanoseconds only as timestamps of format version 3). Envelopes name the connector in the
-  schema of `source`; flattened events do in a header, which the reader looks at.
+- by its source: MySQL's, MariaDB's, Vitess's and TiDB's TIME is a span of time from -838:59:59 to 838:59:59, and no
+  time of day; SQL Server's times have seven digits behind the point, Oracle's and Db2's nine where their type says more
+  than six, and Iceberg's have six (nanoseconds only as timestamps of format version 3). Envelopes name the connector in
+  the schema of `source`; flattened events do in a header, which the reader looks at.
 
 Decimals of more than 38 digits are text by the table of types itself (`connect.type_table`). Or a column stays what the
 message has, where the table that it goes to holds that: dates and times numbers, what is one value a struct.
@@ -66,6 +66,7 @@ _TYPES_OF_CONNECTORS: Mapping[str, frozenset[str]] = {
     "mysql": DURATION_TYPES,
     "mariadb": DURATION_TYPES,
     "vitess": DURATION_TYPES,
+    "tidb": DURATION_TYPES,
     "sqlserver": _SEVEN_DIGITS,
     "oracle": _NANOSECONDS,
     "db2": _NANOSECONDS | {TIME_PREFIX + "NanoTime"},

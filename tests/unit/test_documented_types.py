@@ -150,6 +150,8 @@ def test_documented_types(case: Case) -> None:
         ("int64", CONNECT + "Time", -3_020_399_000, "vitess", "-838:59:59.000"),
         ("int64", CONNECT + "Time", 3_600_001, "vitess", "01:00:00.001"),
         ("int32", CONNECT + "Time", 3_600_001, "vitess", "01:00:00.001"),
+        # TiDB (Debezium 3.7's connector of what TiCDC writes) has MySQL's TIME.
+        ("int64", TIME + "MicroTime", -3_020_399_000_000, "tidb", "-838:59:59.000000"),
         # Db2 page, "Temporal types": TIME(7).
         ("int64", TIME + "NanoTime", 36_000_123_456_700, "db2", "10:00:00.123456700"),
         ("int64", TIME + "NanoTimestamp", 1_700_000_000_123_456_700, "db2", "2023-11-14T22:13:20.123456700"),
