@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import attrs
 import pytest
 
+from connector.sink.job.shuffle import unpack
+from connector.sink.model.change_rows import MASKS, ChangeOrder
+from connector.sink.model.plan import BatchPlan
 from connector.sink.model.task_output import OutputKind, TaskOutput, unpack_value
 from tests.simulation.known_shares import SHARES, KnownJob
 from tests.simulation.process import quiet
@@ -26,12 +30,20 @@ def silence() -> Iterator[None]:
         yield
 
 
-def _told(outputs: Iterable[TaskOutput]) -> list[Any]:
-    """What outputs say, without how long it took."""
-    return [
-        str(unpack_value(one.payload)).partition("fetch_seconds")[0] if one.kind == OutputKind.DRIVER else one
-        for one in outputs
-    ]
+def _told(outputs: Iterable[TaskOutput], plan: BatchPlan) -> list[Any]:
+    """What outputs say, without how long it took, and what stands in bytes that nobody reads."""
+    return [(one.kind, one.table, one.bucket, *_read(one, plan)) for one in outputs]
+
+
+def _read(output: TaskOutput, plan: BatchPlan) -> tuple[Any, ...]:
+    if output.kind == OutputKind.DRIVER:
+        return (str(unpack_value(output.payload)).partition("fetch_seconds")[0],)
+    if output.kind != OutputKind.CHANGES:
+        return ()
+    part = unpack(output.payload, plan.tables[output.table].layout.rows)
+    order = [getattr(part.order, field.name).tolist() for field in attrs.fields(ChangeOrder)]
+    masks = [getattr(part, name).tolist() for name in MASKS]
+    return part.rows.to_pylist(), order, masks, None if part.numbers is None else part.numbers.tolist()
 
 
 def test_shares_that_are_known_are_those_that_a_task_would_tell(tmp_path: Path) -> None:
@@ -43,7 +55,7 @@ def test_shares_that_are_known_are_those_that_a_task_would_tell(tmp_path: Path) 
         before = len(SHARES.known)
         told = list(known(self, plan, writers, share))
         if all(table.upsert for table in plan.tables) and len(SHARES.known) == before:
-            pairs.extend(zip(_told(told), _told(whole(self, plan, writers, share)), strict=True))
+            pairs.extend(zip(_told(told, plan), _told(whole(self, plan, writers, share), plan), strict=True))
         return told
 
     with patch.object(KnownJob, "map_share", map_share):
