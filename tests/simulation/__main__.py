@@ -24,7 +24,7 @@ from tests.simulation.capture_story import make_capture_story
 from tests.simulation.process import quiet
 from tests.simulation.runs import go_through, tell_sink, tell_source
 from tests.simulation.shrinking import Failure, shrink, tell
-from tests.simulation.steps import make_story
+from tests.simulation.stories import make_story
 from tests.simulation.tally import Tally
 from tests.tally import end_on_signals
 

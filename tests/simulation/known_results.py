@@ -1,6 +1,6 @@
 """What pure steps are asked -> their answers: done once, and handed out again where all that they see is the same.
 
-Decoding takes half of the time of a history, and histories of one script (`steps.make_story`) decode the same records
+Decoding takes half of the time of a history, and histories of one script (`stories.make_story`) decode the same records
 again and again. Answers are never changed by who gets them; their arrays of numbers refuse to be.
 """
 

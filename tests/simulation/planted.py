@@ -20,13 +20,15 @@ from pathlib import Path
 
 from attrs import frozen
 
+from tests.simulation.answers import forget_all
 from tests.simulation.capture_mutations import CAPTURE_MUTATIONS
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.process import quiet
 from tests.simulation.rule_mutations import RULE_MUTATIONS
 from tests.simulation.runs import Tell, tell_sink, tell_source
 from tests.simulation.shrinking import Failure, tell
-from tests.simulation.steps import Maintain, make_story, spread
+from tests.simulation.steps import Maintain
+from tests.simulation.stories import make_story, spread
 
 WITHIN = 10_000
 _BROKEN = ("AttributeError", "NameError", "TypeError", "ImportError")
@@ -77,12 +79,14 @@ def find(name: str, mutation: Mutation, folder: str, within: int = WITHIN) -> Fi
     tell_seed: Tell = tell_source if is_source else tell_maintained if name in RULE_MUTATIONS else tell_sink
     seeds: Iterable[int] = range(within) if is_source else spread(range(within))
     count, failure = 0, None
+    forget_all()
     with mutation():
         for seed in seeds:
             count += 1
             failure = tell_seed(seed, folder)
             if failure is not None:
                 break
+    forget_all()
     said = " ".join((mutation.__doc__ or name).split())
     return Finding(name, said, count, failure)
 

@@ -16,7 +16,7 @@ from tests.simulation.capture_history import tell_capture
 from tests.simulation.capture_story import make_capture_story
 from tests.simulation.process import InlineExecutor, quiet
 from tests.simulation.shrinking import Failure, tell
-from tests.simulation.steps import SCRIPT, make_story
+from tests.simulation.stories import SCRIPT, make_story
 
 Tell = Callable[[int, str], Failure | None]
 

@@ -17,7 +17,7 @@ from connector.sink.model.task_output import OutputKind, TaskOutput, unpack_valu
 from tests.simulation.known_shares import SHARES, KnownJob
 from tests.simulation.process import quiet
 from tests.simulation.shrinking import tell
-from tests.simulation.steps import SCRIPT, make_story
+from tests.simulation.stories import SCRIPT, make_story
 from tests.unit.local_job import LocalJob
 
 pytestmark = pytest.mark.unit

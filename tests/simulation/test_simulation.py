@@ -19,7 +19,8 @@ from tests.simulation.known_results import read_plain
 from tests.simulation.process import quiet
 from tests.simulation.shrinking import shrink, tell
 from tests.simulation.source import Source
-from tests.simulation.steps import SCRIPT, Batch, Kill, SourceStep, Story, TableStep, World, make_story
+from tests.simulation.steps import Batch, Kill, SourceStep, Story, TableStep, World
+from tests.simulation.stories import SCRIPT, make_story
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(300)]
 
