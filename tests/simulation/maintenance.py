@@ -21,6 +21,7 @@ from connector.errors import FatalError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.commit import settlement
 from connector.iceberg.commit.commit_summary import COMMIT_ID
+from connector.iceberg.java import map_java_errors
 from connector.iceberg.state.offset_rows import MAINTAINER, OffsetRows
 from connector.maintenance import expiry, lease, maintainer, spark_actions
 from connector.maintenance.conversion import conversion, key_search
@@ -208,8 +209,9 @@ def _delete_unfinished_files(_: Any, table: Any, __: Any, folder: str) -> int:
     versions = table.java.now.snapshots.values()
     needed = {file.path for one in versions for file in one.files}
     gone = [path for path in server.files if path.startswith(f"{folder}/") and path not in needed]
-    for path in gone:
-        table.java.deleteFile(path)
+    with map_java_errors(f"deleting files of a run of {table.name} that was killed"):
+        for path in gone:
+            table.java.deleteFile(path)
     return len(gone)
 
 

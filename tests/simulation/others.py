@@ -88,13 +88,14 @@ class Others(Scene):
                     self._put_back(name, before.number)
 
     def _expire(self, name: str, keep: int) -> None:
-        """Expire snapshots; but not the only one that knows where a run that crashed stood, nor the last that tells of
-        a rollback (docs/guarantees.md).
+        """Expire snapshots; but not the only one that knows where a run that crashed stood, or that another run of the
+        sink went on, nor the last that tells of a rollback (docs/guarantees.md).
         """
         left = list(self.server.tables[name].ancestors())[:keep]
         ends = {at: end for one in self._owners(name).values() for at, end in one.ends.items()}
         known = any(one.summary.get(CONNECTOR_NAME) == NAME for one in left)
-        known = known or all(self.saved.get(at, 0) >= end for at, end in ends.items())
+        overtaken = any(process.has_rival for process in (*self.processes.values(), *self.running))
+        known = known or (not overtaken and all(self.saved.get(at, 0) >= end for at, end in ends.items()))
         if known and (name not in self.put_back or left[-1].number <= self.put_back[name]):
             self.server.expire(name, keep)
 

@@ -19,7 +19,7 @@ from tests.simulation.known_results import read_plain
 from tests.simulation.process import quiet
 from tests.simulation.shrinking import shrink, tell
 from tests.simulation.source import Source
-from tests.simulation.steps import Batch, Kill, SourceStep, Story, TableStep, World
+from tests.simulation.steps import Batch, Kill, Maintain, SourceStep, Story, TableStep, World
 from tests.simulation.stories import SCRIPT, make_story
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(300)]
@@ -277,6 +277,29 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             SourceStep("grow", 754),
             SourceStep("restart", 560),
             Batch(0, 741),
+        ),
+    ),
+    # No fault of the product: the simulated store's refusal was not Java's.
+    "files of a killed run that cannot be deleted yet": (
+        World(topics=2, shared=True),
+        (
+            SourceStep("commit", 200),
+            Batch(0, 4, grid=1),
+            Maintain(("rewrite",), 561, ((14, Batch(0, 1, whole=True)), (15, "late"), (16, "crash"))),
+            TableStep("jump of the clock", 744),
+            SourceStep("truncate", 243),
+            Maintain(("expire",), 693, ((12, Batch(0, 1, grid=1)), (19, "late"))),
+        ),
+    ),
+    # Nobody can tell (docs/guarantees.md): such an expiry is no part of stories any more.
+    "snapshots expire that tell a slower sink of a faster one": (
+        World(upsert=False),
+        (
+            SourceStep("commits", 68),
+            Batch(1, 4, grid=1),
+            SourceStep("commit", 623),
+            Maintain(("rewrite",), 743, ((12, Batch(0, 1, whole=True)),)),
+            Maintain(("expire",), 958, ((10, TableStep("expire", 428)), (13, Batch(1, 6, grid=1)))),
         ),
     ),
     # What the slower one knew of the table did not tell which rows came behind the truncate: it took them all.
