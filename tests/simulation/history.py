@@ -81,6 +81,9 @@ class History(Others, Checks):
             case "grow" if self.story.world.clock == "postgres" and source.partitions < 4 and self._knows(source):
                 source.grow(source.partitions + 1)
                 self.tables[self._table_of(source.topic)].alone = False
+            case "delete" if source.rows:
+                source.rng = rng
+                source.transaction(("d", rng.choice(sorted(source.rows)) - source.base))
             case "fail over" if source.clock == "mariadb":
                 source.rng = rng
                 source.fail_over()

@@ -7,7 +7,7 @@ from random import Random
 
 import attrs
 
-from tests.simulation.steps import Batch, Kill, Maintain, Step, TableStep, World
+from tests.simulation.steps import Batch, Kill, Maintain, SourceStep, Step, TableStep, World
 
 MAINTENANCE_WORKS, CONVERSION_TAKES = (10, 11, 12, 12, 13, 13, 14, 16, 18), (0, 2, 9, 11)
 """Calls of a run of maintenance between its lease and its commit, roughly; and how many more a conversion takes that
@@ -47,11 +47,11 @@ def make_late_commit(rng: Random) -> list[Step]:
 
 
 def make_small_batches(rng: Random, move: Callable[[], Step], world: World) -> tuple[World, list[Step]]:
-    """While files are merged, batches come that bring little: deletes only, then rows that are younger."""
-    at = rng.choice(MAINTENANCE_WORKS[:5])
-    batches = [Batch(0, rng.randrange(1000), whole=number == 2) for number in range(3)]
-    during = (at, move()), (at + 1, batches[0]), (at + 2, move()), (at + 3, batches[1]), (at + 4, batches[2])
-    return world, [move(), Batch(0, 0, whole=True), Maintain(("rewrite",), rng.randrange(1000), during)]
+    """While files are merged, a batch brings deletes by key and nothing else, the next one rows that are younger."""
+    world, whole = attrs.evolve(world, keep_deletes=False, mode="equality-delete", then=None), Batch(0, 0, whole=True)
+    at, delete = rng.choice(MAINTENANCE_WORKS[:5]), SourceStep("delete", rng.randrange(1000))
+    during = (at, delete), (at + 1, whole), (at + 2, move()), (at + 3, whole)
+    return world, [move(), whole, Maintain(("rewrite",), rng.randrange(1000), during)]
 
 
 def make_mode_change(rng: Random, move: Callable[[], Step], world: World) -> tuple[World, list[Step]]:

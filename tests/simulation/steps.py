@@ -14,7 +14,7 @@ import attrs
 from tests.model.events import Clock
 from tests.simulation.catalog_server import CatalogKind
 
-SourceAct = Literal["commit", "commits", "restart", "read", "truncate", "poison", "grow", "fail over"]
+SourceAct = Literal["commit", "commits", "restart", "read", "truncate", "poison", "grow", "fail over", "delete"]
 KafkaAct = Literal["compact topic", "retain", "recreate"]
 TableAct = Literal[
     "rewrite files",
