@@ -26,6 +26,9 @@ from connector.source.envelope.record_keys import (
     record_key,
 )
 from serde.arrays import Ints
+from serde.connect.values.unscaled_bytes import encode_decimals
+from serde.emit.row_schema import Primitive, RowType
+from serde.emit.type_mapping import HandlingModes, ValueEncoding, wire_type
 from serde.wire_format import (
     AFTER,
     BEFORE,
@@ -157,9 +160,14 @@ def _key_change_headers(wire: EventFormat, kind: Column) -> Column:
 
 
 def _select_image(wire: EventFormat, place: int, is_after: Column) -> Column:
+    """Return a column of the image as the wire has it, but decimals as they are: workers write them for less."""
     member = wire.row.members[place]
     value = F.when(is_after, F.col("after")[member.name]).otherwise(F.col("before")[member.name])
-    return to_wire(value, member.kind, wire.modes)
+    return value if _is_unscaled(member.kind, wire.modes) else to_wire(value, member.kind, wire.modes)
+
+
+def _is_unscaled(kind: RowType, modes: HandlingModes) -> bool:
+    return isinstance(kind, Primitive) and wire_type(kind, modes).how is ValueEncoding.UNSCALED
 
 
 def _encode_batches(batches: Iterator[pa.RecordBatch], plan: ColumnPlan) -> Iterator[pa.RecordBatch]:
@@ -187,7 +195,8 @@ def _encode_batch(columns: list[pa.Array], kinds: Ints, plan: ColumnPlan) -> pa.
     keys = [of_records(column) for column in columns[start : start + plan.key_columns]]
     if plan.key_names is not None:
         refuse_nulls(plan.key_names, keys)
-    value = plan.envelopes.messages(columns[start + plan.key_columns :], kinds, orders)
+    images = [encode_decimals(c) if pa.types.is_decimal(c.type) else c for c in columns[start + plan.key_columns :]]
+    value = plan.envelopes.messages(images, kinds, orders)
     messages = {"key": keys[0] if plan.key is None else plan.key.messages(keys, len(ends)), "value": value}
     if plan.headers:
         messages["headers"] = of_records(columns[int(plan.ordered)])

@@ -190,12 +190,11 @@ def _unscaled_bytes(column: Column, kind: Primitive) -> Column:
 
 
 def _hex_digits(number: Column) -> Column:
-    """How many hexadecimal digits a long's shortest two's complement has."""
-    chosen = F.when(number.between(-(2**7), 2**7 - 1), 2)
-    for size in range(2, 8):
-        half = 2 ** (8 * size - 1)
-        chosen = chosen.when(number.between(-half, half - 1), 2 * size)
-    return chosen.otherwise(_HEX_OF_WORD)
+    """How many hexadecimal digits a long's shortest two's complement has: two for every eight bits, the sign's among
+    them. The number stands here twice, and not once for each size: what Spark does with a plan grows with that.
+    """
+    bits = F.length(F.bin(number.bitwiseXOR(F.shiftright(number, 63))))
+    return (F.shiftright(bits, 3) + 1) * 2
 
 
 def _floor_div(column: Column, by: int) -> Column:
