@@ -10,18 +10,25 @@ import pytest
 from connector.settings.reference.error_messages import PAGE, WORDS_OF_OTHERS, Message, find_messages, render_page
 
 ROOT = Path(__file__).parents[2]
+Found = tuple[list[Message], list[str]]
 
 
-def test_no_message_is_missing() -> None:
+@pytest.fixture(scope="module")
+def found() -> Found:
+    """What the code says; it is all read, which takes seconds."""
+    return find_messages()
+
+
+def test_no_message_is_missing(found: Found) -> None:
     """The page is as the code is; each call that makes an error has words that were read, or those of others."""
-    messages, unread = find_messages()
+    messages, unread = found
     assert (ROOT / PAGE).read_text("utf-8") == render_page(messages), "make docs"
     assert set(unread) <= set(WORDS_OF_OTHERS)
     assert all(one.what and one.todo for one in messages)
 
 
 @pytest.mark.parametrize(
-    ("code", "found"),
+    ("code", "message"),
     [
         (
             'def f(table):\n    raise FatalError(f"table {table.name} is gone; restore it")',
@@ -51,12 +58,12 @@ def test_no_message_is_missing() -> None:
     ],
     ids=["an f-string", "a fault's two parts", "another function's words", "a variable", "a topic-partition"],
 )
-def test_words_are_found(code: str, found: Message, tmp_path: Path) -> None:
+def test_words_are_found(code: str, message: Message, tmp_path: Path) -> None:
     """A message's words are read wherever they stand; what is filled in is a placeholder."""
     (tmp_path / "connector").mkdir()
     (tmp_path / "serde").mkdir()
     (tmp_path / "connector" / "m.py").write_text(code)
-    assert find_messages(tmp_path) == ([found], [])
+    assert find_messages(tmp_path) == ([message], [])
 
 
 def test_words_of_another_module_are_found(tmp_path: Path) -> None:
@@ -84,9 +91,9 @@ OF_OTHERS = re.compile(
 """Placeholders that hold the words of another error, with what to do."""
 
 
-def test_an_operator_is_told_what_to_do() -> None:
+def test_an_operator_is_told_what_to_do(found: Found) -> None:
     """An error that ends the run has advice of its own, unless it hands on another one's."""
-    messages, _ = find_messages()
+    messages, _ = found
     assert [one for one in messages if re.fullmatch(r"<[^>]*>", one.todo) and one.todo not in {"<todo>", "<why>"}] == []
     bare = [one for one in messages if one.chapter == "stop" and one.todo.startswith("follow the message")]
     assert [one for one in bare if one.module not in WITHOUT_OWN_ADVICE and not OF_OTHERS.search(one.what)] == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -142,12 +142,13 @@ def find_messages(root: Path = _ROOT) -> tuple[list[Message], list[str]]:
     }
     trees.pop(__name__, None)
     constants = {module: _find_assignments(tree.body) for module, tree in trees.items()}
-    names = {module: {**_imported(tree, constants), **constants[module]} for module, tree in trees.items()}
-    functions = _functions(trees, names)
+    nodes = {module: list(ast.walk(tree)) for module, tree in trees.items()}
+    names = {module: {**_imported(inner, constants), **constants[module]} for module, inner in nodes.items()}
+    functions = _functions(nodes, names)
     messages: set[Message] = set()
     unread: list[str] = []
-    for module, tree in trees.items():
-        for function, call in _calls(tree):
+    for module, inner in nodes.items():
+        for function, call in _calls(inner):
             name = _name_of(call.func)
             body = [] if function is None else list(ast.walk(function))
             words = Words({**names[module], **_find_assignments(body)}, functions, module)
@@ -171,25 +172,24 @@ class Results:
     names: Names
 
 
-def _calls(tree: ast.Module) -> Iterator[tuple[Function | None, ast.Call]]:
-    """Yield each call that makes an error, with the innermost function that it is in."""
+def _calls(nodes: Sequence[ast.AST]) -> Iterator[tuple[Function | None, ast.Call]]:
+    """Yield each call that makes an error, with the innermost function that it is in; outer nodes come first."""
+    calls = [node for node in nodes if isinstance(node, ast.Call) and _name_of(node.func) in CHAPTER_OF]
     within: dict[ast.AST, Function] = {}
-    for node in ast.walk(tree):  # outer functions come first
+    for node in nodes if calls else ():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             within.update(dict.fromkeys(ast.walk(node), node))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _name_of(node.func) in CHAPTER_OF:
-            yield within.get(node), node
+    yield from ((within.get(call), call) for call in calls)
 
 
 def _name_of(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def _functions(trees: Mapping[str, ast.Module], names: Mapping[str, Names]) -> dict[str, Results]:
+def _functions(nodes: Mapping[str, Sequence[ast.AST]], names: Mapping[str, Names]) -> dict[str, Results]:
     """Return what functions return, by name, of those whose name only one has."""
     found: dict[str, list[Results]] = {}
-    for module, node in ((module, node) for module, tree in trees.items() for node in ast.walk(tree)):
+    for module, node in ((module, node) for module, inner in nodes.items() for node in inner):
         if isinstance(node, ast.FunctionDef):
             results = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value is not None]
             found.setdefault(node.name, []).append(Results(results, names[module]))
@@ -207,11 +207,11 @@ def _find_assignments(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
     return values
 
 
-def _imported(tree: ast.Module, constants: Mapping[str, Names]) -> dict[str, ast.expr]:
+def _imported(nodes: Iterable[ast.AST], constants: Mapping[str, Names]) -> dict[str, ast.expr]:
     """Return what names stand for that a module takes from another one of ours."""
     return {
         alias.asname or alias.name: said[alias.name]
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and (said := constants.get(node.module or ""))
         for alias in node.names
         if alias.name in said
