@@ -201,12 +201,12 @@ class Sink:
         return self.wait(timeout_s)
 
     def wait_for_group(self, timeout_s: float) -> None:
-        """Wait until its JVM, which outlives the process by what it does at its exit, is gone too."""
+        """Wait until its JVM, which outlives the process by what it does at its exit, is gone too (TimeoutError)."""
         end = time.monotonic() + PATIENCE * timeout_s
-        with suppress(ProcessLookupError):
-            while time.monotonic() < end:
-                os.killpg(self.process.pid, 0)
-                time.sleep(0.1)
+        while left := [one.pid for one in psutil.process_iter() if _is_in_group(one, self.process.pid)]:
+            if time.monotonic() > end:
+                raise TimeoutError(f"{left} did not end within {PATIENCE} x {timeout_s} s:\n{self.text()[-4000:]}")
+            time.sleep(0.1)
 
     def kill(self) -> None:
         """SIGKILL to the whole process group; a sink that is gone already is all right."""
@@ -215,11 +215,19 @@ class Sink:
         self.process.wait(30)
 
 
+def _is_in_group(process: psutil.Process, group: int) -> bool:
+    """Tell whether it runs. One that has ended is in its group on until its parent, where that is gone the container's
+    first process, has asked for its exit code; not every such process asks."""
+    with suppress(ProcessLookupError, psutil.NoSuchProcess):
+        return os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 def catalog(home: Path) -> dict[str, str]:
     """Iceberg's properties of a workspace's catalog."""
     return {
         "type": "jdbc",
-        "uri": f"jdbc:sqlite:{home / 'catalog.db'}",
+        "uri": f"jdbc:sqlite:{home / 'catalog.db'}?synchronous=OFF",  # kept through kills; no machine loses its power
         "jdbc.schema-version": "V1",
         "warehouse": str(home / "warehouse"),
     }

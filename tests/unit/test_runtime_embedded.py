@@ -29,7 +29,7 @@ def _alive(pid: int) -> bool:
     return state != "Z"
 
 
-def _gone(pid: int, limit_s: float = 10.0) -> bool:
+def _gone(pid: int, limit_s: float = 60.0) -> bool:
     limit = time.monotonic() + limit_s
     while _alive(pid) and time.monotonic() < limit:
         time.sleep(0.02)
