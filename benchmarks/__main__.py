@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +10,8 @@ import click
 from benchmarks.options import SCALE, add_case_options
 from benchmarks.plan import Sizes
 from benchmarks.report import show, write
+from benchmarks.run import measure_and_report
 from benchmarks.suite import measure_all
-from benchmarks.workplace import open_console, workplace
 
 
 @click.command(context_settings={"show_default": True})
@@ -39,12 +38,7 @@ def main(
     sizes = Sizes(events_append, events_upsert, keys, rows, changes=changes)
     if scale != 1:
         sizes = sizes.scaled(scale)
-    console = open_console()
-    with workplace(work, keep, console) as place:
-        results = measure_all(place, sizes, only, lambda text: console.print(text, markup=False, highlight=False))
-        show(results, console)
-        console.print(*write(results, out))
-    sys.exit(1 if results.failed else 0)
+    measure_and_report(lambda place, say: measure_all(place, sizes, only, say), show, write, out, work, keep=keep)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from benchmarks.options import SCALE, add_case_options
 from benchmarks.peers.plan import APPEND_EVENTS, KEYS, UPSERT_EVENTS, peer_sizes
 from benchmarks.peers.report import show, write
 from benchmarks.peers.suite import measure_peers
-from benchmarks.workplace import open_console, workplace
+from benchmarks.run import measure_and_report
 
 
 @click.command(context_settings={"show_default": True})
@@ -38,14 +37,9 @@ def main(
     The exit code is 1 when a contender failed or a table is wrong.
     """
     sizes = peer_sizes(events_append, events_upsert, keys).scaled(scale)
-    console = open_console()
-    with workplace(work, keep, console) as place:
-        results = measure_peers(
-            place, sizes, rounds, only, lambda text: console.print(text, markup=False, highlight=False)
-        )
-        show(results, console)
-        console.print(*write(results, out))
-    sys.exit(1 if results.failed else 0)
+    measure_and_report(
+        lambda place, say: measure_peers(place, sizes, rounds, only, say), show, write, out, work, keep=keep
+    )
 
 
 if __name__ == "__main__":

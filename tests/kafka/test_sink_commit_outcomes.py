@@ -25,18 +25,20 @@ from tests.inside import Inside, LazySink
 from tests.model.recordings import Record
 from tests.reading import Lake
 from tests.rest_catalog import Fate, RestCatalog, see_whole
+from tests.running import THOROUGH
 from tests.sources import Spring
 from tests.tiers import tiered
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
+_OTHER_MODES = {"by_place": {"write-mode": "position-delete"}, "versions": {"scd-type": "2"}}
+"""They commit as `by_key` does: data files and delete files."""
 MODES = {
     "appended": {"write-mode": "append"},
     "by_key": {},
-    "by_place": {"write-mode": "position-delete"},
     "copied": {"write-mode": "copy-on-write"},
-    "versions": {"scd-type": "2"},
+    **(_OTHER_MODES if THOROUGH else {}),
 }
 FATES = tiered(Fate, [Fate.SILENT], lambda fate: fate.name.lower())
 TRUNCATED = ("fate.emptied", "fate.sifted")

@@ -113,7 +113,7 @@ def _pass(topics: Topics, cut: Cut, databases: Iterable[Database], phase: int) -
         start = len(db.log)
         _live(cut.rng, db, phase)
         topics.replay(db.log[start:], create=False)
-    cut.read(_ends(databases), batches=3)
+    cut.read(_ends(databases), batches=3 if THOROUGH else 2)
     cut.close()
 
 

@@ -37,15 +37,13 @@ class Certificates:
         """Make all of them."""
         folder.mkdir(parents=True)
         made = cls(*(folder / name for name in ("authority.pem", "other.pem", "server.p12", "client.p12")))
-        keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in ("authority", "other", "server", "client")}
+        keys = {name: _key() for name in ("authority", "other", "server", "client")}
         roots = {name: _certificate(name, keys[name], name, keys[name]) for name in ("authority", "other")}
         made.authority.write_bytes(roots["authority"].public_bytes(Encoding.PEM))
         made.other_authority.write_bytes(roots["other"].public_bytes(Encoding.PEM))
         for name, path in (("server", made.server_store), ("client", made.client_store)):
             own = _certificate(name, keys[name], "authority", keys["authority"])
-            locked = BestAvailableEncryption(made.password.encode())
-            store = serialize_key_and_certificates(name.encode(), keys[name], own, [roots["authority"]], locked)
-            path.write_bytes(store)
+            path.write_bytes(_store(made.password, roots["authority"], name, keys[name], own))
         return made
 
 
@@ -67,7 +65,7 @@ class CertificateChain:
     def make(cls, folder: Path) -> Self:
         """Make all of them."""
         made = cls(*(folder / name for name in ("root.pem", "middle.pem", "own.pem", "shown.pem", "middle.p12")))
-        root, middle, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
+        root, middle, server = (_key() for _ in range(3))
         certificates = (
             _certificate("root", root, "root", root),
             _certificate("middle", middle, "root", root, authority=True),
@@ -78,9 +76,24 @@ class CertificateChain:
             path.write_bytes(text)
         key = server.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         made.shown.write_bytes(texts[2] + texts[1] + key)
-        locked = BestAvailableEncryption(made.password.encode())
-        made.store.write_bytes(serialize_key_and_certificates(None, None, None, [certificates[1]], locked))
+        made.store.write_bytes(_store(made.password, certificates[1]))
         return made
+
+
+def _key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _store(
+    password: str,
+    trusted: x509.Certificate,
+    name: str | None = None,
+    key: ec.EllipticCurvePrivateKey | None = None,
+    own: x509.Certificate | None = None,
+) -> bytes:
+    """A store (PKCS12) of who is trusted, and of its owner where there is one."""
+    locked = BestAvailableEncryption(password.encode())
+    return serialize_key_and_certificates(None if name is None else name.encode(), key, own, [trusted], locked)
 
 
 def _certificate(

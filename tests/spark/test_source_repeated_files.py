@@ -30,6 +30,8 @@ from tests.source_tables import CATALOG, Event, Kind, Subject, use_catalog
 from tests.tiers import tiered
 
 pytestmark = pytest.mark.spark
+MOR = "merge-on-read"
+Add = Callable[[Subject], object]
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +41,10 @@ def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     return spark
 
 
-@pytest.fixture
-def add(session: SparkSession, tmp_path: Path) -> Callable[[Subject], object]:
-    """add(subject) adds a file of four rows to its table, the same each time."""
-    place = tmp_path / "files"
+@pytest.fixture(scope="module")
+def add(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Add:
+    """add(subject) adds a file of four rows to its table, the same each time and for all tables."""
+    place = tmp_path_factory.mktemp("added") / "files"
     session.sql("SELECT id, concat('v', id) v FROM range(4)").coalesce(1).write.parquet(str(place))
 
     def run(subject: Subject) -> object:
@@ -52,8 +54,44 @@ def add(session: SparkSession, tmp_path: Path) -> Callable[[Subject], object]:
     return run
 
 
-def _merge_on_read(session: SparkSession, version: int) -> Subject:
-    return Subject(session, Kind(version, "merge-on-read", partitioned=False, identifiers=False), "id bigint, v string")
+def _list_twice(
+    session: SparkSession, add: Add, version: int, mode: str = MOR, *, identifiers: bool = False
+) -> Subject:
+    """Make a table that lists the file twice."""
+    subject = _empty(session, version, mode, identifiers=identifiers)
+    add(subject)
+    add(subject)
+    return subject
+
+
+def _list_again(session: SparkSession, add: Add) -> Subject:
+    """Make a table that lists the file once more behind a delete in it."""
+    subject = _empty(session, 2, MOR, identifiers=False)
+    add(subject)
+    subject.sql("DELETE FROM {t} WHERE id = 1")
+    add(subject)
+    return subject
+
+
+def _empty(session: SparkSession, version: int, mode: str, *, identifiers: bool) -> Subject:
+    kind = Kind(version, mode, partitioned=False, identifiers=identifiers)
+    return Subject(session, kind, f"id bigint{' NOT NULL' * identifiers}, v string")
+
+
+def _check_update(subject: Subject) -> None:
+    """Update a row: the events are of what the table has no more, and of what it has now."""
+    subject.follow(RowKey())
+    before = _count_rows(subject)
+    subject.sql("UPDATE {t} SET v = 'n' WHERE id = 1")
+    after = _count_rows(subject)
+    (updated,) = subject.follow(RowKey())
+    assert Counter(event[1] for event in updated if event[0] == "d") == before - after
+    assert Counter(event[2] for event in updated if event[0] == "c") == after - before
+
+
+def _count_rows(subject: Subject) -> Counter[tuple[Any, ...]]:
+    rows = subject.spark.table(f"{CATALOG}.{subject.short}").collect()
+    return Counter(tuple(row) for row in rows)
 
 
 def _count_operations(events: Sequence[Event]) -> dict[str, int]:
@@ -62,31 +100,18 @@ def _count_operations(events: Sequence[Event]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", tiered([2, 3], [3]))
-def test_deletes_in_a_file_that_is_listed_twice(
-    session: SparkSession, add: Callable[[Subject], object], version: int
-) -> None:
+def test_deletes_in_a_file_that_is_listed_twice(session: SparkSession, add: Add, version: int) -> None:
     """A delete in a data file that a table lists twice takes away both rows, each with its own event."""
-    subject = _merge_on_read(session, version)
-    add(subject)
-    add(subject)
-    subject.follow(RowKey())
-    before = _count_rows(subject)
-    subject.sql("UPDATE {t} SET v = 'n' WHERE id = 1")
-    after = _count_rows(subject)
-    (updated,) = subject.follow(RowKey())
-    assert Counter(event[1] for event in updated if event[0] == "d") == before - after
-    assert Counter(event[2] for event in updated if event[0] == "c") == after - before
+    subject = _list_twice(session, add, version)
+    _check_update(subject)
     subject.sql("DELETE FROM {t} WHERE id = 2")
     (deleted,) = subject.follow(RowKey())
     assert _count_operations(deleted) == {"d": 2}
 
 
-def test_a_file_that_is_listed_again_after_a_delete(session: SparkSession, add: Callable[[Subject], object]) -> None:
+def test_a_file_that_is_listed_again_after_a_delete(session: SparkSession, add: Add) -> None:
     """A delete from before a file was listed again is not one of the later copy, whose rows go with the next delete."""
-    subject = _merge_on_read(session, 2)
-    add(subject)
-    subject.sql("DELETE FROM {t} WHERE id = 1")
-    add(subject)
+    subject = _list_again(session, add)
     subject.follow(RowKey())
     subject.sql("DELETE FROM {t} WHERE id = 1")
     (deleted,) = subject.follow(RowKey())
@@ -108,13 +133,9 @@ def _deletes(task: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("version", tiered([2, 3], [3]))
-def test_rows_that_live_again_in_a_file_that_is_listed_twice(
-    session: SparkSession, add: Callable[[Subject], object], version: int
-) -> None:
+def test_rows_that_live_again_in_a_file_that_is_listed_twice(session: SparkSession, add: Add, version: int) -> None:
     """A delete that is taken away gives back the row of every copy that it had hit."""
-    subject = _merge_on_read(session, version)
-    add(subject)
-    add(subject)
+    subject = _list_twice(session, add, version)
     subject.sql("DELETE FROM {t} WHERE id = 1")
     subject.follow(RowKey())
     _lift_deletes(subject)
@@ -122,12 +143,9 @@ def test_rows_that_live_again_in_a_file_that_is_listed_twice(
     assert [event[:3] for event in back] == [("c", None, (1, "v1"))] * 2
 
 
-def test_rows_that_live_again_in_the_older_copy_only(session: SparkSession, add: Callable[[Subject], object]) -> None:
+def test_rows_that_live_again_in_the_older_copy_only(session: SparkSession, add: Add) -> None:
     """A delete that is taken away gives no row back to a copy that was listed after it."""
-    subject = _merge_on_read(session, 2)
-    add(subject)
-    subject.sql("DELETE FROM {t} WHERE id = 1")
-    add(subject)
+    subject = _list_again(session, add)
     subject.follow(RowKey())
     _lift_deletes(subject)
     (back,) = subject.follow(RowKey())
@@ -136,36 +154,18 @@ def test_rows_that_live_again_in_the_older_copy_only(session: SparkSession, add:
 
 @pytest.mark.parametrize("walked", tiered([True, False], [True]))
 def test_a_file_that_is_listed_twice_is_rewritten(
-    session: SparkSession, add: Callable[[Subject], object], walked: bool, monkeypatch: pytest.MonkeyPatch
+    session: SparkSession, add: Add, walked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows are compared with those of the files in their place, however many rows there are: of as many copies as
     Spark's statement took out, which forgets one of two.
     """
     monkeypatch.setattr(file_diff, "MIN_REWRITTEN_ROWS", 0 if walked else 1 << 60)
-    kind = Kind(2, "copy-on-write", partitioned=False, identifiers=False)
-    subject = Subject(session, kind, "id bigint, v string")
-    add(subject)
-    add(subject)
-    subject.follow(RowKey())
-    before = _count_rows(subject)
-    subject.sql("UPDATE {t} SET v = 'n' WHERE id = 1")
-    after = _count_rows(subject)
-    (updated,) = subject.follow(RowKey())
-    assert Counter(event[1] for event in updated if event[0] == "d") == before - after
-    assert Counter(event[2] for event in updated if event[0] == "c") == after - before
+    _check_update(_list_twice(session, add, 2, "copy-on-write"))
 
 
-def _count_rows(subject: Subject) -> Counter[tuple[Any, ...]]:
-    rows = subject.spark.table(f"{CATALOG}.{subject.short}").collect()
-    return Counter(tuple(row) for row in rows)
-
-
-def test_files_that_deletes_would_hit(session: SparkSession, add: Callable[[Subject], object]) -> None:
+def test_files_that_deletes_would_hit(session: SparkSession, add: Add) -> None:
     """Of a file that is listed twice both copies are told that have rows which a delete would take."""
-    kind = Kind(2, "merge-on-read", partitioned=False, identifiers=True)
-    subject = Subject(session, kind, "id bigint NOT NULL, v string")
-    add(subject)
-    add(subject)
+    subject = _list_twice(session, add, 2, identifiers=True)
     before = subject.table().snapshot_id or 0
     subject.upsert([], deleted=[{"id": 1}])
     table = subject.table()
@@ -199,13 +199,10 @@ class _Reports:
 @pytest.mark.parametrize("rows_per_chunk", tiered([1, 1000], [1]))
 @pytest.mark.parametrize("kind", list(SnapshotKind))
 def test_snapshots_on_demand_have_every_copy(
-    session: SparkSession, add: Callable[[Subject], object], tmp_path: Path, kind: SnapshotKind, rows_per_chunk: int
+    session: SparkSession, add: Add, tmp_path: Path, kind: SnapshotKind, rows_per_chunk: int
 ) -> None:
     """A snapshot that a signal asked for reads each copy of a row that lives, less the deletes that hit that copy."""
-    subject = _merge_on_read(session, 2)
-    add(subject)
-    subject.sql("DELETE FROM {t} WHERE id = 1")
-    add(subject)
+    subject = _list_again(session, add)
     file = tmp_path / "s.properties"
     file.write_text(
         "connector.class=IcebergSource\nbootstrap.servers=h:1\ntopic.prefix=p\niceberg.catalog.warehouse=/w\n"
