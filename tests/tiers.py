@@ -25,6 +25,17 @@ def crossed(one: Sequence[Any], other: Sequence[Any], kept: Collection[tuple[Any
     return tiered(product(one, other), kept)
 
 
+def spread(one: Sequence[Any], other: Sequence[Any], count: int) -> list[Any]:
+    """Every pair of two dimensions; `make test` has `count` pairs of each value of `one`, and all values of `other`.
+
+    ValueError where it has not.
+    """
+    kept = [(value, other[(at + 2 * turn) % len(other)]) for at, value in enumerate(one) for turn in range(count)]
+    if left := [value for value in other if value not in {pair[1] for pair in kept}]:
+        raise ValueError(f"in no pair: {left}")
+    return crossed(one, other, kept)
+
+
 def _parameters(case: Any, kept: bool, ids: Callable[[Any], str] | None) -> Any:
     values = case if isinstance(case, tuple) else (case,)
     name = None if ids is None else ids(case)

@@ -24,6 +24,7 @@ from tests.model.recordings import Record
 from tests.model.schema_server import serve_schemas
 from tests.model.source_logs import CONNECTORS, PLACED, Connector
 from tests.running import draws
+from tests.tiers import spread
 from tests.unit.local_sink import LocalSink, local_sink
 from tests.unit.sink_plans import DATED, plan, upsert
 
@@ -119,8 +120,7 @@ def check(connector: Clock | Connector, form: str, seed: int, life: Life = LIFE)
     assert sorted(found, key=lambda row: row["id"]) == wanted, (connector, form, seed, size)
 
 
-@pytest.mark.parametrize("form", [*ENVELOPES, *FLATTENED])
-@pytest.mark.parametrize("connector", [*CONNECTORS, *BINLOGS])
+@pytest.mark.parametrize(("connector", "form"), spread([*CONNECTORS, *BINLOGS], [*ENVELOPES, *FLATTENED], 3))
 def test_histories_end_in_the_rows_of_the_source(connector: Connector, form: str) -> None:
     """With restarts, incremental reads and changed keys, over partitions, in batches of any size."""
     for seed in range(draws(20) // 10):
