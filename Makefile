@@ -52,7 +52,7 @@ demo: $(READY) ## Replay recorded Debezium events through a broker into Iceberg 
 	$(BIN)/icebridge demo
 
 # Tests with servers wait a good part of their time: what needs none takes what they leave of the machine.
-test: $(DEVELOPMENT) ## lint and the tests of every change, always the same examples (about 9 minutes on 2 cores)
+test: $(DEVELOPMENT) ## lint and the tests of every change, always the same examples (about 8 minutes on 2 cores)
 	@$(MAKE) --no-print-directory -j2 beside servers
 
 # With one piece of output.
