@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 # A process as the command line's `run`: it starts, a run goes on until it is stopped, and it ends. It says where it is.
 SCRIPT = """
 import signal, sys, threading, time
+from connector.runtime.spark.python_workers import leave_pandas_out
+leave_pandas_out()
 from connector.cli.arguments import report_errors
 from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.stop_signals import leave_on_signals, stop_on_signals
