@@ -322,10 +322,10 @@ def _growing_decimals() -> Story:
 
 def _variable_decimals() -> Story:
     """A key of `numeric`, of Oracle's `NUMBER`: thousands are sent as 1000 and as 1E+3, which are one row."""
-    own = [("1", 0), ("2.50", 2), ("-0.001", 3), ("1E+3", -3), ("1E+40", 0)]
+    own = [("1", 0), ("2.5", 1), ("-0.001", 3), ("1E+3", -3), ("1E+40", 0)]
     rows = [{"k": _variable(text, scale), "v": 1} for text, scale in own]
     changes: list[Change] = [("c", {"k": row["k"]}, row) for row in rows]
-    for text, scale in (("1", 0), ("1000", 0), ("1E+40", -40)):
+    for text, scale in (("1", 0), ("1000", 0), ("1E+40", -40), ("2.5", 1)):
         row = {"k": _variable(text, scale), "v": 2}
         changes.append(("u", {"k": row["k"]}, row))
     changes.append(("d", {"k": _variable("-0.001", 3)}, {"k": _variable("-0.001", 3), "v": None}))

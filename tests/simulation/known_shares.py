@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
+from connector.iceberg.commit.snapshot_expiry import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings.iceberg.row_lookup import RowLookupSettings
@@ -46,7 +47,8 @@ def _as_mapped(table: TablePlan, starts: Mapping[TopicPartition, int]) -> TableP
     """The plan of a table, as far as map tasks of a share look at it."""
     layout = table.layout
     if isinstance(layout, TableLayout):
-        told = {name: value for name, value in layout.properties.items() if name.startswith(DEFAULT_FORMAT_PROPERTY)}
+        kept = (DEFAULT_FORMAT_PROPERTY, EXPIRE_SNAPSHOTS_PROPERTY)
+        told = {name: value for name, value in layout.properties.items() if name.startswith(kept)}
         layout = attrs.evolve(layout, uuid="", io_properties={}, properties=told)
     return attrs.evolve(
         table,

@@ -14,7 +14,7 @@ import attrs
 
 from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 from serde.events.unavailable_value import PLACEHOLDER
-from tests.model.events import Clock, Database, Row
+from tests.model.events import Clock, Database, Headers, Row
 from tests.model.life import Life
 from tests.model.recordings import Record
 
@@ -98,7 +98,7 @@ class Source(Database):
             if truth.says in ("change", "truncate"):
                 self._says, self._header = truth, header
                 at = self._partition(record.key) if record.key else record.partition
-                self._append(at, record.key, self._sent_again(record.value))
+                self._append(at, record.key, self._sent_again(record.value), record.headers)
         self._header = None
 
     def _change(self, order: int, op: str, what: Any, new: int = 0) -> int:
@@ -146,10 +146,10 @@ class Source(Database):
         transaction = {"id": whole["transaction"]["id"], "total_order": order}
         return {"before": before, "after": after, "source": source, "op": op, "transaction": transaction}
 
-    def _append(self, partition: int, key: bytes | None, value: bytes | None) -> None:
+    def _append(self, partition: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
         self.truth.append(attrs.evolve(self._says, tombstone=value is None))
         self.headers.append(None if value is None else self._header)
-        super()._append(partition, key, value)
+        super()._append(partition, key, value, headers)
 
 
 def _key(key: int) -> bytes:
