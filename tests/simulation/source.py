@@ -130,7 +130,9 @@ class Source(Database):
     def _date(self, op: str) -> int:
         return super()._date(op) if self._moved_at is None else self._moved_at
 
-    def _event(self, op: str, before: Row | None, after: Row | None, order: int) -> None:
+    def _event(self, op: str, before: Row | None, after: Row | None, order: int, *, headers: Headers = ()) -> None:
+        """One event; keys are told in headers by `_move` alone, as not every source does."""
+        del headers
         self.serial += 1
         image: Any = after or before
         says: Says = "read" if op == "r" else "change"
