@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import attrs
 
@@ -23,6 +24,7 @@ from tests.simulation.answers import Answers
 from tests.unit.local_job import LocalJob
 
 SHARES = Answers()
+_NO_FEED: Any = None
 _NO_BOUNDS, _NO_LOOKUP = KeyBounds(), RowLookupSettings()
 
 
@@ -38,7 +40,7 @@ class KnownJob(LocalJob):
         places = tuple((id(run), one.start, one.end) for run, one in zip(runs, ranges, strict=True))
         starts = {(one.topic, one.partition): one.start for one in ranges}
         tables = tuple(_as_mapped(table, starts) for table in plan.tables)
-        seen = pickle.dumps(attrs.evolve(plan, label="", feed=None, tables=tables))
+        seen = pickle.dumps(attrs.evolve(plan, label="", feed=_NO_FEED, tables=tables))
         whole = super().map_share
         return SHARES.of((places, type(writers), seen), lambda: tuple(whole(plan, writers, share)), *runs)
 

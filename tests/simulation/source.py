@@ -149,7 +149,7 @@ class Source(Database):
         return {"before": before, "after": after, "source": source, "op": op, "transaction": transaction}
 
     def _append(self, partition: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
-        self.truth.append(attrs.evolve(self._says, tombstone=value is None))
+        self.truth.append(attrs.evolve(self._says, tombstone=True) if value is None else self._says)
         self.headers.append(None if value is None else self._header)
         super()._append(partition, key, value, headers)
 
