@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
@@ -19,6 +24,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from connector.demo.servers.ports import LOOPBACK
+from connector.sink.takeover.control_events import parse_written_data
 from tests.interop.connect import Connect
 from tests.interop.page_reader import PageReader
 from tests.interop.postgres import DATABASE, USER, Postgres
@@ -229,26 +235,46 @@ def _events(topic: str, first: int) -> list[Record]:
     ]
 
 
-def test_offsets_of_iceberg_kafka_connect_are_taken_over(
-    broker: SharedBroker, worker: Worker, topics: Topics, spark: SparkSession, tmp_path: Path
-) -> None:
-    """The sink begins where Iceberg's connector has ended: each event is in the table once."""
-    (tmp_path / "warehouse").mkdir()
-    config = {
+def _sink_file(name: str, home: Path) -> dict[str, str]:
+    """A configuration of Iceberg's sink, which appends and commits every two seconds."""
+    return {
         "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
         "tasks.max": "2",
-        "topics": "ikc.events",
+        "topics": f"{name}.events",
         "key.converter": "org.apache.kafka.connect.storage.StringConverter",
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter.schemas.enable": "false",
         "iceberg.tables": "default.events",
         "iceberg.tables.auto-create-enabled": "true",
-        "iceberg.control.topic": "ikc-control",
+        "iceberg.control.topic": f"{name}-control",
         "iceberg.control.commit.interval-ms": "2000",
-        "iceberg.catalog": "ikc",
-        **{f"iceberg.catalog.{key}": value for key, value in catalog(tmp_path).items()},
+        "iceberg.catalog": name,
+        **{f"iceberg.catalog.{key}": value for key, value in catalog(home).items()},
         "iceberg.catalog.io-impl": "org.apache.iceberg.io.ResolvingFileIO",
     }
+
+
+def _stop(worker: Worker, name: str) -> None:
+    worker.ask("PUT", f"/connectors/{name}/stop")
+    wait_until(
+        lambda: worker.ask("GET", f"/connectors/{name}/status")["connector"]["state"] == "STOPPED", PATIENCE * 60
+    )
+
+
+def _take_over(reader: PageReader, lake: Lake, count: int) -> None:
+    """Take the offsets over and run until the table has so many rows: each event is there once."""
+    reader.follow("--to group --execute")
+    with reader.running("icebridge run") as wait:
+        wait(lambda: len(_rows(lake, "events")) >= count)
+    assert Counter(row["id"] for row in _rows(lake, "events")) == dict.fromkeys(range(count), 1)
+
+
+def test_offsets_of_iceberg_kafka_connect_are_taken_over(
+    broker: SharedBroker, worker: Worker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The sink begins where Iceberg's connector has ended: each event is in the table once."""
+    (tmp_path / "warehouse").mkdir()
+    config = _sink_file("ikc", tmp_path)
     topics.create({"ikc-control": 1})
     lake = Lake(spark, "ikc", catalog(tmp_path))
     topics.replay(_events("ikc.events", 0))
@@ -257,11 +283,61 @@ def test_offsets_of_iceberg_kafka_connect_are_taken_over(
     (tmp_path / "sink.json").write_text(json.dumps({"name": "ikc", "config": {**config, **_HERE}}))
     reader = PageReader("how-to/from-iceberg-kafka-connect.md", tmp_path, {"broker:9092": broker.bootstrap_servers})
     reader.follow("icebridge validate")
-    worker.ask("PUT", "/connectors/ikc/stop")
-    wait_until(lambda: worker.ask("GET", "/connectors/ikc/status")["connector"]["state"] == "STOPPED", PATIENCE * 60)
+    _stop(worker, "ikc")
     topics.replay(_events("ikc.events", EACH), create=False)
-    reader.follow("--to group --execute")
-    with reader.running("icebridge run") as wait:
-        wait(lambda: len(_rows(lake, "events")) >= 2 * EACH)
-    assert Counter(row["id"] for row in _rows(lake, "events")) == dict.fromkeys(range(2 * EACH), 1)
+    _take_over(reader, lake, 2 * EACH)
     worker.delete("ikc")
+
+
+def _read_control(broker: SharedBroker, topic: str) -> list[bytes]:
+    """The committed events of a control topic of one partition; markers of transactions have offsets too."""
+    config = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "tests", "enable.partition.eof": True}
+    client = Consumer({**config, "isolation.level": "read_committed", "enable.auto.commit": False})
+    client.assign([TopicPartition(topic, 0, 0)])
+    values: list[bytes] = []
+    while (message := client.poll(PATIENCE * 60)) is not None and message.error() is None:
+        values.append(message.value() or b"")
+    client.close()
+    return values
+
+
+def _written(values: list[bytes]) -> int:
+    """How many rows the workers have told of."""
+    return sum(event.rows for event in map(parse_written_data, values) if event is not None)
+
+
+def _keep(values: list[bytes]) -> None:
+    """Keep events for tests without servers, where ICEBRIDGE_RECORD names a folder."""
+    if kept := os.environ.get("ICEBRIDGE_RECORD"):
+        texts = [base64.b64encode(value).decode() for value in values]
+        (Path(kept) / "control_events.json").write_text(json.dumps(texts, indent=0) + "\n")
+
+
+def test_rows_that_iceberg_kafka_connect_has_not_committed_are_not_left_out(
+    broker: SharedBroker, worker: Worker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Stopped between files and their commit, the connector has to commit first: then each event is there once."""
+    (tmp_path / "warehouse").mkdir()
+    config = _sink_file("left", tmp_path)
+    topics.create({"left-control": 1})
+    lake = Lake(spark, "left", catalog(tmp_path))
+    topics.replay(_events("left.events", 0))
+    worker.create("left", config)
+    wait_until(lambda: len(_rows(lake, "events")) == EACH, PATIENCE * 90)
+    with closing(sqlite3.connect(tmp_path / "catalog.db", isolation_level=None, timeout=60)) as locked:
+        locked.execute("BEGIN IMMEDIATE")  # tables can be read, and no commit gets in
+        topics.replay(_events("left.events", EACH), create=False)
+        wait_until(lambda: _written(_read_control(broker, "left-control")) == 2 * EACH, PATIENCE * 60)
+        _keep(_read_control(broker, "left-control"))
+        _stop(worker, "left")
+    assert len(_rows(lake, "events")) == EACH
+    (tmp_path / "sink.json").write_text(json.dumps({"name": "left", "config": {**config, **_HERE}}))
+    reader = PageReader("how-to/from-iceberg-kafka-connect.md", tmp_path, {"broker:9092": broker.bootstrap_servers})
+    with pytest.raises(AssertionError, match=rf"exit 1[\s\S]*{EACH} rows that are not in default\.events"):
+        reader.follow("--to group --execute")
+    worker.ask("PUT", "/connectors/left/resume")
+    wait_until(lambda: len(_rows(lake, "events")) == 2 * EACH, PATIENCE * 90)
+    _stop(worker, "left")
+    topics.replay(_events("left.events", 2 * EACH), create=False)
+    _take_over(reader, lake, 3 * EACH)
+    worker.delete("left")

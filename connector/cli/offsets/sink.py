@@ -7,6 +7,7 @@ from rich.table import Table as Grid
 
 from connector.cli.console import open_console
 from connector.cli.offsets.sink_positions import format_offset
+from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.retry import call_with_retries
@@ -14,13 +15,15 @@ from connector.runtime.spark.session import open_driver
 from connector.settings import SinkSettings
 from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.offset_reset import ResetTarget, find_new_offsets, merge_offsets, open_state, replace_offsets
+from connector.sink.takeover.pending_commits import check_pending_commits
 
 
 def reset(settings: SinkSettings, *, to: ResetTarget, topics: tuple[str, ...], execute: bool) -> None:
     """Reset the stored offsets of topics, in the offsets table and in every table.
 
     `to` earliest or latest is the oldest or next record; group is where the consumer group stands (another connector's
-    of the same group, say), the oldest record where it never was. tables is where the table that is furthest behind
+    of the same group, say), the oldest record where it never was; refused while Iceberg Kafka Connect has written rows
+    that it has not committed. tables is where the table that is furthest behind
     stands by its own snapshots, from the start where it has none: a table that was rolled back, or dropped and made
     again, gets what it lost, and the others leave out what they have. stored changes no offset, and takes the tables
     as they are. All but tables forget how far sources had come: what comes next is taken as it comes.
@@ -30,6 +33,9 @@ def reset(settings: SinkSettings, *, to: ResetTarget, topics: tuple[str, ...], e
     """
     cluster_state = call_with_retries(lambda: inspect_cluster(KafkaAdmin(settings.kafka)), settings.errors)
     with open_driver(settings) as driver:
+        if to == "group":
+            for note in check_pending_commits(settings, Catalog(driver, settings.catalog, settings.errors)):
+                click.echo(f"note: {note}", err=True)
         offsets, targets = open_state(driver, settings)
         before = offsets.position or KafkaOffsets()
         wanted = merge_offsets(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+import attrs
+
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.unknown_keys import ForeignKeys
@@ -78,6 +80,16 @@ _INSTEAD = {
 """Transforms that people use with that sink -> what does here what they are for."""
 _UNWRAPPED = "Debezium's envelopes are unwrapped without one"
 _CDC_PATTERN = "{db}.{table}"
+_CONTROL_TOPIC, _CONNECT_GROUP = "iceberg.control.topic", "iceberg.connect.group-id"
+_DEFAULT_CONTROL_TOPIC = "control-iceberg"
+
+
+@attrs.frozen
+class ControlTopic:
+    """Where that sink's workers tell its coordinator which files they wrote, and the group whose events are its own."""
+
+    name: str
+    group: str
 
 
 def is_iceberg_kafka_connect(entries: Mapping[str, Entry]) -> bool:
@@ -137,6 +149,18 @@ def check(reader: ConfigReader) -> None:
         if _TRANSFORM.fullmatch(key) and not entry.text.strip().endswith(_KNOWN_TRANSFORMS):
             instead = _INSTEAD.get(entry.text.strip().rpartition(".")[2], _UNWRAPPED)
             reader.add_fault(entry, "is a transform that is not applied here", f"take it out; {instead}")
+
+
+def read_control_topic(reader: ConfigReader, name: str) -> ControlTopic | None:
+    """Return the control topic of a file of that sink; None for another's file."""
+    given = {
+        key: entry.text.strip() for key, entry in reader.entries.items() if key in (_CONTROL_TOPIC, _CONNECT_GROUP)
+    }
+    if not given and not is_named(reader.entries, ICEBERG_SINK_CLASS):
+        return None
+    return ControlTopic(
+        given.get(_CONTROL_TOPIC) or _DEFAULT_CONTROL_TOPIC, given.get(_CONNECT_GROUP) or f"connect-{name}"
+    )
 
 
 def cdc_target(reader: ConfigReader) -> str | None:

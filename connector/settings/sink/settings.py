@@ -21,6 +21,7 @@ from connector.settings.converters import event_format
 from connector.settings.converters.event_format import EventSettings
 from connector.settings.iceberg import catalog, iceberg_kafka_connect
 from connector.settings.iceberg.catalog import CatalogSettings
+from connector.settings.iceberg.iceberg_kafka_connect import ControlTopic
 from connector.settings.iceberg.maintenance import policies
 from connector.settings.iceberg.tables import TableSettings
 from connector.settings.kafka import batching, error_handling, kafka
@@ -38,7 +39,8 @@ class SinkSettings:
     """All settings of a sink; `notes` are to be logged once at start. No representation shows a passed-on value.
 
     `destination` is what the sink's type has to know beside `table`, see `sink_types`. For a destination other than
-    Iceberg tables the catalog holds nothing but the offsets.
+    Iceberg tables the catalog holds nothing but the offsets. `control` is of a file of Iceberg Kafka Connect, which
+    may have left commits there.
     """
 
     name: str
@@ -54,6 +56,7 @@ class SinkSettings:
     destination: object = None
     lineage: LineageSettings = LineageSettings()
     server: ServerSettings = attrs.field(factory=ServerSettings)
+    control: ControlTopic | None = None
 
 
 def load(
@@ -104,4 +107,5 @@ def _build(reader: ConfigReader, *, allowed: AllowedKeys) -> SinkSettings:
         destination=destination,
         lineage=lineage.build(reader),
         server=server.build(reader),
+        control=iceberg_kafka_connect.read_control_topic(reader, name),
     )

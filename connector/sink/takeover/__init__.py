@@ -1,0 +1,1 @@
+"""another connector's traces -> whether its offsets may be taken over."""
