@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import os
 import sqlite3
@@ -289,28 +290,33 @@ def test_offsets_of_iceberg_kafka_connect_are_taken_over(
     worker.delete("ikc")
 
 
-def _read_control(broker: SharedBroker, topic: str) -> list[bytes]:
-    """The committed events of a control topic of one partition; markers of transactions have offsets too."""
+def _read_control(broker: SharedBroker, topic: str) -> dict[int, bytes]:
+    """The committed events of a control topic of one partition by offset; markers of transactions have offsets too."""
     config = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "tests", "enable.partition.eof": True}
     client = Consumer({**config, "isolation.level": "read_committed", "enable.auto.commit": False})
     client.assign([TopicPartition(topic, 0, 0)])
-    values: list[bytes] = []
+    values: dict[int, bytes] = {}
     while (message := client.poll(PATIENCE * 60)) is not None and message.error() is None:
-        values.append(message.value() or b"")
+        values[message.offset() or 0] = message.value() or b""
     client.close()
     return values
 
 
-def _written(values: list[bytes]) -> int:
+def _written(values: Mapping[int, bytes]) -> int:
     """How many rows the workers have told of."""
-    return sum(event.rows for event in map(parse_written_data, values) if event is not None)
+    return sum(event.rows for event in map(parse_written_data, values.values()) if event is not None)
 
 
-def _keep(values: list[bytes]) -> None:
-    """Keep events for tests without servers, where ICEBRIDGE_RECORD names a folder."""
+def _keep(values: Mapping[int, bytes], home: Path) -> None:
+    """Keep events and the table's summary for tests without servers, where ICEBRIDGE_RECORD names a folder."""
     if kept := os.environ.get("ICEBRIDGE_RECORD"):
-        texts = [base64.b64encode(value).decode() for value in values]
-        (Path(kept) / "control_events.json").write_text(json.dumps(texts, indent=0) + "\n")
+        lake = SqlCatalog("left", uri=f"sqlite:///{home / 'catalog.db'}", warehouse=str(home / "warehouse"))
+        snapshot = lake.load_table("default.events").current_snapshot()
+        assert snapshot is not None and snapshot.summary is not None
+        events = {str(offset): base64.b64encode(value).decode() for offset, value in values.items()}
+        told = {"summary": snapshot.summary.additional_properties, "events": events}
+        with gzip.open(Path(kept) / "iceberg_kafka_connect.json.gz", "wt") as file:
+            json.dump(told, file)
 
 
 def test_rows_that_iceberg_kafka_connect_has_not_committed_are_not_left_out(
@@ -328,7 +334,7 @@ def test_rows_that_iceberg_kafka_connect_has_not_committed_are_not_left_out(
         locked.execute("BEGIN IMMEDIATE")  # tables can be read, and no commit gets in
         topics.replay(_events("left.events", EACH), create=False)
         wait_until(lambda: _written(_read_control(broker, "left-control")) == 2 * EACH, PATIENCE * 60)
-        _keep(_read_control(broker, "left-control"))
+        _keep(_read_control(broker, "left-control"), tmp_path)
         _stop(worker, "left")
     assert len(_rows(lake, "events")) == EACH
     (tmp_path / "sink.json").write_text(json.dumps({"name": "left", "config": {**config, **_HERE}}))
