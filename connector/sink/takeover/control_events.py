@@ -1,7 +1,7 @@
 """a record of Iceberg Kafka Connect's control topic -> the data that a worker has written, if it tells of any.
 
-Source of the format: Apache Iceberg, `AvroEncoderUtil` (magic, length of the writer schema, that schema as JSON, then
-the datum) and `org.apache.iceberg.connect.events` (`Event`, `PayloadType`, `DataWritten`, `TableReference`). Pure.
+Source of the format: Apache Iceberg, `AvroEncoderUtil` (magic, the writer schema as Java's `writeUTF` has it: length and
+JSON, then the datum) and `org.apache.iceberg.connect.events` (`Event`, `PayloadType`, `DataWritten`, `TableReference`). Pure.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from fastavro import schemaless_reader
 
 from connector.runtime.topic_partitions import TopicPartition
 
-_MAGIC = b"aVR\x01"
-_HEADER = struct.Struct(">4si")
+_MAGIC = b"\xc2\x01"
+_HEADER = struct.Struct(">2sH")
 _DATA_WRITTEN = 1
 """The number of that type of event."""
 
@@ -71,7 +71,7 @@ def parse_written_data(value: bytes | None) -> WrittenData | None:
 def _decode(value: bytes) -> Mapping[str, Any]:
     try:
         magic, length = _HEADER.unpack_from(value)
-        if magic != _MAGIC or length <= 0:
+        if magic != _MAGIC:
             raise UnreadableEvent("another magic number")
         begin = _HEADER.size + length
         schema = orjson.loads(value[_HEADER.size : begin])
