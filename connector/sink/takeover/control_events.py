@@ -1,7 +1,8 @@
 """a record of Iceberg Kafka Connect's control topic -> the data that a worker has written, if it tells of any.
 
-Source of the format: Apache Iceberg, `AvroEncoderUtil` (magic, the writer schema as Java's `writeUTF` has it: length and
-JSON, then the datum) and `org.apache.iceberg.connect.events` (`Event`, `PayloadType`, `DataWritten`, `TableReference`). Pure.
+Source of the format: Apache Iceberg, `AvroEncoderUtil` (magic, the writer schema as Java's `writeUTF` has it: length
+and JSON, then the datum), `org.apache.iceberg.connect.events` (`Event`, `PayloadType`, `DataWritten`, `TableReference`)
+and, for what snapshots say, `Coordinator`. Pure.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def check_pending_commits(settings: SinkSettings, catalog: Catalog) -> tuple[str
         Notes: what could not be looked at, and need not be.
 
     Raises:
-        FatalError: rows are written that no table has, or the control topic may not be read.
+        FatalError: rows are written that no table has, or the control topic, or an event of its own, cannot be read.
         RetriableError: the cluster is away, or a transaction of a worker stayed open.
     """
     control = settings.control
@@ -120,7 +120,7 @@ class _Look:
             while waiting:
                 for at, found in reader.read_from(waiting, _RECORDS, _BYTES).items():
                     for record in found:
-                        written = self._parse(record.value())
+                        written = self._parse(at, record.offset(), record.value())
                         if written is not None:
                             yield PlacedData(at, record.offset(), written)
                     if found:
@@ -128,10 +128,17 @@ class _Look:
                     else:
                         del waiting[at]
 
-    def _parse(self, value: bytes | None) -> WrittenData | None:
+    def _parse(self, at: TopicPartition, offset: int, value: bytes | None) -> WrittenData | None:
         try:
             return parse_written_data(value)
-        except UnreadableEvent:
+        except UnreadableEvent as error:
+            # Nothing else tells whose it is, and one of the connector's own may name files.
+            if self._control.group.encode() in (value or b""):
+                raise FatalError(
+                    f"{at[0]}-{at[1]} offset {offset} is an event of group {self._control.group} that cannot be read: "
+                    f"{error}; start the old connector again until it has committed, stop it, and take its offsets over "
+                    "then"
+                ) from error
             self.unreadable += 1
             return None
 
