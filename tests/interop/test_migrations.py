@@ -319,6 +319,12 @@ def _keep(values: Mapping[int, bytes], home: Path) -> None:
             json.dump(told, file)
 
 
+def _foreign(values: Mapping[int, bytes]) -> list[Record]:
+    """What else a control topic may hold: another connector's events, and what is none."""
+    others = [value.replace(b"connect-left", b"connect-mine") for value in values.values()]
+    return [Record("left-control", 0, at, None, value) for at, value in enumerate([*others, b"garbage", None])]
+
+
 def test_rows_that_iceberg_kafka_connect_has_not_committed_are_not_left_out(
     broker: SharedBroker, worker: Worker, topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -344,6 +350,7 @@ def test_rows_that_iceberg_kafka_connect_has_not_committed_are_not_left_out(
     worker.ask("PUT", "/connectors/left/resume")
     wait_until(lambda: len(_rows(lake, "events")) == 2 * EACH, PATIENCE * 90)
     _stop(worker, "left")
+    topics.replay(_foreign(_read_control(broker, "left-control")), create=False)
     topics.replay(_events("left.events", 2 * EACH), create=False)
     _take_over(reader, lake, 3 * EACH)
     worker.delete("left")

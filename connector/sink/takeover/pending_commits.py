@@ -136,8 +136,8 @@ class _Look:
             if self._control.group.encode() in (value or b""):
                 raise FatalError(
                     f"{at[0]}-{at[1]} offset {offset} is an event of group {self._control.group} that cannot be read: "
-                    f"{error}; start the old connector again until it has committed, stop it, and take its offsets over "
-                    "then"
+                    f"{error}; start the old connector again until it has committed, stop it, and take its offsets "
+                    "over then"
                 ) from error
             self.unreadable += 1
             return None
