@@ -279,6 +279,7 @@ def test_offsets_of_iceberg_kafka_connect_are_taken_over(
     topics.create({"ikc-control": 1})
     lake = Lake(spark, "ikc", catalog(tmp_path))
     topics.replay(_events("ikc.events", 0))
+    assert _rows(lake, "events") == []  # so Spark makes the catalog's tables: two tasks at once fail
     worker.create("ikc", config)
     wait_until(lambda: len(_rows(lake, "events")) == EACH, PATIENCE * 90)
     (tmp_path / "sink.json").write_text(json.dumps({"name": "ikc", "config": {**config, **_HERE}}))
@@ -334,6 +335,7 @@ def test_rows_that_iceberg_kafka_connect_has_not_committed_are_not_left_out(
     topics.create({"left-control": 1})
     lake = Lake(spark, "left", catalog(tmp_path))
     topics.replay(_events("left.events", 0))
+    assert _rows(lake, "events") == []  # so Spark makes the catalog's tables: two tasks at once fail
     worker.create("left", config)
     wait_until(lambda: len(_rows(lake, "events")) == EACH, PATIENCE * 90)
     with closing(sqlite3.connect(tmp_path / "catalog.db", isolation_level=None, timeout=60)) as locked:
