@@ -75,7 +75,7 @@ def _decode(value: bytes) -> Mapping[str, Any]:
         if magic != _MAGIC:
             raise UnreadableEvent("another magic number")
         begin = _HEADER.size + length
-        schema = orjson.loads(value[_HEADER.size : begin])
+        schema = _shorten_names(orjson.loads(value[_HEADER.size : begin]))
         event = schemaless_reader(io.BytesIO(value[begin:]), schema, None)
     except UnreadableEvent:
         raise
@@ -85,6 +85,24 @@ def _decode(value: bytes) -> Mapping[str, Any]:
     if not isinstance(event, dict):
         raise UnreadableEvent("no record")
     return event
+
+
+def _shorten_names(schema: Any) -> Any:
+    """Return a schema whose types are in no namespace.
+
+    Iceberg's type of UUIDs is in none, and Avro's Java refers to it so from types that are in one: which is another name
+    by Avro's specification.
+    """
+    if isinstance(schema, str):
+        return schema.rpartition(".")[2]
+    if isinstance(schema, list):
+        return [_shorten_names(branch) for branch in schema]
+    short = {key: value for key, value in schema.items() if key != "namespace"}
+    if "name" in short:
+        short["name"] = short["name"].rpartition(".")[2]
+    if "fields" in short:
+        short["fields"] = [{"name": one["name"], "type": _shorten_names(one["type"])} for one in short["fields"]]
+    return short | {key: _shorten_names(short[key]) for key in ("items", "values") if key in short}
 
 
 def parse_stored_offsets(summary: Mapping[str, str], topic: str, group: str) -> dict[int, int] | None:
