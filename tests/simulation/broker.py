@@ -45,6 +45,11 @@ class Topic:
     def beginning(self, partition: int) -> int:
         return self.beginnings.get(partition, 0)
 
+    def begins_bare(self, partition: int, offset: int) -> bool:
+        """Tell whether there is a tombstone at an offset, which is without its delete where that is the oldest."""
+        places = self.places(partition)
+        return offset < len(places) and self.source.truth[places[offset]].tombstone
+
     def truths(self, partition: int, start: int, end: int) -> dict[int, Truth]:
         """What the records in a range say that are there, by offset."""
         places = self.places(partition)

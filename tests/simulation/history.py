@@ -107,7 +107,10 @@ class History(Others, Checks):
             case "retain":
                 partition = rng.randrange(topic.source.partitions)
                 self.tables[self._table_of(name)].partial = True
-                gone = topic.beginnings[partition] = rng.randint(topic.beginning(partition), topic.end(partition))
+                gone = rng.randint(topic.beginning(partition), topic.end(partition))
+                if topic.source.partitions > self.story.world.partitions and topic.begins_bare(partition, gone):
+                    gone += 1
+                topic.beginnings[partition] = gone
                 # What a table has beyond the stored offsets, after a crash, counts as unread: the sink stops.
                 if gone > self.saved.get((name, partition), 0):
                     self.reasons.add("retention")

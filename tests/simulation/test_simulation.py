@@ -19,7 +19,7 @@ from tests.simulation.known_results import read_plain
 from tests.simulation.process import quiet
 from tests.simulation.shrinking import shrink, tell
 from tests.simulation.source import Source
-from tests.simulation.steps import Batch, Kill, Maintain, SourceStep, Story, TableStep, World
+from tests.simulation.steps import Batch, KafkaStep, Kill, Maintain, SourceStep, Story, TableStep, World
 from tests.simulation.stories import SCRIPT, make_story
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(300)]
@@ -277,6 +277,18 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             SourceStep("grow", 754),
             SourceStep("restart", 560),
             Batch(0, 741),
+        ),
+    ),
+    # A tombstone alone has no order across partitions (docs/guarantees.md): retention takes none from its delete.
+    "a topic grows, and retention ends in front of a tombstone": (
+        World(partitions=2),
+        (
+            SourceStep("commits", 101),
+            SourceStep("commit", 162),
+            Batch(0, 4, grid=0),
+            SourceStep("grow", 269),
+            SourceStep("commit", 849),
+            KafkaStep("retain", 972),
         ),
     ),
     # No fault of the product: the simulated store's refusal was not Java's.
