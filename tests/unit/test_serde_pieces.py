@@ -38,7 +38,7 @@ def test_columns_are_counted_where_values_are() -> None:
 
 def test_wide_json_is_read_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six megabytes of rows of 600 columns take one step, and not one for each megabyte; nothing is lost by it."""
-    steps = []
+    steps: list[int] = []
     usual = column_reader._parse
     monkeypatch.setattr(column_reader, "_parse", lambda *given, **more: steps.append(1) or usual(*given, **more))
     values = [json.dumps(dict.fromkeys(WIDE, row)).encode() for row in range(1_000_000, 1_000_800)]
