@@ -1,0 +1,59 @@
+"""Avro messages whose schema is a union of records, or has one where a row is expected -> rows of each, or faults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from serde.formats import make_deserializer
+from tests.model import avro
+
+
+def _several(*names: str, null: bool = False) -> list[Any]:
+    """A union of records, each with an id and a column of its own."""
+    kinds = [
+        {
+            "type": "record",
+            "name": "Value",
+            "namespace": name,
+            "fields": [{"name": "id", "type": "long"}, {"name": name, "type": ["null", "string"]}],
+        }
+        for name in names
+    ]
+    return ["null", *kinds] if null else kinds
+
+
+def test_messages_of_several_records_are_blocks_of_each() -> None:
+    """A subject may be a union of records, for a topic of several tables: each message is what it was written as."""
+    schema = [*_several("a", "b", null=True), "string"]
+    values = [
+        ("a.Value", {"id": 1, "a": "x"}),
+        ("b.Value", {"id": 2, "b": None}),
+        None,
+        "text",
+        ("a.Value", {"id": 3, "a": None}),
+    ]
+    raw = pa.array([avro.framed(avro.written(schema, value)) for value in values], pa.binary())
+    found = make_deserializer("avro", None, avro.fetch(schema)).decode(raw, "VALUE_CONVERTER")
+    assert [(b.rows.tolist(), b.name, b.fields.to_pylist()) for b in found.blocks] == [
+        ([0, 4], "a.Value", [{"id": 1, "a": "x"}, {"id": 3, "a": None}]),
+        ([1], "b.Value", [{"id": 2, "b": None}]),
+    ]
+    assert [dict(block.optional) for block in found.blocks] == [{"id": False, "a": True}, {"id": False, "b": True}]
+    assert found.tombstones.tolist() == [2]
+    assert [(fault.row, fault.reason) for fault in found.faults] == [(3, "string of a union is no record")]
+
+
+def test_images_of_several_records_are_faults_of_one_reason() -> None:
+    """An envelope tells of one table: rows of several in one column would be columns named by their types."""
+    images = [{"name": "before", "type": _several("a", "b", null=True)}]
+    images.append({"name": "after", "type": ["null", "a.Value", "b.Value"]})
+    source = {"type": "record", "name": "Source", "fields": [{"name": "ts_ms", "type": "long"}]}
+    fields = [*images, {"name": "source", "type": source}, {"name": "op", "type": "string"}]
+    schema = {"type": "record", "name": "Envelope", "fields": fields}
+    event = {"before": None, "after": ("a.Value", {"id": 1, "a": None}), "source": {"ts_ms": 1}, "op": "c"}
+    raw = pa.array([avro.framed(avro.written(schema, event))] * 2, pa.binary())
+    found = make_deserializer("avro", None, avro.fetch(schema)).decode(raw, "VALUE_CONVERTER")
+    assert not found.blocks and len({fault.reason for fault in found.faults}) == 1
+    assert [fault.row for fault in found.faults] == [0, 1] and "several record types" in found.faults[0].reason
