@@ -90,8 +90,8 @@ def _decode(value: bytes) -> Mapping[str, Any]:
 def _shorten_names(schema: Any) -> Any:
     """Return a schema whose types are in no namespace.
 
-    Iceberg's type of UUIDs is in none, and Avro's Java refers to it so from types that are in one: which is another name
-    by Avro's specification.
+    Iceberg's type of UUIDs is in none, and Avro's Java refers to it so from types that are in one: by Avro's
+    specification that is another name.
     """
     if isinstance(schema, str):
         return schema.rpartition(".")[2]
