@@ -279,6 +279,19 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 741),
         ),
     ),
+    # The offsets of what another process had committed were stored without its commit.
+    "a table is rolled back behind a commit that only the slower of two sinks stored": (
+        World(partitions=2, clock="seconds", lazy=True),
+        (
+            SourceStep("commits", 777),
+            Batch(0, 4, grid=2),
+            TableStep("rewrite files", 157),
+            Batch(0, 1, grid=2, during=((8, Batch(1, 0, grid=2)),)),
+            Maintain(("convert",), 432),
+            TableStep("roll back", 632),
+            Batch(0, 1, whole=True),
+        ),
+    ),
     # A tombstone alone has no order across partitions (docs/guarantees.md): retention takes none from its delete.
     "a topic grows, and retention ends in front of a tombstone": (
         World(partitions=2),

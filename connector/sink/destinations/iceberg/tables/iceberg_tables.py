@@ -273,7 +273,11 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             if last_commit.sequence_number > (0 if noted is None else noted.sequence_number):
                 self._unstored.add(name)
             return last_commit
-        return find_last_commit(table, self._settings.name, before.stored)
+        last_commit = find_last_commit(table, self._settings.name, before.stored)
+        if last_commit.sequence_number > before.stored.sequence_number:
+            # Another process of this name committed, and may not have stored it.
+            self._unstored.add(name)
+        return last_commit
 
     def _create(self, name: str, needs: list[SchemaChange]) -> TargetTable:
         # Events may name a table that is there and that no batch has met yet.
