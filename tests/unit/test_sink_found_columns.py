@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 
 from connector.sink.convert.decoder import decode
 from connector.sink.model.plan import BatchPlan, TablePlan
+from serde.events.source_positions import NO_VALUE
 from tests.unit import sink_plans
 from tests.unit.test_serde_json import framed
 
@@ -105,3 +107,39 @@ def test_instants_tell_the_order_of_events() -> None:
     made = plan(columns, found=True, dedup_column="__source_ts_ms")
     (part,) = decode(sink_plans.run(event("int32", None, 1)), made).parts
     assert part.order.dedup.tolist() == [MOMENT + 1]
+
+
+@pytest.mark.parametrize("evolve", [True, False])
+@pytest.mark.parametrize("told", [MOMENT, "2023-11-14T22:13:20.123Z"])
+def test_times_without_schemas_become_instants_too(told: Any, *, evolve: bool) -> None:
+    """Events without schemas have their milliseconds as numbers, or perhaps ISO texts."""
+    event = orjson.dumps({"id": 1, "c": 3, "__ts_ms": told, "__source_ts_ms": MOMENT + 1})
+    columns = {"c": pa.int64(), "__ts_ms": INSTANT, "__source_ts_ms": INSTANT}
+    made = plan(columns, found=True, dedup_column="__source_ts_ms", evolve=evolve)
+    outcome = decode(sink_plans.run(event), made)
+    (row,) = sink_plans.rows(outcome)
+    assert row["__ts_ms"] == datetime.fromtimestamp(MOMENT // 1000, UTC).replace(microsecond=123_000)
+    assert outcome.parts[0].order.dedup.tolist() == [MOMENT + 1]
+
+
+@pytest.mark.parametrize("kind", [INSTANT, pa.timestamp("us")])
+@pytest.mark.parametrize("beyond", [2**63 - 1, -(2**63), 2**53, -(10**15)])
+def test_milliseconds_that_are_no_instant_are_dead_letters(beyond: int, kind: pa.DataType) -> None:
+    """A number beyond the years of tables is not written as another instant, and takes no other event with it."""
+    told = framed([_number("id"), _number("__ts_ms")], {"id": 1, "__ts_ms": beyond})
+    good = framed([_number("id"), _number("__ts_ms")], {"id": 2, "__ts_ms": MOMENT})
+    outcome = decode(sink_plans.run(told, good), plan({"__ts_ms": kind}, found=True))
+    assert list(sink_plans.dead(outcome)) == [0] and "milliseconds" in sink_plans.dead(outcome)[0]
+    assert [row["id"] for row in sink_plans.rows(outcome)] == [2]
+
+
+def _number(name: str) -> dict[str, Any]:
+    return {"type": "int64", "optional": True, "field": name}
+
+
+def test_no_other_instants_tell_the_order_of_events() -> None:
+    """A dedup column is a number: by a time of the row, which no table is dated by, batches would be in two orders."""
+    told = {"type": "int64", "optional": True, "field": "c", "name": f"{_TIME}MicroTimestamp"}
+    made = plan({"c": pa.timestamp("us")}, found=False, dedup_column="c")
+    (part,) = decode(sink_plans.run(framed([_number("id"), told], {"id": 1, "c": 5_000_123})), made).parts
+    assert part.order.dedup.tolist() == [NO_VALUE]

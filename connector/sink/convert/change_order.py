@@ -48,7 +48,7 @@ def read_dedup_values(change: Changes, name: str) -> pa.Array:
         around = pa.nulls(len(change.rows), pa.int64())
     if position < 0:
         return around
-    dates = _to_numbers(count_milliseconds(children(change.row)[position]))
+    dates = _to_numbers(count_milliseconds(children(change.row)[position], name))
     return pc.coalesce(dates.cast(pa.int64()), around) if dates.null_count else dates
 
 

@@ -292,7 +292,11 @@ def _fit_columns(change: Changes, table: TablePlan | None, plan: BatchPlan) -> t
         change = matched
     change = keep_known_empties(change, table, plan)
     if table is not None:
-        change = read_instants(change, table.layout)
+        read, beyond = read_instants(change, table.layout)
+        faults.extend(beyond)
+        if read is None:
+            return None, faults
+        change = read
     if table is not None and plan.evolve:
         change = follow_type_changes(change, table.layout, plan.events.type_changes)
     fitting, ambiguous = refuse_ambiguous_names(change, table, plan)

@@ -119,7 +119,7 @@ def _read_age(
     prefix, second = plan.events.add_fields_prefix, plan.dedup_units_per_second
     if not columns:
         return np.full(count, NO_VALUE, np.int64), unknown_positions(count)
-    columns = {name: count_milliseconds(column) for name, column in columns.items()}
+    columns = {name: count_milliseconds(column, name) for name, column in columns.items()}
     row = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
     place, _ = read_row_position(row, prefix)
     dedup = to_int64(columns[plan.dedup_column]) if plan.dedup_column in columns else np.full(count, NO_VALUE, np.int64)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from connector.iceberg.types.values.conversion import schemaless_type
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.sink.convert.columns.found_columns import find_plain_columns
+from connector.sink.convert.columns.found_columns import INSTANT_COLUMNS, find_plain_columns, is_instant
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.connect.text_columns import find_text_types
 from serde.events.cassandra_rows import cassandra_types, is_of_cassandra
@@ -24,6 +24,9 @@ def find_expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
     """
     columns, variants = table.layout.columns, table.layout.variants
     known = [field.with_type(schemaless_type(field.type)) if plan.evolve else field for field in columns]
+    # Such times are numbers in most events: as texts they would be no milliseconds any more.
+    instants = {name for name in INSTANT_COLUMNS if is_instant(table.layout, name)}
+    known = [field.with_type(pa.null()) if field.name in instants else field for field in known]
     return pa.struct([field.with_type(pa.null()) if field.name in variants else field for field in known])
 
 

@@ -9,14 +9,18 @@ type (`columns.type_changes`). Pure.
 from __future__ import annotations
 
 import attrs
+import numpy as np
 import pyarrow as pa
 
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.snapshot_expiry import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.iceberg.types.schemas.row_layout import RowLayout
-from serde.arrays import children
+from connector.iceberg.types.values.conversion import convert
+from serde.arrays import children, with_columns
 from serde.connect.text_columns import name_plain_column
-from serde.events.changes import Changes
+from serde.connect.values.temporal import timestamp_from_ms
+from serde.events.changes import Changes, filter_changes
+from serde.faults import RecordError
 
 INSTANT_COLUMNS = frozenset({"__ts_ms", "__source_ts_ms"})
 """Times of events in milliseconds: instants in tables of Debezium Server, numbers in others."""
@@ -31,28 +35,36 @@ def find_plain_columns(layout: RowLayout) -> frozenset[str]:
     return frozenset(name_plain_column(field.name) for field in layout.columns if _is_plain(field.type))
 
 
-def read_instants(change: Changes, layout: RowLayout) -> Changes:
-    """Return changes whose times of events are instants where the table has such."""
+def read_instants(change: Changes, layout: RowLayout) -> tuple[Changes | None, list[RecordError]]:
+    """Return changes whose times of events are instants where the table has such, without those that are none.
+
+    Milliseconds beyond the years of tables are none; there are no changes where all have such.
+    """
     columns, names = layout.columns, change.row.type.names
     wanted = {
         name: columns.field(name).type
         for name in INSTANT_COLUMNS.intersection(names)
-        if _is_instant(layout, name) and pa.types.is_integer(change.row.type.field(name).type)
+        if is_instant(layout, name) and pa.types.is_integer(change.row.type.field(name).type)
     }
     if not wanted:
-        return change
-    arrays = [
-        column.cast(pa.timestamp("ms", wanted[name].tz)).cast(wanted[name], safe=False) if name in wanted else column
-        for name, column in zip(names, children(change.row), strict=True)
-    ]
-    fields = [pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)]
-    gone = change.row.is_null() if change.row.null_count else None
-    return attrs.evolve(change, row=pa.StructArray.from_arrays(arrays, fields=fields, mask=gone))
+        return change, []
+    faults, keep, made = list[RecordError](), np.ones(len(change.rows), np.bool_), dict[str, pa.Array]()
+    columns = dict(zip(names, children(change.row), strict=True))
+    for name, kind in wanted.items():
+        moments, bad = timestamp_from_ms(columns[name].cast(pa.int64()))
+        made[name], unfit = convert(moments.view(pa.timestamp("us", kind.tz)), kind)
+        for mask in (bad, unfit):
+            if mask is not None:
+                keep &= ~mask
+                reason = f"column {name}: a number of milliseconds that does not fit the table's {kind}"
+                faults += [RecordError(int(row), "TASK_PUT", reason) for row in change.rows[mask]]
+    change = attrs.evolve(change, row=with_columns(change.row, made))
+    return (change if keep.all() else filter_changes(change, keep) if keep.any() else None), faults
 
 
-def count_milliseconds(column: pa.Array) -> pa.Array:
+def count_milliseconds(column: pa.Array, name: str) -> pa.Array:
     """Return the instants of such a column as the numbers that other tables have; other columns stay as they are."""
-    if not pa.types.is_timestamp(column.type):
+    if name not in INSTANT_COLUMNS or not pa.types.is_timestamp(column.type):
         return column
     return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
 
@@ -63,16 +75,17 @@ def has_dates(layout: RowLayout, name: str) -> bool:
     if position < 0:
         return False
     whole = pa.types.is_integer(layout.columns.field(position).type)
-    return whole or (name in INSTANT_COLUMNS and _is_instant(layout, name))
+    return whole or (name in INSTANT_COLUMNS and is_instant(layout, name))
 
 
 def _is_found(layout: TableLayout) -> bool:
     """Tell whether another tool made a table; those of ours have the property, which others may have been given."""
-    by_name = any(_is_instant(layout, name) for name in INSTANT_COLUMNS) or _TRANSFORMED in layout.columns.names
+    by_name = any(is_instant(layout, name) for name in INSTANT_COLUMNS) or _TRANSFORMED in layout.columns.names
     return by_name or EXPIRE_SNAPSHOTS_PROPERTY not in layout.properties
 
 
-def _is_instant(layout: RowLayout, name: str) -> bool:
+def is_instant(layout: RowLayout, name: str) -> bool:
+    """Tell whether a table has a column of this name that holds instants."""
     position = layout.columns.get_field_index(name)
     return position >= 0 and pa.types.is_timestamp(layout.columns.field(position).type)
 
