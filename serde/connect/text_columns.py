@@ -85,12 +85,20 @@ def find_text_types(connector: str | None, columns: frozenset[str]) -> frozenset
     return types - _NANOSECONDS if WITH_NANOSECONDS in columns else types
 
 
-def name_plain_column(name: str) -> str:
-    """The word for a column, among those of `with_text_columns`, that stays what the message has."""
-    return _PLAIN + name
+def name_plain_column(path: str, *, any_case: bool = False) -> str:
+    """The word for a column, among those of `with_text_columns`, that stays what the message has.
+
+    Of fields of structs, dotted, each has a word of its own; `any_case`: whatever the case of a column's own name.
+    """
+    name, dot, rest = path.partition(".")
+    return f"{_PLAIN}{_PLAIN}{name.lower()}{dot}{rest}" if any_case else _PLAIN + path
 
 
-def _to_plain_node(node: Node) -> Node:
+def _is_plain_column(path: str, columns: frozenset[str]) -> bool:
+    return name_plain_column(path) in columns or name_plain_column(path, any_case=True) in columns
+
+
+def _to_plain_node(node: Node, path: str, columns: frozenset[str]) -> Node:
     """The tree with dates and times as their numbers, and with structs that stand for one value as structs."""
     match node:
         case Leaf() if node.parts is not None:
@@ -99,11 +107,18 @@ def _to_plain_node(node: Node) -> Node:
             is_number = pa.types.is_temporal(node.logical) and pa.types.is_integer(node.wire)
             return Leaf(node.wire, node.wire, node.label, node.read) if is_number else node
         case Struct():
-            return node if node.value is None else Struct(node.fields, node.name)
+            if node.value is not None:
+                return Struct(node.fields, node.name)
+            return Struct(tuple(_to_plain_field(field, path, columns) for field in node.fields), node.name)
         case List():
-            return evolve(node, item=_to_plain_node(node.item))
+            return evolve(node, item=_to_plain_node(node.item, path, columns))
         case Map():
-            return evolve(node, value=_to_plain_node(node.value))
+            return evolve(node, value=_to_plain_node(node.value, path, columns))
+
+
+def _to_plain_field(field: Field, above: str, columns: frozenset[str]) -> Field:
+    path = f"{above}.{field.name}"
+    return evolve(field, node=_to_plain_node(field.node, path, columns)) if _is_plain_column(path, columns) else field
 
 
 def to_text_node(node: Node, types: frozenset[str] = frozenset({ALL_COLUMNS})) -> Node:
@@ -200,8 +215,8 @@ def _image_as_text(field: Field, columns: frozenset[str], numbers: frozenset[str
 
 
 def _column_as_text(field: Field, columns: frozenset[str], numbers: frozenset[str]) -> Field:
-    if name_plain_column(field.name) in columns:
-        return evolve(field, node=_to_plain_node(field.node))
+    if _is_plain_column(field.name, columns):
+        return evolve(field, node=_to_plain_node(field.node, field.name, columns))
     whole = columns & {ALL_COLUMNS, field.name}
     node = to_text_node(field.node) if whole else to_text_node(field.node, columns)
     if numbers & {ALL_COLUMNS, field.name}:

@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.events.source_positions import NO_VALUE
@@ -143,3 +144,45 @@ def test_no_other_instants_tell_the_order_of_events() -> None:
     made = plan({"c": pa.timestamp("us")}, found=False, dedup_column="c")
     (part,) = decode(sink_plans.run(framed([_number("id"), told], {"id": 1, "c": 5_000_123})), made).parts
     assert part.order.dedup.tolist() == [NO_VALUE]
+
+
+def test_fields_within_structs_stay_plain_each_by_itself() -> None:
+    """A struct's field that is a number in a found table is one; one that is a date there stays one."""
+    parts = [
+        {"type": "int32", "optional": True, "field": "d", "name": f"{_TIME}Date"},
+        {"type": "int64", "optional": True, "field": "t", "name": f"{_TIME}MicroTime"},
+    ]
+    told = framed([{"type": "struct", "optional": True, "field": "c", "fields": parts}], {"c": {"d": 19_000, "t": 61}})
+    for kind, day in ((pa.date32(), date(2022, 1, 8)), (pa.int32(), 19_000)):
+        outcome = decode(sink_plans.run(told), plan({"c": pa.struct([("d", kind), ("t", pa.int64())])}, found=True))
+        assert sink_plans.dead(outcome) == {}
+        assert [row["c"] for row in sink_plans.rows(outcome)] == [{"d": day, "t": 61}]
+
+
+def _dated(name: str) -> bytes:
+    return framed([_number("id"), {"type": "int32", "field": name, "name": f"{_TIME}Date"}], {"id": 1, name: 19_000})
+
+
+def test_plain_columns_are_found_whatever_their_case() -> None:
+    """With `schema-case-insensitive` a found column of numbers takes a field of its name in other letters."""
+    outcome = decode(sink_plans.run(_dated("C")), plan({"c": pa.int32()}, found=True, case_insensitive=True))
+    assert sink_plans.rows(outcome) == [{"id": 1, "c": 19_000}]
+
+
+@pytest.mark.parametrize("route", [None, "x.*"])
+def test_tables_that_every_event_may_go_to_keep_plain_columns(route: str | None) -> None:
+    """`iceberg.tables`, as Iceberg's sink has it, names the tables: what is plain in all of them stays so."""
+    rule = RouteSettings(None if route is None else "name", (("d.t", route),))
+    field = {"type": "string", "field": "name"}
+    dated = {"type": "int32", "field": "c", "name": f"{_TIME}Date"}
+    told = framed([_number("id"), dated, field], {"id": 1, "c": 19_000, "name": "x"})
+    made = plan({"c": pa.int32(), "name": pa.string()}, found=True, routing=sink_plans.routing(rule, "d.t"))
+    assert sink_plans.rows(decode(sink_plans.run(told), made)) == [{"id": 1, "c": 19_000, "name": "x"}]
+
+
+def test_a_table_that_is_yet_to_be_made_gets_dates() -> None:
+    """Beside a found table one is missing: it will be one of ours, so its events are not read as numbers."""
+    rule = RouteSettings(None, (("d.t", None), ("d.new", None)))
+    made = plan({"c": pa.int32()}, found=True, routing=sink_plans.routing(rule, "d.t"))
+    needs = {need.table: need.row.field("c").type for need in decode(sink_plans.run(_dated("c")), made).needs}
+    assert needs == {"d.new": pa.date32()}

@@ -73,6 +73,20 @@ def find_text_columns(run: ConsumerRecords, table: TablePlan | None, plan: Batch
     """
     types = find_text_types(run.connector, plan.events.temporal_as_text)
     if table is None:
-        return types
+        return types | _find_routed_plain(plan)
     layout = table.layout
-    return types | layout.text_columns | layout.instant_ns_columns | find_plain_columns(layout)
+    plain = find_plain_columns(layout, any_case=plan.case_insensitive)
+    return types | layout.text_columns | layout.instant_ns_columns | plain
+
+
+def _find_routed_plain(plan: BatchPlan) -> frozenset[str]:
+    """Return the plain columns of all tables that events may go to: one reading of an event is for all of its tables.
+
+    None while it may name others, which will have dates.
+    """
+    routes = plan.routing
+    named = () if routes is None or routes.rule.dynamic else [name for name, _ in routes.rule.tables]
+    if routes is None or not named or not all(name in routes.known for name in named):
+        return frozenset()
+    layouts = (plan.tables[routes.known[name]].layout for name in named)
+    return frozenset.intersection(*(find_plain_columns(one, any_case=plan.case_insensitive) for one in layouts))

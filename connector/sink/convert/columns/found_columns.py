@@ -8,6 +8,8 @@ type (`columns.type_changes`). Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 import numpy as np
 import pyarrow as pa
@@ -28,11 +30,15 @@ _TRANSFORMED = "_cdc"
 """The column that Iceberg's transform of Debezium's events adds."""
 
 
-def find_plain_columns(layout: RowLayout) -> frozenset[str]:
-    """Return the columns that hold numbers and structs as messages have them, as `text_columns` takes such."""
+def find_plain_columns(layout: RowLayout, *, any_case: bool = False) -> frozenset[str]:
+    """Return the columns that hold numbers and structs as messages have them, as `text_columns` takes such.
+
+    `any_case`: whatever the case of the fields that go to them.
+    """
     if not isinstance(layout, TableLayout) or not _is_found(layout):
         return frozenset()
-    return frozenset(name_plain_column(field.name) for field in layout.columns if _is_plain(field.type))
+    paths = (path for field in layout.columns for path in _walk_plain(field.type, field.name))
+    return frozenset(name_plain_column(path, any_case=any_case) for path in paths)
 
 
 def read_instants(change: Changes, layout: RowLayout) -> tuple[Changes | None, list[RecordError]]:
@@ -90,10 +96,12 @@ def is_instant(layout: RowLayout, name: str) -> bool:
     return position >= 0 and pa.types.is_timestamp(layout.columns.field(position).type)
 
 
-def _is_plain(kind: pa.DataType) -> bool:
+def _walk_plain(kind: pa.DataType, path: str) -> Iterator[str]:
+    """Yield the paths of a column, and of fields in its structs, that hold plain values."""
     types = pa.types
-    if types.is_list(kind) or types.is_large_list(kind):
-        return _is_plain(kind.value_type)
-    if types.is_map(kind):
-        return _is_plain(kind.item_type)
-    return bool(types.is_integer(kind) or types.is_struct(kind))
+    while types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+        kind = kind.item_type if types.is_map(kind) else kind.value_type
+    if types.is_integer(kind) or types.is_struct(kind):
+        yield path
+    for field in kind if types.is_struct(kind) else ():
+        yield from _walk_plain(field.type, f"{path}.{field.name}")
