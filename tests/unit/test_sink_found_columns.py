@@ -13,6 +13,7 @@ import pytest
 
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
+from connector.sink.convert.key_change_headers import build_old_key_rows, mark_key_changes
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.events.source_positions import NO_VALUE
 from tests.unit import sink_plans
@@ -186,3 +187,24 @@ def test_a_table_that_is_yet_to_be_made_gets_dates() -> None:
     made = plan({"c": pa.int32()}, found=True, routing=sink_plans.routing(rule, "d.t"))
     needs = {need.table: need.row.field("c").type for need in decode(sink_plans.run(_dated("c")), made).needs}
     assert needs == {"d.new": pa.date32()}
+
+
+OLD_KEYS = {
+    "a date as a number": ("int32", f"{_TIME}Date", 19_000, pa.int32(), True, 19_000),
+    "a time as text": ("int64", f"{_TIME}MicroTime", 3_020_399_000_000, pa.string(), False, "838:59:59.000000"),
+    "a moment as text": ("int64", f"{_TIME}Timestamp", 5, pa.string(), False, "1970-01-01T00:00:00.005"),
+}
+"""How a key's column is told, what it is in a table (found or not), and its value there."""
+
+
+@pytest.mark.parametrize("name", OLD_KEYS)
+def test_headers_of_moved_keys_are_read_as_the_table_has_them(name: str) -> None:
+    """The key that a row had is looked up in the table, where a found column has numbers and another one texts."""
+    kind, word, value, column, found, expected = OLD_KEYS[name]
+    key = {"type": kind, "field": "c", "name": word}
+    table = TablePlan(0, sink_plans.layout({"c": column}, ("c",), found=found), upsert=True, keep_deletes=False)
+    told = [framed([key], {"c": value}), framed([key], {"c": 1})]
+    (part,) = decode(sink_plans.run(told[1], keys=[told[1]]), sink_plans.plan(table)).parts
+    offsets, headers = part.order.offset, pa.array([told[0]])
+    before = build_old_key_rows(mark_key_changes(part, offsets, headers), offsets, headers, table)
+    assert before is not None and before.rows.column("c").to_pylist() == [expected]

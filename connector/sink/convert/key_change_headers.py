@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from connector.iceberg.types.nested_columns import read_path, set_column
 from connector.iceberg.types.values.conversion import convert
 from connector.sink.convert.columns.column_renames import follow_key_renames
+from connector.sink.convert.columns.expected_types import find_own_texts
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch
 from connector.sink.model.plan import TablePlan
@@ -98,7 +99,7 @@ def _replace_keys(columns: dict[str, pa.Array], keys: dict[str, pa.Array], table
 def _decode_header_keys(raw: pa.Array, own: ChangeBatch, table: TablePlan) -> dict[str, pa.Array] | None:
     """Decode the keys of headers, which are about rows of `own`; null where one cannot be read."""
     kind = key_type(table)
-    keys = align_record_keys(_read_headers(raw, kind), len(raw))
+    keys = align_record_keys(_read_headers(raw, kind, find_own_texts(table, any_case=True)), len(raw))
     keys = follow_key_renames(keys, table.renames).match_case((*table.layout.keys, *table.layout.key_columns))
     columns = {field.name: keys.of(field.name) for field in table.layout.key_fields}
     if all(column is None for column in columns.values()):
@@ -115,14 +116,17 @@ def _decode_header_keys(raw: pa.Array, own: ChangeBatch, table: TablePlan) -> di
     return result
 
 
-def _read_headers(raw: pa.Array, kind: pa.StructType | None) -> DecodedMessages:
-    """Read the keys; a number that is text in the table, as its scale differs per row, is a struct in a header."""
+def _read_headers(raw: pa.Array, kind: pa.StructType | None, words: frozenset[str]) -> DecodedMessages:
+    """Read the keys, with these columns as the table has them (`find_own_texts`).
+
+    A number that is text in the table, as its scale differs per row, is a struct in a header without schema.
+    """
     scaled = kind is not None and pc.any(pc.match_substring(raw, _SCALE)).as_py() is True
     if kind is None or not scaled:
-        return _HEADER_CONVERTER.decode(raw, "KEY_CONVERTER", kind)
+        return _HEADER_CONVERTER.decode(raw, "KEY_CONVERTER", kind, words)
     texts = [field.name for field in kind if pa.types.is_string(field.type)]
     expected = pa.struct([field.with_type(pa.null()) if field.name in texts else field for field in kind])
-    decoded = _HEADER_CONVERTER.decode(raw, "KEY_CONVERTER", expected)
+    decoded = _HEADER_CONVERTER.decode(raw, "KEY_CONVERTER", expected, words)
     return attrs.evolve(decoded, blocks=tuple(_read_numbers(block, texts) for block in decoded.blocks))
 
 

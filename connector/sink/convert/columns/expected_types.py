@@ -74,9 +74,13 @@ def find_text_columns(run: ConsumerRecords, table: TablePlan | None, plan: Batch
     types = find_text_types(run.connector, plan.events.temporal_as_text)
     if table is None:
         return types | _find_routed_plain(plan)
+    return types | find_own_texts(table, any_case=plan.case_insensitive)
+
+
+def find_own_texts(table: TablePlan, *, any_case: bool = False) -> frozenset[str]:
+    """Return of these columns what the table alone tells."""
     layout = table.layout
-    plain = find_plain_columns(layout, any_case=plan.case_insensitive)
-    return types | layout.text_columns | layout.instant_ns_columns | plain
+    return layout.text_columns | layout.instant_ns_columns | find_plain_columns(layout, any_case=any_case)
 
 
 def _find_routed_plain(plan: BatchPlan) -> frozenset[str]:
