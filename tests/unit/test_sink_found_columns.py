@@ -208,3 +208,28 @@ def test_headers_of_moved_keys_are_read_as_the_table_has_them(name: str) -> None
     offsets, headers = part.order.offset, pa.array([told[0]])
     before = build_old_key_rows(mark_key_changes(part, offsets, headers), offsets, headers, table)
     assert before is not None and before.rows.column("c").to_pylist() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("other", "found", "expected"),
+    [({}, True, 19_000), ({"c": pa.int64()}, True, 19_000), ({"c": pa.date32()}, True, None), ({}, False, None)],
+)
+def test_tables_that_are_routed_to_agree_on_plain_columns(
+    other: Mapping[str, pa.DataType], expected: int | None, *, found: bool
+) -> None:
+    """One may lack a column; where one has dates in it, or is one of ours, the numbers of another are another type."""
+    rule = RouteSettings("name", (("d.t", "x"), ("d.u", "y")))
+    layouts = [
+        sink_plans.layout({"id": pa.int64(), "c": pa.int32(), "name": pa.string()}, found=True),
+        sink_plans.layout({"id": pa.int64(), "name": pa.string(), **other}, found=found),
+    ]
+    tables = [TablePlan(at, one, upsert=False, keep_deletes=False) for at, one in enumerate(layouts)]
+    fields = [
+        _number("id"),
+        {"type": "int32", "field": "c", "name": f"{_TIME}Date"},
+        {"type": "string", "field": "name"},
+    ]
+    told = framed(fields, {"id": 1, "c": 19_000, "name": "x"})
+    outcome = decode(sink_plans.run(told), sink_plans.plan(*tables, routing=sink_plans.routing(rule, "d.t", "d.u")))
+    assert [row["c"] for row in sink_plans.rows(outcome)] == ([] if expected is None else [expected])
+    assert len(sink_plans.dead(outcome)) == (expected is None)

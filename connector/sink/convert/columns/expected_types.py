@@ -8,7 +8,12 @@ import pyarrow as pa
 
 from connector.iceberg.types.values.conversion import schemaless_type
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.sink.convert.columns.found_columns import INSTANT_COLUMNS, find_plain_columns, is_instant
+from connector.sink.convert.columns.found_columns import (
+    INSTANT_COLUMNS,
+    find_plain_columns,
+    find_shared_plain,
+    is_instant,
+)
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.connect.text_columns import find_text_types
 from serde.events.cassandra_rows import cassandra_types, is_of_cassandra
@@ -84,7 +89,7 @@ def find_own_texts(table: TablePlan, *, any_case: bool = False) -> frozenset[str
 
 
 def _find_routed_plain(plan: BatchPlan) -> frozenset[str]:
-    """Return the plain columns of all tables that events may go to: one reading of an event is for all of its tables.
+    """Return the plain columns of the tables that events may go to: one reading of an event is for all of its tables.
 
     None while it may name others, which will have dates.
     """
@@ -92,5 +97,5 @@ def _find_routed_plain(plan: BatchPlan) -> frozenset[str]:
     named = () if routes is None or routes.rule.dynamic else [name for name, _ in routes.rule.tables]
     if routes is None or not named or not all(name in routes.known for name in named):
         return frozenset()
-    layouts = (plan.tables[routes.known[name]].layout for name in named)
-    return frozenset.intersection(*(find_plain_columns(one, any_case=plan.case_insensitive) for one in layouts))
+    layouts = [plan.tables[routes.known[name]].layout for name in named]
+    return find_shared_plain(layouts, any_case=plan.case_insensitive)

@@ -8,7 +8,7 @@ type (`columns.type_changes`). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -35,10 +35,15 @@ def find_plain_columns(layout: RowLayout, *, any_case: bool = False) -> frozense
 
     `any_case`: whatever the case of the fields that go to them.
     """
-    if not isinstance(layout, TableLayout) or not _is_found(layout):
+    return _find_columns(layout, any_case=any_case)[0] if _is_found(layout) else frozenset()
+
+
+def find_shared_plain(layouts: Sequence[RowLayout], *, any_case: bool = False) -> frozenset[str]:
+    """Return those of several tables, all found ones: columns that some of them have so, and none has otherwise."""
+    if not layouts or not all(map(_is_found, layouts)):
         return frozenset()
-    paths = (path for field in layout.columns for path in _walk_plain(field.type, field.name))
-    return frozenset(name_plain_column(path, any_case=any_case) for path in paths)
+    found = [_find_columns(one, any_case=any_case) for one in layouts]
+    return frozenset[str]().union(*(plain for plain, _ in found)).difference(*(typed for _, typed in found))
 
 
 def read_instants(change: Changes, layout: RowLayout) -> tuple[Changes | None, list[RecordError]]:
@@ -84,8 +89,10 @@ def has_dates(layout: RowLayout, name: str) -> bool:
     return whole or (name in INSTANT_COLUMNS and is_instant(layout, name))
 
 
-def _is_found(layout: TableLayout) -> bool:
+def _is_found(layout: RowLayout) -> bool:
     """Tell whether another tool made a table; those of ours have the property, which others may have been given."""
+    if not isinstance(layout, TableLayout):
+        return False
     by_name = any(is_instant(layout, name) for name in INSTANT_COLUMNS) or _TRANSFORMED in layout.columns.names
     return by_name or EXPIRE_SNAPSHOTS_PROPERTY not in layout.properties
 
@@ -96,12 +103,19 @@ def is_instant(layout: RowLayout, name: str) -> bool:
     return position >= 0 and pa.types.is_timestamp(layout.columns.field(position).type)
 
 
-def _walk_plain(kind: pa.DataType, path: str) -> Iterator[str]:
-    """Yield the paths of a column, and of fields in its structs, that hold plain values."""
+def _find_columns(layout: RowLayout, *, any_case: bool) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words for columns, and fields in their structs, that hold plain values, and for those that do not."""
+    words: tuple[set[str], set[str]] = set(), set()
+    for field in layout.columns:
+        for path, is_plain in _walk(field.type, field.name):
+            words[not is_plain].add(name_plain_column(path, any_case=any_case))
+    return frozenset(words[0]), frozenset(words[1])
+
+
+def _walk(kind: pa.DataType, path: str) -> Iterator[tuple[str, bool]]:
     types = pa.types
     while types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
         kind = kind.item_type if types.is_map(kind) else kind.value_type
-    if types.is_integer(kind) or types.is_struct(kind):
-        yield path
+    yield path, bool(types.is_integer(kind) or types.is_struct(kind))
     for field in kind if types.is_struct(kind) else ():
-        yield from _walk_plain(field.type, f"{path}.{field.name}")
+        yield from _walk(field.type, f"{path}.{field.name}")
