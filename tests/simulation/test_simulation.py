@@ -337,6 +337,19 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 1, whole=True, during=((16, Batch(1, 1, whole=True)),)),
         ),
     ),
+    # The second sink committed after the first had looked who else did, and before it read the table again: the first
+    # took that commit for its own, and a key that both batches have got two rows.
+    "a second sink commits between a truncate's marks and its batch": (
+        World(partitions=2, keep_deletes=True, places=True, parallelism=2),
+        (
+            SourceStep("commits", 644),
+            SourceStep("commit", 803),
+            SourceStep("restart", 923),
+            SourceStep("truncate", 527),
+            Batch(0, 6, grid=1),
+            Batch(0, 0, whole=True, during=((19, Batch(1, 4, grid=1)),), grid=1),
+        ),
+    ),
 }
 
 

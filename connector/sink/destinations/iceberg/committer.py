@@ -165,8 +165,9 @@ class IcebergCommitter:
                     # A second sink's rows may be later than the truncate, which this process cannot know.
                     check_sole_writer(target.table, target.stored, self._connector)
                     raise
-                check_own_commits(target.table, target.base, target.stored, self._connector)
                 self._targets.refresh(names[table.index], alone=True)
+                # Of what the batch goes on from: a second sink may have committed since the rows went.
+                check_own_commits(target.table, target.base, target.stored, self._connector)
                 self._log.info(_tell_truncate(table, rows), table=target.table.name)
 
     def _delete_rows(self, target: TargetTable, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
@@ -249,10 +250,16 @@ class IcebergCommitter:
                 if not attempts_left:
                     raise
                 self._log.warning("repeating the row lookup after a commit conflict", table=name, reason=str(error))
-                self._targets.refresh(name)
+                self._refresh_alone(name)
             else:
                 return self._note_commit(name, pending.files, done)
         raise AssertionError("unreachable")
+
+    def _refresh_alone(self, name: str) -> None:
+        """Reload a table; FatalError where a second sink of this name has committed what these files may have too."""
+        expected = self._targets[name].stored
+        self._targets.refresh(name)
+        check_sole_writer(self._targets[name].table, expected, self._connector)
 
     def _build_pending(
         self,
