@@ -96,8 +96,8 @@ mutate: $(DEVELOPMENT) ## Faults put into the pure rules and the commit protocol
 	$(BIN)/mutmut run $(MUTATE)
 	$(BIN)/mutmut results
 
-interop: $(DEVELOPMENT) ## Debezium's transform and JDBC sink on Kafka Connect, other databases, emulators of GCS and Azure (minutes)
-	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink mariadb-source mysql-source avro-converter gcs adls nessie
+interop: $(DEVELOPMENT) ## Debezium and Iceberg connectors on Kafka Connect, other databases, migrations, emulators of GCS and Azure (minutes)
+	$(BIN)/python -m connector.runtime.jvm.jars connect jdbc-sink mariadb-source mysql-source postgres-source iceberg-connect avro-converter gcs adls nessie
 	$(BIN)/python -m pytest -m interop -q
 
 bench: $(DEVELOPMENT) ## The benchmark of docs/benchmarks.md (about an hour, on a quiet machine)

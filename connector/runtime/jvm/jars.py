@@ -37,7 +37,7 @@ _PAUSE_S = 2.0
 STORES = frozenset({"s3", "gcs", "adls", "postgresql", "mysql", "mariadb"})
 """Components that only some catalogs need."""
 PEERS = frozenset({"flink", "iceberg-connect"})
-"""Components that only `make bench-peers` runs, `iceberg-connect` on a worker of `connect`."""
+"""Components of `make bench-peers`; migrations from `iceberg-connect`, on a worker of `connect`, are tested too."""
 INTEROP = frozenset(
     {
         "connect",
