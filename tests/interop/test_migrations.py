@@ -262,6 +262,23 @@ def _stop(worker: Worker, name: str) -> None:
     )
 
 
+def _load_by_theirs(
+    name: str, broker: SharedBroker, worker: Worker, topics: Topics, spark: SparkSession, home: Path
+) -> tuple[Lake, PageReader]:
+    """Have Iceberg's connector fill a table; return the table's lake, and the page's reader, who has the file."""
+    (home / "warehouse").mkdir()
+    config = _sink_file(name, home)
+    topics.create({f"{name}-control": 1})
+    lake = Lake(spark, name, catalog(home))
+    topics.replay(_events(f"{name}.events", 0))
+    assert _rows(lake, "events") == []  # so Spark makes the catalog's tables: two tasks at once fail
+    worker.create(name, config)
+    wait_until(lambda: len(_rows(lake, "events")) == EACH, PATIENCE * 90)
+    (home / "sink.json").write_text(json.dumps({"name": name, "config": {**config, **_HERE}}))
+    page = "how-to/from-iceberg-kafka-connect.md"
+    return lake, PageReader(page, home, {"broker:9092": broker.bootstrap_servers})
+
+
 def _take_over(reader: PageReader, lake: Lake, count: int) -> None:
     """Take the offsets over and run until the table has so many rows: each event is there once."""
     reader.follow("--to group --execute")
@@ -274,16 +291,7 @@ def test_offsets_of_iceberg_kafka_connect_are_taken_over(
     broker: SharedBroker, worker: Worker, topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:
     """The sink begins where Iceberg's connector has ended: each event is in the table once."""
-    (tmp_path / "warehouse").mkdir()
-    config = _sink_file("ikc", tmp_path)
-    topics.create({"ikc-control": 1})
-    lake = Lake(spark, "ikc", catalog(tmp_path))
-    topics.replay(_events("ikc.events", 0))
-    assert _rows(lake, "events") == []  # so Spark makes the catalog's tables: two tasks at once fail
-    worker.create("ikc", config)
-    wait_until(lambda: len(_rows(lake, "events")) == EACH, PATIENCE * 90)
-    (tmp_path / "sink.json").write_text(json.dumps({"name": "ikc", "config": {**config, **_HERE}}))
-    reader = PageReader("how-to/from-iceberg-kafka-connect.md", tmp_path, {"broker:9092": broker.bootstrap_servers})
+    lake, reader = _load_by_theirs("ikc", broker, worker, topics, spark, tmp_path)
     reader.follow("icebridge validate")
     _stop(worker, "ikc")
     topics.replay(_events("ikc.events", EACH), create=False)
@@ -330,14 +338,7 @@ def test_rows_that_iceberg_kafka_connect_has_not_committed_are_not_left_out(
     broker: SharedBroker, worker: Worker, topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:
     """Stopped between files and their commit, the connector has to commit first: then each event is there once."""
-    (tmp_path / "warehouse").mkdir()
-    config = _sink_file("left", tmp_path)
-    topics.create({"left-control": 1})
-    lake = Lake(spark, "left", catalog(tmp_path))
-    topics.replay(_events("left.events", 0))
-    assert _rows(lake, "events") == []  # so Spark makes the catalog's tables: two tasks at once fail
-    worker.create("left", config)
-    wait_until(lambda: len(_rows(lake, "events")) == EACH, PATIENCE * 90)
+    lake, reader = _load_by_theirs("left", broker, worker, topics, spark, tmp_path)
     with closing(sqlite3.connect(tmp_path / "catalog.db", isolation_level=None, timeout=60)) as locked:
         locked.execute("BEGIN IMMEDIATE")  # tables can be read, and no commit gets in
         topics.replay(_events("left.events", EACH), create=False)
@@ -345,8 +346,6 @@ def test_rows_that_iceberg_kafka_connect_has_not_committed_are_not_left_out(
         _keep(_read_control(broker, "left-control"), tmp_path)
         _stop(worker, "left")
     assert len(_rows(lake, "events")) == EACH
-    (tmp_path / "sink.json").write_text(json.dumps({"name": "left", "config": {**config, **_HERE}}))
-    reader = PageReader("how-to/from-iceberg-kafka-connect.md", tmp_path, {"broker:9092": broker.bootstrap_servers})
     with pytest.raises(AssertionError, match=rf"exit 1[\s\S]*{EACH} rows that are not in default\.events"):
         reader.follow("--to group --execute")
     worker.ask("PUT", "/connectors/left/resume")
