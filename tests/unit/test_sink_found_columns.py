@@ -14,6 +14,8 @@ import pytest
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.key_change_headers import build_old_key_rows, mark_key_changes
+from connector.sink.destinations.join_columns import column_aliases
+from connector.sink.destinations.late_event_tasks import CANDIDATE_COLUMNS, find_age_columns, older_than_row_task
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.events.source_positions import NO_VALUE
 from tests.unit import sink_plans
@@ -233,3 +235,19 @@ def test_tables_that_are_routed_to_agree_on_plain_columns(
     outcome = decode(sink_plans.run(told), sink_plans.plan(*tables, routing=sink_plans.routing(rule, "d.t", "d.u")))
     assert [row["c"] for row in sink_plans.rows(outcome)] == ([] if expected is None else [expected])
     assert len(sink_plans.dead(outcome)) == (expected is None)
+
+
+@pytest.mark.parametrize(
+    ("held", "kind"), [(MOMENT, pa.int64()), (MOMENT * 1000, INSTANT)], ids=["milliseconds", "instants"]
+)
+def test_rows_that_are_stored_tell_their_age(held: int, kind: pa.DataType) -> None:
+    """A change a millisecond older than the row that the table has is late, however the table holds its time."""
+    layout = sink_plans.layout({"id": pa.int64(), "__source_ts_ms": kind}, ("id",), found=True)
+    made = sink_plans.plan(TablePlan(0, layout, upsert=True, keep_deletes=False), dedup_column="__source_ts_ms")
+    (telling,) = find_age_columns(layout, made)
+    columns: dict[str, Any] = {name: pa.array([NO_VALUE] * 2) for name in CANDIDATE_COLUMNS}
+    columns |= {"_bucket": pa.array([0, 0], pa.int32()), "_row": pa.array([0, 1])}
+    columns |= {"_date": pa.array([MOMENT - 1, MOMENT + 1]), column_aliases("held", 1)[0]: pa.array([held] * 2, kind)}
+    batch = pa.RecordBatch.from_pydict(columns)
+    (late,) = older_than_row_task([telling], made)(iter([batch]))
+    assert late.column("_row").to_pylist() == [0]
