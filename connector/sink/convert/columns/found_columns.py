@@ -83,9 +83,7 @@ def count_milliseconds(column: pa.Array, name: str) -> pa.Array:
 def has_dates(layout: RowLayout, name: str) -> bool:
     """Tell whether a table has a column of this name that tells, as a number or an instant, how old its rows are."""
     position = layout.columns.get_field_index(name)
-    if position < 0:
-        return False
-    whole = pa.types.is_integer(layout.columns.field(position).type)
+    whole = position >= 0 and pa.types.is_integer(layout.columns.field(position).type)
     return whole or (name in INSTANT_COLUMNS and is_instant(layout, name))
 
 
