@@ -20,7 +20,7 @@ from attrs import define, evolve, frozen
 from serde.arrays import Ints, Mask, children
 from serde.byte_windows import ByteWindows, byte_windows, window_array
 from serde.connect.values.binary_values import base64_to_binary
-from serde.events.cloudevents import (
+from serde.events.kinds.cloudevents import (
     CLOUD_EVENT_FIELDS,
     CLOUD_EVENT_SOURCE,
     CLOUD_OPERATION,

@@ -15,7 +15,7 @@ from serde.connect.connect_schema import ConnectSchema, make_block
 from serde.connect.logical_columns import to_logical_rows
 from serde.connect.primitive_keys import key_field_name, may_be_primitive
 from serde.connect.text_columns import with_text_columns
-from serde.events.sourceless import complete_envelopes
+from serde.events.kinds.sourceless import complete_envelopes
 from serde.faults import RecordError, Stage
 from serde.frames import ConfluentFrame, Frame, FramedGroup
 from serde.messages import DecodedMessages, MessageBlock, Rows

@@ -27,7 +27,7 @@ from serde.connect.schema_node import Convert, Field, Leaf, List, Map, Node, Str
 from serde.connect.type_table import CONNECT_PREFIX, STRUCT_TYPES, TEXT, TIME_PREFIX
 from serde.connect.values.iso_text import TEXT_CONVERSIONS
 from serde.connect.values.structured_times import STRUCTURED_TYPES
-from serde.events.sourceless import ENVELOPE_FIELDS
+from serde.events.kinds.sourceless import ENVELOPE_FIELDS
 
 TEMPORAL_OPTION = "debezium.sink.iceberg.temporal-as-text"
 DECIMAL_OPTION = "debezium.sink.iceberg.decimal-as-text"

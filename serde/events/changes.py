@@ -15,14 +15,15 @@ from attrs import evolve, field, frozen
 
 from serde.arrays import Ints, Mask, children, column_at, valid_mask
 from serde.events.added_fields import find_added_path
-from serde.events.cassandra_rows import ORIGIN_PATHS
-from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
-from serde.events.event_kind import is_envelope, is_other_event
-from serde.events.images import choose_images, find_image
-from serde.events.modified_columns import CAPTURE_TYPE
-from serde.events.operations import DELETE, MESSAGE, TRUNCATE, Ops, encode_ops
-from serde.events.origins import ORIGIN_FIELDS, drop_unused_names, join_origin
-from serde.events.source_positions import (
+from serde.events.images.cassandra_rows import ORIGIN_PATHS
+from serde.events.images.envelope_images import choose_images, find_image
+from serde.events.images.modified_columns import CAPTURE_TYPE
+from serde.events.kinds.cloudevents import is_cloud_event, unwrap_cloud_events
+from serde.events.kinds.event_kind import is_envelope, is_other_event
+from serde.events.kinds.operations import DELETE, MESSAGE, TRUNCATE, Ops, encode_ops
+from serde.events.kinds.sourceless import IMAGES
+from serde.events.positions.origins import ORIGIN_FIELDS, drop_unused_names, join_origin
+from serde.events.positions.source_positions import (
     POSITION_FIELDS,
     TRANSACTION_FIELDS,
     FindColumn,
@@ -30,7 +31,6 @@ from serde.events.source_positions import (
     mark_clock_dates,
     read_positions,
 )
-from serde.events.sourceless import IMAGES
 from serde.faults import RecordError
 from serde.messages import MessageBlock, Rows
 
@@ -87,7 +87,7 @@ class Changes:
     clock, or another date that does not rise with the log;
     optional: dotted path of a column, or of a field within one (see `MessageBlock`) -> optional flag where a schema
     block says so; origin: the source, as "server.database.schema.table", parts that events do not tell left empty, the
-    schema out, and what tells its logs apart (`events.source_positions`); documents: columns of JSON texts, by the
+    schema out, and what tells its logs apart (`positions.source_positions`); documents: columns of JSON texts, by the
     schema; numbers: dotted paths of texts that are numbers, by the schema; added: the columns of add.fields of a block
     in which some events have no image, told of those too.
     """

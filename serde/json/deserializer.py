@@ -18,14 +18,14 @@ from serde.connect.connect_schema import ConnectSchema, make_block, narrow_schem
 from serde.connect.logical_columns import to_logical_rows
 from serde.connect.schema_node import Node, Struct, needs_exact
 from serde.connect.text_columns import with_text_columns
-from serde.events.event_kind import (
+from serde.events.kinds.event_kind import (
     TRANSACTION_METADATA,
     TRANSACTION_METADATA_TYPE,
     is_transaction_metadata,
     mark_transaction_metadata,
     split_event_kinds,
 )
-from serde.events.sourceless import add_source, complete_envelopes, is_sourceless
+from serde.events.kinds.sourceless import add_source, complete_envelopes, is_sourceless
 from serde.faults import RecordError, Stage, Unfit
 from serde.json.columns.column_reader import ReadResult
 from serde.json.columns.trailer_reader import TrailerReader

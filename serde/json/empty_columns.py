@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from serde.arrays import children
 from serde.connect.logical_columns import replace_children
-from serde.events.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
+from serde.events.kinds.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
 
 _IMAGES = ("before", "after")
 

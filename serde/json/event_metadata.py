@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from serde.events.changes import SOURCE_DATES
-from serde.events.origins import ORIGIN_FIELDS
-from serde.events.source_positions import POSITION_FIELDS, TRANSACTION_FIELDS
-from serde.events.sourceless import is_sourceless_document
+from serde.events.kinds.sourceless import is_sourceless_document
+from serde.events.positions.origins import ORIGIN_FIELDS
+from serde.events.positions.source_positions import POSITION_FIELDS, TRANSACTION_FIELDS
 
 _IMAGES = ("before", "after")
 _AROUND = ("source", "transaction")

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
-from serde.events.unavailable_value import PLACEHOLDER
+from serde.events.images.unavailable_value import PLACEHOLDER
 from tests.conftest import MakeWorkspace
 from tests.inside import Inside
 from tests.model.recordings import Record

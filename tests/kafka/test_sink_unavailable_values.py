@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from serde.events.unavailable_value import PLACEHOLDER
+from serde.events.images.unavailable_value import PLACEHOLDER
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model import recordings
 from tests.model.recordings import Record

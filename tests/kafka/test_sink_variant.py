@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from serde.events.unavailable_value import PLACEHOLDER
+from serde.events.images.unavailable_value import PLACEHOLDER
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.recordings import Record
 from tests.topics import Topics

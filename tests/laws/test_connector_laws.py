@@ -15,7 +15,7 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.key_change_headers import pair_with_other_key
 from connector.sink.model.plan import TablePlan
-from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
+from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 from tests.model import avro
 from tests.model.event_forms import ENVELOPES, FLATTENED, SHAPES, Event, avro_schema, with_cells, write
 from tests.model.events import COLUMNS, OUTLIVING, Clock, Database

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Literal
 
-from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
+from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 from tests.model.recordings import Record
 from tests.model.source_logs import Connector, SourceLog
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from attrs import define, field
 
-from serde.events.unavailable_value import PLACEHOLDER
+from serde.events.images.unavailable_value import PLACEHOLDER
 from tests.model.recordings import Record
 
 START_NS = 1_700_000_000_000_000_000

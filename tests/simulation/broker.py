@@ -13,7 +13,7 @@ from connector.errors import GapError
 from connector.kafka.admin import KafkaAdmin, TopicInfo
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.topic_partitions import TopicPartition
-from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
+from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 from tests.simulation.answers import Answers
 from tests.simulation.interruptions import Interruptions, broker_away
 from tests.simulation.source import Source, Truth

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from connector.runtime.topic_partitions import TopicPartition
-from serde.events.unavailable_value import PLACEHOLDER
+from serde.events.images.unavailable_value import PLACEHOLDER
 from tests.simulation.catalog_server import Rows
 from tests.simulation.reads_left_behind import ReadsLeftBehind
 from tests.simulation.source import Truth

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import attrs
 
-from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
-from serde.events.unavailable_value import PLACEHOLDER
+from serde.events.images.unavailable_value import PLACEHOLDER
+from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 from tests.model.events import Clock, Database, Headers, Row
 from tests.model.life import Life
 from tests.model.recordings import Record

@@ -19,8 +19,8 @@ import pytest
 from connector.sink.convert.decoder import decode
 from serde.connect.text_columns import find_text_types
 from serde.connect.values.temporal import parse_zoned_timestamp
+from serde.events.images.unavailable_value import PLACEHOLDER, find_unavailable, use_known_placeholder
 from serde.events.schema_changes import read_table_changes
-from serde.events.unavailable_value import PLACEHOLDER, find_unavailable, use_known_placeholder
 from serde.formats import make_deserializer
 from tests.unit import sink_plans
 from tests.unit.local_sink import local_sink

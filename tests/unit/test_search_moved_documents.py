@@ -18,7 +18,7 @@ from connector.sink.destinations.opensearch.write.key_changes import announce_ke
 from connector.sink.destinations.opensearch.write.moved_documents import DocumentMove, find_moves, sort_moves
 from connector.sink.fold.fold import fold
 from connector.sink.model.change_rows import ChangeBatch
-from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
+from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 from tests.unit.sink_plans import DATED, plan, run, upsert
 
 NOON = 1_700_000_000

@@ -13,7 +13,12 @@ import pytest
 
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
-from serde.events.unavailable_value import PLACEHOLDER, find_unavailable, parse_placeholder, use_known_placeholder
+from serde.events.images.unavailable_value import (
+    PLACEHOLDER,
+    find_unavailable,
+    parse_placeholder,
+    use_known_placeholder,
+)
 from tests.unit import sink_plans
 
 WORD = "nicht gesändet"

@@ -24,7 +24,7 @@ from connector.sink.fold.values.unavailable_values import fill_in_batch, mark_un
 from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
-from serde.events.document_patches import change_document, find_members, format_partial_document, format_patch
+from serde.events.images.document_patches import change_document, find_members, format_partial_document, format_patch
 from tests.unit import sink_plans
 from tests.unit.test_sink_documents import SOURCE, with_schema
 

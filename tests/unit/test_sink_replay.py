@@ -32,7 +32,7 @@ from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.destination import ReplayOutcome, ReplayRows
 from connector.sink.model.plan import BatchPlan
 from connector.sink.replay import Replayer, _group_by_partition, mark_superseded, select_rows
-from serde.events.header_names import CONNECTOR_HEADER
+from serde.events.kinds.header_names import CONNECTOR_HEADER
 from tests.unit.local_sink import local_sink
 from tests.unit.sink_plans import DATED, append, plan, run, upsert
 

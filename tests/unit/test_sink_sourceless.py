@@ -15,7 +15,7 @@ from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.fold.fold import fold
 from serde.avro.deserializer import AvroDeserializer
-from serde.events.event_kind import is_envelope
+from serde.events.kinds.event_kind import is_envelope
 from serde.json.deserializer import JsonDeserializer
 from serde.messages import MessageBlock
 from tests.model import avro

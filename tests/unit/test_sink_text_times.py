@@ -17,7 +17,7 @@ from connector.kafka.consumer.records.record_columns import read_records
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
 from serde.connect.text_columns import WITH_NANOSECONDS, find_text_types
-from serde.events.header_names import CONNECTOR_HEADER
+from serde.events.kinds.header_names import CONNECTOR_HEADER
 from tests.model.record_batches import Record, written
 from tests.unit import sink_plans
 from tests.unit.test_serde_json import framed

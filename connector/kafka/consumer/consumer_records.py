@@ -14,7 +14,7 @@ from connector.kafka.consumer.records.record_columns import RecordColumns
 from connector.kafka.consumer.records.record_headers import read_first_header, read_headers
 from connector.kafka.consumer.records.unreadable_records import BATCH_REMEDY, UnreadableBatch
 from serde.arrays import Ints
-from serde.events.header_names import CONNECTOR_HEADER
+from serde.events.kinds.header_names import CONNECTOR_HEADER
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """Headers of a record, in its order; a name may come again."""
@@ -24,7 +24,7 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 class ConsumerRecords:
     """Consecutive records of one topic-partition: `key` and `value` as bytes, `offset` ascending.
 
-    `old_key` and `new_key` are the headers of these names (`serde.events.header_names`), where `with_headers` has
+    `old_key` and `new_key` are the headers of these names (`serde.events.kinds.header_names`), where `with_headers` has
     read them, and `broken` the places of records whose headers cannot be read then. `fetched` has the bytes of all
     headers, None for records that were not fetched. `connector` is what Debezium's header says of the first record,
     "mysql" for example: the records of one fetch are of one connector but where another has taken over a topic.

@@ -37,7 +37,7 @@ from connector.settings.converters.converter_classes import (
 from connector.settings.converters.glue import GlueSettings
 from connector.settings.converters.schema_registry import RegistrySettings
 from serde.connect.text_columns import DECIMAL_OPTION, TEMPORAL_OPTION, WITH_NANOSECONDS
-from serde.events.unavailable_value import PLACEHOLDER, parse_placeholder
+from serde.events.images.unavailable_value import PLACEHOLDER, parse_placeholder
 from serde.formats import CLOUD_EVENTS_CLASS, CLOUD_EVENTS_OF_AVRO, FORMATS
 from serde.wire_format import WireFormat
 

@@ -36,7 +36,7 @@ from connector.sink.convert.message_conversion import MessageConversion, convert
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.row_builder import drop_committed
 from connector.sink.model.plan import BatchPlan, TablePlan
-from serde.events.event_kind import TRANSACTION_METADATA_TYPE
+from serde.events.kinds.event_kind import TRANSACTION_METADATA_TYPE
 from serde.faults import RecordError
 from serde.formats import FORMATS
 from serde.messages import DecodedMessages

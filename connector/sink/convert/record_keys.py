@@ -20,7 +20,7 @@ from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.convert.number_keys import unify_numbers
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, Mask, children, valid_mask, with_columns
-from serde.events.cells import holds_cells, strip_cells, unpack_cells
+from serde.events.images.cells import holds_cells, strip_cells, unpack_cells
 from serde.faults import RecordError
 from serde.messages import DecodedMessages, MessageBlock
 

@@ -18,8 +18,8 @@ from connector.iceberg.types.nested_columns import read_columns
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, children
-from serde.events.cloudevents import is_cloud_event, unwrap_cloud_events
-from serde.events.event_kind import is_envelope
+from serde.events.kinds.cloudevents import is_cloud_event, unwrap_cloud_events
+from serde.events.kinds.event_kind import is_envelope
 from serde.messages import MessageBlock
 
 

@@ -31,8 +31,8 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import OutputKind, Task, TaskOutput
 from serde.arrays import Ints, Mask
 from serde.events.changes import read_row_position
-from serde.events.origins import ORIGIN_FIELDS
-from serde.events.source_positions import (
+from serde.events.positions.origins import ORIGIN_FIELDS
+from serde.events.positions.source_positions import (
     FIRST_NUMBER,
     NO_VALUE,
     POSITION_FIELDS,

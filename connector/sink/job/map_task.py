@@ -34,7 +34,7 @@ from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.task_output import OutputKind, TaskOutput
 from serde.arrays import Ints
-from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
+from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 
 CHUNK_BYTES = 48 * 1024**2
 """Arrow bytes of decoded rows gathered before they are folded, and handed on if still more than half."""

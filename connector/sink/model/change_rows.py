@@ -19,8 +19,8 @@ import pyarrow as pa
 from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.types.nested_columns import read_column
 from serde.arrays import Ints, Mask
-from serde.events.source_positions import FIRST_NUMBER, NO_VALUE, LogPositions
-from serde.events.unavailable_value import find_unavailable
+from serde.events.images.unavailable_value import find_unavailable
+from serde.events.positions.source_positions import FIRST_NUMBER, NO_VALUE, LogPositions
 
 MAX_CONCAT_BYTES = 8 * 1024**2
 """Arrow bytes of parts up to which copying them together pays."""
@@ -41,7 +41,8 @@ class ChangeOrder:
 
     `partition` is the rank of the change's topic-partition among all of the batch, by topic and number.
     `dedup` is the dedup value as it came. `date` is the same where it proves something: a precise date, and none of a
-    read. `place` is where the change stands in its source's log (`events.source_positions`); reads say nothing of it.
+    read. `place` is where the change stands in its source's log (`positions.source_positions`); reads say nothing
+    of it.
     """
 
     partition: Ints
@@ -109,7 +110,7 @@ class ChangeBatch:
     `deleted` marks changes after which the key is gone; `image` those that carry a row (a tombstone does not);
     `suspect` those that may be older than what the table holds (`fold.watermarks`); `truncated` those of them that are
     known to be deletes from before a truncate. `patches` has, for changes that tell of a document only what became
-    other, the text that says so (`events.document_patches`): the rows of these have no more than that. `numbers` are
+    other, the text that says so (`images.document_patches`): the rows of these have no more than that. `numbers` are
     what the versions of documents were made of (`fold.document_versions`): map tasks know them, and hand them on only
     where two keys meet.
     """
@@ -133,7 +134,7 @@ class ChangeBatch:
 
     @cached_property
     def unsent_values(self) -> Mapping[str, Mask]:
-        """Columns with values that look like ones that were not sent, and where (`events.unavailable_value`)."""
+        """Columns with values that look like ones that were not sent, and where (`images.unavailable_value`)."""
         masks = ((n, find_unavailable(c)) for n, c in zip(self.rows.schema.names, self.rows.columns, strict=True))
         return {name: mask for name, mask in masks if mask is not None}
 

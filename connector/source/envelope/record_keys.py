@@ -11,7 +11,7 @@ from connector.source.changes.key_values import require_key_column, unite_zeros
 from connector.source.envelope.event_format import EventFormat
 from connector.source.envelope.json_values import json_text, schema_prefix, to_wire
 from connector.source.envelope.row_schema import RecordKey
-from serde.events.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
+from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 

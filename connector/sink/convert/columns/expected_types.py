@@ -16,9 +16,9 @@ from connector.sink.convert.columns.found_columns import (
 )
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.connect.text_columns import find_text_types
-from serde.events.cassandra_rows import cassandra_types, is_of_cassandra
-from serde.events.cells import cell_types, is_of_cells
 from serde.events.changes import Changes
+from serde.events.images.cassandra_rows import cassandra_types, is_of_cassandra
+from serde.events.images.cells import cell_types, is_of_cells
 from serde.json.empty_columns import prune_rows
 
 
@@ -58,10 +58,10 @@ def keep_known_empties(change: Changes, table: TablePlan | None, plan: BatchPlan
 
 
 def expect_cells(known: pa.StructType, messages: pa.Array, *, upsert: bool = False) -> pa.StructType:
-    """Return the types that values, or keys, are read by where their columns are cells (`events.cells`).
+    """Return the types that values, or keys, are read by where their columns are cells (`images.cells`).
 
     All of a topic's are, or none is, so that its first event says it. `upsert`: values are for a table of one row per
-    key, where Cassandra's cells are plain columns (`events.cassandra_rows`).
+    key, where Cassandra's cells are plain columns (`images.cassandra_rows`).
     """
     places = np.flatnonzero(np.asarray(messages.is_valid()))[:1].tolist()
     first = messages[places[0]].as_py() if places else None

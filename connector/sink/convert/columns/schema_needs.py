@@ -20,7 +20,7 @@ from connector.sink.convert.record_keys import RecordKeys
 from connector.sink.model.plan import VALID_FROM, BatchPlan, SchemaChange, TablePlan
 from serde.arrays import children
 from serde.events.changes import DELETED_COLUMN, Changes
-from serde.events.document_patches import PATCH_COLUMN
+from serde.events.images.document_patches import PATCH_COLUMN
 
 
 def find_schema_change(

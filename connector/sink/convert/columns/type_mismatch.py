@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.arrays import column_at
-from serde.events.event_kind import is_envelope
-from serde.events.sourceless import is_sourceless_document
+from serde.events.kinds.event_kind import is_envelope
+from serde.events.kinds.sourceless import is_sourceless_document
 from serde.faults import RecordError, Unfit
 from serde.json.row_reader import parse_message
 from serde.messages import DecodedMessages, MessageBlock

@@ -16,7 +16,7 @@ from connector.sink.convert.number_keys import unify_numbers
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.arrays import Mask, children
 from serde.events.changes import DELETED_COLUMN, Changes
-from serde.events.document_patches import PATCH_COLUMN
+from serde.events.images.document_patches import PATCH_COLUMN
 
 
 def convert_columns(

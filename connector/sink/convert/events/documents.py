@@ -1,8 +1,8 @@
 """MongoDB's envelopes -> envelopes with rows for images: documents as columns, or each as one text. No I/O.
 
-The types of columns are found as for messages without schema; `_id` is a text (`events.extended_json.format_id`), so
+The types of columns are found as for messages without schema; `_id` is a text (`images.extended_json.format_id`), so
 that the ids of one collection may be of any type. An update that tells only what it changed becomes a patch
-(`events.document_patches`), which is applied to the row before it: of the text, or of the columns it is about, beside
+(`images.document_patches`), which is applied to the row before it: of the text, or of the columns it is about, beside
 which it stands as the member `PATCH_COLUMN` (`fold.document_patches`).
 """
 
@@ -19,9 +19,9 @@ from connector.iceberg.types.values.conversion import convert
 from connector.settings.converters.event_format import DocumentMode
 from connector.sink.convert.record_keys import RecordKeys
 from serde.arrays import Ints, children
-from serde.events.document_patches import format_partial_document
-from serde.events.documents import ID_COLUMN, DocumentImage, find_date_columns, find_ids, read_documents
-from serde.events.extended_json import parse_id
+from serde.events.images.document_patches import format_partial_document
+from serde.events.images.documents import ID_COLUMN, DocumentImage, find_date_columns, find_ids, read_documents
+from serde.events.images.extended_json import parse_id
 from serde.faults import RecordError
 from serde.formats import make_deserializer
 from serde.messages import MessageBlock

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.arrays import Mask, column_at, valid_mask, with_columns, without_columns
-from serde.events.cassandra_rows import holds_cassandra_rows, unpack_cassandra_rows
-from serde.events.cells import unpack_envelopes
-from serde.events.document_patches import PATCH_COLUMN
-from serde.events.modified_columns import patch_modified_columns
+from serde.events.images.cassandra_rows import holds_cassandra_rows, unpack_cassandra_rows
+from serde.events.images.cells import unpack_envelopes
+from serde.events.images.document_patches import PATCH_COLUMN
+from serde.events.images.modified_columns import patch_modified_columns
 from serde.faults import RecordError
 from serde.messages import MessageBlock
 

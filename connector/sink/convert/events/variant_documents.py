@@ -16,8 +16,8 @@ import attrs
 import pyarrow as pa
 
 from connector.sink.model.plan import BatchPlan, TablePlan
-from serde.events.cloudevents import holds_images, is_cloud_document, is_framed
-from serde.events.sourceless import is_sourceless_document
+from serde.events.kinds.cloudevents import holds_images, is_cloud_document, is_framed
+from serde.events.kinds.sourceless import is_sourceless_document
 from serde.faults import Unfit
 from serde.json.row_reader import parse_message
 from serde.messages import DecodedMessages

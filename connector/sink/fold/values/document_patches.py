@@ -1,7 +1,7 @@
 """Partial updates of documents -> complete rows, made from the row of the key before. Pure rules.
 
 MongoDB's updates without their document (`capture.mode=change_streams`) are rows with only the members that were set,
-and the text of the change beside them (`events.document_patches`). Patches without a row are joined into one.
+and the text of the change beside them (`images.document_patches`). Patches without a row are joined into one.
 
 Cost: Python per such change, and only for the columns that it names.
 
@@ -23,7 +23,7 @@ from connector.iceberg.types.values.conversion import convert, schemaless_type
 from connector.iceberg.types.values.variants import to_json_text
 from connector.sink.model.change_rows import ChangeBatch, concat_patches
 from serde.arrays import Ints, Mask, choose_values, place_others, valid_mask
-from serde.events.document_patches import change_document, find_members, find_null_columns, join_patches
+from serde.events.images.document_patches import change_document, find_members, find_null_columns, join_patches
 from serde.formats import make_deserializer
 
 _VALUE = "value"

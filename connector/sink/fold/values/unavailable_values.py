@@ -20,7 +20,7 @@ from connector.sink.fold.values.document_patches import apply_in_batch
 from connector.sink.fold.values.key_histories import find_creates, find_row_starts, sort_by_key
 from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch, ChangeOrder, FoldedChanges, gather
 from serde.arrays import Ints, Mask, place_others
-from serde.events.document_patches import apply_patch, find_patches
+from serde.events.images.document_patches import apply_patch, find_patches
 
 _OP_READ, _OP_UPDATE, _OP_DELETE = ord("r"), ord("u"), ord("d")
 

@@ -15,7 +15,7 @@ from connector.sink.convert.failing_records import readable
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.task_output import Task
 from serde.arrays import column_at
-from serde.events.event_kind import TRANSACTION_METADATA_TYPE
+from serde.events.kinds.event_kind import TRANSACTION_METADATA_TYPE
 from serde.messages import MessageBlock
 
 TRANSACTION_SCHEMA = pa.schema(

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from serde.arrays import Mask, choose_values, place_others, valid_mask
-from serde.events.document_patches import apply_patches, find_patches
-from serde.events.unavailable_value import find_unavailable
+from serde.events.images.document_patches import apply_patches, find_patches
+from serde.events.images.unavailable_value import find_unavailable
 
 
 def coalesce_unavailable(incoming: pa.Array, stored: pa.Array) -> pa.Array:

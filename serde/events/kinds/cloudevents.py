@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from attrs import evolve
 
 from serde.arrays import children, valid_mask
-from serde.events.source_positions import POSITION_FIELDS
+from serde.events.positions.source_positions import POSITION_FIELDS
 from serde.messages import MessageBlock
 
 CLOUD_EVENT_FIELDS = frozenset({"specversion", "data"})

@@ -12,9 +12,9 @@ import pyarrow as pa
 from attrs import frozen
 
 from serde.arrays import column_at
-from serde.events.document_patches import apply_patch, format_patch
-from serde.events.event_kind import is_envelope
-from serde.events.extended_json import format_id, is_date, read_plain
+from serde.events.images.document_patches import apply_patch, format_patch
+from serde.events.images.extended_json import format_id, is_date, read_plain
+from serde.events.kinds.event_kind import is_envelope
 
 ID_COLUMN = "_id"
 _IMAGES = ("before", "after")

@@ -7,8 +7,8 @@ import pyarrow as pa
 from attrs import evolve
 
 from serde.arrays import Mask, children, choose_values
-from serde.events.event_kind import is_envelope
-from serde.events.operations import DELETE, Ops, encode_ops
+from serde.events.kinds.event_kind import is_envelope
+from serde.events.kinds.operations import DELETE, Ops, encode_ops
 from serde.messages import MessageBlock
 
 

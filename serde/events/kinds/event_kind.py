@@ -13,7 +13,7 @@ from attrs import evolve
 
 from serde.arrays import Mask, valid_mask
 from serde.byte_windows import ByteWindows
-from serde.events.sourceless import split_sourceless
+from serde.events.kinds.sourceless import split_sourceless
 from serde.messages import MessageBlock
 
 TRANSACTION_METADATA = "TransactionMetadataValue"

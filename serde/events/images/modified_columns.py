@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from attrs import evolve
 
 from serde.arrays import Mask, child_at, children, column_at, valid_mask, with_columns
-from serde.events.cells import lacks_columns
-from serde.events.document_patches import PATCH_COLUMN, format_row_patches
-from serde.events.event_kind import is_envelope
+from serde.events.images.cells import lacks_columns
+from serde.events.images.document_patches import PATCH_COLUMN, format_row_patches
+from serde.events.kinds.event_kind import is_envelope
 from serde.messages import MessageBlock
 
 CAPTURE_TYPE = "source.value_capture_type"
@@ -27,7 +27,7 @@ _MODIFIED_ONLY = pa.array(["OLD_AND_NEW_VALUES", "NEW_VALUES"])
 def patch_modified_columns(block: MessageBlock, known: frozenset[str] = frozenset()) -> MessageBlock:
     """The block with a patch beside each row of which an update leaves columns out; other blocks as they are.
 
-    known: columns that rows may have, as for `events.cells.unpack_envelopes`.
+    known: columns that rows may have, as for `images.cells.unpack_envelopes`.
     """
     partial = _find_partial(block.fields)
     if partial is None:

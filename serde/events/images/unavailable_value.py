@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.arrays import Ints, Mask, longest_text, valid_mask, view_bytes
-from serde.events.document_patches import PATCH_MARK, find_patches
+from serde.events.images.document_patches import PATCH_MARK, find_patches
 
 PLACEHOLDER = "__debezium_unavailable_value"
 _HEX_PREFIX = "hex:"
@@ -56,7 +56,7 @@ def parse_placeholder(text: str) -> str:
 
 
 def find_unavailable(column: pa.Array) -> Mask | None:
-    """True where a value is the placeholder, or a patch of a document (`events.document_patches`), None when none is.
+    """True where a value is the placeholder, or a patch of a document (`images.document_patches`), None when none is.
 
     Cost: a look at the lengths; where a text is long enough at the first bytes, and at all bytes of hits.
     """

@@ -2,7 +2,7 @@
 
 A cell is {"value": .., "deletion_ts": .., "set": true}; one that an event does not set is null as a whole. Cassandra
 reads nothing before it writes, so an insert may be one into a row that is there: like an update it leaves what it does
-not set as it was (`events.document_patches`). Rows of a snapshot are whole; they stand before the commit log.
+not set as it was (`images.document_patches`). Rows of a snapshot are whole; they stand before the commit log.
 Source: Debezium's Cassandra page, "Change event values"; its connector's key has plain columns.
 """
 
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from attrs import evolve
 
 from serde.arrays import Mask, column_at, valid_mask, with_columns, without_columns
-from serde.events.cells import CELL_SET, CELL_VALUE, lacks_columns, strip_cells, unpack_cells
-from serde.events.event_kind import is_envelope
+from serde.events.images.cells import CELL_SET, CELL_VALUE, lacks_columns, strip_cells, unpack_cells
+from serde.events.kinds.event_kind import is_envelope
 from serde.faults import RecordError
 from serde.messages import MessageBlock
 

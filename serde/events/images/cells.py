@@ -1,7 +1,7 @@
 """Envelopes whose columns are cells, {"value": .., "set": true} -> the same with plain columns, and patches.
 
 YugabyteDB's connector (`yboutput`, gRPC) says of each column whether an event has it: an update may have no others than
-those that it set. Those it leaves out stay as they are; a null that was set is one (`events.document_patches`).
+those that it set. Those it leaves out stay as they are; a null that was set is one (`images.document_patches`).
 Source: YugabyteDB's documentation, "YugabyteDB connector", replica identities, message formats.
 """
 
@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from attrs import evolve
 
 from serde.arrays import Mask, children, column_at, valid_mask, with_columns
-from serde.events.document_patches import PATCH_COLUMN, format_row_patches
-from serde.events.event_kind import is_envelope
+from serde.events.images.document_patches import PATCH_COLUMN, format_row_patches
+from serde.events.kinds.event_kind import is_envelope
 from serde.messages import MessageBlock
 
 CELL_VALUE, CELL_SET = "value", "set"

@@ -1,0 +1,1 @@
+"""events -> where they stand in their source's log, and whose they are; knows nothing of rows."""
