@@ -22,12 +22,12 @@ from serde.events.kinds.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.kinds.event_kind import is_envelope, is_other_event
 from serde.events.kinds.operations import DELETE, MESSAGE, TRUNCATE, Ops, encode_ops
 from serde.events.kinds.sourceless import IMAGES
+from serde.events.positions.log_positions import LogPositions
 from serde.events.positions.origins import ORIGIN_FIELDS, drop_unused_names, join_origin
 from serde.events.positions.source_positions import (
     POSITION_FIELDS,
     TRANSACTION_FIELDS,
     FindColumn,
-    LogPositions,
     mark_clock_dates,
     read_positions,
 )

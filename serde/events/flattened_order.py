@@ -14,7 +14,7 @@ from attrs import evolve
 
 from serde.arrays import column_at, valid_mask
 from serde.events.changes import DELETED_COLUMN, Changes
-from serde.events.positions.source_positions import FIRST_NUMBER, NO_VALUE
+from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE
 
 CLOCK_DATED = frozenset({"sqlserver", "informix", "mongodb"})
 """Connectors whose dates do not rise with their log: `source_positions.mark_clock_dates`."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from connector.sink.fold.order.winners import Decision, find_row_images
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import select_proven_dates, select_proven_places
-from serde.events.positions.source_positions import NO_VALUE, source_number, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, source_number, unknown_positions
 from tests.model import reference
 from tests.model.events import CLOCKS, OUTLIVING, Clock, Database, row
 from tests.model.life import Life

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from connector.sink.destinations.iceberg.write_modes.scd2_versions import to_changes, update_versions
 from connector.sink.fold.fold import fold
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, gather
-from serde.events.positions.source_positions import NO_VALUE, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 
 TIME = pa.timestamp("us", "UTC")
 COLUMNS = pa.schema(

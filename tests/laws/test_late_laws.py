@@ -35,7 +35,7 @@ from connector.sink.model.change_rows import ChangeBatch, FoldedChanges
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.task_output import OutputKind
-from serde.events.positions.source_positions import unknown_positions
+from serde.events.positions.log_positions import unknown_positions
 from tests.model import reference
 from tests.model.events import CLOCKS, OUTLIVING, Clock, Database, row
 from tests.model.life import Life

@@ -14,7 +14,7 @@ from connector.iceberg.types.nested_columns import read_batch, read_columns, set
 from connector.sink.fold.fold import fold
 from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
-from serde.events.positions.source_positions import NO_VALUE, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(600)]
 

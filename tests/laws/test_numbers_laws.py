@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.decoder import decode
-from serde.events.positions.source_positions import FIRST_NUMBER
+from serde.events.positions.log_positions import FIRST_NUMBER
 from tests.running import draws
 from tests.unit.sink_plans import append, dead, plan, rows, run
 

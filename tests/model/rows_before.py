@@ -13,7 +13,7 @@ from attrs import frozen
 from connector.sink.destinations.iceberg.lookups.key_changes import chain_task, gather_keys, link_rows
 from connector.sink.destinations.join_columns import column_aliases
 from connector.sink.model.change_rows import RECORD_BITS
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 Place = tuple[int, int]
 

@@ -17,7 +17,7 @@ from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, RECORD_BI
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OUTPUT_SCHEMA, OutputKind, TaskOutput, to_batches
 from serde.events.images.unavailable_value import PLACEHOLDER
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 from tests.model.rows_before import Before, Event, draw_events, follow
 from tests.tiers import tiered
 from tests.unit.sink_plans import upsert

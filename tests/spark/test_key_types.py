@@ -41,7 +41,7 @@ from connector.sink.destinations.iceberg.write_modes.row_lookup import collect_k
 from connector.sink.fold.fold import fold
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import TablePlan
-from serde.events.positions.source_positions import NO_VALUE, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 from tests.model.key_types import KEY_TYPES, KeyType
 from tests.reading import Lake
 from tests.running import THOROUGH

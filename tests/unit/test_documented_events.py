@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from serde.events.changes import Changes, UnwrapSettings, extract_changes
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 from serde.formats import make_deserializer
 
 UNWRAP = UnwrapSettings(("op", "table"))

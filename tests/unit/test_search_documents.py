@@ -43,7 +43,7 @@ from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult, SourceProgress
 from connector.sink.model.task_output import OutputKind, TaskOutput, unpack_value
-from serde.events.positions.source_positions import unknown_positions
+from serde.events.positions.log_positions import unknown_positions
 from tests.model import recordings, truth
 from tests.model.events import CLOCKS, START_NS, Clock, Database, row
 from tests.model.life import Life

@@ -20,7 +20,7 @@ from connector.opensearch.indexes.field_names import assign_field_names, assign_
 from connector.opensearch.indexes.index_names import to_index_name
 from connector.opensearch.indexes.mapping import map_columns, missing_properties, name_inner_path
 from connector.sink.fold.document_versions import derive_versions
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
 SEED = [

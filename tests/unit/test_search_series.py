@@ -18,7 +18,7 @@ from connector.opensearch.indexes.index_names import IndexNamePattern
 from connector.opensearch.indexes.index_templates import merge_properties
 from connector.sink.destinations.opensearch.write.timestamps import TimestampRule
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
-from serde.events.positions.source_positions import NO_VALUE, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 
 NOTED = {"versions": "source"}
 

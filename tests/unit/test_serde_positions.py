@@ -18,7 +18,7 @@ from serde.events.changes import (
     slice_changes,
     take_changes,
 )
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 from serde.formats import make_deserializer
 
 UNWRAP = UnwrapSettings(("op",))

@@ -16,7 +16,7 @@ from connector.sink.fold.fold import fold, select_rows_to_keep
 from connector.sink.fold.watermarks import advance_watermarks
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.event_age import units_per_second
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 from tests.unit.sink_plans import DATED, plan, run, upsert
 
 SECOND = 1_000_000_000

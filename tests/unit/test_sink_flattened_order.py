@@ -14,7 +14,7 @@ from connector.sink.convert.decoder import decode
 from connector.sink.fold.fold import fold
 from connector.sink.microbatch.batch_log import BatchLog
 from serde.events.flattened_order import ORDER_FIELDS
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 from tests.unit.sink_plans import DATED, append, plan, run, upsert
 
 TABLE = upsert(0, DATED, ("id",), dated=True)

@@ -17,7 +17,7 @@ from connector.sink.convert.key_change_headers import build_old_key_rows, mark_k
 from connector.sink.destinations.join_columns import column_aliases
 from connector.sink.destinations.late_event_tasks import CANDIDATE_COLUMNS, find_age_columns, older_than_row_task
 from connector.sink.model.plan import BatchPlan, TablePlan
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 from tests.unit import sink_plans
 from tests.unit.test_serde_json import framed
 

@@ -21,7 +21,7 @@ from connector.sink.destinations.iceberg.lookups.key_filter import KeyFilter
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import TablePlan
 from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
-from serde.events.positions.source_positions import NO_VALUE, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 from tests.model.record_batches import Record, varint, written
 from tests.unit import sink_plans
 

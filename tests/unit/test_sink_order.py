@@ -45,7 +45,7 @@ from connector.sink.fold.watermarks import (
 from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.result import SourceProgress
-from serde.events.positions.source_positions import NO_VALUE, LogPositions, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, LogPositions, unknown_positions
 from tests.unit.sink_plans import layout, upsert
 from tests.unit.test_settings_kafka import BASE, kafka
 

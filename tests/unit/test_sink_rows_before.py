@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 from tests.model.rows_before import Event, find_by_tasks, follow
 
 

@@ -35,7 +35,7 @@ from connector.sink.microbatch.start_offsets import ClusterState, find_starting_
 from connector.sink.model.change_rows import MAX_CONCAT_BYTES, ChangeBatch, ChangeOrder, concat_small, gather
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, FieldRoutes
-from serde.events.positions.source_positions import NO_VALUE, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 from tests.unit import sink_plans
 
 TABLE = TableSettings(

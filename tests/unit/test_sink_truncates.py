@@ -9,7 +9,7 @@ import pytest
 from connector.iceberg.commit.kafka_offsets import LastTruncate, Watermark
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.truncates import ChangeTimes, TableTruncate, Truncate, is_repeated, mark_before_truncate
-from serde.events.positions.source_positions import NO_VALUE, source_number, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, source_number, unknown_positions
 
 HERE, THERE = ("t", 0), ("t", 1)
 SECOND = 1_000_000_000

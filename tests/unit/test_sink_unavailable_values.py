@@ -26,7 +26,7 @@ from connector.sink.fold.values.row_lives import find_last_rows, find_needed_row
 from connector.sink.fold.values.unavailable_values import fill_in_batch, mark_unavailable, split_winners
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges
 from serde.events.images.unavailable_value import PLACEHOLDER, find_unavailable
-from serde.events.positions.source_positions import NO_VALUE, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 
 CODES = [ord(letter) for letter in PLACEHOLDER]
 

@@ -32,10 +32,10 @@ from connector.runtime.topic_partitions import (
     is_other_topic,
     nest_by_topic,
 )
-from serde.events.positions.source_positions import NO_VALUE, strip_log_name
+from serde.events.positions.log_positions import NO_VALUE, strip_log_name
 
 SourcePosition = tuple[int, ...]
-"""A place in a source's log, as `positions.source_positions` has it: three numbers, in order of their weight."""
+"""A place in a source's log, as `positions.log_positions` has it: three numbers, in order of their weight."""
 
 
 @attrs.frozen

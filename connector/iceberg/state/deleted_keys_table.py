@@ -47,7 +47,7 @@ DELETED_KEYS_SCHEMA = Schema(
     NestedField(8, "place_1", LongType()),
     NestedField(9, "place_2", LongType()),
 )
-"""`source` and what follows tell where the delete stands in its source's log (`positions.source_positions`); tables
+"""`source` and what follows tell where the delete stands in its source's log (`positions.log_positions`); tables
 that were made before these columns get them. A `date` that proves nothing is the least number."""
 SOURCE_POSITION_COLUMNS = ("source", "place_0", "place_1", "place_2")
 DELETE_ORDER_COLUMNS = ("date", *SOURCE_POSITION_COLUMNS)

@@ -14,7 +14,7 @@ from connector.sink.model.event_age import select_proven_dates, select_proven_pl
 from connector.sink.model.plan import BatchPlan
 from serde.arrays import Ints, children
 from serde.events.changes import Changes
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
 """Dedup columns that are Debezium's time of the source, and their units."""

@@ -27,7 +27,7 @@ from connector.sink.model.truncates import SOURCE_TS_NS, mark_before_truncate
 from serde.arrays import Ints, Mask, children
 from serde.events.changes import DELETED_COLUMN, Changes
 from serde.events.images.document_patches import PATCH_COLUMN, find_members, rename_members
-from serde.events.positions.source_positions import NO_VALUE, strip_log_name, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, strip_log_name, unknown_positions
 from serde.faults import RecordError
 
 NO_ROWS: Ints = np.zeros(0, np.int64)

@@ -23,7 +23,7 @@ from connector.sink.model.change_rows import ChangeOrder, FoldedChanges, compute
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, unify_floats
 from serde.connect.values.decimal_text import format_decimals
-from serde.events.positions.source_positions import FIRST_NUMBER, NO_VALUE, LogPositions, unknown_positions
+from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, LogPositions, unknown_positions
 
 
 @attrs.frozen

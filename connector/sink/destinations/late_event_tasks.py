@@ -31,16 +31,9 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import OutputKind, Task, TaskOutput
 from serde.arrays import Ints, Mask
 from serde.events.changes import read_row_position
+from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions, unknown_positions
 from serde.events.positions.origins import ORIGIN_FIELDS
-from serde.events.positions.source_positions import (
-    FIRST_NUMBER,
-    NO_VALUE,
-    POSITION_FIELDS,
-    SOURCE_COLUMN,
-    TRANSACTION_FIELDS,
-    LogPositions,
-    unknown_positions,
-)
+from serde.events.positions.source_positions import POSITION_FIELDS, TRANSACTION_FIELDS
 
 _PLACE_COLUMNS = ("_source", "_place_0", "_place_1", "_place_2")
 _ROW_PLACE_COLUMNS = ("_seen_source", "_seen_0", "_seen_1", "_seen_2")

@@ -25,7 +25,7 @@ from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.fold.watermarks import GROWN_PARTITION, merge_partitions
 from connector.sink.model.change_rows import ChangeOrder, FoldedChanges, compute_key_codes
 from serde.arrays import Ints, Mask
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 TOTAL_ORDER_RANGE = 1_000
 """Times in nanoseconds of a clock of microseconds have room for the place in the transaction."""

@@ -23,7 +23,7 @@ from connector.sink.model.event_age import mark_below
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncate_scope import to_legacy_name
 from serde.arrays import Ints, Mask
-from serde.events.positions.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
+from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 
 MAX_SOURCES = 200
 """How many sources of one topic-partition have a watermark of their own in a commit's summary; the others share one,

@@ -20,7 +20,7 @@ from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.types.nested_columns import read_column
 from serde.arrays import Ints, Mask
 from serde.events.images.unavailable_value import find_unavailable
-from serde.events.positions.source_positions import FIRST_NUMBER, NO_VALUE, LogPositions
+from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, LogPositions
 
 MAX_CONCAT_BYTES = 8 * 1024**2
 """Arrow bytes of parts up to which copying them together pays."""
@@ -41,7 +41,7 @@ class ChangeOrder:
 
     `partition` is the rank of the change's topic-partition among all of the batch, by topic and number.
     `dedup` is the dedup value as it came. `date` is the same where it proves something: a precise date, and none of a
-    read. `place` is where the change stands in its source's log (`positions.source_positions`); reads say nothing
+    read. `place` is where the change stands in its source's log (`positions.log_positions`); reads say nothing
     of it.
     """
 

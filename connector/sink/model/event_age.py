@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from serde.arrays import Ints, Mask
-from serde.events.positions.source_positions import (
+from serde.events.positions.log_positions import (
     FIRST_NUMBER,
     NO_VALUE,
     SOURCE_COLUMN,

@@ -23,7 +23,7 @@ from connector.settings.iceberg.write_mode import DEFAULT_MODE
 from connector.sink.model.event_age import units_per_second
 from connector.sink.model.truncate_scope import TruncateScope, to_legacy_name
 from connector.sink.model.truncates import TableTruncate
-from serde.events.positions.source_positions import strip_log_name
+from serde.events.positions.log_positions import strip_log_name
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 """Columns of a table that keeps history."""

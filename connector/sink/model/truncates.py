@@ -18,7 +18,7 @@ from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import mark_above, mark_below, select_proven_dates, select_proven_places
 from serde.arrays import Ints, Mask
-from serde.events.positions.source_positions import (
+from serde.events.positions.log_positions import (
     FIRST_NUMBER,
     NO_VALUE,
     SOURCE_COLUMN,
@@ -38,7 +38,7 @@ _OP_READ = ord("r")
 @attrs.frozen
 class Truncate:
     """One truncate event: where it is in Kafka, when it was (epoch nanoseconds, `NO_VALUE` where that is unknown), the
-    number of its source with its place there (`positions.source_positions`; empty where it tells none), and its place
+    number of its source with its place there (`positions.log_positions`; empty where it tells none), and its place
     in its transaction.
 
     `source` is the name of its source; `table` the index of its table in the batch's plan, -1 where there is none yet.

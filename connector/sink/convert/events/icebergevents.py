@@ -15,7 +15,7 @@ from connector.settings.iceberg.new_tables.sort_order import SortTerm
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
 from serde.arrays import Ints, Mask
-from serde.events.positions.source_positions import NO_VALUE, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 from serde.faults import RecordError
 
 TABLE = "debezium_events"

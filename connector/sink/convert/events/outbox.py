@@ -21,7 +21,7 @@ from connector.settings.configdef.regexps import compile_java
 from connector.sink.convert.events.outbox_values import Reading, read_texts, read_values
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
-from serde.events.positions.source_positions import NO_VALUE, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 from serde.faults import RecordError
 from serde.formats import make_deserializer
 

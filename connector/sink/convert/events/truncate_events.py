@@ -14,7 +14,7 @@ from connector.sink.model.truncate_scope import REFUSED_REASON, TruncateScope
 from connector.sink.model.truncates import OP_TRUNCATE, ChangeTimes, Truncate, is_repeated
 from serde.arrays import Ints, Mask
 from serde.events.changes import Changes, filter_changes
-from serde.events.positions.source_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
+from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 from serde.faults import RecordError
 
 NO_ROWS: Ints = np.zeros(0, np.int64)

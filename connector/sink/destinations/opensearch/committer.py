@@ -28,7 +28,7 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
 from connector.sink.model.truncate_scope import TruncateScope
 from connector.sink.model.truncates import TableTruncate
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 _SECOND_NS = 1_000_000_000
 _ANY_VERSION = int(np.iinfo(np.int64).max)

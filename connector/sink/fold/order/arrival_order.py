@@ -6,7 +6,7 @@ import numpy as np
 
 from connector.sink.model.change_rows import ChangeOrder
 from serde.arrays import Mask
-from serde.events.positions.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
+from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
 
 
 def comes_in_order(order: ChangeOrder) -> bool:

@@ -15,7 +15,7 @@ from connector.sink.fold.order.key_runs import mark_run_starts
 from connector.sink.fold.order.repeated_changes import mark_repeated
 from connector.sink.model.change_rows import ChangeOrder
 from serde.arrays import Ints, Mask
-from serde.events.positions.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, paired_numbers
+from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, paired_numbers
 
 
 @attrs.frozen(eq=False)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from connector.sink.fold.order.key_runs import mark_run_starts
 from connector.sink.model.change_rows import ChangeOrder
 from serde.arrays import Ints, Mask
-from serde.events.positions.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions, paired_numbers
+from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions, paired_numbers
 
 
 def mark_repeated(group: Ints, order: ChangeOrder) -> Mask:

@@ -15,7 +15,7 @@ import numpy as np
 from connector.sink.fold.order.key_runs import find_last_known, mark_run_starts
 from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeOrder
 from serde.arrays import Ints, Mask
-from serde.events.positions.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
+from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
 
 _OP_PRIORITY = np.zeros(256, dtype=np.int64)
 for _rank, _op in enumerate("durc", start=1):

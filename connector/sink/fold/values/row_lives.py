@@ -23,7 +23,7 @@ from connector.sink.model.change_rows import (
     gather,
 )
 from serde.arrays import Ints, Mask
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 _OP_READ = ord("r")
 

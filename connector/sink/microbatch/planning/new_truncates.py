@@ -13,7 +13,7 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncate_scope import TableSources, TruncateScope, find_source_columns, scope_truncates
 from connector.sink.model.truncates import Truncate
-from serde.events.positions.source_positions import strip_log_name
+from serde.events.positions.log_positions import strip_log_name
 
 FindSources = Callable[[TablePlan, str, Iterable[Truncate]], TableSources]
 """A table's plan, its name and truncates of it -> what is known of where its rows are from."""

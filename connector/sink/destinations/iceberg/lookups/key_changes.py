@@ -34,7 +34,7 @@ from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import Task
 from serde.arrays import Ints, unify_floats, valid_mask
 from serde.events.images.unavailable_value import find_unavailable
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 PLACE_TYPES = [pa.int64(), pa.bool_()]
 """Of the record that made a row: its number (`ChangeOrder.records`), and whether it is a change of key."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from serde.arrays import Ints, Mask
-from serde.events.positions.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions
+from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions
 
 
 @attrs.frozen(eq=False)

@@ -26,7 +26,7 @@ from connector.sink.model.driver_output import VersionsWritten
 from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, TablePlan
 from connector.sink.model.task_output import OutputKind, TaskOutput
 from serde.arrays import Ints, Mask
-from serde.events.positions.source_positions import NO_VALUE, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 
 _OP_UPDATE, _NS_PER_US = ord("u"), 1000
 

@@ -22,7 +22,7 @@ from connector.sink.fold.values.unavailable_values import mark_unavailable
 from connector.sink.model.change_rows import FoldedChanges, gather
 from connector.sink.model.plan import TablePlan
 from serde.events.changes import DELETED_COLUMN
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 
 @attrs.frozen(eq=False)

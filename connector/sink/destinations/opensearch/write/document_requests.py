@@ -28,7 +28,7 @@ from connector.sink.destinations.opensearch.write.timestamps import TimestampRul
 from connector.sink.model.change_rows import RECORD_BITS, ChangeBatch
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
 from serde.arrays import Ints, Mask
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 
 @attrs.frozen

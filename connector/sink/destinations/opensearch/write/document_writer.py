@@ -38,7 +38,7 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import OutputKind, TaskOutput
 from serde.arrays import Mask
 from serde.events.changes import DELETED_COLUMN
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 
 @attrs.frozen

@@ -34,7 +34,7 @@ from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OutputKind, TaskOutput
 from serde.arrays import Ints, Mask
 from serde.events.changes import DELETED_COLUMN
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 MOVED_BELOW = 2
 """A document is put under its new key with a number one less than the delete's, which is right before the create's."""

@@ -38,7 +38,7 @@ from connector.sink.model.change_rows import (
 )
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints
-from serde.events.positions.source_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
+from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
 
 _OP_READ = ord("r")
 

@@ -11,7 +11,7 @@ from connector.iceberg.types.values.conversion import convert
 from connector.opensearch.indexes.index_names import IndexNamePattern
 from connector.sink.convert.change_order import DEDUP_UNITS_NS
 from connector.sink.model.change_rows import ChangeBatch
-from serde.events.positions.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 TIMESTAMP_TYPE = pa.timestamp("us", "UTC")
 
