@@ -1,1 +1,1 @@
-"""decoded messages -> Debezium events: operation, images, source position, unavailable values."""
+"""decoded messages -> changes: where an event stands, what it is, the images of its row, and what these leave out."""

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from serde.events.changes import SOURCE_DATES
 from serde.events.kinds.sourceless import is_sourceless_document
+from serde.events.positions.event_times import SOURCE_DATES
 from serde.events.positions.origins import ORIGIN_FIELDS
 from serde.events.positions.source_positions import POSITION_FIELDS, TRANSACTION_FIELDS
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 from attrs import define, field
 
 from serde.byte_windows import ByteWindows
-from serde.events.changes import SOURCE_DATES
 from serde.events.kinds.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
 from serde.events.kinds.sourceless import ENVELOPE_FIELDS, UPDATE_DESCRIPTION, is_sourceless_document
+from serde.events.positions.event_times import SOURCE_DATES
 from serde.faults import Unfit
 from serde.json.columns.column_reader import ReadResult
 from serde.json.columns.trailer_reader import TrailerReader

@@ -19,7 +19,7 @@ import pyarrow as pa
 from connector.sink.convert import decoder, message_conversion
 from connector.sink.convert.converters import Converters, find_converters
 from connector.sink.model.plan import BatchPlan
-from serde.events.changes import UnwrapSettings, extract_changes
+from serde.events.unwrapping import UnwrapSettings, extract_changes
 from serde.faults import Stage
 from serde.messages import DecodedMessages, MessageBlock
 from serde.wire_format import Deserializer

@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from serde.events.changes import Changes, UnwrapSettings, extract_changes
+from serde.events.changes import Changes
 from serde.events.positions.log_positions import NO_VALUE
+from serde.events.unwrapping import UnwrapSettings, extract_changes
 from serde.formats import make_deserializer
 
 UNWRAP = UnwrapSettings(("op", "table"))

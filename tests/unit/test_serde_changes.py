@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from serde.events.changes import Changes, UnwrapSettings, extract_changes
+from serde.events.changes import Changes
 from serde.events.positions.log_positions import NO_VALUE
+from serde.events.unwrapping import UnwrapSettings, extract_changes
 from serde.faults import RecordError
 from serde.formats import make_deserializer
 from tests.unit.test_serde_json import decode, dump, framed

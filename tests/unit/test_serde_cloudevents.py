@@ -11,7 +11,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from serde.events.changes import Changes, UnwrapSettings, extract_changes
+from serde.events.changes import Changes
+from serde.events.unwrapping import UnwrapSettings, extract_changes
 from serde.formats import FORMATS, make_deserializer
 from serde.messages import DecodedMessages
 from serde.wire_format import Deserializer

@@ -10,15 +10,10 @@ import pyarrow as pa
 import pytest
 
 from connector.sink.model.event_age import mark_below
-from serde.events.changes import (
-    Changes,
-    UnwrapSettings,
-    extract_changes,
-    read_row_position,
-    slice_changes,
-    take_changes,
-)
+from serde.events.changes import Changes, slice_changes, take_changes
+from serde.events.flattened_rows import read_row_position
 from serde.events.positions.log_positions import NO_VALUE
+from serde.events.unwrapping import UnwrapSettings, extract_changes
 from serde.formats import make_deserializer
 
 UNWRAP = UnwrapSettings(("op",))

@@ -14,7 +14,7 @@ from serde.avro.deserializer import AvroDeserializer
 from serde.connect.text_columns import ALL_COLUMNS
 from serde.connect.type_table import SEMANTIC_TYPES
 from serde.connect.values.iso_text import TEXT_CONVERSIONS, format_date
-from serde.events.changes import UnwrapSettings, extract_changes
+from serde.events.unwrapping import UnwrapSettings, extract_changes
 from serde.formats import make_deserializer
 from serde.messages import DecodedMessages
 from tests.model import avro, recordings

@@ -12,7 +12,7 @@ from connector.settings.converters.apicurio import ApicurioSettings
 from connector.settings.converters.event_format import AnyRegistry
 from connector.settings.converters.glue import GlueSettings
 from connector.sink.model.plan import BatchPlan
-from serde.events.changes import UnwrapSettings
+from serde.events.unwrapping import UnwrapSettings
 from serde.formats import FORMATS
 from serde.frames import ConfluentFrame, Frame, GlueFrame
 from serde.wire_format import Deserializer, FetchSchema, ReadOptions, WireFormat

@@ -32,13 +32,14 @@ from connector.sink.model.plan import BatchPlan, FieldRoutes, SchemaChange, Tabl
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import OP_TRUNCATE, Truncate
 from serde.arrays import children
-from serde.events.changes import DELETED_COLUMN, Changes, extract_changes, slice_changes
+from serde.events.changes import DELETED_COLUMN, Changes, slice_changes
 from serde.events.flattened_order import find_connector, find_unplaced, judge_dates
 from serde.events.images.documents import ID_COLUMN, holds_documents
 from serde.events.images.envelope_images import split_images
 from serde.events.images.unavailable_value import PLACEHOLDER, use_known_placeholder
 from serde.events.kinds.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.kinds.event_kind import is_envelope
+from serde.events.unwrapping import extract_changes
 from serde.faults import RecordError
 from serde.messages import DecodedMessages, MessageBlock
 

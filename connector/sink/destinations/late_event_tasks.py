@@ -30,7 +30,7 @@ from connector.sink.model.event_age import mark_below, select_proven_dates, sele
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import OutputKind, Task, TaskOutput
 from serde.arrays import Ints, Mask
-from serde.events.changes import read_row_position
+from serde.events.flattened_rows import read_row_position
 from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions, unknown_positions
 from serde.events.positions.origins import ORIGIN_FIELDS
 from serde.events.positions.source_positions import POSITION_FIELDS, TRANSACTION_FIELDS
