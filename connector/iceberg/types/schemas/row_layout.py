@@ -63,6 +63,16 @@ class RowLayout:
         """The columns of instants in nanoseconds."""
         return _parse_instant_ns_columns(self.schema_json)
 
+    @property
+    def plain_paths(self) -> frozenset[str]:
+        """The columns, and fields in structs by dotted path, that hold whole numbers or structs, or lists of these."""
+        return _parse_paths(self.schema_json)[0]
+
+    @property
+    def typed_paths(self) -> frozenset[str]:
+        """The columns, and fields in structs by dotted path, that hold neither."""
+        return _parse_paths(self.schema_json)[1]
+
     @cached_property
     def columns(self) -> pa.Schema:
         """The Arrow schema of data files, with field ids."""
@@ -167,6 +177,23 @@ def _parse_text_columns(schema_json: str) -> frozenset[str]:
 @lru_cache(maxsize=1024)
 def _parse_instant_ns_columns(schema_json: str) -> frozenset[str]:
     return frozenset(field.name for field in _parse_columns(schema_json) if field.type == pa.timestamp("ns", "UTC"))
+
+
+@lru_cache(maxsize=1024)
+def _parse_paths(schema_json: str) -> tuple[frozenset[str], frozenset[str]]:
+    found = [path for field in _parse_columns(schema_json) for path in _iter_value_paths(field.type, field.name)]
+    plain, typed = (frozenset(path for path, is_plain in found if is_plain is wanted) for wanted in (True, False))
+    return plain, typed
+
+
+def _iter_value_paths(kind: pa.DataType, path: str) -> Iterator[tuple[str, bool]]:
+    """Yield a column and the fields in its structs, each with whether its values are whole numbers or structs."""
+    types = pa.types
+    while types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+        kind = kind.item_type if types.is_map(kind) else kind.value_type
+    yield path, bool(types.is_integer(kind) or types.is_struct(kind))
+    for field in kind if types.is_struct(kind) else ():
+        yield from _iter_value_paths(field.type, f"{path}.{field.name}")
 
 
 @lru_cache(maxsize=1024)

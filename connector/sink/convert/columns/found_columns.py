@@ -8,7 +8,8 @@ type (`columns.type_changes`). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 import attrs
 import numpy as np
@@ -35,15 +36,16 @@ def find_plain_columns(layout: RowLayout, *, any_case: bool = False) -> frozense
 
     `any_case`: whatever the case of the fields that go to them.
     """
-    return _find_columns(layout, any_case=any_case)[0] if _is_found(layout) else frozenset()
+    return _name_columns(layout.plain_paths, any_case=any_case) if _is_found(layout) else frozenset()
 
 
 def find_shared_plain(layouts: Sequence[RowLayout], *, any_case: bool = False) -> frozenset[str]:
     """Return those of several tables, all found ones: columns that some of them have so, and none has otherwise."""
     if not layouts or not all(map(_is_found, layouts)):
         return frozenset()
-    found = [_find_columns(one, any_case=any_case) for one in layouts]
-    return frozenset[str]().union(*(plain for plain, _ in found)).difference(*(typed for _, typed in found))
+    plain = (_name_columns(one.plain_paths, any_case=any_case) for one in layouts)
+    typed = (_name_columns(one.typed_paths, any_case=any_case) for one in layouts)
+    return frozenset[str]().union(*plain).difference(*typed)
 
 
 def read_instants(change: Changes, layout: RowLayout) -> tuple[Changes | None, list[RecordError]]:
@@ -101,19 +103,7 @@ def is_instant(layout: RowLayout, name: str) -> bool:
     return position >= 0 and pa.types.is_timestamp(layout.columns.field(position).type)
 
 
-def _find_columns(layout: RowLayout, *, any_case: bool) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the words for columns, and fields in their structs, that hold plain values, and for those that do not."""
-    words: tuple[set[str], set[str]] = set(), set()
-    for field in layout.columns:
-        for path, is_plain in _walk(field.type, field.name):
-            words[not is_plain].add(name_plain_column(path, any_case=any_case))
-    return frozenset(words[0]), frozenset(words[1])
-
-
-def _walk(kind: pa.DataType, path: str) -> Iterator[tuple[str, bool]]:
-    types = pa.types
-    while types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
-        kind = kind.item_type if types.is_map(kind) else kind.value_type
-    yield path, bool(types.is_integer(kind) or types.is_struct(kind))
-    for field in kind if types.is_struct(kind) else ():
-        yield from _walk(field.type, f"{path}.{field.name}")
+@lru_cache(maxsize=1024)
+def _name_columns(paths: frozenset[str], *, any_case: bool) -> frozenset[str]:
+    """Return the words for columns, and fields in their structs, as for those that hold plain values."""
+    return frozenset(name_plain_column(path, any_case=any_case) for path in paths)
