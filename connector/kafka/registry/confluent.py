@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from connector.errors import FatalError
 from connector.kafka.registry.known_schemas import KnownSchemas
-from connector.kafka.registry.refusals import refusal_error
+from connector.kafka.registry.refusals import format_reason, refusal_error
 from connector.kafka.registry.unanswered import unanswered_error
 from connector.settings.converters.schema_registry import RegistrySettings
 from serde.wire_format import SchemaTexts, UnknownSchema
@@ -24,6 +24,8 @@ REGISTRY_TIMEOUT_S = 10.0
 _DEFAULT_SCHEMA_TYPE = "AVRO"
 """What the registry means where it tells no type."""
 _MAX_SCHEMA_ID = 2**31 - 1
+_NO_CODE = -1
+"""The client's code for an answer that has none."""
 _MAX_RETRIES, _RETRY_WAIT_MS, _MAX_RETRY_WAIT_MS = 2, 200, 2000
 
 
@@ -117,7 +119,7 @@ class SchemaRegistry:
             yield
         except SchemaRegistryError as error:
             status, code = error.http_status_code, error.error_code
-            reason = f" (error {code})" if code not in (status, -1) else ""
+            reason = format_reason(status, None if code == _NO_CODE else code)
             raise refusal_error(f"{self._where}: {doing}", status, reason, "basic.auth") from error
         except (UnknownSchema, RecursionError):
             raise

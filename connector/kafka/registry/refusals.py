@@ -31,7 +31,7 @@ def refusal_error(doing: str, status: int, reason: str, login: str) -> Connector
     Args:
         doing: where the registry is, and what it was asked.
         status: HTTP's.
-        reason: as `find_reason` gives it.
+        reason: as `find_reason` or `format_reason` gives it.
         login: the family of options that say who asks.
     """
     if status == _NOT_FOUND:
@@ -51,6 +51,12 @@ def find_reason(status: int, body: bytes) -> str:
     if not isinstance(fields, dict):
         return ""
     name, code = fields.get("name"), fields.get("error_code")
-    told = [name] if isinstance(name, str) and _NAME.fullmatch(name) else []
-    told += [f"error {code}"] if isinstance(code, int) and code != status else []
+    is_name = isinstance(name, str) and _NAME.fullmatch(name) is not None
+    return format_reason(status, code if isinstance(code, int) else None, name if is_name else None)
+
+
+def format_reason(status: int, code: int | None, name: str | None = None) -> str:
+    """Return the name and code of an error in parentheses, as far as there are such and they say more."""
+    told = [] if name is None else [name]
+    told += [] if code in (None, status) else [f"error {code}"]
     return f" ({', '.join(told)})" if told else ""
