@@ -12,7 +12,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from connector.kafka.admin import ADMIN_TIMEOUT_S, NO_CLIENT, error_text, is_unauthorized, map_kafka_errors
+from connector.kafka.admin import ADMIN_TIMEOUT_S
+from connector.kafka.client_errors import NO_CLIENT, error_text, is_unauthorized, map_kafka_errors
 from connector.kafka.kept_client import KeptClient
 from connector.runtime.lifecycle import start_call
 from connector.runtime.topic_partitions import TopicPartition as TopicPartitionKey

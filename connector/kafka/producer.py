@@ -10,7 +10,8 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import NO_CLIENT, KafkaAdmin, is_transient_error, map_kafka_errors
+from connector.kafka.admin import KafkaAdmin
+from connector.kafka.client_errors import NO_CLIENT, is_transient_error, map_kafka_errors
 from connector.kafka.kept_client import KeptClient
 from connector.settings import KafkaSettings
 

@@ -14,9 +14,9 @@ import attrs
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import NO_CLIENT, map_kafka_errors
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.connection import UnsupportedBroker
+from connector.kafka.client_errors import NO_CLIENT, map_kafka_errors
 from connector.kafka.consumer.readers import NATIVE, choose_reader
 from connector.kafka.consumer.records.record_headers import list_headers
 from connector.kafka.consumer.single_records import read_forward

@@ -13,9 +13,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from connector.cli.status.end_offsets import read_ends
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import KafkaAdmin, TopicInfo, is_transient_error
+from connector.kafka.admin import KafkaAdmin, TopicInfo
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.listeners import require_listener
+from connector.kafka.client_errors import is_transient_error
 from connector.runtime.deadline import Deadline
 from connector.runtime.topic_partitions import UNKNOWN_TOPIC_IDS
 from connector.settings import KafkaSettings, SinkSettings, load

@@ -12,9 +12,9 @@ from typing import Any
 import attrs
 from confluent_kafka import Consumer, KafkaError
 
-from connector.kafka.admin import NO_CLIENT, map_kafka_errors
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import UNUSED_S
+from connector.kafka.client_errors import NO_CLIENT, map_kafka_errors
 from connector.kafka.consumer.fetcher import FetchSettings
 from connector.kafka.kept_client import KeptClient
 from connector.kafka.protocol.requests import READ_COMMITTED

@@ -17,10 +17,10 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from connector.errors import FatalError, GapError, RetriableError
-from connector.kafka.admin import is_transient_error
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import broker_client_for
 from connector.kafka.brokers.sasl import knows_login
+from connector.kafka.client_errors import is_transient_error
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.fetcher import FetchSettings

@@ -9,7 +9,7 @@ import attrs
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import NO_CLIENT, is_transient_error, map_kafka_errors
+from connector.kafka.client_errors import NO_CLIENT, is_transient_error, map_kafka_errors
 from connector.kafka.kept_client import KeptClient
 from connector.kafka.producer import SAFE, produce_message, purge_producer
 from connector.settings import KafkaSettings

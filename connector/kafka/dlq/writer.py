@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Protocol
 
-from connector.kafka.admin import KafkaAdmin, map_kafka_errors
+from connector.kafka.admin import KafkaAdmin
+from connector.kafka.client_errors import map_kafka_errors
 from connector.kafka.consumer.raw_batches import fetch_raw_batch
 from connector.kafka.dlq.producer import HEADER_PREFIX, DeadLetterMessage, DeadLetterProducer, Headers
 from connector.kafka.record_lookup import RecordReader

@@ -94,7 +94,7 @@ WORDS_OF_OTHERS = {
     "connector.cli.connect_config": "faults of files, as told elsewhere",
     "connector.iceberg.commit.settlement": "what was being done, and that deletes came since it began",
     "connector.iceberg.java": "Iceberg's: what was being done, then each exception and its cause",
-    "connector.kafka.admin": "librdkafka's",
+    "connector.kafka.client_errors": "librdkafka's",
     "connector.kafka.registry.glue": "the answer's code of AWS Glue",
     "connector.kafka.consumer.records.record_batches": "that a record batch is not as it was written",
     "connector.opensearch.bulk.bulk_processor": "OpenSearch's reason to reject items for now",

@@ -8,7 +8,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from connector.errors import FatalError, RetriableError
-from connector.kafka.admin import NO_CLIENT, map_kafka_errors
+from connector.kafka.client_errors import NO_CLIENT, map_kafka_errors
 from connector.kafka.kept_client import KeptClient
 from connector.settings.source.signals import KafkaSignals
 from connector.source.signals.channel import ReceivedSignals
