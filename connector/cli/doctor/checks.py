@@ -25,7 +25,7 @@ from connector.runtime.jvm.java import find_java_home, inspect_java
 from connector.runtime.spark.store_jars import fetch_store_jars
 from connector.runtime.topic_partitions import UNKNOWN_TOPIC_IDS
 from connector.settings import SinkSettings, SourceSettings
-from connector.settings.converters.event_format import AnyRegistry
+from connector.settings.converters.message_format import AnyRegistry
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.source.snapshots.discovery import find_in_other_case, find_tables
 

@@ -6,8 +6,8 @@ from connector.kafka.registry.apicurio import ApicurioRegistry, apicurio_registr
 from connector.kafka.registry.confluent import SchemaRegistry, schema_registry_for
 from connector.kafka.registry.glue import GlueRegistry, glue_registry_for
 from connector.settings.converters.apicurio import ApicurioSettings
-from connector.settings.converters.event_format import AnyRegistry
 from connector.settings.converters.glue import GlueSettings
+from connector.settings.converters.message_format import AnyRegistry
 
 
 def open_registry(settings: AnyRegistry) -> SchemaRegistry | ApicurioRegistry | GlueRegistry:

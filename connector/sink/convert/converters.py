@@ -9,8 +9,8 @@ import attrs
 from connector.kafka.registry.registries import open_registry
 from connector.settings import EventSettings
 from connector.settings.converters.apicurio import ApicurioSettings
-from connector.settings.converters.event_format import AnyRegistry
 from connector.settings.converters.glue import GlueSettings
+from connector.settings.converters.message_format import AnyRegistry
 from connector.sink.model.plan import BatchPlan
 from serde.events.unwrapping import UnwrapSettings
 from serde.formats import FORMATS

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
 from connector.settings.converters.apicurio import ApicurioSettings
-from connector.settings.converters.event_format import AnyRegistry
+from connector.settings.converters.message_format import AnyRegistry
 from connector.sink.convert.events.outbox import HEADERS as OUTBOX_HEADERS
 from connector.sink.convert.events.outbox import find_aggregate_type
 
