@@ -115,7 +115,7 @@ class Process:
         return Told(self, {at: dict(known) for at, known in self.reads.items()})
 
     def discover(self) -> None:
-        """Look for topic-partitions that have appeared (`microbatch.stream`)."""
+        """Look for topic-partitions that have appeared (`microbatch.partition_discovery`)."""
         cluster = SimulatedCluster(self.around.broker, self.around.calls)
         fresh = [at for at in self.around.broker.partitions() if at not in self.at]
         if fresh:

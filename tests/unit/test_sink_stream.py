@@ -25,6 +25,7 @@ from connector.settings import KafkaSettings, SinkSettings, load
 from connector.sink import runner
 from connector.sink.microbatch.background_query import BackgroundQuery
 from connector.sink.microbatch.cluster import NoTopics
+from connector.sink.microbatch.partition_discovery import PartitionDiscovery
 from connector.sink.microbatch.size_estimates import ByteLimit
 from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.microbatch.stream import Stream
@@ -102,12 +103,10 @@ def test_brokers_that_are_away_are_told_of_once() -> None:
         def fetch_beginning_offsets(self, _: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
             return {}
 
-    stream = Stream(
-        cast("Any", None), cast("Any", None), KafkaOffsets(), cast("Any", None), cast("Any", Away()), cast("Any", None)
-    )
+    discovery = PartitionDiscovery(cast("Any", Away()), {})
     with capture_logs() as told:
         for _ in range(6):
-            assert stream._discover_partitions() == {}
+            assert discovery.find_new({}) == {}
     assert [(line["log_level"], line.get("reason")) for line in told] == [("warning", "try 2"), ("info", None)]
 
 

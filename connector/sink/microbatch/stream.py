@@ -5,9 +5,6 @@ the records themselves (`kafka.consumer`), as columns, at a tenth of the cost.
 
 Which topics are read is decided here, by whole names, and Spark is told topic-partitions: a query for each set of
 them. A look beside the batches finds what appears meanwhile; then the next query begins where the last one came to.
-
-The checkpoint directory is a scratch folder of this process: Spark's offset log in it tells each batch's exact range;
-nothing is ever resumed from it.
 """
 
 from __future__ import annotations
@@ -21,55 +18,32 @@ from concurrent.futures import wait
 from pathlib import Path
 
 import attrs
-import orjson
 import structlog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from connector.errors import ConnectorError, FatalError, GapError, RetriableError
+from connector.errors import ConnectorError, FatalError, GapError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.java import gateway_of
 from connector.kafka.admin import KafkaAdmin
-from connector.runtime.jvm.callback_connections import CallbackConnections, callback_connections
+from connector.runtime.jvm.callback_connections import callback_connections
 from connector.runtime.lifecycle import start_call
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.retry import call_with_retries
-from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
+from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
-from connector.settings.kafka.batching import BatchPace
 from connector.sink.microbatch.background_query import BackgroundQuery
+from connector.sink.microbatch.partition_discovery import PartitionDiscovery
 from connector.sink.microbatch.size_estimates import ByteLimit
-from connector.sink.microbatch.start_offsets import check_topic_id, keep_ends_behind
+from connector.sink.microbatch.spark_source import BatchFunction, read_end_offsets, source_options, trigger_options
+from connector.sink.microbatch.start_offsets import keep_ends_behind
 from connector.sink.model.micro_batch import MicroBatch
 
 ProcessBatch = Callable[[MicroBatch], BatchReport]
-_JAVA_ONLY_KEYS = ("auto.offset.reset", "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
 _POLL_S = 0.2
 _STOP_S = 5.0
 """So long a query's end is waited for. One that asks brokers which are silent ends a minute later: it does no harm."""
-
-
-@attrs.define(eq=False)
-class _BatchFunction:
-    """What Java calls for each batch. It lets go of the run at the run's end.
-
-    Py4J keeps it until Java's garbage collector finds that nobody calls it any more, which may be never. With it each
-    run of a connector that is restarted would keep its clients, with their threads and connections.
-    """
-
-    _bring_in: Callable[[int], None] | None
-    _connections: CallbackConnections
-
-    def __call__(self, _: object, number: int) -> None:
-        """Bring in a batch of a run that has not ended."""
-        self._connections.note_caller()
-        if self._bring_in is not None:
-            self._bring_in(number)
-
-    def release(self) -> None:
-        """Let go of the run."""
-        self._bring_in = None
 
 
 @attrs.define(eq=False)
@@ -98,12 +72,15 @@ class Stream:
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
     _stopping: threading.Event = attrs.field(factory=threading.Event)
     _leaving: threading.Event = attrs.field(factory=threading.Event)
-    _function: _BatchFunction | None = None
+    _function: BatchFunction | None = None
     _error: BaseException | None = None
     _at: dict[TopicPartition, int] = attrs.field(factory=dict)
     _seen: dict[TopicPartition, int] = attrs.field(factory=dict)
-    _missing: set[str] = attrs.field(factory=set)
-    _unanswered: bool = False
+    _discovery: PartitionDiscovery = attrs.field(init=False)
+
+    @_discovery.default
+    def _prepare_discovery(self) -> PartitionDiscovery:
+        return PartitionDiscovery(self.cluster, self.position.topic_ids)
 
     def run(self, *, once: bool) -> None:
         """Read until stopped; with `once`, up to the offsets that the topics have now.
@@ -144,28 +121,14 @@ class Stream:
         options = self._options() if once else {**self._options(), **trigger_options(pace)}
         frame = self.spark.readStream.format("kafka").options(**options).load()
         connections = callback_connections(gateway_of(self.spark))
-        self._function = _BatchFunction(lambda number: self._range(number, scratch, leaving), connections)
+        self._function = BatchFunction(lambda number: self._range(number, scratch, leaving), connections)
         writer = frame.writeStream.foreachBatch(self._function)
         writer = writer.option("checkpointLocation", scratch.as_uri())
         interval = f"{pace.look_ms} milliseconds"
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)).start()
 
-    def _options(self) -> Mapping[str, str]:
-        """Tell Spark's source where the cluster is; it only finds offsets, records are fetched by the tasks."""
-        kafka = self.settings.kafka
-        own = {f"kafka.{key}": value for key, value in kafka.consumer.items() if key not in _JAVA_ONLY_KEYS}
-        partitions: dict[str, list[int]] = {}
-        for topic, partition in sorted(self._at):
-            partitions.setdefault(topic, []).append(partition)
-        return {
-            "kafka.isolation.level": "read_committed",
-            **own,
-            "kafka.bootstrap.servers": kafka.consumer.get("bootstrap.servers", kafka.bootstrap_servers),
-            "failOnDataLoss": "true",
-            "assign": orjson.dumps(partitions).decode(),
-            "startingOffsets": orjson.dumps(nest_by_topic({**self._at, **self._find_held()})).decode(),
-            "maxOffsetsPerTrigger": str(self.settings.batch.max_events),
-        }
+    def _options(self) -> dict[str, str]:
+        return source_options(self.settings, self._at, {**self._at, **self._find_held()})
 
     def _find_held(self) -> dict[TopicPartition, int]:
         """Return the ends that we still stand behind: Spark takes what it may not read yet for lost."""
@@ -180,7 +143,7 @@ class Stream:
         with self._busy:
             if leaving.is_set():
                 return
-            end = self._seen = keep_ends_behind(self._at, _end_offsets(scratch, number))
+            end = self._seen = keep_ends_behind(self._at, read_end_offsets(scratch, number))
             stuck = False
             while self._may_begin(leaving):
                 until = end if stuck else self.byte_limit.end(self._at, end)
@@ -220,7 +183,7 @@ class Stream:
 
     def _watch(self, query: StreamingQuery, *, once: bool) -> dict[TopicPartition, int]:
         """Wait for the query's end, or for more to read; gives where that begins, nothing when the run is over."""
-        growth = BackgroundQuery(self._discover_partitions)
+        growth = BackgroundQuery(lambda: self._discovery.find_new(self._at))
         try:
             while not query.awaitTermination(_POLL_S):
                 self.beat()
@@ -290,39 +253,12 @@ class Stream:
         else:
             structlog.get_logger().info("Spark still waits for the brokers: its query ends in the background")
 
-    def _discover_partitions(self) -> dict[TopicPartition, int]:
-        """Return where topic-partitions begin that have appeared; a cluster that is away is asked again.
-
-        Raises:
-            GapError: a topic has disappeared, by two looks: Spark would ask for it for minutes.
-        """
-        try:
-            there = self.cluster.select_partitions()
-            gone = {topic for topic, _ in self._at} - {topic for topic, _ in there}
-            if gone & self._missing:
-                self._check_topics()
-            self._missing = gone
-            fresh = self.cluster.fetch_beginning_offsets(sorted(there - self._at.keys()))
-        except RetriableError as error:
-            if not self._unanswered:
-                structlog.get_logger().warning(
-                    "the brokers do not answer: reading continues when they do", reason=str(error)
-                )
-            self._unanswered = True
-            return {}
-        if self._unanswered:
-            structlog.get_logger().info("the brokers answer again")
-        self._unanswered = False
-        if fresh:
-            structlog.get_logger().info("topic-partitions have appeared", offsets=nest_by_topic(fresh))
-        return fresh
-
     def _reason(self, error: StreamingQueryException) -> BaseException:
         if isinstance(self._error, ConnectorError):
             return self._error
         text = str(error)
         try:
-            self._check_topics()
+            self._discovery.check_topics(self._at)
         except GapError as gone:
             return gone
         except ConnectorError as unknown:
@@ -335,36 +271,6 @@ class Stream:
         # Spark's own words leave out why a batch failed where Java has no message for it.
         why = text if self._error is None else f"{type(self._error).__name__}: {self._error}"
         return FatalError(f"the stream ended: {_first_lines(why)}; start again, or report it with the log")
-
-    def _check_topics(self) -> None:
-        """Look for what Spark stumbles over, and says in words of its own: topics that are gone, or others.
-
-        Raises:
-            GapError: which it is.
-            RetriableError, FatalError: the cluster cannot be asked.
-        """
-        names = sorted({topic for topic, _ in self._at})
-        topics = self.cluster.topics(names)
-        for name in names:
-            if name not in topics:
-                raise GapError(
-                    f"topic {name} was deleted while it was read: its unread records are gone; restart to continue "
-                    "with the other topics"
-                )
-            check_topic_id(topics[name], self.position.topic_ids.get(name, ""))
-
-
-def trigger_options(pace: BatchPace) -> dict[str, str]:
-    """Return what Spark's Kafka source is told of when a batch begins."""
-    if pace.events is None:
-        return {}
-    return {"minOffsetsPerTrigger": str(pace.events), "maxTriggerDelay": f"{pace.max_wait_ms}ms"}
-
-
-def _end_offsets(scratch: Path, number: int) -> dict[TopicPartition, int]:
-    """Read a batch's end offsets from Spark's offset log: a version line, a metadata line, then one line per source."""
-    lines = (scratch / "offsets" / str(number)).read_text().splitlines()
-    return flatten_by_partition(orjson.loads(lines[2]))
 
 
 def _first_lines(text: str) -> str:
