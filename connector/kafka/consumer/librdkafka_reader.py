@@ -12,24 +12,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import attrs
-import numpy as np
-import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from connector.errors import FatalError, GapError, RetriableError
 from connector.kafka.brokers.address import ClusterAddress
-from connector.kafka.brokers.client import broker_client_for
-from connector.kafka.brokers.sasl import knows_login
 from connector.kafka.client_errors import is_transient_error
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.fetcher import FetchSettings
+from connector.kafka.consumer.leader_epochs import check_epoch, is_known_epoch
 from connector.kafka.consumer.librdkafka_consumers import OpenConsumer, consumer_for
-from connector.kafka.consumer.log_bounds import check_truncation, compare_bounds, compare_end
+from connector.kafka.consumer.librdkafka_records import to_columns
+from connector.kafka.consumer.log_bounds import compare_bounds, compare_end
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.raw_batches import find_unreadable
-from connector.kafka.consumer.records.header_bytes import encode_headers
-from connector.kafka.consumer.records.record_columns import RecordColumns
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
 from connector.kafka.kept_client import KeptClient
 from connector.kafka.protocol.error_codes import BROKER_REMEDY, LOGIN_REMEDY
@@ -72,29 +68,11 @@ def read_range(
     reader = _RangeReader(kept.client, address, wanted, how, meter or FetchMeter())
     kept.users += 1
     try:
-        _check_epoch(address, wanted)
+        check_epoch(address, wanted)
         yield from reader
     finally:
         kept.users -= 1
         reader.close()
-
-
-def _check_epoch(address: ClusterAddress, wanted: OffsetRange) -> None:
-    """Notice a log that was cut in front of a range: librdkafka does while it reads, not where it begins to.
-
-    By our own protocol, so not where that has no login.
-    """
-    if wanted.epoch < 0 or not knows_login(address.by_name):
-        return
-    clients, at = broker_client_for(address), (wanted.topic, wanted.partition)
-    clients.forget(at)
-    try:
-        if clients.leader(at).epoch > wanted.epoch:
-            check_truncation(clients, at, wanted.start, wanted.epoch)
-    except OSError as error:
-        raise RetriableError(
-            f"{at[0]}-{at[1]}: no broker says where leader epoch {wanted.epoch} ends: {error}"
-        ) from error
 
 
 class _RangeReader:
@@ -341,33 +319,9 @@ class _RangeReader:
         self._assign()
 
     def _to_records(self, messages: Sequence[Message]) -> ConsumerRecords:
-        wanted = self._wanted
-        keys = pa.array([_to_bytes(message.key()) for message in messages], pa.binary())
-        values = pa.array([_to_bytes(message.value()) for message in messages], pa.binary())
-        data, headers, ends = encode_headers([message.headers() for message in messages])
-        offsets = np.array([message.offset() for message in messages], np.int64)
-        self._meter.size_bytes += int(keys.nbytes + values.nbytes)
+        columns, at = to_columns(messages), (self._wanted.topic, self._wanted.partition)
+        self._meter.size_bytes += int(columns.key.nbytes + columns.value.nbytes)
         epoch = messages[-1].leader_epoch()
-        if epoch is not None and self._is_known_epoch(epoch):
-            self._meter.note_epoch((wanted.topic, wanted.partition), int(offsets[-1]), epoch)
-        columns = RecordColumns(offsets, keys, values, data, headers, ends)
-        return ConsumerRecords.of_fetched(wanted.topic, wanted.partition, columns)
-
-    def _is_known_epoch(self, epoch: int) -> bool:
-        """Tell whether a record's leader epoch is none that its leader never had: no checksum covers it.
-
-        By our own protocol; where that has no login, or no broker answers, it is believed, as librdkafka does.
-        """
-        if epoch <= self._wanted.epoch or not knows_login(self._address.by_name):
-            return True
-        clients, at = broker_client_for(self._address), (self._wanted.topic, self._wanted.partition)
-        try:
-            if epoch > clients.leader(at).epoch:
-                clients.forget(at)
-            return not 0 <= clients.leader(at).epoch < epoch
-        except (OSError, RetriableError, FatalError):
-            return True
-
-
-def _to_bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
+        if epoch is not None and is_known_epoch(self._address, self._wanted, epoch):
+            self._meter.note_epoch(at, int(columns.offset[-1]), epoch)
+        return ConsumerRecords.of_fetched(*at, columns)
