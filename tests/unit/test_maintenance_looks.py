@@ -17,6 +17,7 @@ import pytest
 from connector.cli import maintain
 from connector.cli.maintain import Round
 from connector.iceberg.catalog import table as table_module
+from connector.iceberg.catalog.metadata_file import load_static_table
 from connector.iceberg.catalog.table import Table
 from connector.maintenance import expiry, maintainer, spark_actions
 from connector.maintenance.expiry import find_expiry
@@ -303,8 +304,8 @@ def test_expiry_reads_the_metadata_once(tmp_path: Path, monkeypatch: pytest.Monk
     """The snapshots of all branches, and what these keep, are of one reading of the file; what a branch keeps stays."""
     for place in (table_module, expiry):
         monkeypatch.setattr(place, "to_dict", dict)
-    read = Mock(side_effect=table_module._load_static_table)
-    monkeypatch.setattr(table_module, "_load_static_table", read)
+    read = Mock(side_effect=load_static_table)
+    monkeypatch.setattr(table_module, "load_static_table", read)
     found = find_expiry(_table_of(tmp_path, 10), ExpiryPolicy(age_s=600), [])
     assert read.call_count == 1
     assert found is not None and found.snapshots == 6

@@ -13,17 +13,16 @@ from typing import Any
 
 import attrs
 import orjson
-from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.serializers import Compressor
 from pyiceberg.table import StaticTable
-from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitUnknown, FatalError, RetriableError
+from connector.iceberg.catalog.content_files import make_content_files
 from connector.iceberg.catalog.credentials import renewal_time_ms
 from connector.iceberg.catalog.file_description import FileDescription
-from connector.iceberg.catalog.file_io import file_io_for, map_read_errors
+from connector.iceberg.catalog.file_io import map_read_errors
+from connector.iceberg.catalog.metadata_file import load_static_table
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
 from connector.iceberg.java import (
     Driver,
@@ -37,8 +36,6 @@ from connector.iceberg.java import (
     to_dict,
     vended_credentials,
 )
-from connector.iceberg.types.schemas.schema_json import to_pyiceberg
-from connector.iceberg.types.values.single_values import parse_non_finite
 from connector.runtime.jvm.callback_connections import callback_connections
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.driver_gateway import DriverGateway
@@ -264,7 +261,7 @@ class Table:
         """
         properties, location = self.io_properties(), self._location()
         with self.reading("the metadata"):
-            return _load_static_table(location, properties)
+            return load_static_table(location, properties)
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
@@ -335,22 +332,7 @@ class Table:
 
     def content_files(self, descriptions: Iterable[FileDescription]) -> Iterator[Any]:
         """Make Iceberg's content files from their JSON descriptions."""
-        iceberg = jvm(self.driver).org.apache.iceberg
-        parser, mapper, specs = iceberg.ContentFileParser, iceberg.util.JsonUtil.mapper(), self.java.specs()
-        for description in descriptions:
-            document = mapper.readTree(description.json.decode())
-            if b'"NaN"' in description.json or b'Infinity"' in description.json:
-                self._set_non_finite(document, orjson.loads(description.json))
-            yield parser.fromJson(document, specs)
-
-    def _set_non_finite(self, document: Any, description: dict[str, Any]) -> None:
-        """Put numbers in the place of their names in a file's partition: Java reads them, but not from text."""
-        numbers = jvm(self.driver).org.apache.iceberg.util.JsonUtil.mapper().getNodeFactory()
-        fields = self.java.specs().get(description["spec-id"]).partitionType().fields()
-        for place, (field, value) in enumerate(zip(iterate(fields), description["partition"], strict=True)):
-            number = parse_non_finite(str(field.type().typeId()), value)
-            if number is not None:
-                document.get("partition").set(place, numbers.numberNode(number))
+        return make_content_files(self.driver, self.java.specs(), descriptions)
 
     def delete_file(self, path: str) -> None:
         """Delete a file that no snapshot refers to."""
@@ -360,18 +342,3 @@ class Table:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _load_static_table(location: str, properties: dict[str, str]) -> StaticTable:
-    io = file_io_for(properties, location)
-    with (
-        io.new_input(location).open() as file,
-        Compressor.get_compressor(location).stream_decompressor(file) as stream,
-    ):
-        document = orjson.loads(stream.read())
-    if "schemas" in document:
-        # PyIceberg knows no variants and not all defaults; only columns' names and ids matter here.
-        document["schemas"] = [to_pyiceberg(schema, "string") for schema in document["schemas"]]
-    metadata = TableMetadataUtil.parse_obj(document)
-    io = file_io_for({**properties, **metadata.properties}, location)
-    return StaticTable(("static-table", location), metadata, location, io, NoopCatalog("static-table"))
