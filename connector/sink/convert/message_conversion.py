@@ -25,7 +25,14 @@ from connector.sink.convert.events.partial_updates import expand_partial_updates
 from connector.sink.convert.events.truncate_events import drop_truncated, read_truncates, refuse_truncates
 from connector.sink.convert.record_keys import RecordKeys
 from connector.sink.convert.routing import RoutedChanges, gather_alike, route_changes
-from connector.sink.convert.row_builder import BuiltRows, build_rows, build_tombstones, complete_rows, convert_rows
+from connector.sink.convert.row_builder import (
+    BuiltRows,
+    ConvertedRows,
+    build_rows,
+    build_tombstones,
+    complete_rows,
+    convert_rows,
+)
 from connector.sink.convert.value_keys import drop_rows_that_stay, find_rows_before, leaves_keys
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan, FieldRoutes, SchemaChange, TablePlan
@@ -229,12 +236,13 @@ def _convert_group(
     if rest is None or unfit or find_schema_change(run.topic, rest, keys, first, plan) is not None:
         yield from group
         return
-    part, faults, nulled = convert_rows(run, rest, keys, first, plan)
-    if faults and nulled:
+    converted = convert_rows(run, rest, keys, first, plan)
+    faults = converted.faults
+    if faults and converted.nulled:
         yield from group
         return
-    if nulled:
-        work.metrics += TaskMetrics(nulled=nulled)
+    if converted.nulled:
+        work.metrics += TaskMetrics(nulled=converted.nulled)
     faulty = np.isin(rest.rows, [fault.row for fault in faults]) if faults else None
     drifts = not plan.evolve and any(find_unknown_fields(rest, first, plan))
     for one, table in zip(group, tables, strict=True):
@@ -242,8 +250,9 @@ def _convert_group(
         if faulty is not None and faulty[own].any():
             yield one
             continue
-        rows, mine = part.slice(own.start, own.stop - own.start), slice_changes(rest, own.start, own.stop)
-        work.take(complete_rows(run, mine, rows, table, plan, []), table)
+        rows = ConvertedRows(converted.part.slice(own.start, own.stop - own.start), [])
+        mine = slice_changes(rest, own.start, own.stop)
+        work.take(complete_rows(run, mine, rows, table, plan), table)
         if drifts:
             work.count_unknown(mine, table)
 
@@ -274,7 +283,7 @@ def _convert_changes(
     elif need is not None:
         work.needs.append(need if name is None else attrs.evolve(need, table=name))
     elif table is not None:
-        ready = build_rows(run, rest, keys, table, plan, truncated.deletes, truncated.ended)
+        ready = build_rows(run, rest, keys, table, plan, truncated.before)
         work.take(ready, table)
         if not plan.evolve:
             work.count_unknown(rest, table)

@@ -17,6 +17,7 @@ from connector.sink.convert.change_order import build_order, read_dedup_values, 
 from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.convert.columns.required_columns import check_required
 from connector.sink.convert.columns.value_conversion import convert_columns
+from connector.sink.convert.events.truncate_events import NOTHING_BEFORE, RowsBeforeTruncate
 from connector.sink.convert.record_keys import RecordKeys, set_key_columns
 from connector.sink.fold.document_versions import assign_versions, derive_versions, find_last_versions
 from connector.sink.fold.watermarks import find_latest_by_source, find_limits, mark_late_candidates
@@ -30,7 +31,6 @@ from serde.events.images.document_patches import PATCH_COLUMN, find_members, ren
 from serde.events.positions.log_positions import NO_VALUE, strip_log_name, unknown_positions
 from serde.faults import RecordError
 
-NO_ROWS: Ints = np.zeros(0, np.int64)
 _NO_OP = np.uint8(0)
 _NO_COUNTS = TaskMetrics()
 
@@ -50,46 +50,48 @@ class BuiltRows:
         return self.metrics is _NO_COUNTS
 
 
+@attrs.frozen(eq=False)
+class ConvertedRows:
+    """Rows of changes, the records that cannot be any, and how many values became null instead."""
+
+    part: ChangeBatch
+    faults: list[RecordError]
+    nulled: int = 0
+
+
 def build_rows(
     run: ConsumerRecords,
     change: Changes,
     keys: RecordKeys | None,
     table: TablePlan,
     plan: BatchPlan,
-    truncated_rows: Ints = NO_ROWS,
-    ended_rows: Ints = NO_ROWS,
+    before: RowsBeforeTruncate = NOTHING_BEFORE,
 ) -> BuiltRows:
-    """Make the table's rows of one block's changes.
-
-    `truncated_rows` of the run are deletes from before a truncate, `ended_rows` changes whose rows it marks deleted.
-    """
-    part, faults, nulled = convert_rows(run, change, keys, table, plan)
-    return complete_rows(run, change, part, table, plan, faults, nulled, truncated_rows, ended_rows)
+    """Make the table's rows of one block's changes."""
+    return complete_rows(run, change, convert_rows(run, change, keys, table, plan), table, plan, before)
 
 
 def complete_rows(
     run: ConsumerRecords,
     change: Changes,
-    part: ChangeBatch,
+    converted: ConvertedRows,
     table: TablePlan,
     plan: BatchPlan,
-    faults: list[RecordError],
-    nulled: int = 0,
-    truncated_rows: Ints = NO_ROWS,
-    ended_rows: Ints = NO_ROWS,
+    before: RowsBeforeTruncate = NOTHING_BEFORE,
 ) -> BuiltRows:
     """Leave out converted rows that the table has, or cannot have, and mark those that may be older than its own."""
+    part, faults, nulled = converted.part, converted.faults, converted.nulled
     dropped = {fault.row for fault in faults}
     if not table.upsert:
         dropped.update(change.rows[~part.image].tolist())
     keep = _mark_rows_to_write(run, change.rows, dropped, table)
     truncated = mark_truncated(part.order, change.origin, table, plan)
-    if len(truncated_rows):
-        truncated |= np.isin(change.rows, truncated_rows)
+    if len(before.deletes):
+        truncated |= np.isin(change.rows, before.deletes)
     # A delete from before it stays until the fold is through: it tells what its tombstone is about.
     gone, part = truncated & ~part.deleted, attrs.evolve(part, truncated=truncated)
-    if len(ended_rows):
-        part = attrs.evolve(part, deleted=part.deleted | np.isin(change.rows, ended_rows))
+    if len(before.ended):
+        part = attrs.evolve(part, deleted=part.deleted | np.isin(change.rows, before.ended))
     late = int((keep & gone).sum())
     metrics = TaskMetrics(nulled=nulled, late=late) if nulled or late else _NO_COUNTS
     if not table.tells_order:
@@ -110,8 +112,8 @@ def complete_rows(
 
 def convert_rows(
     run: ConsumerRecords, change: Changes, keys: RecordKeys | None, table: TablePlan, plan: BatchPlan
-) -> tuple[ChangeBatch, list[RecordError], int]:
-    """Return the rows of all changes, the records that cannot be any, and how many values became null instead.
+) -> ConvertedRows:
+    """Return the rows of all changes.
 
     Of the table only what `TablePlan.conversion` tells matters.
     """
@@ -129,11 +131,8 @@ def convert_rows(
     patches = _read_patches(change, table, plan)
     whole = image if patches is None else image & np.asarray(patches.is_null())
     faults += check_required(columns, change, whole, table)
-    return (
-        _assemble_rows(columns, build_order(run, change, plan), change.deleted, image, table, patches),
-        faults,
-        nulled,
-    )
+    part = _assemble_rows(columns, build_order(run, change, plan), change.deleted, image, table, patches)
+    return ConvertedRows(part, faults, nulled)
 
 
 def _build_versions(

@@ -17,7 +17,7 @@ from serde.events.changes import Changes, filter_changes
 from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 from serde.faults import RecordError
 
-NO_ROWS: Ints = np.zeros(0, np.int64)
+_NO_ROWS: Ints = np.zeros(0, np.int64)
 
 
 def read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> Iterator[Truncate]:
@@ -46,16 +46,22 @@ def refuse_truncates(change: Changes, table: TablePlan | None) -> Iterator[Recor
 
 
 @attrs.frozen(eq=False)
-class TruncatedChanges:
-    """What stays of changes (None: nothing), and which rows of the run, of what came before a truncate, are in it.
+class RowsBeforeTruncate:
+    """Rows of a run that came before a truncate and stay: deletes, and changes whose rows are kept, marked deleted."""
 
-    `deletes` are deletes, `ended` changes whose rows are kept, and marked deleted; `untold` is how many changes stay
-    that cannot be told.
-    """
+    deletes: Ints = _NO_ROWS
+    ended: Ints = _NO_ROWS
+
+
+NOTHING_BEFORE = RowsBeforeTruncate()
+
+
+@attrs.frozen(eq=False)
+class TruncatedChanges:
+    """What stays of changes (None: nothing), what of it came before a truncate, and how many of it cannot be told."""
 
     left: Changes | None
-    deletes: Ints
-    ended: Ints
+    before: RowsBeforeTruncate
     untold: int
 
 
@@ -81,12 +87,12 @@ def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | Non
             before |= own & ~later
         before &= change.op != OP_TRUNCATE
         if table.keep_deletes:
-            ended = change.rows[before & ~change.deleted]
-            return TruncatedChanges(_filter(change, keep), NO_ROWS, ended, untold)
+            ended = RowsBeforeTruncate(ended=change.rows[before & ~change.deleted])
+            return TruncatedChanges(_filter(change, keep), ended, untold)
         if table.tells_order:
             deletes = before & change.deleted
     keep &= ~before | deletes
-    return TruncatedChanges(_filter(change, keep), change.rows[deletes], NO_ROWS, untold)
+    return TruncatedChanges(_filter(change, keep), RowsBeforeTruncate(change.rows[deletes]), untold)
 
 
 def _filter(change: Changes, keep: Mask) -> Changes | None:
