@@ -10,13 +10,10 @@ import pyarrow as pa
 
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
-from connector.sink.convert.columns.ambiguous_names import refuse_ambiguous_names
-from connector.sink.convert.columns.column_renames import follow_key_renames, follow_renames
-from connector.sink.convert.columns.expected_types import find_expected_types, find_routed_types, keep_known_empties
-from connector.sink.convert.columns.field_matching import match_case
-from connector.sink.convert.columns.found_columns import read_instants
+from connector.sink.convert.columns.column_fitting import fit_columns
+from connector.sink.convert.columns.column_renames import follow_key_renames
+from connector.sink.convert.columns.expected_types import find_expected_types, find_routed_types
 from connector.sink.convert.columns.schema_needs import find_schema_change, find_unknown_fields
-from connector.sink.convert.columns.type_changes import follow_type_changes
 from connector.sink.convert.converters import unwrap_settings
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.events.documents import expand_documents, name_document_keys
@@ -231,7 +228,7 @@ def _convert_group(
     plan, run, tables = work.plan, work.run, [work.plan.tables[routes.known[one.table]] for one in group]
     first, start = tables[0], group[0].start
     change = slice_changes(group[0].ordered, start, group[-1].stop)
-    rest, unfit = (None, []) if (change.op == OP_TRUNCATE).any() else _fit_columns(change, first, plan)
+    rest, unfit = (None, []) if (change.op == OP_TRUNCATE).any() else fit_columns(change, first, plan)
     keys = work.keys(first, documents=documents)
     if rest is None or unfit or find_schema_change(run.topic, rest, keys, first, plan) is not None:
         yield from group
@@ -269,7 +266,7 @@ def _convert_changes(
     rest = truncated.left
     if rest is None:
         return
-    rest, unfit = _fit_columns(rest, table, plan)
+    rest, unfit = fit_columns(rest, table, plan)
     work.faults.extend(unfit)
     if rest is None:
         return
@@ -289,30 +286,6 @@ def _convert_changes(
             work.count_unknown(rest, table)
 
 
-def _fit_columns(change: Changes, table: TablePlan | None, plan: BatchPlan) -> tuple[Changes | None, list[RecordError]]:
-    """Bring changes to the names and types of a table's columns; None where none of them can be."""
-    faults: list[RecordError] = []
-    if table is not None:
-        change = follow_renames(change, table.renames, table.layout.columns.names)
-    if plan.case_insensitive:
-        matched, unlike = match_case(change, () if table is None else table.layout.columns.names)
-        faults.extend(unlike)
-        if matched is None:
-            return None, faults
-        change = matched
-    change = keep_known_empties(change, table, plan)
-    if table is not None:
-        read, beyond = read_instants(change, table.layout)
-        faults.extend(beyond)
-        if read is None:
-            return None, faults
-        change = read
-    if table is not None and plan.evolve:
-        change = follow_type_changes(change, table.layout, plan.events.type_changes)
-    fitting, ambiguous = refuse_ambiguous_names(change, table, plan)
-    return fitting, [*faults, *ambiguous]
-
-
 def _delete_rows_before(work: MessageConversion, block: MessageBlock, table: TablePlan | None) -> None:
     """Take the rows out of tables that updates of a block gave another key, or another table; an update that is a dead
     letter, or tells no row before it that could be one of the table, takes none out.
@@ -329,7 +302,7 @@ def _delete_rows_before(work: MessageConversion, block: MessageBlock, table: Tab
         routed = [(plan.tables[known[one.table]], one.change) for one in split if one.table in known]
     dead = np.asarray(sorted({fault.row for fault in work.faults}), np.int64)
     for target, own_deletes in routed:
-        change = _fit_columns(own_deletes, target, plan)[0] if target is not None and leaves_keys(target) else None
+        change = fit_columns(own_deletes, target, plan)[0] if target is not None and leaves_keys(target) else None
         if target is None or change is None:
             continue
         part = build_rows(work.run, change, None, target, plan).part
