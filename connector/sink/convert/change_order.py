@@ -14,7 +14,7 @@ from connector.sink.model.event_age import select_proven_dates, select_proven_pl
 from connector.sink.model.plan import BatchPlan
 from serde.arrays import Ints, children
 from serde.events.changes import Changes
-from serde.events.positions.log_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 
 DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
 """Dedup columns that are Debezium's time of the source, and their units."""
@@ -32,6 +32,19 @@ def build_order(run: ConsumerRecords, change: Changes, plan: BatchPlan) -> Chang
         place=select_proven_places(change.place, *evidence),
         op=change.op,
     )
+
+
+def order_by_offset(offset: Ints, rank: int, op: int) -> ChangeOrder:
+    """Return the order of records that tell nothing of it: where they stand in Kafka.
+
+    Args:
+        offset: their offsets.
+        rank: that of their topic-partition.
+        op: the operation of all.
+    """
+    count = len(offset)
+    unknown, ops = np.full(count, NO_VALUE, np.int64), np.full(count, op, np.uint8)
+    return ChangeOrder(np.full(count, rank, np.int64), offset, unknown, unknown, unknown_positions(count), ops)
 
 
 def read_dedup_values(change: Changes, name: str) -> pa.Array:

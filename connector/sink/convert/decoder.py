@@ -148,8 +148,7 @@ def _decode_readable(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
 def _decode_as_text(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan) -> DecodedRecords:
     if table is None:
         return DecodedRecords(needs=(icebergevents.request_table(run.topic),))
-    rank = plan.ranks[run.topic, run.partition]
-    part, faults = icebergevents.build_rows(run.topic, rank, run.offset, run.key, run.value, table, plan)
+    part, faults = icebergevents.build_rows(run, table, plan)
     part = drop_committed(run, part, table)
     return DecodedRecords(
         (part,) if len(part) else (), faults=tuple(faults), tables=(table.index,) if len(part) else ()

@@ -13,7 +13,7 @@ from connector.iceberg.commit.kafka_offsets import LastTruncate
 from connector.iceberg.types.values.lenient_conversion import convert_required
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
-from connector.sink.convert.change_order import build_order, read_dedup_values, to_int64
+from connector.sink.convert.change_order import build_order, order_by_offset, read_dedup_values, to_int64
 from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.convert.columns.required_columns import check_required
 from connector.sink.convert.columns.value_conversion import convert_columns
@@ -28,10 +28,10 @@ from connector.sink.model.truncates import SOURCE_TS_NS, mark_before_truncate
 from serde.arrays import Ints, Mask, children
 from serde.events.changes import DELETED_COLUMN, Changes
 from serde.events.images.document_patches import PATCH_COLUMN, find_members, rename_members
-from serde.events.positions.log_positions import NO_VALUE, strip_log_name, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE, strip_log_name
 from serde.faults import RecordError
 
-_NO_OP = np.uint8(0)
+_NO_OP = 0
 _NO_COUNTS = TaskMetrics()
 
 
@@ -266,10 +266,7 @@ def build_tombstones(
     rows = rows[run.offset[rows] != table.after_delete.get(run.at, -1)]
     columns = {field.name: pa.nulls(len(rows), field.type) for field in table.layout.columns}
     faults = set_key_columns(columns, rows, keys, table)
-    unknown = np.full(len(rows), NO_VALUE, np.int64)
-    rank = np.full(len(rows), plan.ranks[run.topic, run.partition], np.int64)
-    op = np.full(len(rows), _NO_OP, np.uint8)
-    order = ChangeOrder(rank, run.offset[rows], unknown, unknown, unknown_positions(len(rows)), op)
+    order = order_by_offset(run.offset[rows], plan.ranks[run.at], _NO_OP)
     gone, image = np.ones(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     part = _assemble_rows(columns, order, gone, image, table)
     return _filter_rows(part, _mark_rows_to_write(run, rows, {fault.row for fault in faults}, table)), faults

@@ -10,12 +10,13 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from connector.settings.iceberg.new_tables.sort_order import SortTerm
-from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
+from connector.sink.convert.change_order import order_by_offset
+from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
-from serde.arrays import Ints, Mask
-from serde.events.positions.log_positions import NO_VALUE, unknown_positions
+from serde.arrays import Mask
 from serde.faults import RecordError
 
 TABLE = "debezium_events"
@@ -36,24 +37,14 @@ def request_table(topic: str) -> SchemaChange:
     return SchemaChange(topic, _REQUESTED_ROW, None, {})
 
 
-def build_rows(
-    topic: str, at: int, offset: Ints, key: pa.Array, value: pa.Array, table: TablePlan, plan: BatchPlan
-) -> tuple[ChangeBatch, list[RecordError]]:
-    """Make the rows of records; those that are no text are faults.
-
-    Args:
-        topic: their topic, the destination.
-        at: rank of their topic-partition.
-        offset: their offsets.
-        key, value: their bytes.
-        table: the table.
-        plan: with the time of the batch.
-    """
-    keys, bad_keys = _decode_texts(key)
-    values, bad_values = _decode_texts(value)
+def build_rows(run: ConsumerRecords, table: TablePlan, plan: BatchPlan) -> tuple[ChangeBatch, list[RecordError]]:
+    """Make the rows of records; those that are no text are faults."""
+    offset = run.offset
+    keys, bad_keys = _decode_texts(run.key)
+    values, bad_values = _decode_texts(run.value)
     now = pa.scalar(plan.raw_ms, pa.int64())
     fields = {
-        "event_destination": pa.array([topic] * len(offset), pa.string()),
+        "event_destination": pa.array([run.topic] * len(offset), pa.string()),
         "event_key": keys,
         "event_value": values,
         "event_sink_epoch_ms": pa.repeat(now, len(offset)),
@@ -63,9 +54,7 @@ def build_rows(
         fields[field.name].cast(field.type) if field.name in fields else pa.nulls(len(offset), field.type)
         for field in table.layout.columns
     ]
-    unknown = np.full(len(offset), NO_VALUE, np.int64)
-    op = np.full(len(offset), ord("c"), np.uint8)
-    order = ChangeOrder(np.full(len(offset), at), offset, unknown, unknown, unknown_positions(len(offset)), op)
+    order = order_by_offset(offset, plan.ranks[run.at], ord("c"))
     all_rows = np.ones(len(offset), np.bool_)
     part = ChangeBatch(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~all_rows, all_rows)
     bad = bad_keys | bad_values

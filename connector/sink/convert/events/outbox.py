@@ -18,10 +18,10 @@ from connector.iceberg.types.schemas.schema_evolution import evolve
 from connector.iceberg.types.values.conversion import convert
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings.configdef.regexps import compile_java
+from connector.sink.convert.change_order import order_by_offset
 from connector.sink.convert.events.outbox_values import Reading, read_texts, read_values
-from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
+from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
-from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 from serde.faults import RecordError
 from serde.formats import make_deserializer
 
@@ -120,10 +120,7 @@ def _build_part(
         reason = f"column {field.name}: a value does not fit the table's {field.type}"
         wrong = [] if bad is None else np.flatnonzero(bad).tolist()
         faults += [RecordError(row, "TASK_PUT", reason) for row in wrong]
-    unknown = np.full(count, NO_VALUE, np.int64)
-    rank = np.full(count, plan.ranks[run.topic, run.partition], np.int64)
-    op = np.full(count, ord("c"), np.uint8)
-    order = ChangeOrder(rank, run.offset, unknown, unknown, unknown_positions(count), op)
+    order = order_by_offset(run.offset, plan.ranks[run.at], ord("c"))
     all_rows = np.ones(count, np.bool_)
     part = ChangeBatch(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~all_rows, all_rows)
     keep = run.offset >= table.committed.get(run.at, 0)
