@@ -28,7 +28,7 @@ from connector.sink.convert.decoder import decode
 from connector.sink.convert.header_ids import find_wanted_headers
 from connector.sink.microbatch.processor import MAX_ROUNDS, BatchProcessor
 from connector.sink.model.change_rows import ChangeBatch, compute_key_codes
-from connector.sink.model.destination import Destination
+from connector.sink.model.destination import Destination, ReplayTarget
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.truncate_scope import TruncateScope, scope_past_truncates
@@ -46,6 +46,43 @@ class ReplayReport:
     done: tuple[str, ...]
     overtaken: tuple[str, ...]
     dead: Mapping[str, str]
+
+
+@attrs.frozen(eq=False)
+class _DecodedLetters:
+    """Letters by topic-partition, with what they were decoded to by a plan whose tables have these names."""
+
+    runs: Mapping[TopicPartition, _PartitionLetters]
+    plan: BatchPlan
+    names: Sequence[str]
+    outcomes: Mapping[TopicPartition, DecodedRecords]
+
+    def find_faults(self) -> dict[str, str]:
+        """Return the letters that could not be decoded, by name, and why."""
+        return {
+            self.runs[at][0][fault.row].name: fault.reason
+            for at, outcome in self.outcomes.items()
+            for fault in outcome.faults
+        }
+
+    def parts(self, index: int) -> list[tuple[ChangeBatch, list[str]]]:
+        """Return a table's parts, with the name of each row's letter."""
+        parts = []
+        for at, outcome in self.outcomes.items():
+            ids = {letter.offset: letter.name for letter in self.runs[at][0]}
+            for table, part in zip(outcome.tables, outcome.parts, strict=True):
+                if table == index:
+                    parts.append((part, [ids[int(offset)] for offset in part.order.offset]))
+        return parts
+
+
+@attrs.frozen
+class _TableReplay:
+    """What became of the letters that have rows in a table, by name, as a `ReplayReport` tells it."""
+
+    done: Set[str] = frozenset()
+    overtaken: Set[str] = frozenset()
+    dead: Mapping[str, str] = attrs.field(factory=dict)
 
 
 class Replayer:
@@ -72,51 +109,56 @@ class Replayer:
                 changed the same key; or another process commits under the sink's name.
             RetriableError: broker or catalog are away.
         """
-        dead = {
-            x.name: _NOT_COMMITTED_REASON
-            for x in letters
-            if x.offset >= self._batches.position.offsets.get((x.topic, x.partition), 0)
-        }
-        dead |= {x.name: _BATCH_REASON for x in letters if x.stage == BATCH_STAGE}
-        dead |= {x.name: _OMITTED_REASON for x in letters if x.omitted}
-        dead |= {x.name: _SHORTENED_REASON for x in letters if x.shortened}
-        dead |= {x.name: _OTHER_TOPIC_REASON for x in letters if self._is_of_other_topic(x)}
-        runs = _group_by_partition([letter for letter in letters if letter.name not in dead])
-        plan, names, outcomes = self._decode(runs, execute=execute)
-        for at, outcome in outcomes.items():
-            dead.update((runs[at][0][fault.row].name, fault.reason) for fault in outcome.faults)
-        alive = {letter.name for own, _ in runs.values() for letter in own} - dead.keys()
+        dead = self._find_unusable(letters)
+        usable = _group_by_partition([letter for letter in letters if letter.name not in dead])
+        decoded = self._decode(usable, execute=execute)
+        dead |= decoded.find_faults()
+        alive = {letter.name for own, _ in usable.values() for letter in own} - dead.keys()
         done, late, target = set[str](), set[str](), self._destination.replay_target()
-        for table, name in zip(plan.tables, names, strict=True):
-            by_part = self._parts(outcomes, runs, table.index)
-            if not by_part:
-                continue
-            noted = target.find_replayed(name)
-            # A commit of an earlier version names a letter by its id alone.
-            before = {x.name for own, _ in runs.values() for x in own if noted & {x.name, x.id}}
-            done |= {one for _, ids in by_part for one in ids if one in before}
-            fresh, _ = select_rows(by_part, [np.array([one not in before for one in ids]) for _, ids in by_part])
-            keep = self._standing(plan, table, name, fresh, runs, outcomes) if table.upsert else None
-            kept, gone = select_rows(fresh, keep)
-            late |= gone
-            if kept:
-                put = target.replay(plan, table.index, name, kept, execute=execute)
-                dead.update(put.dead)
-                late |= put.overtaken
-                done |= {one for _, ids in kept for one in ids} - put.overtaken - put.dead.keys()
+        for table, name in zip(decoded.plan.tables, decoded.names, strict=True):
+            put = self._replay_table(decoded, table, name, target, execute=execute)
+            done |= put.done
+            late |= put.overtaken
+            dead |= put.dead
         # A record without a row (a tombstone of an append table) has nothing to put through.
         done |= alive - done - late - dead.keys()
         # One of several tables may refuse what another one takes: that letter is not through.
         return _report(letters, done - dead.keys(), late - done - dead.keys(), dead)
 
+    def _find_unusable(self, letters: Sequence[DeadLetterRecord]) -> dict[str, str]:
+        """Return the letters that cannot be put through, whatever is in them, by name, and why."""
+        offsets = self._batches.position.offsets
+        dead = {x.name: _NOT_COMMITTED_REASON for x in letters if x.offset >= offsets.get((x.topic, x.partition), 0)}
+        dead |= {x.name: _BATCH_REASON for x in letters if x.stage == BATCH_STAGE}
+        dead |= {x.name: _OMITTED_REASON for x in letters if x.omitted}
+        dead |= {x.name: _SHORTENED_REASON for x in letters if x.shortened}
+        return dead | {x.name: _OTHER_TOPIC_REASON for x in letters if self._is_of_other_topic(x)}
+
+    def _replay_table(
+        self, decoded: _DecodedLetters, table: TablePlan, name: str, target: ReplayTarget, *, execute: bool
+    ) -> _TableReplay:
+        """Put a table's rows through, but those that it has, or that later records changed."""
+        by_part = decoded.parts(table.index)
+        if not by_part:
+            return _TableReplay()
+        noted = target.find_replayed(name)
+        # A commit of an earlier version names a letter by its id alone.
+        before = {x.name for own, _ in decoded.runs.values() for x in own if noted & {x.name, x.id}}
+        done = {one for _, ids in by_part for one in ids if one in before}
+        fresh, _ = select_rows(by_part, [np.array([one not in before for one in ids]) for _, ids in by_part])
+        kept, late = select_rows(fresh, self._mark_standing(decoded, table, name, fresh) if table.upsert else None)
+        if not kept:
+            return _TableReplay(done, late)
+        put = target.replay(decoded.plan, table.index, name, kept, execute=execute)
+        done |= {one for _, ids in kept for one in ids} - put.overtaken - put.dead.keys()
+        return _TableReplay(done, late | put.overtaken, put.dead)
+
     def _is_of_other_topic(self, letter: DeadLetterRecord) -> bool:
         """Tell whether a letter's topic was deleted since, and another is read under its name."""
         return is_other_topic(letter.topic_id, self._batches.position.topic_ids.get(letter.topic, ""))
 
-    def _decode(
-        self, runs: Mapping[TopicPartition, _PartitionLetters], *, execute: bool
-    ) -> tuple[BatchPlan, list[str], dict[TopicPartition, DecodedRecords]]:
-        """Decode all letters, as if none of them came before a truncate: `_standing` tells."""
+    def _decode(self, runs: Mapping[TopicPartition, _PartitionLetters], *, execute: bool) -> _DecodedLetters:
+        """Decode all letters, as if none of them came before a truncate: `_mark_standing` tells."""
         start = {at: int(run.offset[0]) for at, (_, run) in runs.items()}
         end = {at: int(run.offset[-1]) + 1 for at, (_, run) in runs.items()}
         for _ in range(MAX_ROUNDS):
@@ -127,35 +169,15 @@ class Replayer:
             outcomes = {at: decode(run, whole) for at, (_, run) in runs.items()}
             needs = [need for outcome in outcomes.values() for need in outcome.needs]
             if not needs or not execute:
-                return plan, names, outcomes
+                return _DecodedLetters(runs, plan, names, outcomes)
             self._destination.tables.apply_schema_changes(needs)
         raise FatalError("tables could not be prepared for the dead letters; see the log")
 
-    def _parts(
-        self,
-        outcomes: Mapping[TopicPartition, DecodedRecords],
-        runs: Mapping[TopicPartition, _PartitionLetters],
-        index: int,
-    ) -> list[tuple[ChangeBatch, list[str]]]:
-        """Return a table's parts, with the name of each row's letter."""
-        parts = []
-        for at, outcome in outcomes.items():
-            ids = {letter.offset: letter.name for letter in runs[at][0]}
-            for table, part in zip(outcome.tables, outcome.parts, strict=True):
-                if table == index:
-                    parts.append((part, [ids[int(offset)] for offset in part.order.offset]))
-        return parts
-
-    def _standing(
-        self,
-        plan: BatchPlan,
-        table: TablePlan,
-        name: str,
-        parts: list[tuple[ChangeBatch, list[str]]],
-        runs: Mapping[TopicPartition, _PartitionLetters],
-        outcomes: Mapping[TopicPartition, DecodedRecords],
+    def _mark_standing(
+        self, decoded: _DecodedLetters, table: TablePlan, name: str, parts: list[tuple[ChangeBatch, list[str]]]
     ) -> list[Mask]:
         """Mark rows whose key no later record of their topic-partition changed, and whose source none truncated."""
+        plan, runs, outcomes = decoded.plan, decoded.runs, decoded.outcomes
         ranks = {rank: at for at, rank in plan.ranks.items()}
         keep = [np.ones(len(part), np.bool_) for part, _ in parts]
         for at in {ranks[int(rank)] for part, _ in parts for rank in np.unique(part.order.partition)}:

@@ -31,7 +31,7 @@ from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.destination import ReplayOutcome, ReplayRows
 from connector.sink.model.plan import BatchPlan
-from connector.sink.replay import Replayer, _group_by_partition, mark_superseded, select_rows
+from connector.sink.replay import Replayer, _DecodedLetters, _group_by_partition, mark_superseded, select_rows
 from serde.events.kinds.header_names import CONNECTOR_HEADER
 from tests.unit.local_sink import local_sink
 from tests.unit.sink_plans import DATED, append, plan, run, upsert
@@ -108,7 +108,8 @@ def _kept(letters: list[bytes | None], after: list[bytes], topic: str = "t", **t
     replayer = _Since(*(cast("Any", given) for given in (settings, None, batches, None)))
     replayer.after = tuple(after)
     parts = [(part, [""] * len(part)) for part in outcome.parts]
-    masks = replayer._standing(whole, target, "d.t", parts, {(topic, 0): ([], records)}, {(topic, 0): outcome})
+    decoded = _DecodedLetters({(topic, 0): ([], records)}, whole, ["d.t"], {(topic, 0): outcome})
+    masks = replayer._mark_standing(decoded, target, "d.t", parts)
     stand = [part.order.offset[mask] for (part, _), mask in zip(parts, masks, strict=True)]
     return sorted(int(offset) - 99 for offset in np.concatenate(stand))
 
