@@ -32,8 +32,6 @@ def call_with_retries(call: Callable[[], T], settings: ErrorSettings) -> T:
         TimeOver: the last one's words, when the time is over; a call around this one does not begin again.
         RetriableError: with a time of none, the first one. Other errors leave at once.
     """
-    endless = settings.retry_timeout_ms < 0
-    log = structlog.get_logger()
     try:
         return call()
     except TimeOver:
@@ -41,30 +39,35 @@ def call_with_retries(call: Callable[[], T], settings: ErrorSettings) -> T:
     except RetriableError as error:
         if not settings.retry_timeout_ms:
             raise
-        last_reason = str(error)
-        log.warning("will try again", attempt=1, reason=last_reason)
+        first_reason = str(error)
+        structlog.get_logger().warning("will try again", attempt=1, reason=first_reason)
     time.sleep(_FIRST_WAIT_S)
     try:
-        for attempt in stamina.retry_context(
-            on=_is_retriable,
-            attempts=None,
-            timeout=None if endless else settings.retry_timeout_ms / 1000,
-            wait_initial=_FIRST_WAIT_S,
-            wait_max=settings.retry_delay_max_ms / 1000,
-        ):
-            with attempt:
-                try:
-                    return call()
-                except RetriableError as error:
-                    # The same once more is no news.
-                    if _is_retriable(error) and str(error) != last_reason:
-                        last_reason = str(error)
-                        log.warning("will try again", attempt=attempt.num + 1, reason=last_reason)
-                    raise
+        return _call_again(call, settings, first_reason)
     except TimeOver:
         raise
     except RetriableError as error:
         raise TimeOver(str(error)) from error.__cause__
+
+
+def _call_again(call: Callable[[], T], settings: ErrorSettings, last_reason: str) -> T:
+    endless = settings.retry_timeout_ms < 0
+    for attempt in stamina.retry_context(
+        on=_is_retriable,
+        attempts=None,
+        timeout=None if endless else settings.retry_timeout_ms / 1000,
+        wait_initial=_FIRST_WAIT_S,
+        wait_max=settings.retry_delay_max_ms / 1000,
+    ):
+        with attempt:
+            try:
+                return call()
+            except RetriableError as error:
+                # The same once more is no news.
+                if _is_retriable(error) and str(error) != last_reason:
+                    last_reason = str(error)
+                    structlog.get_logger().warning("will try again", attempt=attempt.num + 1, reason=last_reason)
+                raise
     raise AssertionError("unreachable")
 
 
