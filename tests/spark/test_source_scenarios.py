@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from connector.errors import FatalError, GapError
 from connector.iceberg.catalog.snapshot_schema import load_snapshot_schema
 from connector.iceberg.catalog.snapshots import SnapshotHistory
-from connector.iceberg.read.scan_planning import read_file_changes
+from connector.iceberg.read.file_changes import read_file_changes
 from connector.iceberg.read.table_reader import TableReader
 from connector.source.changes.chunk_rows import keep_rows
 from connector.source.changes.initial_snapshot import plan_parts, read_part

@@ -17,7 +17,8 @@ from pyroaring import BitMap64
 from pyspark.sql import DataFrame
 
 from connector.iceberg.catalog.file_io import file_io_for
-from connector.iceberg.read.scan_planning import AffectedFile, FileScanTask, RestoredFile
+from connector.iceberg.read.file_changes import AffectedFile, RestoredFile
+from connector.iceberg.read.scan_planning import FileScanTask
 from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, SEQUENCE_COLUMN, TableReader
 from connector.iceberg.write.position_deletes import PositionDeletes, read_deleted_positions
 

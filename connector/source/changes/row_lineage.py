@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.iceberg.read.scan_planning import FileChanges
+from connector.iceberg.read.file_changes import FileChanges
 from connector.iceberg.read.table_reader import ROW_ID_COLUMN, SEQUENCE_COLUMN, TableReader
 from connector.source.changes.rewrites.row_digests import keep_wanted
 

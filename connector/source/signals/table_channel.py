@@ -12,7 +12,7 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshot_schema import load_snapshot_schema
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.read.scan_planning import read_file_changes
+from connector.iceberg.read.file_changes import read_file_changes
 from connector.iceberg.read.table_reader import TableReader, release_reads
 from connector.source.signals.channel import ReceivedSignals
 from connector.source.snapshots.signal import InvalidSignal, SignalText

@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from connector.iceberg.read.scan_planning import FileChanges, FileScanTask, find_repeated_paths
+from connector.iceberg.read.file_changes import FileChanges
+from connector.iceberg.read.scan_planning import FileScanTask, find_repeated_paths
 from connector.iceberg.read.table_reader import (
     FILE_COLUMN,
     POSITION_COLUMN,
