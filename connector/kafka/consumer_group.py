@@ -58,7 +58,7 @@ class ConsumerGroup:
             return f"{text}; {_REMEDY}" if is_unauthorized(fault) else text
         return None
 
-    def committed(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
+    def fetch_committed(self, at: Iterable[TopicPartitionKey]) -> dict[TopicPartitionKey, int]:
         """Return the group's offsets where it has any. Raises RetriableError when the broker is away."""
         with map_kafka_errors(f"reading the offsets of group {self._name}"):
             found = self._client.get().committed([TopicPartition(*one) for one in at], timeout=ADMIN_TIMEOUT_S)

@@ -81,12 +81,12 @@ class LeaseTable:
         Raises:
             RetriableError, CommitUnknown: the catalog is away.
         """
-        return self._change(table, lambda lease: lease.taken(self._owner, self._now_ms(), run))
+        return self._change(table, lambda lease: lease.take(self._owner, self._now_ms(), run))
 
     def release(self, table: str, run: str | None = None, *, failed: bool = False) -> None:
         """Give a table's lease back, if it is still that of the run; where that fails it ends by itself."""
         try:
-            self._change(table, lambda lease: lease.released(failed=failed), run)
+            self._change(table, lambda lease: lease.release(failed=failed), run)
         except ConnectorError as error:
             structlog.get_logger().warning(
                 "a lease could not be released, and expires by itself", table=table, reason=str(error)
@@ -107,7 +107,7 @@ class LeaseTable:
         self._change(table, lambda lease: lease.without(runs))
 
     @contextmanager
-    def held(self, table: str) -> Iterator[MaintenanceRun | None]:
+    def hold(self, table: str) -> Iterator[MaintenanceRun | None]:
         """Hold a table's lease for a run meanwhile, if it is free; gives the run, None where it is not held."""
         name, until_ms = uuid.uuid4().hex[:12], self._now_ms() + LEASE_MS
         if not self.take(table, name):
@@ -131,7 +131,7 @@ class LeaseTable:
         while not stop.wait(LEASE_MS / 3000):
             until_ms = self._now_ms() + LEASE_MS
             try:
-                if self._change(table, lambda lease: lease.renewed(self._owner, self._now_ms()), run.name):
+                if self._change(table, lambda lease: lease.renew(self._owner, self._now_ms()), run.name):
                     run.until_ms = until_ms
             except ConnectorError as error:
                 structlog.get_logger().warning("a lease could not be renewed", table=table, reason=str(error))

@@ -70,17 +70,17 @@ class Lease:
         """Tell whether this owner may have it."""
         return self.owner in ("", owner) or self.until_ms <= now_ms
 
-    def taken(self, owner: str, now_ms: int, run: str = "") -> Lease:
+    def take(self, owner: str, now_ms: int, run: str = "") -> Lease:
         """Return it as this owner holds it for a run; a run that was not at its end is left."""
         cut = (UnfinishedRun(self.run, self.until_ms),) if self.run and self.run != run else ()
         left = (*self.left, *cut)[-MOST_LEFT:]
         return attrs.evolve(self, owner=owner, until_ms=now_ms + LEASE_MS, run=run, left=left)
 
-    def renewed(self, owner: str, now_ms: int) -> Lease:
+    def renew(self, owner: str, now_ms: int) -> Lease:
         """Return it as this owner holds it for longer."""
-        return self.taken(owner, now_ms, self.run)
+        return self.take(owner, now_ms, self.run)
 
-    def released(self, *, failed: bool = False) -> Lease:
+    def release(self, *, failed: bool = False) -> Lease:
         """Return it without an owner; a run of which something failed is left."""
         cut = (UnfinishedRun(self.run, self.until_ms),) if failed and self.run else ()
         return attrs.evolve(self, owner="", until_ms=0, run="", left=(*self.left, *cut)[-MOST_LEFT:])

@@ -162,7 +162,7 @@ class Maintainer:
         wanted = [task for task in wanted if all(one.task != task for one in idle)]
         if not wanted:
             return idle
-        with self.leases.held(table.name) as run:
+        with self.leases.hold(table.name) as run:
             if run is None:
                 structlog.get_logger().info("another process maintains this table", table=table.name)
                 return []

@@ -84,7 +84,7 @@ def find_new_offsets(
 def _group_offsets(settings: SinkSettings, cluster_state: ClusterState) -> dict[TopicPartition, int]:
     group = ConsumerGroup(settings.kafka)
     try:
-        return call_with_retries(lambda: group.committed(cluster_state.ends), settings.errors)
+        return call_with_retries(lambda: group.fetch_committed(cluster_state.ends), settings.errors)
     finally:
         group.close()
 

@@ -433,7 +433,7 @@ def test_one_maintainer_at_a_time(workshop: Workshop) -> None:
     written = workshop.written(4)
     first, second = workshop.maintainer("first"), workshop.maintainer("second")
     name = written.table.name
-    with first.leases.held(name) as held:
+    with first.leases.hold(name) as held:
         assert held
         assert second.run(written.table, [CONVERT]) == []
         assert int(summary_of(written)["total-equality-deletes"]) > 0

@@ -192,7 +192,7 @@ def test_what_was_done_in_vain_counts_as_done(monkeypatch: pytest.MonkeyPatch) -
     assert commit("100")
     (told,) = subject.run(table, [REWRITE])
     assert told == TaskOutcome(REWRITE, {"removed": 0, "added": 0})
-    subject.leases.held.assert_not_called()  # type: ignore[attr-defined]
+    subject.leases.hold.assert_not_called()  # type: ignore[attr-defined]
     assert not commit("1")
     assert not commit("98")
     assert commit("1")

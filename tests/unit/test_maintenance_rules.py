@@ -335,23 +335,23 @@ def test_newest_commits_of_each_sink() -> None:
 
 def test_a_lease_is_one_owners_until_it_ends() -> None:
     """A lease is free for its owner, and for others when it has ended or was given back; what was handed stays."""
-    lease = Lease(handed=("convert",)).taken("a", 100)
+    lease = Lease(handed=("convert",)).take("a", 100)
     assert Lease.parse(lease.json()) == lease
     assert lease.is_free("a", 101) and not lease.is_free("b", 101)
     assert lease.is_free("b", 100 + LEASE_MS)
-    assert lease.released().is_free("b", 101) and lease.released().handed == ("convert",)
+    assert lease.release().is_free("b", 101) and lease.release().handed == ("convert",)
     assert Lease.parse(None).is_free("b", 0)
 
 
 def test_runs_that_did_not_come_to_their_end_are_remembered() -> None:
     """One that was killed, and one of which something failed; not one that gave its lease back, nor one renewed."""
-    killed = Lease().taken("a", 100, "r1").renewed("a", 200)
+    killed = Lease().take("a", 100, "r1").renew("a", 200)
     assert (killed.run, killed.left) == ("r1", ())
-    next_one = killed.taken("b", 900_000, "r2")
+    next_one = killed.take("b", 900_000, "r2")
     assert next_one.left == (UnfinishedRun("r1", 200 + LEASE_MS),)
     assert Lease.parse(next_one.json()) == next_one
-    assert next_one.released().left == next_one.left
-    assert [one.run for one in next_one.released(failed=True).left] == ["r1", "r2"]
+    assert next_one.release().left == next_one.left
+    assert [one.run for one in next_one.release(failed=True).left] == ["r1", "r2"]
     assert next_one.without(["r1"]).left == ()
     assert Lease.parse('{"owner":"a","until-ms":5}') == Lease("a", 5)
 

@@ -26,20 +26,20 @@ def _schema(*fields: tuple[str, object]) -> SnapshotSchema:
 def test_types_that_spark_lacks_are_carried_as_numbers() -> None:
     """Times and nanosecond timestamps are read as longs, at any depth, under names by place and the same ids."""
     nested = {"type": "list", "element-id": 9, "element": "timestamp_ns", "element-required": False}
-    carried = _schema(("a b", "timestamptz_ns"), ("l", nested), ("u", "uuid")).carried(lambda place: f"c{place}")
+    carried = _schema(("a b", "timestamptz_ns"), ("l", nested), ("u", "uuid")).to_carrier(lambda place: f"c{place}")
     assert [(f["id"], f["name"], f["type"]) for f in carried["fields"]] == [
         (1, "c0", "long"),
         (2, "c1", {**nested, "element": "long"}),
         (3, "c2", "uuid"),
     ]
-    assert _schema(("t", "time")).carried(str)["fields"][0]["type"] == "long"
+    assert _schema(("t", "time")).to_carrier(str)["fields"][0]["type"] == "long"
 
 
 def test_times_beside_nested_columns_are_refused() -> None:
     """Iceberg's row reader has no times: the error names the column."""
     struct = {"type": "struct", "fields": [{"id": 7, "name": "t", "required": False, "type": "time"}]}
     with pytest.raises(ValueError, match=r"column s\.t is of type time"):
-        _schema(("s", struct)).carried(str)
+        _schema(("s", struct)).to_carrier(str)
 
 
 def test_schema_for_interpreting() -> None:

@@ -65,7 +65,7 @@ class SnapshotSchema:
             isinstance(field["type"], str) and field["type"] != VARIANT_TYPE for field in self.document["fields"]
         )
 
-    def carried(self, name: Callable[[int], str]) -> Json:
+    def to_carrier(self, name: Callable[[int], str]) -> Json:
         """Return the schema that Spark reads with: columns named by their place, types it lacks as numbers.
 
         Raises:

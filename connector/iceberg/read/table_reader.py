@@ -152,7 +152,7 @@ class TableReader:
 
     def _document(self, extra: dict[str, tuple[int, str]]) -> dict[str, Any]:
         try:
-            document = self.schema.carried(column_name)
+            document = self.schema.to_carrier(column_name)
         except ValueError as error:
             raise FatalError(
                 f"table {self.table.name}: {error}, which Iceberg's Spark reader cannot read; leave the table out of "

@@ -143,7 +143,7 @@ def find_messages(root: Path = _ROOT) -> tuple[list[Message], list[str]]:
     trees.pop(__name__, None)
     constants = {module: _find_assignments(tree.body) for module, tree in trees.items()}
     nodes = {module: list(ast.walk(tree)) for module, tree in trees.items()}
-    names = {module: {**_imported(inner, constants), **constants[module]} for module, inner in nodes.items()}
+    names = {module: {**_find_imported(inner, constants), **constants[module]} for module, inner in nodes.items()}
     functions = _functions(nodes, names)
     messages: set[Message] = set()
     unread: list[str] = []
@@ -207,7 +207,7 @@ def _find_assignments(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
     return values
 
 
-def _imported(nodes: Iterable[ast.AST], constants: Mapping[str, Names]) -> dict[str, ast.expr]:
+def _find_imported(nodes: Iterable[ast.AST], constants: Mapping[str, Names]) -> dict[str, ast.expr]:
     """Return what names stand for that a module takes from another one of ours."""
     return {
         alias.asname or alias.name: said[alias.name]

@@ -86,7 +86,7 @@ def _find_starts(kafka: KafkaSettings, control: ControlTopic) -> _Starts | None:
     if topic is None:
         return None
     at = [(control.name, partition) for partition in range(topic.partitions)]
-    committed = _committed(kafka, f"{control.group}-coord", at)
+    committed = _fetch_committed(kafka, f"{control.group}-coord", at)
     oldest, ends, log_ends = admin.fetch_beginning_offsets(at), admin.fetch_end_offsets(at), admin.fetch_log_ends(at)
     for place in at:
         if ends[place] < log_ends[place]:
@@ -98,10 +98,10 @@ def _find_starts(kafka: KafkaSettings, control: ControlTopic) -> _Starts | None:
     return _Starts({place: o for place, o in begins.items() if o < ends[place]}, frozenset(committed))
 
 
-def _committed(kafka: KafkaSettings, group: str, at: list[TopicPartition]) -> dict[TopicPartition, int]:
+def _fetch_committed(kafka: KafkaSettings, group: str, at: list[TopicPartition]) -> dict[TopicPartition, int]:
     coordinator = ConsumerGroup(attrs.evolve(kafka, group_id=group))
     try:
-        return coordinator.committed(at)
+        return coordinator.fetch_committed(at)
     finally:
         coordinator.close()
 

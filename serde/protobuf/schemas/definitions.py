@@ -69,7 +69,7 @@ class Definitions:
                 return definition
         raise Malformed(f"it has a field of a type that is not defined: {written}")
 
-    def numbered(self, number: int) -> MessageDefinition:
+    def find_by_number(self, number: int) -> MessageDefinition:
         """Return a message by its place among all of the file, those inside of others too, in the order of their names.
 
         Raises Malformed where there is none.

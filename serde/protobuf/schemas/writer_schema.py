@@ -84,7 +84,7 @@ def parse_writer_schema(
     digest = hashlib.sha256("\n".join((*texts, str(place))).encode(errors="replace")).hexdigest()[:32]
     try:
         definitions = _define(texts)
-        message = definitions.numbered(place) if isinstance(place, int) else definitions.at(place)
+        message = definitions.find_by_number(place) if isinstance(place, int) else definitions.at(place)
         codec, document = _Builder(definitions).root(message, alone)
     except Malformed as malformed:
         return MessageSchema(MessageType(()), unusable_schema(digest, f"writer schema cannot be read: {malformed}"))

@@ -103,7 +103,7 @@ def _update_task(table: TablePlan) -> Task:
     """Return the task that makes histories: outputs sorted by bucket -> outputs of files, and of keys to replace."""
     versioned, keys = table.with_identity_key, table.layout.keys
 
-    def written(
+    def write_versions(
         writer: TableWriter, changes: list[ChangeBatch], versions: list[ChangeBatch]
     ) -> Iterator[pa.RecordBatch]:
         if changes:
@@ -118,10 +118,10 @@ def _update_task(table: TablePlan) -> Task:
         for batch in batches:
             for kind, _, bucket, payload in task_output.read_rows(batch):
                 if bucket != at:
-                    yield from written(writer, changes, versions)
+                    yield from write_versions(writer, changes, versions)
                     at, changes, versions = bucket, [], []
                 (changes if kind == OutputKind.NEW_VERSIONS else versions).append(unpack(payload, table.layout.rows))
-        yield from written(writer, changes, versions)
+        yield from write_versions(writer, changes, versions)
         yield from emit_files(writer.close(), table.index)
 
     return task
