@@ -14,7 +14,7 @@ from connector.errors import ConnectorError
 from connector.kafka.brokers.sasl import forget_credentials
 from connector.kafka.brokers.tls import stamp_files
 from connector.kafka.librdkafka_config import build_librdkafka_config
-from connector.kafka.trust_anchors import with_anchors
+from connector.kafka.trust_anchors import use_anchors
 from connector.runtime.lifecycle import start_call
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class KeptClient(Generic[T]):
         if kept is not None and kept[1] == wanted:
             return kept[0]
         try:
-            with with_anchors(settings) as given:
+            with use_anchors(settings) as given:
                 made = self._make(build_librdkafka_config(given))
         except ConnectorError:
             if kept is None:

@@ -24,7 +24,7 @@ _LINE = 64
 
 
 @contextmanager
-def with_anchors(settings: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+def use_anchors(settings: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
     """Give settings, as librdkafka names them, that trust the same authorities; they hold while a client is made."""
     anchors = _list_anchors(settings)
     if all(one.issuer == one.subject for one in anchors):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from connector.errors import FatalError
 from connector.kafka.brokers.address import ClusterAddress
-from connector.kafka.trust_anchors import with_anchors
+from connector.kafka.trust_anchors import use_anchors
 
 _FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 _AUTHORITIES = {"ssl.ca.location", "ssl.ca.pem"}
@@ -66,7 +66,7 @@ def build_ssl_context(settings: Mapping[str, str]) -> ssl.SSLContext:
         FatalError: a store that cannot be read; the message names the setting.
     """
     try:
-        with with_anchors(settings) as given:
+        with use_anchors(settings) as given:
             context = _trust_authorities(given)
         # Python 3.13 asks for what Java and librdkafka do not, and trusts what librdkafka does not.
         context.verify_flags &= ~(ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN)

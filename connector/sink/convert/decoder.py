@@ -25,7 +25,7 @@ from connector.sink.convert.columns.type_mismatch import decode_mismatches
 from connector.sink.convert.converters import find_converters, transaction_converter
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.events import icebergevents
-from connector.sink.convert.events.outbox import build_outbox_rows, find_aggregate_type
+from connector.sink.convert.events.outbox import OutboxFormat, build_outbox_rows, find_aggregate_type
 from connector.sink.convert.events.outbox_values import Reading
 from connector.sink.convert.events.transaction_metadata import check_transaction_metadata
 from connector.sink.convert.events.variant_documents import VariantColumns, encode_documents, mark_documents
@@ -157,8 +157,12 @@ def _decode_as_text(run: ConsumerRecords, table: TablePlan | None, plan: BatchPl
 
 def _decode_outbox(run: ConsumerRecords, aggregate: str, table: TablePlan | None, plan: BatchPlan) -> DecodedRecords:
     reading, events = find_converters(plan), plan.events
-    key, value = _read_singles(reading.key, events.key_format), _read_singles(reading.value, events.value_format)
-    outbox = build_outbox_rows(run, aggregate, table, plan, key, value, raw=events.value_format == BYTES.name)
+    form = OutboxFormat(
+        _read_singles(reading.key, events.key_format),
+        _read_singles(reading.value, events.value_format),
+        events.value_format == BYTES.name,
+    )
+    outbox = build_outbox_rows(run, aggregate, table, plan, form)
     parts = () if outbox.part is None or not len(outbox.part) else (outbox.part,)
     tables = () if table is None or not parts else (table.index,)
     needs = () if outbox.need is None else (outbox.need,)

@@ -217,6 +217,10 @@ class SinkMetrics:
             "batch_size_max": window.maximum(lambda one: one.records),
         }
         yield from connect_samples("connector_task", labels, task)
+        yield from self._connect_errors()
+        yield from self._connect_clients()
+
+    def _connect_errors(self) -> Iterator[MetricSample]:
         dead = float(self._dead)
         errors = {
             "total_record_failures": dead,
@@ -228,9 +232,11 @@ class SinkMetrics:
             "deadletterqueue_produce_failures": 0.0,
             "last_error_timestamp": 0.0 if self._dead_at is None else self._dead_at * 1000,
         }
-        yield from connect_samples("task_error", labels, errors)
+        yield from connect_samples("task_error", (self.connector, TASK), errors)
+
+    def _connect_clients(self) -> Iterator[MetricSample]:
         clients = {
-            "kafka_connect_metrics_incoming_byte_rate": window.rate(lambda one: one.fetched_bytes),
+            "kafka_connect_metrics_incoming_byte_rate": self._window.rate(lambda one: one.fetched_bytes),
             "kafka_connect_metrics_outgoing_byte_rate": 0.0,
             "kafka_consumer_incoming_byte_total": self._sum.fetch.size_bytes,
             "kafka_consumer_connection_count": float(self.connected),
@@ -240,7 +246,23 @@ class SinkMetrics:
         yield from client_samples(self.connector, clients)
 
     def _collect_own(self, lag: Mapping[TopicPartition, int]) -> Iterator[MetricSample]:
-        name, total = self.connector, self._sum
+        name = self.connector
+        yield from self._collect_totals()
+        for reader, count in self._readers.items():
+            yield own.FETCH_READER.at(count, name, reader)
+        if self._committed_at is not None:
+            yield own.LAST_COMMIT_TIME.at(self._committed_at, name)
+        for table, counts in self._files.items():
+            yield own.DATA_FILES.at(counts["data_files"], name, table)
+            yield own.DELETE_FILES.at(counts["delete_files"], name, table)
+            yield own.TABLE_COMMITS.at(counts["commits"], name, table)
+            yield own.SCHEMA_DRIFT.at(self._drift.get(table, 0), name, table)
+        for stage, count in self._stages.items():
+            yield own.DEAD_LETTERS.at(count, name, stage)
+        yield from self._collect_lag(lag)
+
+    def _collect_totals(self) -> Iterator[MetricSample]:
+        total = self._sum
         totals = {
             own.COMMITS: self._commits,
             own.COMMIT_SECONDS: self._commit_seconds,
@@ -260,19 +282,10 @@ class SinkMetrics:
             own.FETCH_RETRIES: total.fetch.retries,
         }
         for series, value in totals.items():
-            yield series.at(value, name)
-        for reader, count in self._readers.items():
-            yield own.FETCH_READER.at(count, name, reader)
-        if self._committed_at is not None:
-            yield own.LAST_COMMIT_TIME.at(self._committed_at, name)
-        for table, counts in self._files.items():
-            yield own.DATA_FILES.at(counts["data_files"], name, table)
-            yield own.DELETE_FILES.at(counts["delete_files"], name, table)
-            yield own.TABLE_COMMITS.at(counts["commits"], name, table)
-            yield own.SCHEMA_DRIFT.at(self._drift.get(table, 0), name, table)
-        for stage, count in self._stages.items():
-            yield own.DEAD_LETTERS.at(count, name, stage)
-        by_topic = Counter[str]()
+            yield series.at(value, self.connector)
+
+    def _collect_lag(self, lag: Mapping[TopicPartition, int]) -> Iterator[MetricSample]:
+        name, by_topic = self.connector, Counter[str]()
         for (topic, _), count in lag.items():
             by_topic[topic] += count
         for topic, count in by_topic.items():

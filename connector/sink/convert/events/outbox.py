@@ -49,29 +49,33 @@ class OutboxRows:
     faults: list[RecordError]
 
 
+@attrs.frozen
+class OutboxFormat:
+    """How keys and values are read that are no plain text; None: all are.
+
+    `raw`: whether values are bytes, which a payload of bytes takes as they are.
+    """
+
+    key: Reading | None
+    value: Reading | None
+    raw: bool
+
+
 def build_outbox_rows(
-    run: ConsumerRecords,
-    aggregate: str,
-    table: TablePlan | None,
-    plan: BatchPlan,
-    read_key: Reading | None,
-    read_value: Reading | None,
-    *,
-    raw: bool = False,
+    run: ConsumerRecords, aggregate: str, table: TablePlan | None, plan: BatchPlan, form: OutboxFormat
 ) -> OutboxRows:
-    """Make the rows of a run.
+    """Make the rows of a run of records of a topic of the router.
 
     Args:
-        run: records of a topic of the router.
+        run: the records.
         aggregate: their aggregate type.
         table: their table, None where there is none yet.
         plan: the batch's.
-        read_key, read_value: how keys and values are read that are no plain text; None: all are.
-        raw: whether values are bytes, which a payload of bytes takes as they are.
+        form: how they are read.
     """
     count = len(run.offset)
-    columns, faults = _read_payloads(run.value, read_value, table, raw=raw)
-    keys, bad_keys = read_texts(run.key, AGGREGATE_ID, read_key)
+    columns, faults = _read_payloads(run.value, form.value, table, raw=form.raw)
+    keys, bad_keys = read_texts(run.key, AGGREGATE_ID, form.key)
     fields = {
         ID: _header_text(run, ID_HEADERS),
         AGGREGATE_TYPE: pa.repeat(pa.scalar(aggregate), count),
