@@ -1,4 +1,4 @@
-"""Rich's console for tables: as wide as they are where no person's window bounds them, such as in a pipe or a log."""
+"""Tables of a command -> Rich's console: as wide as they are where no window bounds them, as in a pipe or a log."""
 
 from __future__ import annotations
 

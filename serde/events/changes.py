@@ -1,4 +1,4 @@
-"""Changes of rows: the columns that a block of events becomes, their names and parts of them (pure)."""
+"""Changes of rows, the columns that a block of events becomes -> the same under other names, or some of them (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Iceberg table, seen from the driver: its Java object, and its metadata read with PyIceberg.
+"""A loaded table -> what it is now: its Java object, and its metadata read with PyIceberg. On the driver.
 
 Java commits; PyIceberg reads metadata files and manifests, where a call per snapshot or file through the JVM's gateway
 would cost more than the reading.

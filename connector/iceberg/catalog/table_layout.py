@@ -1,4 +1,4 @@
-"""What executors need to know of a table to write its files: a frozen value, made by the driver, pickled to tasks."""
+"""A table at one moment -> what executors need to know to write its files: a frozen value that travels with tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logins of SASL as the messages that a client sends: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677), OAUTHBEARER (RFC 7628).
+"""Client settings -> SASL messages of a login: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677), OAUTHBEARER (RFC 7628).
 
 OAUTHBEARER asks a token of its provider first; the others are pure.
 """

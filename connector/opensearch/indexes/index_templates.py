@@ -1,5 +1,6 @@
-"""Indexes that OpenSearch makes as documents come (those of a day, those behind a data stream): an index template tells
-what they look like. On the driver; metadata only.
+"""Mappings -> index templates, for indexes that OpenSearch makes as documents come: those of a day, of a data stream.
+
+A template tells what they look like. On the driver; metadata only.
 
 Both have the calls of `IndexAdmin`. Templates are named after the sink's index, and a longer name goes before a shorter
 one: `orders-items-*` is not made as `orders-*` says.

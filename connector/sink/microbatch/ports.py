@@ -1,4 +1,4 @@
-"""What batches of a sink use to reach other systems: the job, the destination, stored offsets and Kafka."""
+"""A batch -> the systems that it reaches: ports of the job, the destination, stored offsets and Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log positions: numbers that rise with a source's log, a row for each event, and the names of sources (pure)."""
+"""Places in sources' logs -> numbers that rise with each, a row for each event, and the names of sources (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The series of Kafka Connect's MBeans, by both names in use: those of Strimzi's rules and those of Confluent's.
+"""Kafka Connect's MBeans -> their series, by both names in use: those of Strimzi's rules and those of Confluent's.
 
 Strimzi leaves `-metrics` out of a group's name, Confluent keeps it: `kafka_connect_sink_task_<attribute>` and
 `kafka_connect_sink_task_metrics_<attribute>`. There are few of them, so both are served.

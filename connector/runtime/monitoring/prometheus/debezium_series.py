@@ -1,4 +1,4 @@
-"""The series of Debezium's JMX exporter rules: attributes of its MBeans, by the names that its dashboards query."""
+"""Attributes of Debezium's MBeans -> their series, by the names that its dashboards query (JMX exporter rules)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own series: what neither Debezium nor Kafka Connect has a name for."""
+"""What neither Debezium nor Kafka Connect has a name for -> series of our own."""
 
 from __future__ import annotations
 

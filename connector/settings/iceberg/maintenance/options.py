@@ -1,4 +1,4 @@
-"""The options of maintenance, each declared once: of all tables, below `iceberg.maintenance.`.
+"""Keys below `iceberg.maintenance.` -> the options of maintenance, each declared once, for all tables.
 
 Names: those of Flink's table maintenance; `settings.iceberg.maintenance` reads them, of single tables too.
 """

@@ -1,4 +1,4 @@
-"""Iceberg tables as a destination of the sink."""
+"""A sink's settings -> its Iceberg tables as a destination: what plans, writes, commits and maintains them."""
 
 from __future__ import annotations
 

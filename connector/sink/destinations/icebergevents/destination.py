@@ -1,4 +1,4 @@
-"""The one Iceberg table of events as a destination: what is special about it is in its settings (`events_only`)."""
+"""A sink's settings -> the one Iceberg table of events: what is special about it is in them (`events_only`)."""
 
 from __future__ import annotations
 

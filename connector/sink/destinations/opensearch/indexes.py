@@ -1,4 +1,4 @@
-"""The indexes of a sink: made on first sight, given fields on need. On the driver.
+"""Shapes of events -> the indexes of a sink: made on first sight, given fields on need. On the driver.
 
 The columns of an index are kept as an Iceberg schema, in the index itself: documents are decoded and converted exactly
 as the rows of a table are.

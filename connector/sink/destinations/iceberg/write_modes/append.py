@@ -1,4 +1,4 @@
-"""Write mode append: every event that has a row becomes one; no row is ever replaced."""
+"""Rows of events -> data files, in write mode append: no row is ever replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WriteMode: the port of the write modes, how a table loses the rows that an upsert replaces.
+"""Rows that an upsert replaces -> how a table loses them: the port of the write modes.
 
 One mode per module, called MODE there and named in `settings.iceberg.write_mode.DECLARED_MODES`; see `registry`.
 """
