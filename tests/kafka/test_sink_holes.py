@@ -108,7 +108,7 @@ def test_a_table_does_not_grow_with_its_commits(
     settings say of it wins.
     """
     # Else up to which snapshot sources have read is looked up once a minute, and all commits of here are younger.
-    monkeypatch.setattr("connector.sink.destinations.iceberg.tables.iceberg_tables._NEEDED_INTERVAL_S", 0.0)
+    monkeypatch.setattr("connector.sink.destinations.iceberg.tables.needed_snapshots.INTERVAL_S", 0.0)
     kept = {"history.expire.max-snapshot-age-ms": "1", "history.expire.min-snapshots-to-keep": "4"}
     told = {f"iceberg.tables.auto-create-props.{key}": value for key, value in kept.items()}
     space = plain_workspace("grown", {"topics": "grown", **told})

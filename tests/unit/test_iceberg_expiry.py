@@ -27,7 +27,7 @@ from connector.settings.iceberg.maintenance.policies import ExpiryPolicy, Mainte
 from connector.sink.destinations.iceberg import back_pressure
 from connector.sink.destinations.iceberg.back_pressure import BackPressure
 from connector.sink.destinations.iceberg.destination import _warn_of_growth
-from connector.sink.destinations.iceberg.tables import iceberg_tables
+from connector.sink.destinations.iceberg.tables import needed_snapshots
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 
 HOUR_MS = 3600 * 1000
@@ -65,7 +65,7 @@ def test_everything_is_needed_while_nobody_can_tell(monkeypatch: pytest.MonkeyPa
     )
     tables = IcebergTables(load([file]), Mock())
     tables._known["t"] = Mock()
-    monkeypatch.setattr(iceberg_tables, "find_needed_since_ms", fail)
+    monkeypatch.setattr(needed_snapshots, "find_needed_since_ms", fail)
     with structlog.testing.capture_logs() as lines:
         assert [tables.needed_since_ms("t") for _ in range(3)] == [0, 0, 0]
     assert [line["event"] for line in lines] == ["snapshot expiry is postponed"]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Collection, Iterable, Mapping
 from threading import RLock
 
 import attrs
-import structlog
 
-from connector.errors import ConnectorError, DataFault, FatalError, GapError
+from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
@@ -26,7 +24,6 @@ from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
 from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE
 from connector.iceberg.types.schemas.schema_evolution import evolve, make_optional
-from connector.maintenance.expiry import find_needed_since_ms
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.settings.iceberg.new_tables.partition_spec import parse_partition_term
@@ -41,6 +38,7 @@ from connector.sink.convert.columns.field_matching import match_shape
 from connector.sink.destinations.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.iceberg.tables import checks as table_checks
 from connector.sink.destinations.iceberg.tables.creation import TableCreator
+from connector.sink.destinations.iceberg.tables.needed_snapshots import NeededSnapshots
 from connector.sink.destinations.iceberg.tables.options import TableOptions
 from connector.sink.destinations.iceberg.tables.source_renames import find_source_renames
 from connector.sink.destinations.iceberg.tables.source_schemas import SourceSchemas
@@ -57,8 +55,6 @@ from connector.sink.destinations.table_schema import (
 from connector.sink.model.plan import SchemaChange, TablePlan
 
 VARIANTS_VERSION = 3
-
-_NEEDED_INTERVAL_S = 60.0
 
 
 class IcebergTables(BaseTableRegistry[TargetTable]):
@@ -87,7 +83,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         self._creator = TableCreator(settings, catalog)
         self._patched: set[str] = set()
         self._turns: dict[str, RLock] = {}
-        self._needed: dict[str, tuple[float, int]] = {}
+        self._needed = NeededSnapshots(catalog, settings.table)
         self._changed: set[str] = set()
         self._unstored: set[str] = set()
         history = settings.table.history_table
@@ -106,27 +102,8 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return self._known[name].table.name
 
     def needed_since_ms(self, name: str) -> int:
-        """Return the time of the oldest snapshot of a table that a source has yet to read; now if there is none.
-
-        Looked up once in a while: it only moves on. Where the offsets cannot be read everything is needed.
-        """
-        seen_s, known_ms = self._needed.get(name, (-_NEEDED_INTERVAL_S, 0))
-        if time.monotonic() - seen_s >= _NEEDED_INTERVAL_S:
-            try:
-                known_ms = self._read_needed_since_ms(name)
-            except ConnectorError as error:
-                structlog.get_logger().warning(
-                    "snapshot expiry is postponed", table=self.label(name), reason=str(error)
-                )
-                known_ms = 0
-            self._needed[name] = time.monotonic(), known_ms
-        return known_ms
-
-    def _read_needed_since_ms(self, name: str) -> int:
-        table = self._known[name].table
-        policy = self._settings.table.maintenance.of(name, table.name).expire
-        tables = (self._settings.table.offsets_table, *policy.offset_tables)
-        return find_needed_since_ms(self._catalog, tables, table)
+        """Return the time of the oldest snapshot of a table that a source has yet to read; now if there is none."""
+        return self._needed.find_since_ms(name, self._known[name].table)
 
     def turn(self, full_name: str) -> RLock:
         """Return what commits to a table hold, by its full name."""
