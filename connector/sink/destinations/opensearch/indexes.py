@@ -22,7 +22,7 @@ from connector.opensearch.indexes.field_names import assign_fields_by_name, find
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
 from connector.opensearch.indexes.index_identity import IndexIds, decode_ids, encode_ids, explain_loss
 from connector.opensearch.indexes.index_meta import IndexMetadata, VersionSource
-from connector.opensearch.indexes.index_names import IndexNamePattern, to_index_name
+from connector.opensearch.indexes.index_names import IndexNamePattern
 from connector.opensearch.indexes.index_templates import TIMESTAMP_FIELD, DataStreamAdmin, DatedIndexAdmin
 from connector.opensearch.indexes.mapping import FieldMapping, map_columns
 from connector.runtime.topic_partitions import TopicPartition
@@ -30,7 +30,7 @@ from connector.settings import SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.convert.columns.field_matching import match_key_shapes, match_shape, merge_case_variants
 from connector.sink.destinations.deleted_keys import DeletedKeyLog
-from connector.sink.destinations.naming import index_name, raw_index_name
+from connector.sink.destinations.opensearch.index_naming import IndexNaming
 from connector.sink.destinations.opensearch.write.document_requests import IndexTarget
 from connector.sink.destinations.opensearch.write.document_writer import OpenSearchWriterFactory
 from connector.sink.destinations.opensearch.write.timestamps import TimestampRule
@@ -90,7 +90,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         self._indexes, self._dating = _select_index_kind(search)
         self.deleted_keys = deleted_keys
         self._ids: dict[str, IndexIds] = {}
-        self._owners: dict[str, tuple[str, str]] = {}
+        self._names = IndexNaming(settings.table, search)
 
     def writers(self) -> OpenSearchWriterFactory:
         """Return what opens the bulk requests of tasks."""
@@ -100,41 +100,11 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
 
     def label(self, name: str) -> str:
         """Return the name of an index as the cluster has it."""
-        return self._place(name)
+        return self._names.place(name)
 
     def name(self, topic: str) -> str:
-        """Return the name of a topic's index.
-
-        Raises:
-            FatalError: another topic has the same, though nobody said so: names of indexes have no capitals, say.
-        """
-        configured = self._search.existing.get(topic)
-        if configured:
-            return configured
-        name = self._add_stream_prefix(index_name(topic, self._settings.table))
-        owner = raw_index_name(topic, self._settings.table)
-        own, other = self._owners.setdefault(name, (owner, topic))
-        if own != owner:
-            raise FatalError(
-                f"topics {other} and {topic} both map to index {name}; name an index for one of them by "
-                "topic.to.existing.resource.mapping (or this one, if they are to share it), or leave one out"
-            )
-        return name
-
-    def _claim(self, name: str) -> None:
-        """Take an index for a name that events gave. Raises DataFault: another name, that differs, has it."""
-        if self._settings.table.routes is None:
-            return
-        own, _ = self._owners.setdefault(self._place(name), (name, name))
-        if own != name:
-            raise DataFault(
-                f"{name} maps to index {self._place(name)}, which has the documents of {own}; name an index for it "
-                "(topic.to.existing.resource.mapping)"
-            )
-
-    def _owner(self, name: str) -> str:
-        """Return what an index's name is made of; empty where it is named as it is."""
-        return name if self._settings.table.routes is not None else self._owners.get(name, ("", ""))[0]
+        """Return the name of a topic's index. FatalError: another topic has the same, though nobody said so."""
+        return self._names.of_topic(topic)
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:  # noqa: ARG002 - no commits
         """Return the executors' view of an index."""
@@ -159,11 +129,11 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
 
     def position(self, name: str) -> KafkaOffsets:
         """Return where an index stands: after the batches that are in it, as far as anybody knows."""
-        return self._stood.get(self._place(name), KafkaOffsets())
+        return self._stood.get(self._names.place(name), KafkaOffsets())
 
     def record_position(self, name: str, position: KafkaOffsets) -> None:
         """Take note of where an index stands once a batch is in it."""
-        self._stood[self._place(name)] = position
+        self._stood[self._names.place(name)] = position
 
     def target(self, name: str) -> IndexTarget:
         """Return how documents of an index are written."""
@@ -210,14 +180,6 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
     def expect_unavailable_values(self, name: str) -> None:
         """Nothing to note: tasks look documents up whenever an event leaves values out."""
 
-    def _place(self, name: str) -> str:
-        """The index of a name that events gave: small letters, and nothing that no index may be called."""
-        return name if self._settings.table.routes is None else self._add_stream_prefix(to_index_name(name))
-
-    def _add_stream_prefix(self, name: str) -> str:
-        prefix = self._search.series.prefix
-        return f"{prefix}-{name}" if prefix else name
-
     def _load(self, names: Iterable[str]) -> None:
         """Look up what is not known yet, and what may have been rolled over, or deleted."""
         same = self._indexes.find_unchanged(one.index for one in self._known.values())
@@ -230,16 +192,16 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         super()._load(names)
 
     def _load_existing(self, name: str) -> KnownIndex | None:
-        index = self._find(self._place(name))
+        index = self._find(self._names.place(name))
         try:
-            self._claim(name)
+            self._names.claim(name)
             return self._read_note(name, index) if index is not None and index.noted else None
         except DataFault as fault:
             raise FatalError(str(fault)) from fault
 
     def _read_note(self, name: str, index: IndexInfo) -> KnownIndex:
         self._check_stream(index)
-        note, rule, owner = IndexMetadata.read(index.noted), self._settings.table, self._owner(name)
+        note, rule, owner = IndexMetadata.read(index.noted), self._settings.table, self._names.owner(name)
         if note.is_foreign(owner):
             raise DataFault(
                 f"index {index.name} has the documents of {note.owner}, and {owner} maps to the same index name; "
@@ -258,9 +220,9 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
 
     def _create(self, name: str, needs: list[SchemaChange]) -> KnownIndex:
         """Make an index, or take one over that is there, from the shapes of its events."""
-        self._claim(name)
+        self._names.claim(name)
         rule = self._settings.table
-        existing = self._find(self._place(name))
+        existing = self._find(self._names.place(name))
         if existing is not None and existing.noted:
             return self._read_note(name, existing)
         if existing is not None:
@@ -280,23 +242,23 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         if rule.keep_deletes and keys and not tells:
             columns = columns.append(pa.field(DELETED_COLUMN, pa.string()))
         dated = all(need.dated for need in needs)
-        index = existing or IndexInfo(self._place(name), {}, {})
+        index = existing or IndexInfo(self._names.place(name), {}, {})
         versions: VersionSource = "source" if tells and dated else "offset"
         layout = self._build_layout(name, columns, keys)
         created = KnownIndex(
-            layout, versions, not tells, index, self._owner(name), self._assign_fields(layout, index, {})
+            layout, versions, not tells, index, self._names.owner(name), self._assign_fields(layout, index, {})
         )
         if existing is not None:
             self._grow(existing, name, created)
         elif not rule.auto_create:
             raise DataFault(
-                f"index {self._place(name)} does not exist, and auto-create-enabled is false; create it, or set "
+                f"index {self._names.place(name)} does not exist, and auto-create-enabled is false; create it, or set "
                 "iceberg.tables.auto-create-enabled=true, and replay the record"
             )
         else:
-            index = self._indexes.create(self._place(name), self._properties(needs, created), created.document())
+            index = self._indexes.create(self._names.place(name), self._properties(needs, created), created.document())
             created = attrs.evolve(created, index=index)
-            self._log.info("index created", index=self._place(name), fields=len(columns), key=list(keys))
+            self._log.info("index created", index=self._names.place(name), fields=len(columns), key=list(keys))
         return created
 
     def _evolve(self, name: str, known: KnownIndex, needs: list[SchemaChange]) -> KnownIndex:
@@ -315,7 +277,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
 
     def _grow(self, index: IndexInfo, name: str, known: KnownIndex, needs: Iterable[SchemaChange] = ()) -> None:
         self._indexes.grow(index, self._properties(needs, known), known.document())
-        self._log.info("fields added", index=self._place(name), fields=len(known.layout.columns))
+        self._log.info("fields added", index=self._names.place(name), fields=len(known.layout.columns))
 
     def _build_layout(self, name: str, columns: pa.Schema, keys: tuple[str, ...]) -> RowLayout:
         plain = pa.schema([pa.field(field.name, field.type) for field in columns])
