@@ -119,9 +119,9 @@ def _is_chosen(at: TopicPartition, topics: tuple[str, ...]) -> bool:
 
 def _reset_table(target: TargetTable, wanted: KafkaOffsets, name: str, topics: tuple[str, ...]) -> StoredCommit:
     """Say the new position in a snapshot of the table's own, one without files."""
-    stood = target.stored.position
-    kept = {at: dates for at, dates in stood.watermarks.items() if not _is_chosen(at, topics)}
-    position = attrs.evolve(wanted.only({topic for topic, _ in stood.offsets}), watermarks=kept)
+    stored = target.stored.position
+    kept = {at: dates for at, dates in stored.watermarks.items() if not _is_chosen(at, topics)}
+    position = attrs.evolve(wanted.only({topic for topic, _ in stored.offsets}), watermarks=kept)
     pending = PendingCommit([], position, target.stored, target.base, guarded=False, replaces=False)
     done = commit_files(target.table, pending, name)
     return StoredCommit(position, target.table.uuid, done.snapshot_id, done.sequence_number)

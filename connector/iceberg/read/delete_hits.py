@@ -31,12 +31,12 @@ def find_hit_files(table: Table, snapshot_id: int, deletes: Mapping[str, Sequenc
         FatalError, RetriableError: metadata or files cannot be read.
     """
     tasks = [task for task in plan_files(table.spark, table, snapshot_id) if task.path in deletes]
-    struck = [add_deletes(table.spark, task, deletes[task.path]) for task in tasks]
-    ids = frozenset[int]().union(*(task.equality_ids for task in struck))
+    deleted = [add_deletes(table.spark, task, deletes[task.path]) for task in tasks]
+    ids = frozenset[int]().union(*(task.equality_ids for task in deleted))
     reader = TableReader(table.spark, table, _key_schema(table, ids))
     with map_java_errors(f"reading keys of {table.name}"):
         try:
-            before, after = (_count_rows(reader, some) for some in (tasks, struck))
+            before, after = (_count_rows(reader, some) for some in (tasks, deleted))
         finally:
             release_reads(table.spark, table)
     return [task for task in tasks if after.get(task.path, 0) < before.get(task.path, 0)]

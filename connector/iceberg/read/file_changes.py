@@ -29,7 +29,7 @@ from connector.iceberg.read.scan_planning import (
 class AffectedFile:
     """An older data file that a snapshot's deletes touch: read with the new deletes, and with those before."""
 
-    struck: FileScanTask
+    deleted: FileScanTask
     before: FileScanTask
 
 

@@ -126,10 +126,10 @@ def _read_vector(io_properties: dict[str, str], file: PositionDeletes, path: str
 
 
 def _read_deleted_rows(reader: TableReader, touched: Sequence[AffectedFile], *, lineage: bool) -> DataFrame:
-    struck = [pair.struck for pair in touched]
-    if not lineage or reader.is_vectorized(struck):
-        return reader.read_deleted_rows(struck, lineage=lineage)
-    positions = reader.read_deleted_rows(struck).select(FILE_COLUMN, POSITION_COLUMN)
+    deleted = [pair.deleted for pair in touched]
+    if not lineage or reader.is_vectorized(deleted):
+        return reader.read_deleted_rows(deleted, lineage=lineage)
+    positions = reader.read_deleted_rows(deleted).select(FILE_COLUMN, POSITION_COLUMN)
     # The vectorised reader, which alone can mark and number rows at once, takes neither nested columns nor Avro.
     return reader.read_live_rows([pair.before for pair in touched], lineage=True).join(
         positions, [FILE_COLUMN, POSITION_COLUMN], "left_semi"

@@ -19,7 +19,7 @@ def has_lineage(files: FileChanges) -> bool:
 
     Rows from before an upgrade to v3 have none, and none is read from ORC files.
     """
-    older = [task for pair in files.touched for task in (pair.struck, pair.before)]
+    older = [task for pair in files.touched for task in (pair.deleted, pair.before)]
     return files.first_row_id is not None and all(
         task.first_row_id is not None and task.row_ids_readable for task in (*files.removed, *files.added, *older)
     )

@@ -31,8 +31,8 @@ def read_table_rows(spark: SparkSession, table: Table, plan: TablePlan, where: s
     reader = TableReader(spark, table, schema)
     names = {name: column_name(place) for place, name in enumerate(schema.names)}
     deleted_in = [task for task in tasks if task.deletes]
-    struck = reader.read_deleted_rows(deleted_in) if deleted_in else reader.nothing()
-    return TableRows(reader.read_live_rows(tasks), struck, names)
+    deleted = reader.read_deleted_rows(deleted_in) if deleted_in else reader.nothing()
+    return TableRows(reader.read_live_rows(tasks), deleted, names)
 
 
 def readable_schema(schema_json: str) -> SnapshotSchema:

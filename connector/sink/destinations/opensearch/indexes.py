@@ -83,9 +83,9 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         stored_offsets: Mapping[str, KafkaOffsets] | None = None,
         deleted_keys: DeletedKeysTable | None = None,
     ) -> None:
-        """Start with no index known; `stood` is what the offsets table says of indexes."""
+        """Start with no index known; `stored_offsets` is what the offsets table says of indexes."""
         super().__init__(settings)
-        self._stood = dict(stored_offsets or {})
+        self._positions = dict(stored_offsets or {})
         self._search = search
         self._indexes, self._dating = _select_index_kind(search)
         self.deleted_keys = deleted_keys
@@ -111,7 +111,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
         noted, rule = self._known[name], self._settings.table
         upsert = rule.upsert and bool(noted.layout.keys)
         deletes = upsert and noted.tombstones and self._search.null_values == "delete"
-        stood, numbered = self.position(name), upsert and noted.versions == "source"
+        position, numbered = self.position(name), upsert and noted.versions == "source"
         return TablePlan(
             index=index,
             layout=noted.layout,
@@ -122,18 +122,18 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             key_configured=bool(rule.keys.of(name)),
             numbered=numbered,
             remembers=numbered and self.deleted_keys is not None,
-            watermarks=stood.watermarks,
-            partitions=stood.partitions,
-            truncates=stood.truncates if numbered else {},
+            watermarks=position.watermarks,
+            partitions=position.partitions,
+            truncates=position.truncates if numbered else {},
         )
 
     def position(self, name: str) -> KafkaOffsets:
         """Return where an index stands: after the batches that are in it, as far as anybody knows."""
-        return self._stood.get(self._names.place(name), KafkaOffsets())
+        return self._positions.get(self._names.place(name), KafkaOffsets())
 
     def record_position(self, name: str, position: KafkaOffsets) -> None:
         """Take note of where an index stands once a batch is in it."""
-        self._stood[self._names.place(name)] = position
+        self._positions[self._names.place(name)] = position
 
     def target(self, name: str) -> IndexTarget:
         """Return how documents of an index are written."""
