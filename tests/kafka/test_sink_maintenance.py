@@ -18,7 +18,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from connector.cli.maintain import Round, TableReport, do_round
+from connector.cli.maintain.reports import TableReport
+from connector.cli.maintain.rounds import Round, do_round
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.java import jvm
 from connector.maintenance.lease import LeaseTable, owner_name

@@ -16,7 +16,7 @@ import pytest
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.cli.maintain import Round, do_round
+from connector.cli.maintain.rounds import Round, do_round
 from connector.errors import CommitRefused, ConfigError, RetriableError
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.settlement import _SettlingOperations, settle_commits

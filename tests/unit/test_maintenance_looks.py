@@ -14,8 +14,8 @@ from unittest.mock import Mock
 import attrs
 import pytest
 
-from connector.cli import maintain
-from connector.cli.maintain import Round
+from connector.cli.maintain import rounds
+from connector.cli.maintain.rounds import Round
 from connector.iceberg.catalog import table as table_module
 from connector.iceberg.catalog.metadata_file import load_static_table
 from connector.iceberg.catalog.table import Table
@@ -215,25 +215,25 @@ def test_manifests_are_read_where_something_is_due(
 ) -> None:
     """Repeated by schedules, a look at a table with nothing to do reads no manifest; asked once it shows all."""
     count = Mock(return_value=[])
-    monkeypatch.setattr(maintain, "count_partitions", count)
-    monkeypatch.setattr(maintain, "count_small_manifests", lambda _: 0)
+    monkeypatch.setattr(rounds, "count_partitions", count)
+    monkeypatch.setattr(rounds, "count_small_manifests", lambda _: 0)
     subject: Any = Mock(find_due=lambda *_: due, count_rewrites=lambda *_: 0, find_expiry=lambda _: None)
     subject.find_needless.return_value = []
     subject.read_state.return_value = TableState()
     subject.policy_of.return_value = MaintenancePolicy()
-    maintain._do_table(subject, Mock(), Round(by_triggers=by_triggers))
+    rounds._do_table(subject, Mock(), Round(by_triggers=by_triggers))
     assert count.call_count == counted
 
 
 def test_a_dry_run_by_schedules_tells_what_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that its schedule asks for and that would find nothing is not told; one that cannot be looked at is."""
-    monkeypatch.setattr(maintain, "count_partitions", lambda *_: [])
+    monkeypatch.setattr(rounds, "count_partitions", lambda *_: [])
     due = {REWRITE: "120 data files", MANIFESTS: "100 commits", EXPIRE: "900 snapshots"}
     subject: Any = Mock(find_due=lambda *_: due)
     subject.find_needless.return_value = [TaskOutcome(REWRITE, {"removed": 0}), TaskOutcome(EXPIRE, failure="away")]
     subject.read_state.return_value = TableState()
     subject.policy_of.return_value = MaintenancePolicy()
-    told = maintain._do_table(subject, Mock(), Round(by_triggers=True))
+    told = rounds._do_table(subject, Mock(), Round(by_triggers=True))
     assert list(told.due) == [MANIFESTS, EXPIRE]
 
 
@@ -242,8 +242,8 @@ def test_what_a_conversion_leaves_is_rewritten_with_it(
     removed: int, tasks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files that a conversion leaves full of deletes are rewritten in the same run; without any nothing is told."""
-    monkeypatch.setattr(maintain, "count_partitions", lambda *_: [])
-    monkeypatch.setattr(maintain, "count_small_manifests", lambda _: 0)
+    monkeypatch.setattr(rounds, "count_partitions", lambda *_: [])
+    monkeypatch.setattr(rounds, "count_small_manifests", lambda _: 0)
 
     def run(_: Any, asked: Sequence[str]) -> list[TaskOutcome]:
         assert asked == (CONVERT, REWRITE)
@@ -252,7 +252,7 @@ def test_what_a_conversion_leaves_is_rewritten_with_it(
     subject: Any = Mock(run=run, count_rewrites=lambda *_: 0, find_expiry=lambda _: None)
     subject.read_state.return_value = TableState(equality_deletes=1)
     subject.policy_of.return_value = MaintenancePolicy()
-    told = maintain._do_table(subject, Mock(), Round(execute=True))
+    told = rounds._do_table(subject, Mock(), Round(execute=True))
     assert list(told.due) == [one.task for one in told.done] == tasks
 
 

@@ -11,8 +11,10 @@ import pytest
 import structlog
 from attrs import evolve
 
-from connector.cli import maintain
-from connector.cli.maintain import Round, TableReport, maintain_tables, parse_duration, parse_tasks
+from connector.cli.maintain import rounds
+from connector.cli.maintain.arguments import parse_duration, parse_tasks
+from connector.cli.maintain.reports import TableReport
+from connector.cli.maintain.rounds import Round, maintain_tables
 from connector.errors import ConfigError
 from connector.iceberg.commit.commit_summary import CREATED_BY, MANIFEST_REWRITE
 from connector.iceberg.commit.settlement import SnapshotChange
@@ -445,10 +447,10 @@ def test_a_stop_ends_maintenance_after_the_table_at_hand(
         raise AssertionError("c had its turn")
 
     for name in ("Catalog", "LeaseTable", "Maintainer"):
-        monkeypatch.setattr(maintain, name, Mock())
-    monkeypatch.setattr(maintain, "open_session", lambda _: nullcontext(Mock()))
-    monkeypatch.setattr(maintain, "stop_on_signals", note)
-    monkeypatch.setattr(maintain, "do_round", do_round)
+        monkeypatch.setattr(rounds, name, Mock())
+    monkeypatch.setattr(rounds, "open_session", lambda _: nullcontext(Mock()))
+    monkeypatch.setattr(rounds, "stop_on_signals", note)
+    monkeypatch.setattr(rounds, "do_round", do_round)
     settings = Mock(errors=ErrorSettings("all", "t", -1, 0.1, 1, 5_000, 1))
     with structlog.testing.capture_logs() as lines:
         maintain_tables(settings, Round(execute=True), every_s=every_s, as_json=True)

@@ -69,7 +69,8 @@ def maintain(
     snapshots except those that a source has yet to read, delete files that no snapshot needs. The sink may be running.
     """
     with report_errors(), leave_on_signals():
-        from connector.cli.maintain import Round, maintain_tables, parse_duration, parse_tasks
+        from connector.cli.maintain.arguments import parse_duration, parse_tasks
+        from connector.cli.maintain.rounds import Round, maintain_tables
 
         if once and every is not None:
             raise ConfigError("--once and --every are both given; give one of them")

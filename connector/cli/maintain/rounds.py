@@ -8,19 +8,16 @@ from functools import partial
 from itertools import chain, repeat
 
 import attrs
-import click
-import orjson
 import structlog
-from rich.table import Table as Grid
 
-from connector.cli.console import open_console
+from connector.cli.maintain.reports import TableReport, print_reports
 from connector.errors import ConfigError, ConnectorError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.maintenance.lease import LeaseTable, owner_name
-from connector.maintenance.maintainer import Maintainer, TaskOutcome
-from connector.maintenance.partitions import PartitionFiles, count_partitions
+from connector.maintenance.maintainer import Maintainer
+from connector.maintenance.partitions import count_partitions
 from connector.maintenance.spark_actions import count_small_manifests, delete_orphan_files
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE, TASKS
@@ -38,27 +35,6 @@ class Round:
     tasks: tuple[str, ...] = ()
     by_triggers: bool = False
     execute: bool = False
-
-
-@attrs.frozen
-class TableReport:
-    """One table: its state, which tasks have something to do and why, what was done, and its partitions.
-
-    `failure` says why it could not be looked at, or no further.
-    """
-
-    table: str
-    state: TableState | None = None
-    due: dict[str, str] = attrs.field(factory=dict)
-    done: Sequence[TaskOutcome] = ()
-    partitions: Sequence[PartitionFiles] = ()
-    failure: str | None = None
-
-    @property
-    def failures(self) -> list[str]:
-        """Everything that went wrong."""
-        tasks = (f"{one.task}: {one.failure}" for one in self.done if one.failure is not None)
-        return [*tasks, *(() if self.failure is None else (self.failure,))]
 
 
 def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None, as_json: bool) -> None:
@@ -88,7 +64,7 @@ def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None
         )
         for first in chain([True], repeat(False)):
             reports = list(waiting.until_stopped(do_round(settings, catalog, maintainer, asked, first=first)))
-            _print_reports(reports, asked, as_json=as_json)
+            print_reports(reports, executed=asked.execute, as_json=as_json)
             if every_s is None and not waiting.is_over:
                 _check_done(reports)
                 return
@@ -238,85 +214,3 @@ def _find_rewrite(maintainer: Maintainer, table: Table, asked: Round, *, enabled
 
 def _is_wanted(asked: Round, task: str, *, enabled: bool) -> bool:
     return task in asked.tasks if asked.tasks else enabled
-
-
-def _print_reports(reports: Sequence[TableReport], asked: Round, *, as_json: bool) -> None:
-    if as_json:
-        document = {report.table: _to_json(report) for report in reports}
-        click.echo(orjson.dumps({"executed": asked.execute, "tables": document}).decode())
-        return
-    console = open_console()
-    columns = ("table", "partition", "data files", "small", "bytes", "equality deletes", "position deletes")
-    grid = Grid(*columns, title="partitions")
-    for report in reports:
-        for each in report.partitions:
-            deletes = f"{each.equality_deletes} in {each.equality_delete_files}"
-            positions = f"{each.position_deletes} in {each.position_delete_files + each.deletion_vectors}"
-            grid.add_row(
-                report.table,
-                each.partition,
-                *(str(count) for count in (each.data_files, each.small_files, each.data_bytes)),
-                deletes,
-                positions,
-            )
-    console.print(grid)
-    for report in reports:
-        done = {outcome.task: outcome for outcome in report.done}
-        for task, reason in report.due.items():
-            click.echo(f"{report.table}: {task}: {reason}{_format_outcome(done.get(task), execute=asked.execute)}")
-        if report.failure is not None:
-            click.echo(f"{report.table}: failed: {report.failure}")
-        elif not report.due:
-            click.echo(f"{report.table}: nothing to do")
-    if not asked.execute:
-        click.echo("nothing was changed; use --execute")
-
-
-def _format_outcome(outcome: TaskOutcome | None, *, execute: bool) -> str:
-    if outcome is None:
-        return "; another process maintains the table" if execute else ""
-    if outcome.failure is not None:
-        return f"; failed: {outcome.failure}"
-    return "; " + ", ".join(f"{name} {count}" for name, count in outcome.counts.items())
-
-
-def _to_json(report: TableReport) -> dict[str, object]:
-    state = report.state and attrs.asdict(report.state, filter=lambda field, _: field.name != "progress")
-    return {
-        "state": state,
-        "failure": report.failure,
-        "due": report.due,
-        "done": {outcome.task: attrs.asdict(outcome) for outcome in report.done},
-        "partitions": [attrs.asdict(each) for each in report.partitions],
-    }
-
-
-def parse_duration(text: str) -> int:
-    """Read seconds from a text such as 30s, 10m, 2h or 1d.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-    number, unit = text[:-1], text[-1:]
-    if unit not in units or not number.isascii() or not number.isdigit() or not int(number):
-        raise ConfigError(f"--every {text}: is not a duration; write 30s, 10m, 2h or 1d")
-    seconds = int(number) * units[unit]
-    if seconds > threading.TIMEOUT_MAX:
-        raise ConfigError(f"--every {text}: is longer than anybody waits; write 30s, 10m, 2h or 1d")
-    return seconds
-
-
-def parse_tasks(text: str) -> tuple[str, ...]:
-    """Read the names of tasks from a list with commas.
-
-    Raises:
-        ConfigError: one is none.
-    """
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names:
-        raise ConfigError(f"--task {text}: names no task; write some of {', '.join(TASKS)}")
-    wrong = [name for name in names if name not in TASKS]
-    if wrong:
-        raise ConfigError(f"--task {', '.join(wrong)}: is not known; write {', '.join(TASKS)}")
-    return names
