@@ -76,11 +76,10 @@ class Stream:
     _error: BaseException | None = None
     _at: dict[TopicPartition, int] = attrs.field(factory=dict)
     _seen: dict[TopicPartition, int] = attrs.field(factory=dict)
-    _discovery: PartitionDiscovery = attrs.field(init=False)
-
-    @_discovery.default
-    def _prepare_discovery(self) -> PartitionDiscovery:
-        return PartitionDiscovery(self.cluster, self.position.topic_ids)
+    _discovery: PartitionDiscovery = attrs.field(
+        init=False,
+        default=attrs.Factory(lambda self: PartitionDiscovery(self.cluster, self.position.topic_ids), takes_self=True),
+    )
 
     def run(self, *, once: bool) -> None:
         """Read until stopped; with `once`, up to the offsets that the topics have now.
