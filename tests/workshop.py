@@ -16,7 +16,7 @@ from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.settlement import _SettlingOperations
 from connector.maintenance.lease import LeaseTable
 from connector.maintenance.maintainer import Maintainer
-from connector.maintenance.spark_actions import delete_orphan_files
+from connector.maintenance.orphan_files import delete_orphan_files
 from connector.settings import load
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm

@@ -27,13 +27,12 @@ from connector.maintenance.expiry import (
 from connector.maintenance.expiry_rules import IN_FLIGHT_MS, Expiry
 from connector.maintenance.lease import LeaseTable, MaintenanceRun
 from connector.maintenance.lease_rules import LOST_RACES
+from connector.maintenance.orphan_files import delete_orphan_files, delete_unfinished_files
 from connector.maintenance.rewrite_rules import TURN_BYTES, commits_by_groups
 from connector.maintenance.spark_actions import (
     WritePermit,
     count_rewrite_groups,
     count_small_manifests,
-    delete_orphan_files,
-    delete_unfinished_files,
     rewrite_data_files,
     rewrite_manifests,
 )

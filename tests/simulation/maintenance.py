@@ -204,7 +204,7 @@ def _describe_later(_: Any, table: Any, snapshot: Any, commit_id: str) -> LaterS
 
 
 def _delete_unfinished_files(_: Any, table: Any, __: Any, folder: str) -> int:
-    """As `spark_actions.delete_unfinished_files`."""
+    """As `orphan_files.delete_unfinished_files`."""
     server: CatalogServer = table.java.server
     versions = table.java.now.snapshots.values()
     needed = {file.path for one in versions for file in one.files}

@@ -17,8 +17,9 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer
+from connector.maintenance.orphan_files import delete_orphan_files
 from connector.maintenance.partitions import count_partitions
-from connector.maintenance.spark_actions import count_small_manifests, delete_orphan_files
+from connector.maintenance.spark_actions import count_small_manifests
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE, TASKS
 from connector.runtime.retry import call_with_retries
