@@ -16,63 +16,19 @@ import attrs
 import structlog
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
-from connector.runtime.retry import double_wait_s
 from connector.settings import SourceSettings
 from connector.source.destination import ChangePublisher, PublishTarget
 from connector.source.snapshots.discovery import DiscoveredTables, missing_table
 from connector.source.snapshots.next_step import SnapshotMode
 from connector.source.snapshots.table_history import TableGoneError
+from connector.source.snapshots.table_schedule import TableSchedule, after_failure, after_success
 
 DISCOVERY_S = 10.0
 """How often new tables, and named ones that are missing, are looked for, in seconds.
 
 The tables that are known are polled by `poll.interval.ms`.
 """
-_FIRST_WAIT_S = 0.2
 _MISSING_AGAIN = "a table that was published before is gone, another one of its name is waited for"
-
-
-@attrs.frozen
-class TableSchedule:
-    """When a table is due: not before `at` (seconds of a monotonic clock), and never again once `failed` is set."""
-
-    at: float = 0.0
-    tries: int = 0
-    since: float | None = None
-    failed: ConnectorError | None = None
-
-    def is_due(self, now: float) -> bool:
-        """Whether the table is due."""
-        return self.failed is None and now >= self.at
-
-    @property
-    def waiting(self) -> bool:
-        """Whether a step is to be tried again."""
-        return self.failed is None and self.tries > 0
-
-
-def after_success() -> TableSchedule:
-    """Return the schedule after a step that succeeded."""
-    return TableSchedule()
-
-
-def after_failure(
-    schedule: TableSchedule, error: ConnectorError, now: float, *, timeout_s: float | None, longest_s: float
-) -> TableSchedule:
-    """Return the schedule after a step that failed: later where a retry may help, else never.
-
-    Args:
-        schedule: the schedule until then.
-        error: why.
-        now: the time of the clock.
-        timeout_s: how long to continue trying, None without end.
-        longest_s: the longest wait between two tries.
-    """
-    since = now if schedule.since is None else schedule.since
-    over = timeout_s is not None and now - since >= timeout_s
-    if not isinstance(error, RetriableError) or over:
-        return attrs.evolve(schedule, failed=error, since=since)
-    return TableSchedule(now + double_wait_s(_FIRST_WAIT_S, schedule.tries, longest_s), schedule.tries + 1, since)
 
 
 class PolledTable(Protocol):

@@ -16,9 +16,10 @@ from connector.errors import FatalError, GapError, RetriableError
 from connector.settings.source.capture import CaptureSettings
 from connector.settings.source.settings import load_source
 from connector.source import poll_loop
-from connector.source.poll_loop import PolledTable, PollLoop, TableSchedule, after_failure
+from connector.source.poll_loop import PolledTable, PollLoop
 from connector.source.snapshots.discovery import find_in_other_case, find_tables, plain_names
 from connector.source.snapshots.table_history import TableGoneError
+from connector.source.snapshots.table_schedule import TableSchedule, after_failure
 from tests.publishers import InMemoryPublisher, unconnected
 
 
