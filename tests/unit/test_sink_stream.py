@@ -103,7 +103,7 @@ def test_brokers_that_are_away_are_told_of_once() -> None:
         def fetch_beginning_offsets(self, _: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
             return {}
 
-    discovery = PartitionDiscovery(cast("Any", Away()), {})
+    discovery = PartitionDiscovery(cast("Any", Away()), KafkaOffsets())
     with capture_logs() as told:
         for _ in range(6):
             assert discovery.find_new({}) == {}

@@ -8,6 +8,7 @@ import attrs
 import structlog
 
 from connector.errors import GapError, RetriableError
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.topic_partitions import TopicPartition, nest_by_topic
 from connector.sink.microbatch.start_offsets import check_topic_id
@@ -15,10 +16,10 @@ from connector.sink.microbatch.start_offsets import check_topic_id
 
 @attrs.define(eq=False)
 class PartitionDiscovery:
-    """Looks at a cluster again and again, for one stream; `topic_ids` are those of the topics that it reads."""
+    """Looks at a cluster again and again, for one stream that began at a position."""
 
     _cluster: KafkaAdmin
-    _topic_ids: Mapping[str, str]
+    _position: KafkaOffsets
     _missing: set[str] = attrs.field(factory=set)
     _unanswered: bool = False
 
@@ -64,4 +65,4 @@ class PartitionDiscovery:
                     f"topic {name} was deleted while it was read: its unread records are gone; restart to continue "
                     "with the other topics"
                 )
-            check_topic_id(topics[name], self._topic_ids.get(name, ""))
+            check_topic_id(topics[name], self._position.topic_ids.get(name, ""))

@@ -78,7 +78,7 @@ class Stream:
     _seen: dict[TopicPartition, int] = attrs.field(factory=dict)
     _discovery: PartitionDiscovery = attrs.field(
         init=False,
-        default=attrs.Factory(lambda self: PartitionDiscovery(self.cluster, self.position.topic_ids), takes_self=True),
+        default=attrs.Factory(lambda self: PartitionDiscovery(self.cluster, self.position), takes_self=True),
     )
 
     def run(self, *, once: bool) -> None:
