@@ -332,6 +332,7 @@ _ONE_THREAD = (
     ("connector.sink.destinations.iceberg.committer", "ThreadPoolExecutor", InlineExecutor),
     ("connector.opensearch.bulk.bulk_processor", "ThreadPoolExecutor", InlineExecutor),
     ("connector.sink.destinations.table_registry", "ThreadPoolExecutor", InlineExecutor),
+    ("connector.sink.microbatch.background_cleanup", "ThreadPoolExecutor", InlineExecutor),
 )
 
 

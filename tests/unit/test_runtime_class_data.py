@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,8 +17,9 @@ from connector.runtime.jvm.class_data import (
     find_class_data,
     write_class_data,
 )
-from connector.runtime.jvm.gateway import MORE_JARS
+from connector.runtime.jvm.gateway import JAVA_OPTIONS, MORE_JARS
 from connector.runtime.jvm.java import JavaRuntime
+from connector.runtime.spark import driver_jvm
 from connector.runtime.spark.driver_jvm import FOLDERS, fits_class_path, has_folders
 
 HEAD = b"\xa2\xab\x0b\xf0"
@@ -192,6 +194,35 @@ def test_an_archive_that_java_refuses_is_not_given_again(java: JavaRuntime, jar:
     data.archive.unlink()
     check_use(data, os.getpid())
     assert data.options(lists_classes=True)[-1].startswith(f"-D{TO_WRITE}")
+
+
+def test_an_archive_that_comes_after_a_start_is_not_refused_by_it(
+    java: JavaRuntime, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run may write the archive while a JVM starts that was told to list its classes: the next start has it."""
+    (tmp_path / "spark" / "jars").mkdir(parents=True)
+    started: list[dict[str, str]] = []
+
+    class Starting:
+        """A JVM of which nothing is needed but its process: this one, which maps no archive."""
+
+        process = SimpleNamespace(pid=os.getpid())
+
+        def __init__(self, _: Path, settings: dict[str, str], *__: object) -> None:
+            started.append(settings)
+
+        def connect(self) -> object:
+            """Find that another run has written the archive meanwhile."""
+            data.archive.write_bytes(HEAD)
+            return object()
+
+    monkeypatch.setattr(driver_jvm, "StartingJvm", Starting)
+    data = found(java, jar)
+    for refused in (False, True):
+        driver_jvm.start_driver_jvm(java, {}, [jar], tmp_path / "spark", lists_classes=True).connect()
+        assert (data.options(lists_classes=True) == ()) is refused
+    assert ["-XX:DumpLoadedClassList" in one[JAVA_OPTIONS] for one in started] == [True, False]
+    assert ["-XX:SharedArchiveFile" in one[JAVA_OPTIONS] for one in started] == [False, True]
 
 
 def test_jars_stand_on_the_class_path_unless_spark_adds_others(tmp_path: Path) -> None:

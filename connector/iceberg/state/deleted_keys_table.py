@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
+from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
@@ -34,6 +35,7 @@ from connector.iceberg.state.system_tables import (
     retain_newest_snapshots,
 )
 from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
+from connector.runtime.spark.job_pools import MAINTENANCE, enter_pool
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 
 DELETED_KEYS_SCHEMA = Schema(
@@ -69,7 +71,7 @@ class DeletedKeysTable:
         Raises:
             RetriableError: the catalog is away.
         """
-        self._spark, self._name, self._retention = spark, name, retention
+        self._spark, self._catalog, self._name, self._retention = spark, catalog, name, retention
         properties = {**SYSTEM_TABLE_PROPERTIES, LAST_CLEANUP_PROPERTY: _now_ms()}
         self._table = catalog.load(table) or catalog.create(
             table, DELETED_KEYS_SCHEMA, DELETED_KEYS_PARTITIONS, properties
@@ -137,34 +139,39 @@ class DeletedKeysTable:
     def clean_up(self) -> None:
         """Once in a while: forget what is older than the retention, merge small files, expire snapshots.
 
+        May be called beside everything else: it loads the table for itself, and its jobs let those of batches go first.
+
         Raises:
             RetriableError: another writer was faster; nothing is lost by leaving it for the next time.
         """
-        if not self._is_due():
+        if not _is_due(self._table):
             return
-        doing, now_ms = f"tidying {self._table.name}", _now_ms()
-        self._table.settle(
-            doing, lambda: self._table.java.updateProperties().set(LAST_CLEANUP_PROPERTY, now_ms).commit()
-        )
+        table = self._catalog.load(self._table.name)
+        if table is None or not _is_due(table):
+            return
+        doing, now_ms = f"tidying {table.name}", _now_ms()
+        table.settle(doing, lambda: table.java.updateProperties().set(LAST_CLEANUP_PROPERTY, now_ms).commit())
+        enter_pool(self._spark, MAINTENANCE)
         with map_java_errors(doing):
             expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
             mine = expressions.equal("connector", self._name)
             first = (datetime.now(UTC) - self._retention).strftime("%Y-%m-%dT00:00:00+00:00")
             old = getattr(expressions, "and")(mine, expressions.lessThan("noted_at", first))
             commit_exactly_once(
-                self._table,
+                table,
                 uuid.uuid4().hex,
-                lambda: self._table.java.newDelete().set(CREATED_BY, self._name).deleteFromRowFilter(old),
+                lambda: table.java.newDelete().set(CREATED_BY, self._name).deleteFromRowFilter(old),
             )
-            compact_files(self._spark, self._table, mine, self._name)
-        retain_newest_snapshots(self._table)
+            compact_files(self._spark, table, mine, self._name)
+        retain_newest_snapshots(table)
 
-    def _is_due(self) -> bool:
-        """Tell by the table, not by this process, which may end after each batch."""
-        if count_snapshots(self._table) >= MAX_SNAPSHOTS:
-            return True
-        tidied = self._table.java.properties().get(LAST_CLEANUP_PROPERTY)
-        return tidied is None or time.time() * 1000 - int(tidied) > CLEANUP_INTERVAL_MS
+
+def _is_due(table: Table) -> bool:
+    """Tell by the table, not by this process, which may end after each batch."""
+    if count_snapshots(table) >= MAX_SNAPSHOTS:
+        return True
+    tidied = table.java.properties().get(LAST_CLEANUP_PROPERTY)
+    return tidied is None or time.time() * 1000 - int(tidied) > CLEANUP_INTERVAL_MS
 
 
 def _now_ms() -> str:

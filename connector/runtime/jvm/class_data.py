@@ -56,6 +56,14 @@ class ClassData:
 
     archive: Path
 
+    def is_given(self, options: Iterable[str]) -> bool:
+        """Tell whether a JVM with these options was given the archive: no other one can refuse it."""
+        return self._use in options
+
+    @property
+    def _use(self) -> str:
+        return f"-XX:SharedArchiveFile={self.archive}"
+
     def options(self, *, lists_classes: bool) -> tuple[str, ...]:
         """Return the JVM's options: to use the archive, or to list what is to be in it; none where Java refused it.
 
@@ -66,7 +74,7 @@ class ClassData:
             return ()
         if head == _MAGIC:
             os.utime(self.archive)
-            return (*_LOGGING, f"-XX:SharedArchiveFile={self.archive}")
+            return (*_LOGGING, self._use)
         if not lists_classes:
             return ()
         self.archive.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +151,10 @@ def _detach(*command: str) -> subprocess.Popen[bytes]:
 
 
 def check_use(class_data: ClassData, pid: int) -> None:
-    """Note down that a JVM does not use the archive that it was given: the next ones go without (Linux; some ms)."""
+    """Note down that a JVM does not use the archive that it was given: the next ones go without (Linux; some ms).
+
+    Not for a JVM that was started before the archive was there (`ClassData.is_given`).
+    """
     archive = class_data.archive
     with suppress(OSError):
         maps = (Path("/proc") / str(pid) / "maps").read_text(encoding="utf-8")

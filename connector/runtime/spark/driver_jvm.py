@@ -27,7 +27,7 @@ FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
 
 @frozen
 class DriverJvm:
-    """The starting JVM, and the archive that it was given."""
+    """The starting JVM, and the archive that it was given; None where there was none yet."""
 
     starting: StartingJvm
     class_data: ClassData | None
@@ -75,7 +75,9 @@ def start_driver_jvm(
     try:
         class_data = locate_class_data(java, conf, class_path, spark_home)
         if class_data is not None:
-            options = " ".join([*class_data.options(lists_classes=lists_classes), options])
+            of_classes = class_data.options(lists_classes=lists_classes)
+            options = " ".join([*of_classes, options])
+            class_data = class_data if class_data.is_given(of_classes) else None
     except OSError as error:
         class_data = None
         structlog.get_logger().info("classes are not archived: starts stay slow", reason=str(error))

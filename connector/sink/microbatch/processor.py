@@ -24,6 +24,7 @@ from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
+from connector.sink.microbatch.background_cleanup import BackgroundCleanup
 from connector.sink.microbatch.batch_log import BatchLog, describe_first
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
 from connector.sink.microbatch.planning.batch_planner import BatchPlanner
@@ -57,6 +58,7 @@ class BatchProcessor:
         self._epochs = {at: (position.offsets[at], epoch) for at, epoch in position.epochs.items()}
         self._log, self._batch_log = structlog.get_logger(), BatchLog()
         self._beside = ThreadPoolExecutor(1, "offsets")
+        self._cleanup = BackgroundCleanup(ports.destination.clean_up)
         self._settling: Future[None] | None = None
         self._group_problem: str | None = None
         self.position = position
@@ -96,7 +98,7 @@ class BatchProcessor:
         self._epochs = {**kept, **ends}
 
     def close(self) -> None:
-        """Wait until the last batch's offsets are saved, and disconnect from the cluster.
+        """Wait until the last batch's offsets are saved and what is cleaned up is, and disconnect from the cluster.
 
         Raises:
             RetriableError, FatalError: they could not be saved; the tables know theirs.
@@ -106,6 +108,7 @@ class BatchProcessor:
         finally:
             self._beside.shutdown()
             self._group.close()
+            self._cleanup.close()
 
     def _await_settlement(self) -> None:
         """Wait for the saving of the batch before; raise what went wrong there."""
@@ -119,10 +122,7 @@ class BatchProcessor:
         """Save a batch's offsets: beside the next batch's job where the tables' own summaries already hold them."""
         call_with_retries(lambda: self._offsets.save(position, commits), self._settings.errors)
         self._tell_group_problem(self._group.commit_offsets(end))
-        try:
-            self._destination.clean_up()
-        except ConnectorError as error:
-            self._log.warning("cleanup of the deleted keys table is postponed", reason=str(error))
+        self._cleanup.begin()
 
     def _tell_group_problem(self, problem: str | None) -> None:
         """Say what the group lacks once, not with every batch."""
