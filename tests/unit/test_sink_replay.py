@@ -227,7 +227,7 @@ def test_a_letter_without_its_value_is_not_replayed(tmp_path: Path) -> None:
     class Stopped(Replayer):
         def _decode(self, runs: Any, *, execute: bool) -> Any:
             decoded.extend(one.id for own, _ in runs.values() for one in own)
-            return plan(), [], {}
+            return _DecodedLetters(runs, plan(), [], {})
 
     batches = SimpleNamespace(position=KafkaOffsets(offsets={("t", 0): 300}))
     target = SimpleNamespace(replay_target=lambda: None)
