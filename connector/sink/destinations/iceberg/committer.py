@@ -60,6 +60,8 @@ class IcebergCommitter:
         """Commit under the name of a connector."""
         self._spark, self._targets, self._connector = spark, targets, connector
         self._committed_before: dict[str, TableCommit] = {}
+        # Kept from batch to batch: a new thread has connections to the JVM and back, with threads at their other ends.
+        self._threads = ThreadPoolExecutor(COMMIT_THREADS, "commit")
         self._log = structlog.get_logger()
 
     def commit(
@@ -81,8 +83,9 @@ class IcebergCommitter:
         self._remember(names, result)
         come = {table.index: build_table_position(plan, table, result.progress, position) for table in plan.tables}
         work = [table for table in plan.tables if _has_work(table, result, come[table.index])]
-        with ThreadPoolExecutor(COMMIT_THREADS) as pool:
-            futures = {t.index: pool.submit(self._commit_table, t, names[t.index], result, come[t.index]) for t in work}
+        futures = {
+            t.index: self._threads.submit(self._commit_table, t, names[t.index], result, come[t.index]) for t in work
+        }
         failed = [(index, error) for index, future in futures.items() if (error := future.exception())]
         for index in futures.keys() - dict(failed).keys():
             commit = futures[index].result()
