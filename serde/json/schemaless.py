@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
-from attrs import define, field
+from attrs import define, field, frozen
 
 from serde.byte_windows import ByteWindows
 from serde.events.kinds.cloudevents import CLOUD_EVENT_FIELDS, holds_images, is_framed
@@ -57,6 +57,46 @@ _ENVELOPE_TYPES = {
 """What surrounds the images: an event with another kind there must not spoil those beside it."""
 
 
+@frozen(eq=False)
+class _Messages:
+    """Payloads to be read by columns (`part`) and one by one (`loose`), the whole texts of all by row, and the columns
+    that are known.
+    """
+
+    texts: ByteWindows
+    part: FramePart
+    loose: list[int]
+    expected: pa.StructType | None
+
+    def observe(self, types: ObservedTypes, rows: list[int]) -> bool:
+        """Counts the kinds of these rows; True when a field has kinds that exclude each other and none is expected."""
+        for row in rows:
+            try:
+                event = unwrap_payload(parse_message(self.texts.text(row)))
+                types.look(event)
+                types.sourceless = types.sourceless or is_sourceless_document(event)
+            except (Unfit, RecursionError):
+                continue
+        _expect_envelope(types)
+        if self.expected is not None:
+            # Also of envelopes among flattened events, which no row before these showed, and the other way round.
+            _expect_columns(types, self.expected)
+        return _has_clashes(types)
+
+    def find_failed(self, reading: ReadResult) -> list[int]:
+        """Input rows that failed."""
+        return [row for where in reading.failed for row in self.part.rows[where].tolist()]
+
+    def recount(self, types: ObservedTypes, reading: ReadResult) -> ObservedTypes:
+        """Counts every row once, keeping what was expected: read rows by their columns, the others one by one."""
+        fresh = ObservedTypes(sourceless=types.sourceless)
+        _keep_fixed(types, fresh)
+        for _, array in reading.parts:
+            fresh.count_column(array)
+        self.observe(fresh, [*self.find_failed(reading), *self.loose])
+        return fresh
+
+
 @define(eq=False)
 class SchemalessReader:
     """Reads payloads without schema; remembers the types it found to start from them, never to decide by them."""
@@ -73,8 +113,9 @@ class SchemalessReader:
             types, hint = self._start(texts, part, loose, expected, _SAMPLE)
         if hint is not None:
             types.expect(hint, fix=False)
-        _observe_rows(types, texts, loose[_SAMPLE:])
-        reading, kind = _read_widening(types, texts, part, self.trailers)
+        messages = _Messages(texts, part, loose, expected)
+        messages.observe(types, loose[_SAMPLE:])
+        reading, kind = _read_widening(types, messages, self.trailers)
         self._remember(kind)
         return reading, kind
 
@@ -84,9 +125,7 @@ class SchemalessReader:
         """What so many of the messages show, and the type found before that has all of it."""
         types = ObservedTypes()
         sample = np.unique(np.linspace(0, max(len(part.rows) - 1, 0), min(count, len(part.rows))).astype(np.int64))
-        _observe_rows(types, texts, [*part.rows[sample].tolist(), *loose[:_SAMPLE]])
-        if expected is not None:
-            _expect_columns(types, expected)
+        _Messages(texts, part, loose, expected).observe(types, [*part.rows[sample].tolist(), *loose[:_SAMPLE]])
         known = types.type(met=True)
         return types, next((kind for kind in self.found if covers(kind, known)), None)
 
@@ -158,36 +197,32 @@ def _expect_envelope(types: ObservedTypes) -> None:
 
 
 def _read_widening(
-    types: ObservedTypes, texts: ByteWindows, part: FramePart, trailers: TrailerReader
+    types: ObservedTypes, messages: _Messages, trailers: TrailerReader
 ) -> tuple[ReadResult, pa.StructType]:
     """Reads and widens until the type holds; what does not fit it then is left to be read one by one.
 
     Columns that are only expected cost the reader as much as others, so they are left out as long as nothing has them.
     """
+    texts = messages.part.texts
     if (usual := _struct_type(types, met=True)) != _struct_type(types):
-        reading = _read_columns(trailers, part.texts, usual, 1)
+        reading = _read_columns(trailers, texts, usual, 1)
         if not reading.failed:
             return reading, usual
     for _ in range(_ROUNDS):
         kind = _struct_type(types)
-        reading = _read_columns(trailers, part.texts, kind, _GIVE_UP)
+        reading = _read_columns(trailers, texts, kind, _GIVE_UP)
         if not reading.failed:
             return reading, kind
-        clash = _observe_rows(types, texts, _failed_rows(part, reading))
+        clash = messages.observe(types, messages.find_failed(reading))
         if not clash and _struct_type(types) == kind:
             break
         if clash:
-            reading = _read_columns(_READ_ALL, part.texts, kind, None)
-            types = _recount_rows(types, texts, part, reading)
+            reading = _read_columns(_READ_ALL, texts, kind, None)
+            types = messages.recount(types, reading)
             if _struct_type(types) == kind:
                 return reading, kind
     kind = _struct_type(types)
-    return _read_columns(trailers, part.texts, kind, None), kind
-
-
-def _failed_rows(part: FramePart, reading: ReadResult) -> list[int]:
-    """Input rows that failed."""
-    return [row for where in reading.failed for row in part.rows[where].tolist()]
+    return _read_columns(trailers, texts, kind, None), kind
 
 
 def _struct_type(types: ObservedTypes, *, met: bool = False) -> pa.StructType:
@@ -206,19 +241,6 @@ def _type_to_read_by(kind: pa.StructType) -> pa.DataType:
     return fill_unknown(kind)
 
 
-def _observe_rows(types: ObservedTypes, texts: ByteWindows, rows: list[int]) -> bool:
-    """Counts the kinds of these rows; True when a field has kinds that exclude each other and none is expected."""
-    for row in rows:
-        try:
-            event = unwrap_payload(parse_message(texts.text(row)))
-            types.look(event)
-            types.sourceless = types.sourceless or is_sourceless_document(event)
-        except (Unfit, RecursionError):
-            continue
-    _expect_envelope(types)
-    return _has_clashes(types)
-
-
 def unwrap_payload(document: object) -> object:
     """The payload of {"schema":null,"payload":..}, any other document as it is."""
     if isinstance(document, dict) and document.keys() == {"schema", "payload"} and document["schema"] is None:
@@ -232,16 +254,6 @@ def _has_clashes(types: ObservedTypes) -> bool:
     return any(_has_clashes(child) for child in types.fields.values()) or (
         types.item is not None and _has_clashes(types.item)
     )
-
-
-def _recount_rows(types: ObservedTypes, texts: ByteWindows, part: FramePart, reading: ReadResult) -> ObservedTypes:
-    """Counts every row once, keeping what was expected: read rows by their columns, the others one by one."""
-    fresh = ObservedTypes(sourceless=types.sourceless)
-    _keep_fixed(types, fresh)
-    for _, array in reading.parts:
-        fresh.count_column(array)
-    _observe_rows(fresh, texts, _failed_rows(part, reading))
-    return fresh
 
 
 def _keep_fixed(old: ObservedTypes, new: ObservedTypes) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field
@@ -20,6 +21,8 @@ from serde.json.scalars import holds_exactly
 _FLOAT_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 _NUMBERS = {"whole": pa.int64(), "real": pa.float64()}
 _NESTED_KINDS = frozenset({"object", "list"})
+_MAX_EXACT = 2**53
+"""Up to here every whole number is one of a double."""
 _KIND_ORDER = ("text", "object", "list", "number", "flag")
 
 
@@ -99,8 +102,16 @@ class ObservedTypes:
             self.kinds.update({"whole": whole, "real": count - whole})
         elif pa.types.is_decimal(array.type):
             self.kinds["whole"] += count
+        elif pa.types.is_integer(array.type):
+            self._count_integers(array)
         elif (name := _kind_of(array.type)) is not None:
             self.kinds[name] += count
+
+    def _count_integers(self, array: pa.Array) -> None:
+        numbers = array.drop_null().to_numpy()
+        large = numbers[np.abs(numbers) > _MAX_EXACT]
+        wide = sum(not holds_exactly(number, 64) for number in large.tolist())
+        self.kinds.update({kind: count for kind, count in (("whole", len(numbers) - wide), ("wide", wide)) if count})
 
     def merge_counts(self, other: ObservedTypes) -> None:
         """Adds what another field was seen with."""

@@ -16,6 +16,8 @@ from connector.opensearch.documents.document_ids import build_document_ids
 from connector.sink.convert.decoder import decode
 from connector.sink.destinations.deleted_keys import keys_to_text
 from serde.formats import make_deserializer
+from serde.json import schemaless
+from serde.messages import DecodedMessages
 from tests.tiers import tiered
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
@@ -50,6 +52,42 @@ def test_a_new_column_is_of_the_kind_that_most_events_have(place: int) -> None:
     (need,) = outcome.needs
     assert need.row.field("v").type == pa.int64()
     assert list(dead(outcome)) == [place]
+
+
+def test_fractions_that_no_sample_shows_are_few_beside_long_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kinds are counted alike in columns and one by one, so that no two types are tried again and again."""
+    reads: list[object] = []
+    read = schemaless._read_columns
+    monkeypatch.setattr(schemaless, "_read_columns", lambda *given: reads.append(given) or read(*given))
+    few = range(2400, 2460)
+    messages = [orjson.dumps({"v": 0.5 if n in few else BIG + 2 * n}) for n in range(5000)]
+    decoded = make_deserializer("auto").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+    assert [fault.row for fault in decoded.faults] == [*few]
+    assert len(reads) < 4
+
+
+@pytest.mark.parametrize("most", ["rows", "envelopes"])
+def test_an_event_of_the_other_form_is_read_by_the_tables_types(most: str) -> None:
+    """Where a transform was taken in or out, one event of the other form, which no sample shows, keeps its digits."""
+    exact = '{"k":7,"v":12345678901234567.89}'
+    forms = {"rows": "%s", "envelopes": '{"op":"c","before":null,"after":%s,"source":{"ts_ms":1}}'}
+    other = next(form for name, form in forms.items() if name != most)
+    messages = [(forms[most] % f'{{"k":{n},"v":0.5}}').encode() for n in range(3000)]
+    messages[1501] = (other % exact).encode()
+    table = append(0, {"k": pa.int64(), "v": pa.decimal128(38, 10), "__deleted": pa.string()})
+    outcome = decode(run(*messages), plan(table))
+    assert not outcome.faults and not outcome.needs
+    assert rows(outcome)[1501]["v"] == Decimal("12345678901234567.89")
+
+
+def test_a_message_with_spaces_keeps_its_columns_beside_kinds_that_exclude_each_other() -> None:
+    """A column that only such a message has is of its own kind, whatever the others disagree about."""
+    plain = [orjson.dumps({"k": n, "v": "x" if n == 7 else n}) for n in range(40)]
+    spaced = b'{ "k": 99, "v": 1, "note": "here" }'
+    decoded = make_deserializer("auto").decode(pa.array([*plain, spaced], pa.binary()), "VALUE_CONVERTER")
+    assert [fault.row for fault in decoded.faults] == [7]
+    (block,) = decoded.blocks
+    assert block.fields.to_pylist()[-1] == {"k": 99, "v": 1, "note": "here"}
 
 
 def test_a_key_beside_a_fraction_keeps_its_digits() -> None:
