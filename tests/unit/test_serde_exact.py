@@ -80,6 +80,17 @@ def test_an_event_of_the_other_form_is_read_by_the_tables_types(most: str) -> No
     assert rows(outcome)[1501]["v"] == Decimal("12345678901234567.89")
 
 
+@pytest.mark.parametrize("text", ["1.5E+30", "15.0e29", "1234567890123456789012345678901234567890.0", "1\\u002e5E30"])
+def test_a_text_beyond_a_decimal_column_is_no_other_number(text: str) -> None:
+    """Where numbers make the column one of decimals, a text of a number that it has no room for is refused."""
+    table = append(0, {"k": pa.int64(), "v": pa.decimal128(38, 10)})
+    messages = [f'{{"k":{n},"v":0.5}}'.encode() for n in range(200)]
+    messages[150] = f'{{"k":150,"v":"{text}"}}'.encode()
+    outcome = decode(run(*messages), plan(table))
+    assert dead(outcome).keys() == {150}
+    assert {row["v"] for row in rows(outcome)} == {Decimal("0.5000000000")}
+
+
 def test_a_message_with_spaces_keeps_its_columns_beside_kinds_that_exclude_each_other() -> None:
     """A column that only such a message has is of its own kind, whatever the others disagree about."""
     plain = [orjson.dumps({"k": n, "v": "x" if n == 7 else n}) for n in range(40)]

@@ -26,7 +26,10 @@ _MAX_EXACT: Mapping[pa.DataType, float] = {pa.float32(): 2.0**24, pa.float64(): 
 
 _END = r"\s*[,}\]]"
 _LONG = r"\s*-?[0-9]{8,}" + _END
-_ODD_DECIMAL = r'\s*(?:"[-+0-9eE]*"|-?[0-9.]*[eE][-+0-9]*|-?[0-9]{%d,}(?:\.[0-9]*)?)' + _END
+_ODD_DECIMAL = (
+    r'\s*(?:"[^"\\]*\\|(?:"[-+0-9eE]*"|"?[-+]?[0-9.]*[eE][-+0-9]*"?|"?[-+]?[0-9]{%d,}(?:\.[0-9]*)?"?)' + _END + ")"
+)
+"""Texts with escapes, or without a point; exponents; more whole digits than there is room for, in quotes or not."""
 _MAX_DIGITS = 38
 _ESCAPED = r'\\.[^"]*"\s*:'
 """The end of a name that is written with escapes: it may be any."""
