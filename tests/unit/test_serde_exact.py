@@ -101,6 +101,48 @@ def test_a_message_with_spaces_keeps_its_columns_beside_kinds_that_exclude_each_
     assert block.fields.to_pylist()[-1] == {"k": 99, "v": 1, "note": "here"}
 
 
+def _of_type(kind: str, name: str | None, *texts: str) -> DecodedMessages:
+    """Values as JSON writes them, behind a schema block."""
+    field = {"type": kind, "optional": True, "field": "v", **({"name": name} if name else {})}
+    front = b'{"schema":' + orjson.dumps({"type": "struct", "fields": [field]}) + b',"payload":{"v":'
+    messages = [front + text.encode() + b"}}" for text in texts]
+    return make_deserializer("json-schema").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+
+
+def _values(decoded: DecodedMessages) -> dict[int, Any]:
+    return {
+        int(row): value["v"]
+        for block in decoded.blocks
+        for row, value in zip(block.rows, block.fields.to_pylist(), strict=True)
+    }
+
+
+MOMENTS = {
+    "IsoTimestamp": [
+        "2020-01-02",
+        "2020-01-02 10:00:01",
+        "2020-01-02T10",
+        "2020-01-02T10:00",
+        "2020-01-02T10:00Z",
+        "x",
+    ],
+    "ZonedTimestamp": ["2020-01-02T10Z", "2020-01-02 10:00Z", "2020-01-02T10:00:00+0100", "2020-01-02T10:00+01", "x"],
+    "IsoDate": ["2020-01-02", "2020-01-02Z", "2020-01", "20200102", "x"],
+    "IsoTime": ["04", "04:05", "04:05:06", "4:05", "x"],
+}
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+def test_a_moment_is_read_beside_infinity_as_it_is_alone(name: str) -> None:
+    """A text that is no time costs no neighbour, in whatever shape that is written."""
+    whole = f"io.debezium.time.{name}"
+    texts = [orjson.dumps(text).decode() for text in MOMENTS[name]]
+    beside = _of_type("string", whole, '"infinity"', *texts, '"infinity"')
+    alone = [_values(_of_type("string", whole, text)).get(0) for text in texts]
+    assert [_values(beside).get(place) for place in range(1, len(texts) + 1)] == alone
+    assert any(value is not None for value in alone)
+
+
 def test_a_key_beside_a_fraction_keeps_its_digits() -> None:
     """Record keys are read by the table's types, whatever else comes."""
     keys = [{"k": BIG}, {"k": 0.5}, {"k": "x"}, {"k": BIG + 2}]

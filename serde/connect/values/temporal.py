@@ -154,17 +154,28 @@ def _parse_column(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
 def _parse_valid(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
     """The column with every value that is no time of this kind set to null, zeros below the microsecond and offsets
     with seconds allowed.
+
+    What Arrow takes in another shape (a date alone) it takes here too: a value does not depend on those beside it.
     """
-    text = shift_offset_seconds(text)
+    text = drop_finer_zeros(shift_offset_seconds(text))
     fits = pc.match_substring_regex(text, shape).fill_null(False).to_numpy(zero_copy_only=False)
     kept, _ = _null_where(text, ~fits)
-    kept = drop_finer_zeros(kept)
     try:
         parsed = kept.cast(kind)
     except pa.ArrowInvalid:
-        parsed = pa.array([_parse_one(value, kind) for value in kept], kind)
+        parsed = _parse_each(kept, kind)
+    others = np.flatnonzero(valid_mask(text) & ~fits)
+    if len(others):
+        single = _parse_each(text.take(pa.array(others)), kind)
+        parsed = pa.concat_arrays([parsed, single]).take(place_others(len(parsed), others))
     bad = valid_mask(text) & ~valid_mask(parsed)
     return parsed, bad if bad.any() else None
+
+
+def _parse_each(text: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Each text alone, null where it is no time of this kind; one that comes again is parsed once."""
+    coded = text.dictionary_encode()
+    return pa.array([_parse_one(value, kind) for value in coded.dictionary], kind).take(coded.indices)
 
 
 def drop_finer_zeros(text: pa.StringArray) -> pa.StringArray:
