@@ -23,6 +23,7 @@ from serde.faults import Unfit
 from serde.json import scalars
 
 _CACHED_BLOCKS = 1024
+_DOUBLE_BITS = 64
 
 
 def _decode_variable_scale(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
@@ -50,7 +51,10 @@ def _make_leaf(kind: str, row: TypeMapping) -> Leaf:
     if kind in _INT_BITS:
         return Leaf(row.plain, row.logical, label, scalars.integer_reader(label, _INT_BITS[kind]), row.step)
     if pa.types.is_floating(row.plain):
-        return Leaf(row.plain, row.logical, label, scalars.float_reader(label, row.plain.bit_width), row.step)
+        bits = row.plain.bit_width
+        return Leaf(
+            row.plain, row.logical, label, scalars.float_reader(label, bits), row.step, exact=bits < _DOUBLE_BITS
+        )
     if kind == "boolean":
         return Leaf(row.plain, row.logical, label, scalars.boolean_reader(label), row.step)
     if kind == "string":

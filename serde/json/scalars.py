@@ -22,9 +22,7 @@ _ALWAYS_EXACT = 2**24
 """Whole numbers up to here are floating numbers of 32 bits."""
 _MAX_DIGITS = 1000
 _SINGLE = 32
-_SINGLE_END = 2.0**128 - 2.0**103
-"""From here on the nearest float is infinity."""
-_PLAIN_TEXT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+_PLAIN_TEXT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def integer_reader(label: str, bits: int) -> Read:
@@ -79,8 +77,9 @@ def float_reader(label: str, bits: int = 64) -> Read:
             raise Unfit(f"not a number ({label})")
         if isinstance(value, int) and not holds_exactly(value, bits):
             raise Unfit(f"{OUT_OF_RANGE} ({label})")
-        number = float(value)
-        if not isfinite(number) or (bits == _SINGLE and abs(number) >= _SINGLE_END):
+        # Rounded to a double first, a number may come to lie between two floats.
+        number = float(value) if bits != _SINGLE else pa.scalar(str(value)).cast(pa.float32()).as_py()
+        if not isfinite(number):
             raise Unfit(f"{OUT_OF_RANGE} ({label})")
         return number
 
@@ -138,8 +137,7 @@ def number_reader(label: str, kind: pa.Decimal128Type) -> Read:
 
     def read(value: object) -> object:
         if isinstance(value, str):
-            match = _PLAIN_TEXT.fullmatch(value)
-            if match is None or (kind.scale and match[1] is None):
+            if not _PLAIN_TEXT.fullmatch(value) or (kind.scale and "." not in value):
                 raise Unfit(f"not the text of a number ({label})")
             value = Decimal(value)
         if isinstance(value, bool) or not isinstance(value, int | Decimal):

@@ -143,6 +143,15 @@ def test_a_moment_is_read_beside_infinity_as_it_is_alone(name: str) -> None:
     assert any(value is not None for value in alone)
 
 
+@pytest.mark.parametrize(
+    "text", ["7.038531e-26", "1.00000005960464477540", "1.17549435e-38", "3.4028235e38", "1e39", "0.1"]
+)
+def test_a_float_does_not_depend_on_who_reads_it(text: str) -> None:
+    """One that is read alone, beside a value that does not fit, is the nearest float, too."""
+    many, beside = _of_type("float", None, text), _of_type("float", None, text, "true")
+    assert _values(beside).get(0) == _values(many).get(0)
+
+
 def test_a_key_beside_a_fraction_keeps_its_digits() -> None:
     """Record keys are read by the table's types, whatever else comes."""
     keys = [{"k": BIG}, {"k": 0.5}, {"k": "x"}, {"k": BIG + 2}]
