@@ -120,7 +120,7 @@ class JsonDeserializer:
         node = _node_of_found(kind)
         if not isinstance(node, Struct):
             raise TypeError(kind)
-        rows, fields = _assemble_rows(frames, group.loose, part, reading, node)
+        rows, fields = _assemble_rows(frames, group, part, reading, node)
         blocks = split_event_kinds(MessageBlock(rows, fields, "", None, {}), frames.texts)
         if expected is not None and self.any_case:
             expected = name_as_written(expected, fields.type)
@@ -158,21 +158,21 @@ def decode_with_schema(
         reading = trailers.read(part.texts, schema.node.wire, strict=False)
     else:
         reading = ReadResult(failed=[np.arange(len(part.rows))])
-    rows, wire = _assemble_rows(frames, group.loose, part, reading, schema.node)
+    rows, wire = _assemble_rows(frames, group, part, reading, schema.node)
     rows, fields, unfit = to_logical_rows(rows, wire, schema.node)
     frames.faults.extend(RecordError(row, frames.stage, reason) for row, reason in unfit)
     return complete_envelopes(make_block(rows, fields, schema))
 
 
 def _assemble_rows(
-    frames: MessageFramer, loose: list[int], part: FramePart, reading: ReadResult, node: Struct
+    frames: MessageFramer, group: SchemaGroup, part: FramePart, reading: ReadResult, node: Struct
 ) -> tuple[Rows, pa.StructArray]:
     """Wire rows of a group in row order: columnar parts, and the others read one by one."""
     rows = [part.rows[where] for where, _ in reading.parts]
     arrays = [array for _, array in reading.parts]
-    single = [*(row for where in (*reading.failed, *reading.rest) for row in part.rows[where].tolist()), *loose]
+    single = [*(row for where in (*reading.failed, *reading.rest) for row in part.rows[where].tolist()), *group.loose]
     if single:
-        kept, array = _read_rows(frames, single, node)
+        kept, array = _read_rows(frames, group, single, node)
         rows.append(kept)
         arrays.append(array)
     if not arrays:
@@ -184,22 +184,27 @@ def _assemble_rows(
     return joined, whole
 
 
-def _read_rows(frames: MessageFramer, rows: list[int], node: Struct) -> tuple[Rows, pa.StructArray]:
+def _read_rows(frames: MessageFramer, group: SchemaGroup, rows: list[int], node: Struct) -> tuple[Rows, pa.StructArray]:
     exact = needs_exact(node)
     kept: list[int] = []
     values: list[object] = []
     for row in rows:
         try:
-            values.append(_read_row(frames, row, node, exact=exact))
+            values.append(_read_row(frames, group, row, node, exact=exact))
             kept.append(row)
         except Unfit as unfit:
             frames.faults.append(RecordError(row, frames.stage, str(unfit)))
     return np.array(kept, np.int64), to_array(values, node.wire)
 
 
-def _read_row(frames: MessageFramer, row: int, node: Struct, *, exact: bool) -> object:
+def _read_row(frames: MessageFramer, group: SchemaGroup, row: int, node: Struct, *, exact: bool) -> object:
     document = parse_message(frames.texts.text(row), exact=exact)
-    payload = unwrap_payload(document) if frames.format == "json" else frames.unframe(document)[1]
+    if frames.format == "json":
+        payload = unwrap_payload(document)
+    else:
+        schema, payload = frames.unframe(document)
+        if (schema is None) != (group.schema is None):
+            raise Unfit("something stands beside schema and payload, or one of them twice")
     if not isinstance(payload, dict):
         raise Unfit("key is not a struct" if frames.stage == "KEY_CONVERTER" else "value is not a struct")
     while True:

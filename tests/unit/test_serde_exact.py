@@ -152,6 +152,15 @@ def test_a_float_does_not_depend_on_who_reads_it(text: str) -> None:
     assert _values(beside).get(0) == _values(many).get(0)
 
 
+def test_what_has_more_than_schema_and_payload_is_no_row_of_nulls() -> None:
+    """A member beside both makes the message something else than the schema says."""
+    front = b'{"schema":{"type":"struct","fields":[{"type":"int32","optional":true,"field":"v"}]},"payload":{"v":1}'
+    messages = [front + b"}", front + b',"more":{"v":2}}', front + b"}"]
+    decoded = make_deserializer("auto").decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER")
+    assert [fault.row for fault in decoded.faults] == [1]
+    assert _values(decoded) == {0: 1, 2: 1}
+
+
 def test_a_key_beside_a_fraction_keeps_its_digits() -> None:
     """Record keys are read by the table's types, whatever else comes."""
     keys = [{"k": BIG}, {"k": 0.5}, {"k": "x"}, {"k": BIG + 2}]
