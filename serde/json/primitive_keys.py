@@ -26,13 +26,13 @@ def wrap_values(texts: ByteWindows, nulls: Mask, expected: pa.StructType | None)
     """JSON keys, with each single value in an object; keys that are objects stay as they are.
 
     Where no table says what a key is, single values count only among their like: a stray one is a fault of its own.
-    Cost: a look at a few keys; only where one of them is a single value at all of them.
+    Cost: a look at the first byte of each key, and at a few keys; only where one is a single value at all of them.
     """
-    rows = np.flatnonzero(~nulls)
-    few = np.unique(np.linspace(0, max(len(rows) - 1, 0), min(_SAMPLE, len(rows))).astype(np.int64))
-    if not may_be_primitive(expected) or not any(_looks_primitive(texts.text(int(row))) for row in rows[few]):
+    if not may_be_primitive(expected):
         return texts, nulls
     rows = np.flatnonzero(~nulls & ~texts.equals(b"null"))
+    if not _hold_values(texts, rows):
+        return texts, nulls
     name = key_field_name(expected)
     wrapped = _wrap_bare(texts, rows, name) | _wrap_blocks(texts, rows, name) | _wrap_loose(texts, rows, name)
     if not wrapped or (expected is None and sum(len(at) for at, _ in wrapped.values()) < len(rows)):
@@ -42,9 +42,30 @@ def wrap_values(texts: ByteWindows, nulls: Mask, expected: pa.StructType | None)
     return byte_windows(whole.take(place_others(len(texts), changed)))
 
 
+def _hold_values(texts: ByteWindows, rows: Ints) -> bool:
+    """Tell whether some keys may be single values."""
+    if _is_bare(texts, rows).any():
+        return True
+    few = np.unique(np.linspace(0, max(len(rows) - 1, 0), min(_SAMPLE, len(rows))).astype(np.int64))
+    if any(_looks_primitive(texts.text(int(row))) for row in rows[few]):
+        return True
+    todo = rows[texts.pick(rows).starts_with(_HEAD)]
+    for _ in range(_MAX_SCHEMAS if len(few) < len(rows) else 0):
+        if not len(todo):
+            break
+        prefix = block_prefix(texts.text(int(todo[0])))
+        if prefix is not None and is_primitive(_parse_prefix(prefix)):
+            return True
+        todo = todo[1:] if prefix is None else todo[~texts.pick(todo).starts_with(prefix)]
+    return False
+
+
+def _is_bare(texts: ByteWindows, rows: Ints) -> Mask:
+    """Mark the keys that are neither in braces nor in brackets, nor begin as Avro does."""
+    return ~np.isin(texts.pick(rows).first(), np.frombuffer(b"{[\0", np.uint8))
+
+
 def _looks_primitive(message: bytes) -> bool:
-    if not message.startswith(b"{"):
-        return not message.startswith((b"[", b"\0")) and message != b"null"
     if not message.startswith(_HEAD):
         return _wrap_loose_value(message, "") is not None
     prefix = block_prefix(message)
@@ -60,9 +81,8 @@ _WrappedValues = dict[bytes, tuple[list[int], pa.LargeBinaryArray]]
 
 
 def _wrap_bare(texts: ByteWindows, rows: Ints, name: str) -> _WrappedValues:
-    """Values without schema: not in braces, not in brackets."""
-    first = texts.pick(rows).first()
-    own = rows[~np.isin(first, np.frombuffer(b"{[\0", np.uint8))]
+    """Values without schema."""
+    own = rows[_is_bare(texts, rows)]
     if not len(own):
         return {}
     values = _window_values(texts.pick(own))

@@ -161,6 +161,20 @@ def test_what_has_more_than_schema_and_payload_is_no_row_of_nulls() -> None:
     assert _values(decoded) == {0: 1, 2: 1}
 
 
+@pytest.mark.parametrize("place", [0, 1000, 2999])
+@pytest.mark.parametrize("framed", [False, True])
+def test_one_key_of_one_value_is_found_among_many(place: int, framed: bool) -> None:
+    """A key that a transform made a single value names its row wherever it stands."""
+    struct = {"type": "struct", "fields": [{"type": "int64", "optional": False, "field": "k"}], "optional": False}
+    keys = [orjson.dumps({"schema": struct, "payload": {"k": n}} if framed else {"k": n}) for n in range(3000)]
+    keys[place] = b'{"schema":{"type":"int64","optional":false},"payload":7}' if framed else b"7"
+    expected = pa.struct([("k", pa.int64())])
+    decoded = make_deserializer("auto").decode(pa.array(keys, pa.binary()), "KEY_CONVERTER", expected)
+    assert not decoded.faults
+    found = {int(r): v["k"] for b in decoded.blocks for r, v in zip(b.rows, b.fields.to_pylist(), strict=True)}
+    assert found == {n: 7 if n == place else n for n in range(3000)}
+
+
 def test_a_key_beside_a_fraction_keeps_its_digits() -> None:
     """Record keys are read by the table's types, whatever else comes."""
     keys = [{"k": BIG}, {"k": 0.5}, {"k": "x"}, {"k": BIG + 2}]
