@@ -79,10 +79,29 @@ class _DatumReader:
     def _record(self, codec: Record) -> object:
         out = {}
         for member in codec.members:
-            value = self.value(member.codec)
             if member.wanted:
-                out[member.name] = value
+                out[member.name] = self.value(member.codec)
+            else:
+                self._skip(member.codec)
         return out
+
+    def _skip(self, codec: Codec) -> None:
+        """Go behind a value that nobody wants; it is looked at no closer than `column_reader.skip_column` does."""
+        match codec:
+            case Record():
+                for member in codec.members:
+                    self._skip(member.codec)
+            case Optional() if not isinstance(codec.codec, Union | Array | MapBlocks):
+                if self._index(codec.count) != codec.null:
+                    self._skip(codec.codec)
+            case Boolean():
+                self._bytes(1)
+            case Integer() | Enum():
+                self._varint()
+            case LengthPrefixed():
+                self._bytes(self._varint())
+            case _:
+                self.value(codec)
 
     def _union(self, codec: Union) -> object:
         chosen = self._index(len(codec.branches) + (codec.null >= 0))

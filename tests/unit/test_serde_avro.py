@@ -239,6 +239,22 @@ def test_unwanted_fields_are_passed_over() -> None:
     assert [fault.row for fault in outcome.faults] == [1]
 
 
+def test_what_is_passed_over_costs_no_row_that_is_read_alone() -> None:
+    """A text that nobody wants need not be UTF-8, whoever reads the datum."""
+
+    def envelope(query: str) -> Any:
+        row = record(("a", {"type": "array", "items": "int"}), name="t.Row")
+        source = record(("query", ["null", query]), ("ts_ms", "long"), name="t.Source")
+        return record(("before", ["null", row]), ("after", ["null", "t.Row"]), ("source", source), ("op", "string"))
+
+    source = {"query": b"\xff", "ts_ms": 5}
+    values = [{"before": None, "after": {"a": [1] * count}, "source": source, "op": "c"} for count in (1, 900)]
+    messages = [framed(written(envelope("bytes"), value)) for value in values]
+    outcome = decode(envelope("string"), *messages, wanted=frozenset({"op", "source.ts_ms"}))
+    assert not outcome.faults
+    assert [len(row["after"]["a"]) for row in outcome.blocks[0].fields.to_pylist()] == [1, 900]
+
+
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
