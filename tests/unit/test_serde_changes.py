@@ -289,6 +289,14 @@ def test_cloud_events_are_envelopes() -> None:
     assert made.deleted.tolist() == [False, True] and not faults and not other
 
 
+def test_a_number_beyond_64_bits_takes_no_date_from_other_cloud_events() -> None:
+    """Attributes are read one by one, though nanoseconds have as many digits."""
+    dates = ["1578923739738000000", "9999999999999999999", "9223372036854775807", None]
+    events = [{**cloud(n, after={"id": n}), "iodebeziumtsns": date} for n, date in enumerate(dates)]
+    made, _, _ = one(*map(dump, events))
+    assert made.ts_ns.to_pylist() == [1578923739738000000, 1578923739738 * 10**6, 2**63 - 1, 1578923739738 * 10**6]
+
+
 def test_cloud_events_tell_their_transactions_number() -> None:
     """A MariaDB's number of the transaction is a text among the attributes."""
     event = {name: value for name, value in cloud(7, after={"id": 1}).items() if name != "iodebeziumlsn"}

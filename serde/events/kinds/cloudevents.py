@@ -27,6 +27,7 @@ CLOUD_OPERATION = "iodebeziumop"
 _PREFIX = "iodebezium"
 _DATA = ("before", "after", "updateDescription")
 _FRAME = frozenset({"schema", "payload"})
+_LARGEST = str(2**63 - 1)
 _SAME = ("version", "connector", "name", "snapshot", "db", "schema", "table", "collection", "file", "gtid", "shard")
 _TEXTS = {name: name for name in _SAME} | {
     "commitlsn": "commit_lsn",
@@ -142,13 +143,10 @@ def _to_int64(column: pa.Array) -> pa.Array:
         return column.cast(pa.int64())
     if not pa.types.is_string(column.type):
         return pa.nulls(len(column), pa.int64())
-    digits = pc.match_substring_regex(column, r"^-?\d{1,18}$").fill_null(False)
-    text = pc.if_else(digits, column, pa.scalar(None, pa.string()))
-    long = pc.match_substring_regex(column, r"^\d{19}$").fill_null(False)
-    try:
-        return pc.coalesce(text, pc.if_else(long, column, pa.scalar(None, pa.string()))).cast(pa.int64())
-    except pa.ArrowInvalid:
-        return text.cast(pa.int64())
+    # Of texts of 19 digits the order is that of the numbers.
+    long = pc.and_(pc.match_substring_regex(column, r"^\d{19}$"), pc.less_equal(column, _LARGEST))
+    digits = pc.or_(pc.match_substring_regex(column, r"^-?\d{1,18}$"), long).fill_null(False)
+    return pc.if_else(digits, column, pa.scalar(None, pa.string())).cast(pa.int64())
 
 
 def _build_struct(columns: Mapping[str, pa.Array], count: int) -> pa.StructArray:
