@@ -57,6 +57,7 @@ CASES: dict[str, tuple[str, list[Told], int]] = {
     "an incremental chunk": ("postgresql", [("r", 10.7, 900), ("u", 10.6, 800)], 1),
     "a transaction that was open at the snapshot": ("postgresql", [("r", 10.1, 900), ("u", 10.2, 800)], 1),
     "a clock that was set back": ("postgresql", [("u", 10.7, 800), ("u", 9.3, 900)], 1),
+    "a date that stands for none": ("postgresql", [("u", 10.7, None), ("u", -1_700_000_000.001, None)], 1),
     "another cluster": ("postgresql", [("u", 10.7, 800), ("u", 12.3, 9)], 1),
     "a repetition by position": ("mysql", [("u", 5, 60), ("u", 2, 70), ("u", 5, 60)], 1),
     "a repetition by position and date": ("postgresql", [("u", 1.5, 60), ("u", 2.5, 70), ("u", 1.5, 60)], 1),

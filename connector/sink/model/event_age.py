@@ -1,9 +1,9 @@
 """A change -> what it proves of its age: where it stands in its source's log, and its date. Pure rules on columns.
 
 A date of a whole second proves nothing: MySQL and MariaDB date an event by the second in which its statement began, so
-that later changes may have earlier dates. Nor does anything that a read says of itself: it is dated when it was made or
-sent, and its position is that of the snapshot, while transactions that were open then have smaller ones. An event that
-does not tell its operation may be a read.
+that later changes may have earlier dates. Nor does one before 1970, as -1 stands for no date. Nor does anything that a
+read says of itself: it is dated when it was made or sent, and its position is that of the snapshot, while transactions
+that were open then have smaller ones. An event that does not tell its operation may be a read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def select_proven_dates(dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, s
     """
     if second is None:
         return np.full(len(dedup), NO_VALUE, np.int64)
-    return np.where(_is_read(op, deleted) | (dedup % second == 0), NO_VALUE, dedup)
+    return np.where(_is_read(op, deleted) | (dedup % second == 0) | (dedup < 0), NO_VALUE, dedup)
 
 
 def select_proven_places(
