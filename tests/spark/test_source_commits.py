@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import attrs
 import pyarrow as pa
@@ -41,6 +42,8 @@ from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.sink.destinations.iceberg.write_modes.copy_on_write import with_lineage
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
+from connector.source.signals.table_channel import TableChannel
+from connector.source.snapshots.signal import SignalText
 from tests.source_tables import CATALOG, Event, Kind, Subject, plain, use_catalog
 from tests.tiers import tiered
 
@@ -64,6 +67,23 @@ def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     """The session with a catalog for these tests."""
     use_catalog(spark, tmp_path_factory.mktemp("commits"))
     return spark
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", MOR])
+def test_signals_that_are_written_again_are_not_new(session: SparkSession, mode: str) -> None:
+    """Deleting one signal of a table rewrites the others, which were followed before; an insert is a signal once."""
+    subject = Subject(session, Kind(2, mode, False, False), "id string, type string, data string")
+    catalog = Mock(find=lambda *_: subject.table())
+    channel = TableChannel(session, catalog, subject.short)
+    position = channel.read(None).position
+    subject.sql("INSERT INTO {t} SELECT /*+ COALESCE(1) */ * FROM VALUES ('a', 'log', '{}'), ('b', 'log', '{}') AS v")
+    subject.sql("DELETE FROM {t} WHERE id = 'a'")
+    subject.sql("INSERT INTO {t} VALUES ('c', 'log', '{}')")
+    found = []
+    while (received := channel.read(position)).position != position:
+        found += [signal.id for signal in received.signals if isinstance(signal, SignalText)]
+        position = received.position
+    assert found == ["a", "b", "c"]
 
 
 @attrs.define

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import structlog
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from connector.errors import ConnectorError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshot_schema import load_snapshot_schema
 from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.read.file_changes import read_file_changes
+from connector.iceberg.read.file_changes import FileChanges, read_file_changes
 from connector.iceberg.read.table_reader import TableReader, release_reads
+from connector.source.changes.row_key import RowKey
+from connector.source.changes.snapshot_diff import read_changes
 from connector.source.signals.channel import ReceivedSignals
 from connector.source.snapshots.signal import InvalidSignal, SignalText
 
@@ -88,12 +91,23 @@ class TableChannel:
             )
         reader = TableReader(self._spark, table, schema)
         try:
-            rows = reader.read_live_rows(files.added).select(*reader.columns[:_COLUMNS]).limit(_MAX_ROWS + 1).collect()
+            rows = _find_inserts(reader, files, snapshot_id).limit(_MAX_ROWS + 1).collect()
         finally:
             release_reads(self._spark, table)
         if len(rows) > _MAX_ROWS:
             structlog.get_logger().warning(f"only {_MAX_ROWS} signals of one insert are followed")
         return tuple(_read_row(row, f"{snapshot_id}-{place}") for place, row in enumerate(rows[:_MAX_ROWS]))
+
+
+def _find_inserts(reader: TableReader, files: FileChanges, snapshot_id: int) -> DataFrame:
+    """Return the rows that a snapshot brought; what an engine wrote again beside them, to delete others, is not new."""
+    if not (files.removed or files.touched):
+        return reader.read_live_rows(files.added).select(*reader.columns[:_COLUMNS])
+    after = F.col("after")
+    inserts = read_changes(reader, snapshot_id, RowKey()).filter(F.col("op") == "c")
+    return inserts.select(
+        *(after[name].alias(f"c{place}") for place, name in enumerate(reader.schema.names[:_COLUMNS]))
+    )
 
 
 def _adds_rows(snapshot: dict[str, Any]) -> bool:
