@@ -108,6 +108,37 @@ def test_a_file_says_which_column_is_a_variant(tmp_path: Path) -> None:
     assert numbers["c4"] not in told["value-counts"]["keys"] + told["lower-bounds"]["keys"]
 
 
+def test_what_lies_within_a_column_is_no_variant_for_its_name(tmp_path: Path) -> None:
+    """Values of maps, elements of lists and fields of structs may have the name of a variant beside them."""
+    kinds = {
+        "m": pa.map_(pa.string(), pa.struct([("value", pa.struct([("key", pa.int64())]))])),
+        "value": VARIANT_ARROW_TYPE,
+        "l": pa.list_(pa.struct([("x", pa.int64())])),
+        "element": VARIANT_ARROW_TYPE,
+        "s": pa.struct([("value", pa.struct([("x", pa.int64())])), ("element", pa.string())]),
+        "last": VARIANT_ARROW_TYPE,
+    }
+    schema = build_table_schema(pa.schema(list(kinds.items())), (), frozenset(), nanoseconds=True).model_dump_json()
+    layout = TableLayout("d.t", "u", str(tmp_path), schema, '{"spec-id":0,"fields":[]}', 0, {}, {})
+    row = {
+        "m": [("k", {"value": {"key": 1}})],
+        "value": "[1]",
+        "l": [{"x": 2}],
+        "element": "{}",
+        "s": {"value": {"x": 3}, "element": "e"},
+        "last": "4",
+    }
+    file = RollingFile(layout, FileKind.data(layout), UNPARTITIONED, "x")
+    file.write(pa.RecordBatch.from_pylist([row], layout.columns))
+    list(file.close())
+    (path,) = (tmp_path / "data").glob("*.parquet")
+    lines = str(pq.ParquetFile(path).schema).splitlines()
+    assert [line.split()[:4] for line in lines if "(Variant(1))" in line] == [
+        ["optional", "group", f"field_id={layout.columns.get_field_index(name) + 1}", name]
+        for name in ("value", "element", "last")
+    ]
+
+
 def test_a_footer_is_held_back() -> None:
     """Bytes before the footer pass through at once; a file without such groups is as it was."""
     plain, marked = io.BytesIO(), io.BytesIO()

@@ -1,6 +1,6 @@
 """A Parquet file's footer -> the same, with groups marked as variants: Arrow writes their columns, not what they mean.
 
-Sources: Parquet's `parquet.thrift` (FileMetaData field 2, SchemaElement fields 4 and 10, LogicalType field 16) and
+Sources: Parquet's `parquet.thrift` (FileMetaData field 2, SchemaElement fields 4, 5 and 10, LogicalType field 16) and
 Thrift's compact protocol.
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 8
 _BINARY, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
 _BYTE, _BOOLEANS = 3, (1, 2)
 _DOUBLE = 7
-_SCHEMA_FIELD, _NAME_FIELD, _FIELD_ID_FIELD = 2, 4, 9
+_SCHEMA_FIELD, _NAME_FIELD, _CHILDREN_FIELD, _FIELD_ID_FIELD = 2, 4, 5, 9
 _VARIANT_ANNOTATION = bytes([0x1C, 0x0C, 0x20, 0x13, 0x01, 0x00, 0x00])
 """Field 10, one after `field_id`: the union's member 16, a struct whose field 1 is version 1; both are closed."""
 
@@ -78,7 +78,10 @@ def annotate_footer(end: bytes, groups: Collection[str]) -> bytes:
 
 
 def _find_group_ends(footer: bytearray, groups: Collection[str]) -> list[int]:
-    """Find where the elements of these groups end, before their stop byte."""
+    """Find where the elements of these top-level groups end, before their stop byte.
+
+    What lies within another column may have the same name, as the value of a map has.
+    """
     at, field = 0, 0
     while field != _SCHEMA_FIELD:
         field, kind, at = _read_field_header(footer, at, field)
@@ -87,25 +90,42 @@ def _find_group_ends(footer: bytearray, groups: Collection[str]) -> list[int]:
     count, at = footer[at] >> 4, at + 1
     if count == 0xF:  # noqa: PLR2004 - a longer list tells its size behind
         count, at = _read_varint(footer, at)
-    places = []
+    places: list[int] = []
+    open_groups: list[int] = []
     for _ in range(count):
-        end, name, last = _read_element(footer, at)
-        if name in groups and last == _FIELD_ID_FIELD:
-            places.append(end - 1)
-        at = end
+        element = _read_element(footer, at)
+        if len(open_groups) == 1 and element.name in groups and element.last == _FIELD_ID_FIELD:
+            places.append(element.end - 1)
+        at = element.end
+        # Elements come depth first: each tells how many are within it.
+        open_groups.append(element.children)
+        while open_groups and not open_groups[-1]:
+            open_groups.pop()
+            if open_groups:
+                open_groups[-1] -= 1
     return places
 
 
-def _read_element(footer: bytearray, at: int) -> tuple[int, str, int]:
-    """Read one element of the schema: where the next begins, its name, and its last field."""
-    name, field = "", 0
+class _Element(NamedTuple):
+    """An element of the schema: where the next begins, its name, how many are within it, and its last field."""
+
+    end: int
+    name: str
+    children: int
+    last: int
+
+
+def _read_element(footer: bytearray, at: int) -> _Element:
+    name, children, field = "", 0, 0
     while footer[at]:
         field, kind, at = _read_field_header(footer, at, field)
         if field == _NAME_FIELD:
             size, start = _read_varint(footer, at)
             name = footer[start : start + size].decode()
+        if field == _CHILDREN_FIELD:
+            children = _read_varint(footer, at)[0] >> 1  # zigzag, and never negative
         at = _skip_value(footer, at, kind)
-    return at + 1, name, field
+    return _Element(at + 1, name, children, field)
 
 
 def _read_field_header(data: bytearray, at: int, before: int) -> tuple[int, int, int]:
