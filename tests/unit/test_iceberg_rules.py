@@ -18,7 +18,7 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
 from connector.iceberg.types.schemas.arrow_types import build_table_schema, to_arrow_schema
-from connector.iceberg.types.schemas.schema_evolution import evolve, union_shapes
+from connector.iceberg.types.schemas.schema_evolution import evolve, find_changed, union_shapes
 from connector.iceberg.types.values.conversion import convert
 from connector.iceberg.write.partitioning import UNPARTITIONED, split_by_partition
 from connector.iceberg.write.rolling_file import FileKind, RollingFile
@@ -76,6 +76,14 @@ def test_new_columns_come_last_and_unknown_types_wait() -> None:
     after = evolve(table, _struct(b=TEXT, n=pa.null(), s=_struct(), a=I32), add=True)
     assert after.names == ["a", "b"]
     assert evolve(table, _struct(b=TEXT), add=False) == table
+
+
+def test_only_what_changes_is_told_to_the_catalog() -> None:
+    """A column that stays may be of a type that no event has; one that grows, or need not have a value, changes."""
+    table = pa.schema([("odd", pa.null()), ("a", I32), pa.field("b", TEXT, nullable=False), ("s", _struct(x=I32))])
+    grown = pa.schema([("odd", pa.null()), ("a", I64), ("b", TEXT), ("s", _struct(x=I32, y=TEXT)), ("c", TEXT)])
+    assert find_changed(table, grown).names == ["a", "b", "s", "c"]
+    assert not find_changed(table, table).names
 
 
 @pytest.mark.parametrize(

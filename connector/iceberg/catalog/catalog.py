@@ -24,6 +24,7 @@ from connector.iceberg.java import (
     to_string_array,
 )
 from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
+from connector.iceberg.types.schemas.schema_evolution import find_changed
 from connector.runtime.retry import call_with_retries
 from connector.settings import CatalogSettings, ErrorSettings
 from connector.settings.iceberg.catalog import local_path
@@ -172,15 +173,19 @@ class Catalog:
             transaction.commitTransaction()
 
     def evolve(self, table: Table, columns: pa.Schema) -> None:
-        """Bring a table's schema up to `columns` (see `evolution.grown`): new columns, promoted types.
+        """Bring a table's schema up to `columns` (see `schema_evolution.evolve`): new columns, promoted types.
 
-        Done once more it changes nothing: so it is, until the catalog has said that it is done.
+        Columns that stay as they are may be of any type, also of one that events have not. Done once more it changes
+        nothing: so it is, until the catalog has said that it is done.
 
         Raises:
             RetriableError: the catalog stayed away longer than `errors.retry.timeout`.
         """
+        layout = table.layout()
+        columns, kept = find_changed(layout.columns, columns), layout.variants
+        if not columns.names:
+            return
         required = frozenset(field.name for field in columns if not field.nullable)
-        kept = table.layout().variants
         columns = pa.schema([field.with_type(VARIANT_ARROW_TYPE) if field.name in kept else field for field in columns])
         wanted = build_table_schema(columns, (), required, nanoseconds=table.format_version > 2)  # noqa: PLR2004 - v3 has them
 

@@ -52,6 +52,12 @@ def make_optional(columns: pa.Schema, paths: Iterable[Path]) -> pa.Schema:
     return pa.schema(reduce(make_field_optional, paths, list(columns)))
 
 
+def find_changed(table: pa.Schema, grown: pa.Schema) -> pa.Schema:
+    """Return the columns of `grown` that the table does not have just so."""
+    known = {field.name: field for field in table}
+    return pa.schema([field for field in grown if field.name not in known or not field.equals(known[field.name])])
+
+
 def contains(table: pa.Schema, shape: pa.StructType) -> bool:
     """Tell whether the table has every field of `shape`, each of the very type: then there is nothing to grow."""
     for field in shape:

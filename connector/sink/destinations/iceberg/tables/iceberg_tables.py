@@ -23,7 +23,7 @@ from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
 from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE
-from connector.iceberg.types.schemas.schema_evolution import evolve, make_optional
+from connector.iceberg.types.schemas.schema_evolution import evolve, find_changed, make_optional
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.settings.iceberg.new_tables.partition_spec import parse_partition_term
@@ -290,8 +290,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         if unfit is not None:
             raise DataFault(f"table {known.table.name}: {unfit}")
         self._catalog.evolve(known.table, columns)
-        new = (f for f in columns if f.name not in before.names or not f.equals(before.field(f.name)))
-        self.record_drift(name, (field.name for field in new))
+        self.record_drift(name, find_changed(before, columns).names)
         self._changed.add(name)
         self._log.info("table evolved", table=known.table.name, columns=len(columns))
         return attrs.evolve(known, layout=self._options(name).layout(known.table))
