@@ -139,6 +139,9 @@ def test_a_delete_is_routed_by_its_row() -> None:
         ({"schema.columns": "m map<string>"}, "map that cannot be read"),
         ({"primary.key.mode": "kafka"}, "not supported"),
         ({"primary.key.mode": "record_value"}, "primary.key.fields"),
+        ({"primary.key.mode": "none", "iceberg.tables.default-id-columns": "id"}, "keep one"),
+        ({"primary.key.mode": "record_key", "iceberg.tables.default-id-columns": "id"}, "keep one"),
+        ({"primary.key.mode": "none", "iceberg.table.a.b.id-columns": "id"}, "keep one"),
         ({"debezium.sink.iceberg.table-prefix": "a.b"}, "namespace"),
     ],
 )
@@ -147,6 +150,13 @@ def test_settings_that_contradict_are_refused(given: dict[str, str], says: str) 
     with pytest.raises(ConfigError, match=says) as told:
         load([], GOOD | given, {})
     assert any(key in str(fault) for fault in told.value.faults for key in given)
+
+
+def test_key_columns_by_either_name_are_of_the_value() -> None:
+    """`default-id-columns` says all that `primary.key.mode=record_value` asks for."""
+    given = {"primary.key.mode": "record_value", "iceberg.tables.default-id-columns": "id"}
+    keys = load([], GOOD | given, {}).table.keys
+    assert (keys.mode, keys.fields) == ("record_value", ("id",))
 
 
 @pytest.mark.parametrize("second", [COLUMNS, {**COLUMNS, "y": pa.string()}])

@@ -74,16 +74,21 @@ class KeySettings:
 def build(reader: ConfigReader) -> KeySettings:
     """Read the keys' part; faults go to the reader."""
     mode, fields, columns = reader.get(MODE), reader.get(FIELDS), reader.get(ID_COLUMNS)
-    entry = reader.entry(MODE)
-    if mode == "record_value" and not fields and entry and entry.layer >= 0:
+    given = reader.entry(MODE)
+    entry = given if given and given.layer >= 0 else None
+    if mode == "record_value" and not fields and not columns and entry:
         reader.add_fault(entry, f"needs {FIELDS.name}", "name the columns of the value that tell rows apart")
     listed = reader.entry(FIELDS)
     if columns and listed:
         reader.add_fault(listed, f"{ID_COLUMNS.name} is given too", "keep one of them")
-    of_tables = [entry for entry in reader.members(ROUTE_REGEX) if entry.key.endswith(".id-columns")]
+    if columns and entry and mode != "record_value":
+        reader.add_fault(entry, f"{ID_COLUMNS.name} is given too, which reads keys from the value", "keep one of them")
+    of_tables = [each for each in reader.members(ROUTE_REGEX) if each.key.endswith(".id-columns")]
+    for each in of_tables if entry and mode == "none" else ():
+        reader.add_fault(each, f"{MODE.name}=none is given too", "keep one of them")
     by_table = {
-        entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".id-columns"): reader.get(_table_option(entry.key))
-        for entry in of_tables
+        each.key.removeprefix(ROUTE_REGEX.name).removesuffix(".id-columns"): reader.get(_table_option(each.key))
+        for each in of_tables
     }
     if columns:
         return KeySettings("record_value", columns, by_table)
