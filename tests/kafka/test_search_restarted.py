@@ -53,6 +53,20 @@ def _late(db: Database) -> list[Record]:
     return found
 
 
+def _moved() -> tuple[list[Record], list[Record]]:
+    """A row moves to a key that is deleted then; its old key's partition lags: what it has of that comes last."""
+    db = Database("restarted.public.moved", 2)
+    old, new = (next(key for key in range(1, 20) if db._partition(_key(key)) == at) for at in (0, 1))
+    db.transaction(("c", row(old, "moved")))
+    db.transaction(("k", old, new))
+    db.transaction(("d", new))
+    return [one for one in db.log if one.partition or not one.offset], [r for r in db.log if not r.partition][1:]
+
+
+def _key(key: int) -> bytes:
+    return json.dumps({"id": key}).encode()
+
+
 def _held(search: Search, db: Database) -> dict[str, str]:
     return {key: str(found["name"]) for key, found in search.documents(db.topic).items()}
 
@@ -64,24 +78,29 @@ def _wanted(db: Database) -> dict[str, str]:
 def test_a_late_change_brings_no_deleted_document_back(
     topics: Topics, make_workspace: MakeWorkspace, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Deleted, moved or truncated away, what a restarted node has forgotten stays away when old changes come late."""
+    """Deleted, moved or truncated away, what a restarted node has forgotten stays away when old changes come late; so
+    does a document that moves late to a key which was deleted since.
+    """
     deleted, truncated = _life("restarted.public.deleted"), _life("restarted.public.truncated")
     _truncated(truncated)
     home: Path = tmp_path_factory.mktemp("restarted-node")
     with OpenSearchNode(home) as node:
-        names = f"{deleted.topic},{truncated.topic}"
+        before, lagging = _moved()
+        names = f"{deleted.topic},{truncated.topic},{before[0].topic}"
         extra = {"debezium.sink.type": "opensearch", "connection.url": node.url, "topics": names}
         space = make_workspace("restarted", {**extra, "truncate.enabled": "true"})
         search = Search(node.url)
-        topics.replay([*deleted.log, *truncated.log])
+        topics.replay([*deleted.log, *truncated.log, *before])
         first = space.run({"debezium.sink.batch.max-events": "20"})
         assert first.code == 0, first.text[-6000:]
         assert (_held(search, deleted), _held(search, truncated)) == (_wanted(deleted), _wanted(truncated))
+        assert len(search.documents(before[0].topic)) == 1
         search.ask("POST", "_flush?force=true")
         node.stop()
         node.start()
         search = Search(node.url)
-        topics.replay([*_late(deleted), *_late(truncated)], create=False)
+        topics.replay([*_late(deleted), *_late(truncated), *lagging], create=False)
         second = space.run({"connection.url": node.url})
         assert (second.code, second.total("dead_letters")) == (0, 0), second.text[-6000:]
         assert (_held(search, deleted), _held(search, truncated)) == (_wanted(deleted), _wanted(truncated))
+        assert search.documents(before[0].topic) == {}

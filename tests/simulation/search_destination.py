@@ -13,6 +13,7 @@ from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.settings import SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.destinations.opensearch.committer import OpenSearchCommitter
+from connector.sink.destinations.opensearch.deleted_documents import remember_deleted_keys
 from connector.sink.destinations.opensearch.destination import OpenSearchDestination
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
 from connector.sink.destinations.opensearch.lookups.waiting_keys import WaitingKeysLookup, waiting_task
@@ -22,7 +23,7 @@ from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import OutputKind, TaskOutput
 from tests.simulation.lookups import judge_late
 from tests.simulation.tables import SimulatedDeletedKeys
-from tests.unit.local_job import run_task
+from tests.unit.local_job import find_deletes_in_memory, run_task
 
 
 @attrs.frozen(eq=False)
@@ -32,7 +33,7 @@ class SimulatedIndexes(OpenSearchDestination):
     def lookups(self, names: Sequence[str], plan: BatchPlan) -> Lookups:
         deleted: Any = self.tables.deleted_keys
         late: Any = None if deleted is None else MemoryDeletedLookup(plan, deleted)
-        waiting: Any = MemoryWaitingLookup(plan, self.writers())
+        waiting: Any = MemoryWaitingLookup(plan, self.writers(), deleted)
         return Lookups(late, (waiting,))
 
 
@@ -61,7 +62,13 @@ class MemoryWaitingLookup(WaitingKeysLookup):
         self, outputs: Sequence[TaskOutput], table: TablePlan, result: JobResult, until: ExitStack
     ) -> Iterator[list[TaskOutput]]:
         waiting = [one for one in outputs if one.kind == OutputKind.WAITING_KEYS]
-        yield run_task(waiting_task(self.plan, table, self.writers), waiting)
+        first = run_task(waiting_task(self.plan, table, self.writers, asks=True), waiting)
+        yield first
+        if table.index in result.deletes_wanted:
+            deleted: Any = self.deleted_keys
+            remember_deleted_keys(deleted, result)
+            found = find_deletes_in_memory(first, deleted.remembered(table.layout.name), table)
+            yield run_task(waiting_task(self.plan, table, self.writers, asks=False), [*waiting, found])
 
 
 def open_indexes(

@@ -268,6 +268,30 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             TableStep("forget deletes", 496),
         ),
     ),
+    # The old key's delete came in the same batch as that of the new key, or later: the document moved to the new key, for
+    # which the cluster had forgotten the delete by then.
+    "a row moves to a key that the batch deletes, and the cluster forgets that before": (
+        LEFT_OUT,
+        (
+            SourceStep("commits", 166),
+            Batch(0, 2, grid=1),
+            Batch(0, 6, whole=True, during=((4, TableStep("forget deletes", 674)),), grid=1),
+        ),
+    ),
+    "a row moves late to a key whose delete the cluster has forgotten": (
+        World(partitions=2, clock="mysql", documents=True),
+        (
+            SourceStep("commits", 310),
+            SourceStep("restart", 312),
+            Batch(0, 1, grid=0),
+            TableStep("forget deletes", 308),
+        ),
+    ),
+    # No fault of the product: of the new key only a tombstone was left, which nothing orders with another partition.
+    "a row moves to a key, and retention ends in front of its tombstone": (
+        World(partitions=2, clock="mysql", documents=True),
+        (SourceStep("commits", 310), KafkaStep("retain", 831)),
+    ),
     # Limits of all partitions counted from the first commit on that knew the new ones, not in the batch before it.
     "a topic grows, and the same batch has the repetition of a restart": (
         World(),

@@ -15,12 +15,13 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.runtime.topic_partitions import TopicPartition
+from connector.sink.destinations.opensearch.lookups.remembered_deletes import pack_deletes
 from connector.sink.fold.watermarks import merge_progress
 from connector.sink.job.map_task import map_task
 from connector.sink.job.reduce_task import reduce_task
 from connector.sink.job.shuffle_slots import ShuffleSlots
 from connector.sink.model.destination import Lookups, WriterFactory
-from connector.sink.model.plan import BatchPlan
+from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import DriverOutput, JobResult, KeyLookup
 from connector.sink.model.task_output import (
     OutputKind,
@@ -29,6 +30,7 @@ from connector.sink.model.task_output import (
     read_rows,
     tell_driver,
     to_batches,
+    unpack_keys,
     unpack_value,
 )
 
@@ -41,6 +43,7 @@ _COMPLETED = {
     OutputKind.PATCHED_ROWS,
 }
 """What look-ups take."""
+_DELETE_COLUMNS = (("key", pa.string()), ("date", pa.int64()))
 
 
 @attrs.frozen(eq=False)
@@ -90,9 +93,10 @@ class LocalJob:
                 if lookup.applies(table, result):
                     own: Any = [one for one in outputs if one.table == table.index]
                     frames: Any = lookup.run(own, table, result, result.resources)
-                    outputs += (made := [one for frame in frames for one in frame])
-                    result.add(_told(made))
-        known = {OutputKind.DRIVER, OutputKind.WAITING_KEYS}
+                    for frame in frames:
+                        outputs += frame
+                        result.add(_told(frame))
+        known = {OutputKind.DRIVER, OutputKind.WAITING_KEYS, OutputKind.DELETES_WANTED}
         known |= {*({OutputKind.LATE_CANDIDATES} if lookups.late_events is not None else ())}
         known |= {OutputKind.KEY_CHANGES} if lookups.late_events is not None else set()
         known |= _COMPLETED if lookups.joins else set()
@@ -113,6 +117,17 @@ class LocalJob:
 def run_task(task: Task, outputs: Iterable[TaskOutput]) -> list[TaskOutput]:
     """Run a task over outputs."""
     return list(_run_task(task, to_batches(outputs)))
+
+
+def find_deletes_in_memory(
+    outputs: Iterable[TaskOutput], remembered: Iterable[Mapping[str, Any]], table: TablePlan
+) -> TaskOutput:
+    """As `remembered_deletes.find_deletes`, over outputs and rows in lists."""
+    wanted = [one for one in outputs if one.kind == OutputKind.DELETES_WANTED]
+    asked = {key for one in wanted for key in unpack_keys(pa.py_buffer(one.payload)).column(0).to_pylist()}
+    found = [row for row in remembered if row["key"] in asked]
+    keys, versions = (pa.array([row[name] for row in found], kind) for name, kind in _DELETE_COLUMNS)
+    return pack_deletes(keys, versions, table.index)
 
 
 def _told(outputs: Iterable[TaskOutput]) -> Iterator[DriverOutput]:

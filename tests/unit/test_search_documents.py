@@ -51,7 +51,7 @@ from tests.model.moving_rows import MovingRows, Tells
 from tests.model.recordings import Record
 from tests.searching import typed
 from tests.tiers import tiered
-from tests.unit.local_job import run_task
+from tests.unit.local_job import find_deletes_in_memory, run_task
 from tests.unit.sink_plans import layout, plan
 
 Row = dict[str, Any]
@@ -176,10 +176,19 @@ def _writers(batch: BatchPlan) -> OpenSearchWriterFactory:
     return OpenSearchWriterFactory(ConnectionSettings(()), BulkSettings(), {"i": target}, memory)
 
 
-def _brought_in(batch: BatchPlan, runs: Sequence[ConsumerRecords], known: Sequence[Row] = ()) -> BatchPlan:
+def _brought_in(
+    batch: BatchPlan,
+    runs: Sequence[ConsumerRecords],
+    known: Sequence[Row] = (),
+    index: Index | None = None,
+    *,
+    forgets: bool = False,
+) -> BatchPlan:
     """One batch: a map task for each run, one reduce task for each bucket; gives the plan of the next one.
 
-    `known` is what the table of deleted keys has; those that may be late are compared with it, as the join does.
+    `known` is what the table of deleted keys has; those that may be late are compared with it, as the join does. What
+    waits for documents is compared with what the `index` remembers by then, which `forgets` by itself what was deleted
+    before they move.
     """
     handed: list[TaskOutput] = []
     seen: list[SourceProgress] = []
@@ -192,9 +201,22 @@ def _brought_in(batch: BatchPlan, runs: Sequence[ConsumerRecords], known: Sequen
     asked = [p for p in told if p.kind == OutputKind.LATE_CANDIDATES]
     stand = [part for p in asked for part in _standing(p, known, table)]
     told += _reduced(batch, [*stand, *(p for p in told if p.kind == OutputKind.KEY_CHANGES)], judged=True)
-    run_task(waiting_task(batch, table, _writers(batch)), [p for p in told if p.kind == OutputKind.WAITING_KEYS])
+    if index is not None and forgets:
+        index.gone.clear()
+    _moved(batch, told, index.remembered if index is not None else ())
     marks = {**table.watermarks, **advance_watermarks(table.watermarks, merge_progress(seen))}
     return attrs.evolve(batch, tables=(attrs.evolve(table, watermarks=marks),))
+
+
+def _moved(batch: BatchPlan, told: Sequence[TaskOutput], remembered: Sequence[Row]) -> list[TaskOutput]:
+    """What waits is written, once the task knows the deletes that it asks for."""
+    (table,) = batch.tables
+    waiting = [one for one in told if one.kind == OutputKind.WAITING_KEYS]
+    first = run_task(waiting_task(batch, table, _writers(batch), asks=True), waiting)
+    if not any(one.kind == OutputKind.DELETES_WANTED for one in first):
+        return first
+    found = find_deletes_in_memory(first, remembered, table)
+    return run_task(waiting_task(batch, table, _writers(batch), asks=False), [*waiting, found])
 
 
 def _reduced(batch: BatchPlan, handed: Sequence[TaskOutput], *, judged: bool) -> list[TaskOutput]:
@@ -320,6 +342,62 @@ def test_late_changes_bring_nothing_back_that_the_node_forgot(index: Index, seed
         assert {k: one["n"] for k, (_, one) in index.held.items()} == {str(k): r["n"] for k, r in db.rows.items()}
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("cuts", [[], [2], [5], [2, 5]])
+def test_a_document_does_not_move_to_a_key_that_was_deleted_since(index: Index, cuts: list[int], whole: bool) -> None:
+    """The old key's partition lags, in a batch or by some, and the node has forgotten the delete of the new key."""
+    source = MovingRows("s", random.Random(1), tells="places in transactions", whole=float(whole))
+    source.create(1)
+    source.move(1, 2)
+    source.delete(2)
+    old, new = ([one for one in source.log if one.key == key] for key in (b'{"id": 1}', b'{"id": 2}'))
+    lagging = [attrs.evolve(one, partition=1) for one in old]
+    records, batch = [lagging[0], *new, *lagging[1:]], _plan(_runs([*new, *lagging]), 3, remembers=True)
+    for start, end in zip([0, *cuts], [*cuts, len(records)], strict=True):
+        some = _runs(records[start:end])
+        batch = _brought_in(batch, some, list(index.remembered), index, forgets=True)
+        index.gone.clear()
+    assert index.held == {}
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_document_moves_to_a_key_that_was_deleted_before(index: Index, forgets: bool) -> None:
+    """The create that leaves values out comes a batch later, and finds them under its key."""
+    source = MovingRows("s", random.Random(1), tells="places in transactions", whole=0.0)
+    source.create(2)
+    source.delete(2)
+    source.create(1)
+    source.move(1, 2)
+    batch = _plan(_runs(source.log), 3, remembers=True)
+    for some in (source.log[:3], source.log[3:-1], source.log[-1:]):
+        batch = _brought_in(batch, _runs(some), list(index.remembered), index, forgets=forgets)
+        index.gone = {} if forgets else index.gone
+    assert {key: one["big"] for key, (_, one) in index.held.items()} == {"2": source.rows[2]["big"]}
+
+
+@pytest.mark.parametrize("seed", tiered(range(60), range(6)))
+def test_lagging_partitions_bring_nothing_back_that_the_node_forgot(index: Index, seed: int) -> None:
+    """Keys that change in three partitions, of which each batch has some other part: in the end each row of the source
+    has its document, and no other is there. The node forgets all deletes behind each batch, and within it.
+    """
+    rng = random.Random(seed)
+    tells: Tells = "places in transactions"
+    source = MovingRows("s", rng, 3, rng.choice([4, 8]), tells, whole=rng.choice([0.1, 0.6]))
+    source.live(rng.choice([10, 40]))
+    left = {at: [one for one in source.log if one.partition == at] for at in range(3)}
+    batch = _plan(_runs(source.log), rng.choice([1, 3]), remembers=True)
+    while any(left.values()):
+        some = []
+        for at, own in left.items():
+            count = rng.randint(0, min(len(own), rng.choice([2, 12])))
+            some, left[at] = [*some, *own[:count]], own[count:]
+        if some:
+            batch = _brought_in(batch, _runs(some), list(index.remembered), index, forgets=rng.random() < 0.5)
+        index.gone.clear()
+    found = {key: (one["of"], one["n"]) for key, (_, one) in index.held.items()}
+    assert found == {str(key): (one["of"], one["n"]) for key, one in source.rows.items()}
+
+
 def _transaction(record: Record) -> int:
     return int(json.loads(record.value or b"")["source"]["txId"])
 
@@ -420,8 +498,7 @@ def test_a_row_that_waited_and_is_refused_is_a_dead_letter(index: Index) -> None
     batch, index.refused = _plan([run], 3), {"2"}
     work = MapTask(batch, _writers(batch))
     told = _reduced(batch, [*work.take([run]), *work.finish()], judged=False)
-    waiting = [one for one in told if one.kind == OutputKind.WAITING_KEYS]
-    outputs = run_task(waiting_task(batch, batch.tables[0], _writers(batch)), waiting)
+    outputs = _moved(batch, told, ())
     result = JobResult().add(unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
     assert {letter.offset for letter in result.dead_letters} == {source.log[-1].offset}
     assert (list(index.held), index.gone) == ([], {"1": index.gone["1"]})
@@ -442,7 +519,7 @@ def test_rows_that_come_with_all_their_values_wait_for_no_document(index: Index,
     work = MapTask(batch, _writers(batch))
     told = _reduced(batch, [*work.take([runs[0]]), *work.finish()], judged=False)
     assert whole is not any(one.kind == OutputKind.WAITING_KEYS for one in told)
-    run_task(waiting_task(batch, batch.tables[0], _writers(batch)), [p for p in told if p.kind == "waiting keys"])
+    _moved(batch, told, ())
     assert {key: one["big"] for key, (_, one) in index.held.items()} == {
         str(key): row["big"] for key, row in source.rows.items()
     }

@@ -141,6 +141,18 @@ class KeysWaiting:
 
 
 @attrs.frozen(eq=False)
+class DeletesWanted:
+    """A task goes on once it knows the remembered deletes of so many keys of a table."""
+
+    table: int
+    count: int
+
+    def add_to(self, result: JobResult) -> None:
+        """Add them to the table's."""
+        result.deletes_wanted[self.table] = result.deletes_wanted.get(self.table, 0) + self.count
+
+
+@attrs.frozen(eq=False)
 class VersionsWritten:
     """Where keys and times of new versions lie, in a table that keeps history."""
 

@@ -24,8 +24,8 @@ class OutputKind(StrEnum):
     Rows of the table, packed by `job.shuffle`: CHANGES of a bucket; LATE_CANDIDATES of one; TOMBSTONES,
     UNAVAILABLE_ROWS, OLD_KEY_ROWS, LAST_ROWS and PATCHED_ROWS for the look-ups of those names; NEW_VERSIONS and
     TABLE_VERSIONS of a history.
-    Keys, as `TaskOutput.of_keys` packs them: KEYS to replace, VERSION_KEYS. KEY_CHANGES and WAITING_KEYS are the
-    destination's own.
+    Keys, as `TaskOutput.of_keys` packs them: KEYS to replace, VERSION_KEYS, DELETES_WANTED and DELETES_FOUND of
+    documents. KEY_CHANGES and WAITING_KEYS are the destination's own.
     """
 
     CHANGES = "changes"
@@ -41,6 +41,8 @@ class OutputKind(StrEnum):
     KEYS = "keys"
     VERSION_KEYS = "version keys"
     WAITING_KEYS = "waiting keys"
+    DELETES_WANTED = "deletes wanted"
+    DELETES_FOUND = "deletes found"
     DRIVER = "driver"
 
 
@@ -68,12 +70,12 @@ class TaskOutput:
         return TaskOutput(OutputKind.DRIVER, pickle.dumps(value))
 
     @staticmethod
-    def of_keys(keys: pa.RecordBatch, table: int) -> TaskOutput:
+    def of_keys(keys: pa.RecordBatch, table: int, kind: OutputKind = OutputKind.KEYS) -> TaskOutput:
         """Wrap key columns, as Spark can carry them, as one Arrow IPC stream."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, keys.schema) as writer:
             writer.write_batch(keys)
-        return TaskOutput(OutputKind.KEYS, sink.getvalue().to_pybytes(), table)
+        return TaskOutput(kind, sink.getvalue().to_pybytes(), table)
 
     def to_row(self) -> tuple[str, int, int, bytes]:
         """Return it as a row of `OUTPUT_SCHEMA`."""

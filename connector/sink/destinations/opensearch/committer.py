@@ -12,7 +12,7 @@ import pyarrow as pa
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitRefused, ConnectorError, FatalError
+from connector.errors import FatalError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.delete_older import delete_older
@@ -20,6 +20,7 @@ from connector.opensearch.bulk.item_results import apply_policy
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.convert.change_order import DEDUP_UNITS_NS
+from connector.sink.destinations.opensearch.deleted_documents import discard_deleted_keys, remember_deleted_keys
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
 from connector.sink.destinations.table_position import build_table_position
 from connector.sink.fold.document_versions import derive_versions
@@ -57,7 +58,7 @@ class OpenSearchCommitter:
                 f"{result.metrics.tombstones} records have no value, and behavior.on.null.values is fail; set it to "
                 "delete or ignore, or let Debezium send no tombstones (tombstones.on.delete=false)"
             )
-        self._remember(names, result)
+        remember_deleted_keys(self._indices.deleted_keys, result)
         commits = {}
         for table in plan.tables:
             come, committed = (
@@ -86,24 +87,7 @@ class OpenSearchCommitter:
 
     def discard(self, names: list[str], result: JobResult) -> None:  # noqa: ARG002 - files have one table
         """Leave the documents: the next run of the job writes the same ones, or newer; files of deleted keys go."""
-        if self._indices.deleted_keys is None:
-            return
-        # What cannot be deleted is an orphan, and harmless.
-        for path in dict.fromkeys(file.path for file in result.deleted_key_files):
-            try:
-                self._indices.deleted_keys.delete_file(path)
-            except ConnectorError as error:
-                self._log.warning("a file is left behind", reason=str(error))
-
-    def _remember(self, names: list[str], result: JobResult) -> None:
-        """Note hard deletes before the batch is acknowledged: after a crash they come again."""
-        if not result.deleted_key_files or self._indices.deleted_keys is None:
-            return
-        try:
-            self._indices.deleted_keys.add(result.deleted_key_files)
-        except CommitRefused:
-            self.discard(names, result)
-            raise
+        discard_deleted_keys(self._indices.deleted_keys, result)
 
     def _judge(self, commits: dict[str, TableCommit]) -> None:
         rules = {

@@ -41,7 +41,7 @@ class OpenSearchDestination:
         """Return the join with the deleted keys, and what is done in turns; tasks look documents up themselves."""
         deleted_keys = self.tables.deleted_keys
         late = None if deleted_keys is None else DeletedDocumentLookup(plan, deleted_keys)
-        return Lookups(late, (WaitingKeysLookup(plan, self.writers()),))
+        return Lookups(late, (WaitingKeysLookup(plan, self.writers(), deleted_keys),))
 
     def replay_target(self) -> OpenSearchReplay:
         """Return what sends repaired dead letters."""
