@@ -39,6 +39,7 @@ from connector.sink.factory import begin_batches
 from connector.sink.job import map_task, reduce_task
 from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.microbatch.ports import SinkPorts
+from connector.sink.microbatch.start_offsets import check_appeared
 from connector.sink.model.destination import Lookups, WriterFactory
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, TablePlan
@@ -119,7 +120,9 @@ class Process:
         cluster = SimulatedCluster(self.around.broker, self.around.calls)
         fresh = [at for at in self.around.broker.partitions() if at not in self.at]
         if fresh:
-            self.at |= call_with_retries(lambda: cluster.fetch_beginning_offsets(fresh), self.settings.errors)
+            found = call_with_retries(lambda: cluster.fetch_beginning_offsets(fresh), self.settings.errors)
+            check_appeared(attrs.evolve(self.batches.position, offsets=self.at), found)
+            self.at |= found
 
     def process(self, end: Mapping[TopicPartition, int]) -> BatchReport:
         """Bring in one batch, up to these offsets."""

@@ -82,29 +82,49 @@ STORED = KafkaOffsets("c1", {"t": "id1"}, {("t", 0): 4, ("t", 1): 5})
 
 def test_reading_goes_on_where_the_offsets_table_says() -> None:
     """The stored offsets count; a partition that is new is read from its start."""
-    seen = _seen(ends={("t", 0): 10, ("t", 1): 20, ("t", 2): 9}, beginnings={("t", 0): 0, ("t", 1): 3, ("t", 2): 1})
-    assert find_starting_offsets(STORED, {}, {}, seen, "earliest").offsets == {("t", 0): 4, ("t", 1): 5, ("t", 2): 1}
+    seen = _seen(ends={("t", 0): 10, ("t", 1): 20, ("t", 2): 9}, beginnings={("t", 0): 0, ("t", 1): 3, ("t", 2): 0})
+    assert find_starting_offsets(STORED, {}, {}, seen, "earliest").offsets == {("t", 0): 4, ("t", 1): 5, ("t", 2): 0}
     assert find_starting_offsets(None, {}, {}, seen, "latest").offsets[("t", 2)] == 9
 
 
 def test_latest_is_where_the_first_start_was() -> None:
     """What appears after it is read from its beginning; not so a topic that is listed since and was not waited for."""
     ends = {("t", 0): 10, ("t", 1): 20, ("t", 2): 9, ("u", 0): 7}
-    beginnings = {("t", 0): 0, ("t", 1): 3, ("t", 2): 1, ("u", 0): 2}
+    beginnings = {("t", 0): 0, ("t", 1): 3, ("t", 2): 0, ("u", 0): 2}
     seen = _seen(
         topics={"t": TopicInfo("t", "id1", 3), "u": TopicInfo("u", "id9", 1)}, ends=ends, beginnings=beginnings
     )
     found = find_starting_offsets(STORED, {}, {}, seen, "latest")
-    assert found.offsets == {("t", 0): 4, ("t", 1): 5, ("t", 2): 1, ("u", 0): 2}
+    assert found.offsets == {("t", 0): 4, ("t", 1): 5, ("t", 2): 0, ("u", 0): 2}
     listed = find_starting_offsets(STORED, {}, {}, seen, "latest", ("t", "u"))
-    assert (listed.offsets["t", 2], listed.offsets["u", 0]) == (1, 7)
+    assert (listed.offsets["t", 2], listed.offsets["u", 0]) == (0, 7)
     first = find_starting_offsets(None, {}, {}, _seen(), "latest", ("t", "u"))
     assert (first.offsets, dict(first.topic_ids)) == ({("t", 0): 10, ("t", 1): 20}, {"t": "id1", "u": ""})
-    waited = find_starting_offsets(first, {}, {}, attrs.evolve(seen, ends={**ends, ("t", 1): 25}), "latest", ("t", "u"))
-    assert (waited.offsets["u", 0], waited.topic_ids["u"]) == (2, "id9")
+    there = attrs.evolve(seen, ends={**ends, ("t", 1): 25}, beginnings={**beginnings, ("u", 0): 0})
+    waited = find_starting_offsets(first, {}, {}, there, "latest", ("t", "u"))
+    assert (waited.offsets["u", 0], waited.topic_ids["u"]) == (0, "id9")
     # By a pattern nothing was there at the first start: all that is there now came later.
     nothing = find_starting_offsets(None, {}, {}, _seen(topics={}, ends={}, beginnings={}), "latest")
     assert find_starting_offsets(nothing, {}, {}, seen, "latest").offsets == beginnings
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_a_partition_that_has_lost_records_before_it_was_read_stops(reset: str) -> None:
+    """One that was added to a topic which is read, and a topic that was waited for, begin at offset 0. Of a topic that
+    is named since, and at the first start, nobody waited for what is gone.
+    """
+    seen = _seen(
+        topics={"t": TopicInfo("t", "id1", 3), "u": TopicInfo("u", "id9", 1)},
+        ends={("t", 0): 10, ("t", 1): 20, ("t", 2): 9, ("u", 0): 7},
+        beginnings={("t", 0): 0, ("t", 1): 3, ("t", 2): 1, ("u", 0): 2},
+    )
+    find_starting_offsets(None, {}, {}, seen, reset, ("t", "u"))
+    with pytest.raises(GapError, match=r"t-2 has appeared .* begins at offset 1: retention .*--topic t --to stored"):
+        find_starting_offsets(STORED, {}, {}, seen, reset, ("t", "u"))
+    known = attrs.evolve(STORED, offsets={**STORED.offsets, ("t", 2): 1})
+    assert ("u", 0) in find_starting_offsets(known, {}, {}, seen, reset, ("t", "u")).offsets
+    with pytest.raises(GapError, match=r"u-0 has appeared .* begins at offset 2: retention"):
+        find_starting_offsets(attrs.evolve(known, topic_ids={"t": "id1", "u": ""}), {}, {}, seen, reset, ("t", "u"))
 
 
 def test_a_position_within_an_open_transaction_is_one_of_the_log() -> None:

@@ -17,7 +17,7 @@ from attrs import define, field
 from pyspark.errors import StreamingQueryException
 from structlog.testing import capture_logs
 
-from connector.errors import FatalError, RetriableError
+from connector.errors import FatalError, GapError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.listeners import BatchReport
@@ -173,6 +173,18 @@ def test_what_appears_ends_the_query() -> None:
         cast("Any", None), cast("Any", None), KafkaOffsets(), cast("Any", None), cast("Any", cluster), cast("Any", None)
     )
     assert stream._watch(cast("Any", query), once=False) == {("t", 0): 7}
+    assert query.stopped.is_set()
+
+
+def test_a_partition_that_appears_without_its_first_records_ends_the_run() -> None:
+    """Retention was faster than the sink: the query is stopped, and what is gone is told."""
+    cluster, query = SilentCluster(), Query()
+    cluster.released.set()
+    none, position = cast("Any", None), KafkaOffsets("c", {"t": "id"}, {("t", 1): 3})
+    stream = Stream(none, none, position, none, cast("Any", cluster), none)
+    stream._at = dict(position.offsets)
+    with pytest.raises(GapError, match="t-0 has appeared since the sink last looked, and begins at offset 7"):
+        stream._watch(cast("Any", query), once=False)
     assert query.stopped.is_set()
 
 

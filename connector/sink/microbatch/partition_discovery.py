@@ -11,7 +11,7 @@ from connector.errors import GapError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.topic_partitions import TopicPartition, nest_by_topic
-from connector.sink.microbatch.start_offsets import check_topic_id
+from connector.sink.microbatch.start_offsets import check_appeared, check_topic_id
 
 
 @attrs.define(eq=False)
@@ -27,7 +27,8 @@ class PartitionDiscovery:
         """Return where topic-partitions begin that have appeared; a cluster that is away is asked again.
 
         Raises:
-            GapError: a topic has disappeared, by two looks: Spark would ask for it for minutes.
+            GapError: a topic has disappeared, by two looks: Spark would ask for it for minutes; or a partition has
+                lost records already.
         """
         try:
             there = self._cluster.select_partitions()
@@ -46,6 +47,7 @@ class PartitionDiscovery:
         if self._unanswered:
             structlog.get_logger().info("the brokers answer again")
         self._unanswered = False
+        check_appeared(attrs.evolve(self._position, offsets=known), fresh)
         if fresh:
             structlog.get_logger().info("topic-partitions have appeared", offsets=nest_by_topic(fresh))
         return fresh

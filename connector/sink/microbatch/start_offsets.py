@@ -56,7 +56,7 @@ def find_starting_offsets(
 
     Raises:
         GapError: the stored position belongs to another cluster or topic, or points outside of what the topic holds,
-            or table and offsets table contradict each other.
+            or table and offsets table contradict each other; or a partition has lost records that nobody has read.
     """
     _check_tables(tables, noted)
     known = stored if stored is not None else _merge_lowest(tables.values())
@@ -70,6 +70,7 @@ def find_starting_offsets(
         for at, end in cluster_state.ends.items()
     }
     _check_range(known, cluster_state)
+    check_appeared(known, {at: cluster_state.beginnings[at] for at in fresh.keys() - known.offsets.keys()})
     ids = {name: topic.id for name, topic in cluster_state.topics.items()}
     return KafkaOffsets(
         cluster_state.cluster_id, {**waited, **known.topic_ids, **ids}, {**fresh, **known.offsets}, epochs=known.epochs
@@ -129,6 +130,26 @@ def check_topic_id(topic: TopicInfo, before: str) -> None:
             f"topic {topic.name} was deleted and made again (its id was {before}, now {topic.id}): the stored "
             f"offsets are of the old one; {_REMEDY}"
         )
+
+
+def check_appeared(known: KafkaOffsets, beginnings: Mapping[TopicPartition, int]) -> None:
+    """See that topic-partitions which have appeared still have their first records, where all of them are to be read.
+
+    That is so of partitions that were added to a topic which is read, and of a topic that was waited for. Any other
+    topic may have been there, and lost records, long before it was named or allowed.
+
+    Raises:
+        GapError: the first ones are gone.
+    """
+    read = {topic for topic, _ in known.offsets} | {topic for topic, own in known.topic_ids.items() if not own}
+    for (topic, partition), first in sorted(beginnings.items()):
+        if first and topic in read:
+            raise GapError(
+                f"{topic}-{partition} has appeared since the sink last looked, and begins at offset {first}: retention "
+                "removed records before the sink read them; load what is missing in another way (a snapshot signal to "
+                f"Debezium), then `icebridge offsets reset --topic {topic} --to stored --execute` continues with what "
+                "is there"
+            )
 
 
 def _check_range(known: KafkaOffsets, cluster_state: ClusterState) -> None:
