@@ -268,8 +268,8 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             TableStep("forget deletes", 496),
         ),
     ),
-    # The old key's delete came in the same batch as that of the new key, or later: the document moved to the new key, for
-    # which the cluster had forgotten the delete by then.
+    # The old key's delete came in the same batch as that of the new key, or later: the document moved to the new key,
+    # whose delete the cluster had forgotten by then.
     "a row moves to a key that the batch deletes, and the cluster forgets that before": (
         LEFT_OUT,
         (
@@ -372,6 +372,19 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             SourceStep("truncate", 527),
             Batch(0, 6, grid=1),
             Batch(0, 0, whole=True, during=((19, Batch(1, 4, grid=1)),), grid=1),
+        ),
+    ),
+    # The slower one was refused for another writer's rows, and looked for rows to replace once more: it took the commit
+    # of the faster one for its own, and an older row replaced a newer one.
+    "a second sink commits between two tries of a commit": (
+        World(partitions=2, mode="copy-on-write"),
+        (
+            SourceStep("commits", 828),
+            Batch(0, 1, whole=True),
+            TableStep("append rows", 23),
+            SourceStep("commits", 910),
+            SourceStep("commits", 770),
+            Batch(0, 3, during=((15, Batch(1, 0, whole=True)),)),
         ),
     ),
 }
