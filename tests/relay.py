@@ -8,8 +8,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from attrs import define, field
 
@@ -35,6 +35,7 @@ class Relay:
     _lock: threading.Lock = field(factory=threading.Lock)
     _server: socket.socket | None = None
     _losing: bytes | None = None
+    _listeners: tuple[Callable[[bytes], object], ...] = ()
 
     def __enter__(self) -> Relay:
         self._server = socket.create_server((LOOPBACK, self.port))
@@ -64,6 +65,17 @@ class Relay:
         with self._lock:
             self._losing = request
 
+    @contextmanager
+    def heard_by(self, listener: Callable[[bytes], object]) -> Iterator[None]:
+        """Have a listener hear each piece of data of clients before it is passed on, while the block lasts."""
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._listeners = tuple(one for one in self._listeners if one is not listener)
+
     def _serve(self, server: socket.socket) -> None:
         with suppress(OSError):
             while True:
@@ -90,6 +102,8 @@ class Relay:
                 if self.delay_s:
                     time.sleep(self.delay_s)
                 if counted:
+                    for listener in self._listeners:
+                        listener(data)
                     self._look_at(data, answered)
                 elif not answered.is_set():  # what the server says to it, its client never hears
                     break

@@ -5,7 +5,8 @@
 --seed N        the load and the plan of faults, not their timing (default: by the clock)
 --brokers N     1 or 3 (default: 1)
 --clocks        step the clocks of connectors too, by seconds (needs a C compiler)
---round S       seconds of load and faults between two quiet points (default: 180)
+--round S       seconds of load and faults between two quiet points (default: 240)
+--pace P        all waits of faults and between them are so many times as long (default: 1)
 --home FOLDER   where data and logs are (default: a temporary folder; it stays where something was wrong)
 --tally FILE    add a line with what was counted
 --summary FILE  write a page of Markdown about it
@@ -38,7 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()) % 10**6)
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--clocks", action="store_true")
-    parser.add_argument("--round", type=float, default=180)
+    parser.add_argument("--round", type=float, default=240)
+    parser.add_argument("--pace", type=float, default=1.0)
     parser.add_argument("--home", type=Path)
     parser.add_argument("--tally", type=Path)
     parser.add_argument("--summary", type=Path)
@@ -46,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     home = make_home(told.home)
     sys.stdout.write(f"seed {told.seed}, in {home}\n")
-    plan = Plan(told.seed, told.minutes, told.kills, told.brokers, told.round, clocks=told.clocks)
+    plan = Plan(told.seed, told.minutes, told.kills, told.brokers, told.round, told.pace, clocks=told.clocks)
     report = Run(plan, home).run()
     sys.stdout.write(report.page())
     if told.summary is not None:

@@ -1,4 +1,4 @@
-"""A seed -> transactions of random statements over few keys: inserts, updates, changes of keys, deletes, large values.
+"""A seed -> transactions of random statements: inserts, updates, changes of keys, deletes, large values.
 
 The statements hold whatever the rows are, so that nobody has to know whether a transaction that a crash cut short was
 committed. They are plain SQL.
@@ -9,6 +9,9 @@ from __future__ import annotations
 from random import Random
 
 KEYS = 300
+"""What most statements are about, so that a key has many changes."""
+_RARE = 0.3
+"""The others are about keys that have one change or two, so that no later change hides what went wrong."""
 REGIONS = ("north", "south", "east")
 _LARGE = (2_500, 9_000)
 _ROLLED_BACK = 0.08
@@ -21,6 +24,7 @@ class Load:
         """Draw from this seed, over so many keys of each table."""
         self._random, self._keys = Random(seed), keys
         self._count = 0
+        self._rare: dict[bool, list[int]] = {True: [], False: []}
 
     def transaction(self) -> str:
         """The next one; some are rolled back."""
@@ -35,14 +39,15 @@ class Load:
         return self._random.choice(kinds)(people)
 
     def _put(self, people: bool) -> str:
+        key = self._fresh(people) if self._random.random() < _RARE else self._hot()
         if people:
             return (
-                f"INSERT INTO people (id, name, n, amount, at, big) VALUES ({self._id()}, 'p{self._count}', "
+                f"INSERT INTO people (id, name, n, amount, at, big) VALUES ({key}, 'p{self._count}', "
                 f"{self._number()}, {self._amount()}, {self._time()}, {self._large()}) ON CONFLICT (id) DO UPDATE SET "
                 "name = excluded.name, n = excluded.n"
             )
         return (
-            f"INSERT INTO orders (region, id, n, payload) VALUES ('{self._region()}', {self._id()}, {self._number()}, "
+            f"INSERT INTO orders (region, id, n, payload) VALUES ('{self._region(key)}', {key}, {self._number()}, "
             f"'o{self._count}') ON CONFLICT (region, id) DO UPDATE SET n = excluded.n, payload = excluded.payload"
         )
 
@@ -58,27 +63,38 @@ class Load:
         return f"DELETE FROM {'people' if people else 'orders'} WHERE {self._where(people)}"
 
     def _rekey(self, people: bool) -> str:
-        new = self._id()
+        new = self._hot()
         if people:
             free = f"NOT EXISTS (SELECT 1 FROM people AS other WHERE other.id = {new})"
             return f"UPDATE people SET id = {new} WHERE {self._where(people)} AND {free}"
-        region = self._region()
+        region = self._region(new)
         free = f"NOT EXISTS (SELECT 1 FROM orders AS other WHERE other.region = '{region}' AND other.id = {new})"
         return f"UPDATE orders SET region = '{region}', id = {new} WHERE {self._where(people)} AND {free}"
 
     def _sweep(self, people: bool) -> str:
         every = self._random.randint(12, 40)
-        table = "people" if people else "orders"
-        return f"UPDATE {table} SET n = {self._count} WHERE id % {every} = {self._random.randrange(every)}"
+        some = f"id < {self._keys} AND id % {every} = {self._random.randrange(every)}"
+        return f"UPDATE {'people' if people else 'orders'} SET n = {self._count} WHERE {some}"
 
     def _where(self, people: bool) -> str:
-        return f"id = {self._id()}" if people else f"region = '{self._region()}' AND id = {self._id()}"
+        key = self._known(people) if self._random.random() < _RARE else self._hot()
+        return f"id = {key}" if people else f"region = '{self._region(key)}' AND id = {key}"
 
-    def _id(self) -> int:
+    def _hot(self) -> int:
         return self._random.randrange(self._keys)
 
-    def _region(self) -> str:
-        return self._random.choice(REGIONS)
+    def _fresh(self, people: bool) -> int:
+        """A key that nobody had, and that is changed once more at most: whatever is lost of it stays lost."""
+        key = self._keys + self._count
+        self._rare[people].append(key)
+        return key
+
+    def _known(self, people: bool) -> int:
+        rare = self._rare[people]
+        return rare.pop(self._random.randrange(len(rare))) if rare else self._hot()
+
+    def _region(self, key: int) -> str:
+        return self._random.choice(REGIONS) if key < self._keys else REGIONS[key % len(REGIONS)]
 
     def _number(self) -> str:
         return self._random.choice(("NULL", str(self._random.randrange(-1000, 1000)), str(self._count)))

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -24,6 +25,7 @@ from tests.chaos.comparison import Difference, compare_events, compare_rows
 from tests.chaos.connectors import GROUPS, Connector, Kind, properties_of
 from tests.chaos.faults import Faults
 from tests.chaos.load import Load
+from tests.chaos.moments import moments_of
 from tests.chaos.process import ConnectorProcess
 from tests.chaos.quiet import QuietPoint, Stalled
 from tests.chaos.reading import Reader, open_reader, read_documents
@@ -48,8 +50,9 @@ class Plan:
     minutes: float | None
     kills: int | None
     brokers: int = 1
-    round_s: float = 180.0
-    pause_s: float = 2.0
+    round_s: float = 240.0
+    pace: float = 1.0
+    pause_s: float = 0.8
     transactions_per_s: float = 6.0
     clocks: bool = False
 
@@ -65,7 +68,8 @@ class Run:
         self._load = Load(plan.seed)
         self._processes: dict[str, ConnectorProcess] = {}
         self._group: list[ConnectorProcess] = []
-        self._faults = Faults(self._world, lambda: self._group, Random(plan.seed + 1), clocks=plan.clocks)
+        random = Random(plan.seed + 1)
+        self._faults = Faults(self._world, lambda: self._group, random, plan.pace, clocks=plan.clocks, fail=self._fail)
         self._quiet = QuietPoint(self._world, self._watch, _LIMIT_S)
         self._watched = 0.0
         self._began = time.monotonic()
@@ -95,7 +99,7 @@ class Run:
         for one in (one for group in GROUPS for one in group):
             properties = properties_of(one, self._home, at, quick)
             clock = None if library is None else Clock(self._home / f"{one.name}.clock", library)
-            self._processes[one.name] = ConnectorProcess(one.name, properties, self._home, clock)
+            self._processes[one.name] = ConnectorProcess(one.name, properties, self._home, clock, moments_of(one))
 
     def _go_through(self, reader: Reader) -> None:
         number = 0
@@ -117,6 +121,7 @@ class Run:
     def _round(self, group: Sequence[Connector], reader: Reader, for_s: float) -> None:
         names = ", ".join(one.name for one in group)
         _say(f"{self._elapsed()} {names}: {'load and faults' if for_s else 'to the end'}")
+        self._world.is_searched = any(one.kind is Kind.INDEX for one in group)
         self._group = [self._processes[one.name] for one in group]
         for process in self._group:
             process.start()
@@ -136,7 +141,7 @@ class Run:
             while time.monotonic() < limit and not self._has_kills():
                 self._faults.strike()
                 self._watch()
-                time.sleep(self._faults.random.uniform(0.2, 2 * self._plan.pause_s))
+                time.sleep(self._plan.pace * self._faults.random.uniform(0.1, 2 * self._plan.pause_s))
         finally:
             stop.set()
             load.join()
@@ -212,15 +217,16 @@ class Run:
         return reader.rows(one, table)
 
     def _end_group(self) -> None:
-        for process in self._group:
-            code = process.stop(_STOP_S)
+        group, self._group = self._group, []
+        with ThreadPoolExecutor(max(len(group), 1)) as pool:
+            codes = list(pool.map(lambda process: process.stop(_STOP_S), group))
+        for process, code in zip(group, codes, strict=True):
             if self.report.is_cut_off:
                 continue  # a terminal's signal reached it, too
             if code is None:
                 self._fail(f"{process.name} did not stop within {_STOP_S:.0f} s:\n{process.log_end()}")
             elif code:
                 self._fail(f"{process.name} stopped with code {code}:\n{process.log_end()}")
-        self._group = []
 
     def _sum_up(self) -> None:
         self.report.seconds = time.monotonic() - self._began

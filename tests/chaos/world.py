@@ -69,6 +69,8 @@ class World:
         self.search.home.mkdir(parents=True)
         (self.search.home / "ports").write_text(f"{self._search_port} {ports[-1]}", encoding="utf-8")
         self._search_relay = Relay(self._search_port, port=to_search)
+        self.is_searched = True
+        """Whether a connector of now writes documents: else nobody notices what is done to OpenSearch."""
         self._stack = ExitStack()
 
     @property
@@ -78,19 +80,21 @@ class World:
 
     @property
     def relays(self) -> dict[str, list[Relay]]:
-        """By what is behind them."""
+        """Those that something passes, by what is behind them."""
+        searching = {"opensearch": [self._search_relay]} if self.is_searched else {}
         return {
             "broker": self._broker_relays,
             "catalog": [self._catalog_relay],
             "database": [self._database_relay],
-            "opensearch": [self._search_relay],
+            **searching,
         }
 
     @property
     def killable(self) -> dict[str, Killable]:
-        """The servers by name."""
+        """The servers that are at work, by name."""
         brokers = {f"broker {number}": one for number, one in enumerate(self._brokers, start=1)}
-        return {"postgres": self.postgres, "connect": self.worker, "opensearch": self.search, **brokers}
+        searching: dict[str, Killable] = {"opensearch": self.search} if self.is_searched else {}
+        return {"postgres": self.postgres, "connect": self.worker, **searching, **brokers}
 
     def __enter__(self) -> Self:
         """Start all of it, with topics, tables and Debezium's connector (a minute)."""
@@ -98,7 +102,7 @@ class World:
             stack.callback(shutil.rmtree, self.postgres.home, ignore_errors=True)
             for server in self.killable.values():
                 stack.callback(server.kill)
-            for relay in (one for relays in self.relays.values() for one in relays):
+            for relay in self._all_relays():
                 stack.enter_context(relay)
             stack.enter_context(self.disk)
             self._start()
@@ -124,7 +128,7 @@ class World:
 
     def heal(self) -> None:
         """Every connection is there, and as quick as it can be."""
-        for relay in (one for relays in self.relays.values() for one in relays):
+        for relay in self._all_relays():
             relay.come_back()
             relay.lose_answer(None)
             relay.delay_s = 0.0
@@ -133,6 +137,9 @@ class World:
     def lost_answers(self) -> int:
         """How many answers of the catalog were lost after its commit."""
         return self._catalog_relay.lost_answers
+
+    def _all_relays(self) -> list[Relay]:
+        return [*self._broker_relays, self._catalog_relay, self._database_relay, self._search_relay]
 
     def _start(self) -> None:
         self.postgres.start()

@@ -1,0 +1,269 @@
+"""Connectors and servers of now -> SIGKILL: to one of them, to a part of one, to everything; and a start after it.
+
+A kill counts once the process has ended by it: one that had ended by itself is a failure, and no kill.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from random import Random
+
+import psutil
+from attrs import define, field
+
+from tests.chaos.acts import KILL, Acts
+from tests.chaos.moments import Moment
+from tests.chaos.process import ConnectorProcess, family_of, is_alive, send, spent
+from tests.chaos.world import Killable, World
+
+_LIMIT_S = 600.0
+_MOMENT_S = 10.0
+"""So long a moment is waited for: some come only where there is something to do."""
+_END_S = 120.0
+"""So long what depends on a process that was killed may live on, on a machine with other work."""
+_LOOKS, _LOOK_S = 20, 0.05
+_SERVERS = {"postgres": 4, "connect": 1, "opensearch": 1}
+"""How often each is chosen; a broker twice. Some take a second to come back, some ten."""
+
+
+@define(eq=False)
+class Kills:
+    """Each method draws one, and begins it where its target is there."""
+
+    world: World
+    connectors: Callable[[], list[ConnectorProcess]]
+    random: Random
+    acts: Acts
+
+    def kill_connector(self) -> None:
+        """Kill one with all of its processes, some time after its start, or after so many commits."""
+        rest_s, pause_s, least = self._rest_s(), self._pause_s(), self._least()
+
+        def act(one: ConnectorProcess) -> None:
+            self.acts.rest(rest_s)
+            self._kill(one, "" if one.steps() else "as it starts")
+            self._start(one, pause_s)
+
+        self._on_connector(f"{KILL} of", least, act)
+
+    def kill_at_moment(self) -> None:
+        """Kill one as its commit passes, which then comes from a process that is no more, or soon after it."""
+        rest_s = self.random.choice((0.0, 0.0, self.random.uniform(0, 0.3), self.random.uniform(0, 1.0)))
+        pause_s, chosen, passes = self._pause_s(), self.random.random(), self.random.choice((1, 1, 1, 2, 3))
+
+        def act(one: ConnectorProcess) -> None:
+            moment = one.moments[int(chosen * len(one.moments))]
+            at_once = (lambda: None) if rest_s else (lambda: self._kill(one, moment.name))
+            if not self._listen(_Listener(moment, passes, at_once)):
+                return
+            if rest_s:
+                self.acts.rest(rest_s)
+                self._kill(one, f"soon after: {moment.name}")
+            self._start(one, pause_s)
+
+        self._on_connector("moment of", 0, act)
+
+    def kill_as_it_stops(self) -> None:
+        """SIGTERM, and SIGKILL some time later; what has ended in between is only counted as stopped."""
+        rest_s, pause_s, for_s = self._rest_s(), self._pause_s(), self.random.uniform(0, 2.5)
+
+        def act(one: ConnectorProcess) -> None:
+            self.acts.rest(rest_s)
+            one.ask_to_stop()
+            self.acts.rest(for_s)
+            code = one.await_end(0)
+            if code is None:
+                self._kill(one, "as it stops", fine=0)
+            elif code:
+                self.acts.fail(f"{one.name} stopped with code {code}:\n{one.log_end()}")
+            else:
+                self.acts.count(f"SIGTERM {one.name}")
+            one.kill()
+            self._start(one, pause_s)
+
+        self._on_connector("SIGTERM to", self._least(), act)
+
+    def kill_jvm(self) -> None:
+        """Kill the JVM alone: Python ends by itself, and tells with its exit code that something was wrong."""
+        rest_s, pause_s = self._rest_s(), self._pause_s()
+
+        def act(one: ConnectorProcess) -> None:
+            self.acts.rest(rest_s)
+            jvm = one.jvm()
+            if jvm is None or not is_alive(jvm):
+                return
+            send([jvm], signal.SIGKILL)
+            self.acts.count(f"{KILL} the JVM of {one.name}")
+            code = one.await_end(_END_S)
+            if code is None:
+                self.acts.fail(f"{one.name} still runs {_END_S:.0f} s after its JVM was killed:\n{one.log_end()}")
+            elif code == 0:
+                self.acts.fail(f"{one.name} ended with code 0 after its JVM was killed:\n{one.log_end()}")
+            one.kill()
+            self._start(one, pause_s)
+
+        self._on_connector(f"{KILL} of the JVM of", self._least(), act)
+
+    def kill_driver(self) -> None:
+        """Kill the first Python process alone: the next start may find its JVM still at work, which has to end."""
+        rest_s, pause_s = self._rest_s(), self.random.choice((0.0, self._pause_s()))
+
+        def act(one: ConnectorProcess) -> None:
+            self.acts.rest(rest_s)
+            left = one.family()[1:]
+            self._note(one, f"{KILL} {one.name} without its JVM", one.kill_driver())
+            self._start(one, pause_s)
+            limit = time.monotonic() + _END_S
+            while (alive := [part for part in left if is_alive(part)]) and time.monotonic() < limit:
+                time.sleep(_LOOK_S)
+            if alive:
+                self.acts.fail(f"{len(alive)} processes of {one.name} outlived the first of them by {_END_S:.0f} s")
+                send(alive, signal.SIGKILL)
+
+        self._on_connector(f"{KILL} of the driver of", self._least(), act)
+
+    def kill_worker(self) -> None:
+        """Kill one of Python's workers that is at a task, or the process that it comes from."""
+        wants_parent = self.random.random() < 0.3
+
+        def act(one: ConnectorProcess) -> None:
+            workers = one.workers()
+            worker = _find_busy(workers)
+            victim = worker.parent() if worker is not None and wants_parent else worker
+            if victim in workers and is_alive(victim):
+                send([victim], signal.SIGKILL)
+                self.acts.count(f"{KILL} {'the workers' if wants_parent else 'a worker'} of {one.name}")
+
+        self._on_connector(f"{KILL} of a worker of", 0, act)
+
+    def kill_server(self) -> None:
+        """Kill a server, and start it again."""
+        servers, pause_s = self.world.killable, self.random.uniform(0, 3)
+        names = sorted(servers)
+        name = self.random.choices(names, [_SERVERS.get(one, 2) for one in names])[0]
+
+        def act() -> None:
+            if _is_up(servers[name]):
+                servers[name].kill()
+                self.acts.count(f"{KILL} {name}")
+                self.acts.rest(pause_s)
+                servers[name].start()
+
+        self.acts.do([name], f"{KILL} of {name}", act)
+
+    def kill_everything(self) -> None:
+        """Kill all connectors and servers at once, once all of them are there, and start them as a machine does."""
+        pause_s = self.random.uniform(0, 5)
+        self.acts.finish(_LIMIT_S)
+        connectors = {one.name: one for one in self.connectors() if one.is_running}
+        servers = {name: one for name, one in self.world.killable.items() if _is_up(one)}
+
+        def act() -> None:
+            families = [one.family() for one in connectors.values()]
+            families += [family_of(one.pid) for one in servers.values() if one.pid is not None]
+            send([part for family in families for part in family], signal.SIGKILL)
+            self.acts.count("everything at once")
+            for one in connectors.values():
+                self._kill(one, "with everything")
+            for name, server in servers.items():
+                server.kill()
+                self.acts.count(f"{KILL} {name} with everything")
+            with ThreadPoolExecutor(len(servers)) as pool:
+                starts = [pool.submit(server.start) for server in servers.values()]
+                self.acts.rest(pause_s)
+                for one in connectors.values():
+                    one.start()
+                for start in starts:
+                    start.result()
+
+        if connectors and servers:
+            self.acts.do([*connectors, *servers], f"{KILL} of everything", act)
+
+    def _on_connector(self, what: str, least: int, act: Callable[[ConnectorProcess], object]) -> None:
+        """Begin it at one that has committed so often since its start, and to which nothing else is done."""
+        there = [one for one in self.connectors() if one.is_running and not self.acts.is_busy(one.name)]
+        ready = [one for one in there if not least or one.steps() >= least]
+        if ready:
+            one = self.random.choice(ready)
+            self.acts.do([one.name], f"{what} {one.name}", lambda: act(one))
+
+    def _listen(self, listener: _Listener) -> bool:
+        with ExitStack() as stack:
+            for relay in self.world.relays[listener.moment.relay]:
+                stack.enter_context(relay.heard_by(listener.hear))
+            listener.seen.wait(self.acts.pace * _MOMENT_S)
+        return listener.leave()
+
+    def _kill(self, one: ConnectorProcess, when: str, fine: int | None = None) -> None:
+        self._note(one, f"{KILL} {one.name} {when}".rstrip(), one.kill(), fine)
+
+    def _note(self, one: ConnectorProcess, what: str, code: int | None, fine: int | None = None) -> None:
+        """Count a kill, unless the process had ended before, which is wrong but with the code that is fine."""
+        if code == -signal.SIGKILL:
+            self.acts.count(what)
+        elif code is None or code != fine:
+            self.acts.fail(
+                f"{one.name} had ended by itself with code {code} when it was to be killed:\n{one.log_end()}"
+            )
+
+    def _start(self, one: ConnectorProcess, pause_s: float) -> None:
+        self.acts.rest(pause_s)
+        one.start()
+
+    def _rest_s(self) -> float:
+        return self.random.uniform(0, 1.0)
+
+    def _pause_s(self) -> float:
+        return self.random.uniform(0, 2.0)
+
+    def _least(self) -> int:
+        """Some while it starts, most after their first batch, some after they had time for maintenance."""
+        return self.random.choice((0, 1, 1, 1, 2, 4))
+
+
+@define(eq=False)
+class _Listener:
+    """Acts when a moment has been seen so often, and not after `leave`."""
+
+    moment: Moment
+    left: int
+    act: Callable[[], object]
+    seen: threading.Event = field(factory=threading.Event)
+    _lock: threading.Lock = field(factory=threading.Lock)
+
+    def hear(self, data: bytes) -> None:
+        if self.moment.is_seen_in(data):
+            with self._lock:
+                self.left -= 1
+                if self.left == 0:
+                    self.act()
+                    self.seen.set()
+
+    def leave(self) -> bool:
+        """Hear nothing from now on; tell whether the moment was there."""
+        with self._lock:
+            self.left = 0
+            return self.seen.is_set()
+
+
+def _is_up(server: Killable) -> bool:
+    """Whether its process runs; what has ended by itself is told by who watches it."""
+    return server.pid is not None and any(map(is_alive, family_of(server.pid)[:1]))
+
+
+def _find_busy(workers: list[psutil.Process]) -> psutil.Process | None:
+    """A worker that takes CPU between two looks, thus one with a task."""
+    before = [spent(one) for one in workers]
+    for _ in range(_LOOKS):
+        time.sleep(_LOOK_S)
+        now = [spent(one) for one in workers]
+        busy = [one for one, first, then in zip(workers, before, now, strict=True) if then > first]
+        if busy:
+            return busy[-1]
+        before = now
+    return None

@@ -1,0 +1,437 @@
+"""Faults of `make chaos` -> what was killed starts again, what was disturbed is right again, and counts are honest."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from attrs import Factory, define
+
+from connector.demo.servers.ports import LOOPBACK
+from connector.demo.servers.process import ChildProcess
+from tests.chaos import kills as kills_module
+from tests.chaos.acts import Acts
+from tests.chaos.connectors import GROUPS, Connector
+from tests.chaos.disturbances import Disturbances
+from tests.chaos.faults import Faults
+from tests.chaos.kills import Kills
+from tests.chaos.moments import Moment, moments_of
+from tests.chaos.process import ConnectorProcess, is_alive
+from tests.relay import Relay
+from tests.waiting import wait_until
+
+SLEEP = "import time; time.sleep(600)"
+SEEN = re.compile(b"commit")
+CONNECTORS = {one.name: one for group in GROUPS for one in group}
+
+
+class Sleeper:
+    """A server that does nothing."""
+
+    def __init__(self, log: Path) -> None:
+        self._log, self._child = log, None
+        self.start()
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._child is not None and self._child.returncode is None else None
+
+    def start(self) -> None:
+        self._child = ChildProcess(("/bin/sleep", "600"), self._log)
+
+    def kill(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+
+@define
+class Disk:
+    """A disk that is only said to be full."""
+
+    is_mounted: bool = True
+    filled: int = 0
+    freed: int = 0
+
+    def fill(self) -> None:
+        self.filled += 1
+
+    def free(self) -> None:
+        self.freed += 1
+
+
+@define
+class Servers:
+    """What faults are done to."""
+
+    killable: dict[str, Sleeper]
+    relays: dict[str, list[Relay]]
+    disk: Disk = Factory(Disk)
+    is_cluster: bool = False
+    elections: int = 0
+
+    def elect(self) -> None:
+        self.elections += 1
+
+    def heal(self) -> None:
+        for relay in self.relays.get("catalog", ()):
+            relay.come_back()
+
+
+def test_whatever_is_done_is_undone(tmp_path: Path) -> None:
+    """Servers that were killed or stopped run again once all is settled, and the disk is free."""
+    with Relay(1) as relay:
+        servers = {name: Sleeper(tmp_path / name) for name in ("one", "two")}
+        first = {name: server.pid for name, server in servers.items()}
+        world: Any = Servers(servers, {"catalog": [relay]})
+        faults = Faults(world, list, Random(5), pace=0.002)
+        for _ in range(300):
+            faults.strike()
+            time.sleep(0.002)
+        faults.settle(60)
+        states = [psutil.Process(server.pid).status() for server in servers.values()]
+        assert all(state in (psutil.STATUS_SLEEPING, psutil.STATUS_RUNNING) for state in states), states
+        assert {name: server.pid for name, server in servers.items()}.items().isdisjoint(first.items())
+        kinds = {what.split(" to ")[0].split(" one")[0].split(" two")[0] for what in faults.counts}
+        assert {"SIGKILL", "SIGSTOP", "connections", "disk full"} <= kinds
+        assert world.disk.filled == faults.counts["disk full"] == world.disk.freed
+        assert 0 < faults.kills < sum(faults.counts.values())
+        assert not relay.delay_s
+        for server in servers.values():
+            server.kill()
+
+
+@define
+class Steps:
+    """A clock that takes note of how far off it was."""
+
+    seen: list[int] = Factory(list)
+
+    def shift(self, seconds: int) -> None:
+        self.seen.append(seconds)
+
+
+def test_leaders_are_elected_and_clocks_are_stepped_where_that_is_asked_for() -> None:
+    """Several brokers elect their leaders anew; a connector's clock is off by less than a minute, and right again."""
+    world: Any = Servers({}, {"broker": []}, is_cluster=True)
+    connector: Any = SimpleNamespace(name="one", clock=Steps(), is_running=False)
+    acts = Acts(pace=0.0)
+    disturbances = Disturbances(world, lambda: [connector], Random(5), acts)
+    for _ in range(20):
+        disturbances.elect()
+        disturbances.step_clock()
+        acts.finish(60)
+    assert world.elections == acts.counts["leaders elected"] == 20
+    assert acts.counts["clock of one stepped"] == 20
+    assert all(5 <= abs(seconds) <= 50 for seconds in connector.clock.seen[::2])
+    assert connector.clock.seen[1::2] == [0] * 20
+
+
+class Script(ConnectorProcess):
+    """A connector that is a program of these lines."""
+
+    def __init__(self, home: Path, program: str, name: str = "one", moments: Sequence[Moment] = ()) -> None:
+        super().__init__(name, {}, home, moments=moments)
+        self._program = program
+
+    def _command(self) -> tuple[str, ...]:
+        return (sys.executable, "-I", "-S", "-c", self._program, self.name)
+
+    def say(self) -> str:
+        """What its process of now has written."""
+        return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
+
+
+@define
+class Scene:
+    """Connectors and servers, what is done to them, and what was said to be wrong."""
+
+    connectors: list[ConnectorProcess]
+    world: Any = Factory(lambda: Servers({}, {}))
+    failures: list[str] = Factory(list)
+    acts: Acts = Factory(lambda scene: Acts(0.1, scene.failures.append), takes_self=True)
+
+    def kills(self) -> Kills:
+        return Kills(self.world, lambda: self.connectors, Random(5), self.acts)
+
+    def do(self, kill: Callable[[], None]) -> dict[str, int]:
+        """Do it, wait until it is done, and give all counts."""
+        kill()
+        self.acts.finish(60)
+        return dict(self.acts.counts)
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[[ConnectorProcess], ConnectorProcess]]:
+    """Starts connectors, and kills them after the test."""
+    there: list[ConnectorProcess] = []
+
+    def start(one: ConnectorProcess) -> ConnectorProcess:
+        one.start()
+        there.append(one)
+        return one
+
+    yield start
+    for one in there:
+        one.kill()
+
+
+Start = Callable[[ConnectorProcess], ConnectorProcess]
+
+
+def with_jvm(home: Path, program: str, then: str) -> str:
+    """A program that starts another one by the name of Java's, its input a pipe, and does something then."""
+    (home / "java").symlink_to(f"/bin/{program}")
+    words = [str(home / "java"), *(["600"] if program == "sleep" else [])]
+    return (
+        "import subprocess, sys, time\n"
+        f"child = subprocess.Popen({words!r}, stdin=subprocess.PIPE)\nprint('up', flush=True)\n{then}"
+    )
+
+
+def test_a_kill_counts_only_where_the_process_ran(tmp_path: Path, started: Start) -> None:
+    """A connector that had ended by itself before it was killed is a failure, and no kill."""
+    ran, ended = started(Script(tmp_path, SLEEP)), started(Script(tmp_path, "import sys; sys.exit(3)", "two"))
+    assert ended.await_end(60) == 3
+    scene = Scene([ran, ended])
+    for one in (ran, ended):
+        scene.kills()._kill(one, "")
+    assert scene.acts.counts == {"SIGKILL one": 1}
+    assert scene.acts.kills == 1
+    assert ["two had ended by itself with code 3" in one for one in scene.failures] == [True]
+
+
+def test_a_connector_is_killed_and_starts_again(tmp_path: Path, started: Start) -> None:
+    """What had committed nothing yet is told from the others; a new process runs afterwards."""
+    one = started(Script(tmp_path, SLEEP))
+    scene = Scene([one])
+    for _ in range(30):
+        if scene.acts.kills:
+            break
+        scene.do(scene.kills().kill_connector)
+    assert scene.acts.counts == {"SIGKILL one as it starts": 1}
+    assert (one.starts, one.is_running, scene.failures) == (2, True, [])
+
+
+def test_a_server_that_ended_by_itself_is_no_kill(tmp_path: Path) -> None:
+    """Only a server that runs is killed, and it is started again; the other is left to who watches it."""
+    server = Sleeper(tmp_path / "log")
+    scene = Scene([], Servers({"postgres": server}, {}))
+    first = server.pid
+    assert scene.do(scene.kills().kill_server) == {"SIGKILL postgres": 1}
+    assert server.pid not in (None, first)
+    server.kill()
+    assert scene.do(scene.kills().kill_server) == {"SIGKILL postgres": 1}
+    assert server.pid is None
+
+
+def test_everything_is_killed_at_once_and_starts_again(tmp_path: Path, started: Start) -> None:
+    """Each connector and each server that runs is a kill; all of them run afterwards."""
+    servers = {name: Sleeper(tmp_path / name) for name in ("postgres", "connect")}
+    servers["connect"].kill()
+    connectors = [started(Script(tmp_path, SLEEP, name)) for name in ("one", "two")]
+    scene = Scene(connectors, Servers(servers, {}))
+    names = ("one", "two", "postgres")
+    expected = {"everything at once": 1, **{f"SIGKILL {name} with everything": 1 for name in names}}
+    assert scene.do(scene.kills().kill_everything) == expected
+    assert scene.acts.kills == 3
+    assert all(one.is_running and one.starts == 2 for one in connectors)
+    assert servers["postgres"].pid is not None
+    assert scene.failures == []
+    servers["postgres"].kill()
+
+
+@pytest.mark.parametrize(
+    ("then", "failure"),
+    [
+        ("sys.exit(child.wait() != 0)", None),
+        ("child.wait()", "one ended with code 0 after its JVM was killed"),
+        ("child.wait()\ntime.sleep(600)", "one still runs"),
+    ],
+    ids=["ends", "as if all was well", "stays"],
+)
+def test_python_ends_when_its_jvm_is_killed(
+    tmp_path: Path, started: Start, monkeypatch: pytest.MonkeyPatch, then: str, failure: str | None
+) -> None:
+    """A connector whose JVM is gone ends with an exit code that says so, or it is a failure; it starts again."""
+    monkeypatch.setattr(kills_module, "_END_S", 1.5)
+    monkeypatch.setattr(Kills, "_least", lambda _: 0)
+    one = Script(tmp_path, with_jvm(tmp_path, "sleep", then))
+    started(one)
+    wait_until(lambda: "up" in one.say(), 60, "it never began")
+    scene = Scene([one])
+    assert scene.do(scene.kills().kill_jvm) == {"SIGKILL the JVM of one": 1}
+    assert [text.startswith(str(failure)) for text in scene.failures] == ([] if failure is None else [True])
+    assert (one.starts, one.is_running) == (2, True)
+
+
+@pytest.mark.parametrize(("program", "outlives"), [("cat", False), ("sleep", True)], ids=["ends", "stays"])
+def test_a_jvm_ends_when_its_driver_is_killed(
+    tmp_path: Path, started: Start, monkeypatch: pytest.MonkeyPatch, program: str, outlives: bool
+) -> None:
+    """Of a driver that is killed alone nothing is left after a while, or it is a failure, and gone."""
+    monkeypatch.setattr(kills_module, "_END_S", 1.5)
+    monkeypatch.setattr(Kills, "_least", lambda _: 0)
+    one = Script(tmp_path, with_jvm(tmp_path, program, "time.sleep(600)"))
+    started(one)
+    wait_until(lambda: "up" in one.say(), 60, "it never began")
+    (jvm,) = one.family()[1:]
+    scene = Scene([one])
+    assert scene.do(scene.kills().kill_driver) == {"SIGKILL one without its JVM": 1}
+    assert bool(scene.failures) is outlives
+    wait_until(lambda: not is_alive(jvm), 60, "it was left behind")
+    assert (one.starts, one.is_running) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("on_term", "counts", "is_wrong"),
+    [
+        ("signal.SIG_IGN", {"SIGKILL one as it stops": 1}, False),
+        ("lambda *_: os._exit(0)", {"SIGTERM one": 1}, False),
+        ("lambda *_: os._exit(3)", {}, True),
+    ],
+    ids=["slow", "stopped", "failed"],
+)
+def test_a_connector_is_killed_as_it_stops(
+    tmp_path: Path,
+    started: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    on_term: str,
+    counts: dict[str, int],
+    is_wrong: bool,
+) -> None:
+    """What has not ended some time after SIGTERM gets SIGKILL; what ended with an error is a failure."""
+    monkeypatch.setattr(Kills, "_least", lambda _: 0)
+    monkeypatch.setattr(Random, "uniform", lambda *_: 2.5)
+    program = f"import os, signal, time\nsignal.signal(signal.SIGTERM, {on_term})\nprint('up', flush=True)\n"
+    one = Script(tmp_path, f"{program}while True: time.sleep(1)")
+    started(one)
+    wait_until(lambda: "up" in one.say(), 60, "it never began")
+    scene = Scene([one])
+    scene.acts.pace = 0.4
+    assert scene.do(scene.kills().kill_as_it_stops) == counts
+    assert bool(scene.failures) is is_wrong
+    assert (one.starts, one.is_running) == (2, True)
+
+
+@pytest.mark.parametrize("works", [True, False], ids=["at work", "idle"])
+def test_only_a_worker_with_a_task_is_killed(tmp_path: Path, started: Start, works: bool) -> None:
+    """A worker that takes no CPU has nothing to lose: it is left alone, and nothing counts."""
+    does = "while True: pass" if works else SLEEP
+    program = f"import subprocess, sys\nchild = [sys.executable, '-c', {does!r}, 'worker_daemon']\n"
+    one = Script(tmp_path, f"{program}print(subprocess.Popen(child).pid, flush=True)\n{SLEEP}")
+    started(one)
+    wait_until(lambda: one.say().endswith("\n"), 60, "it never began")
+    worker = psutil.Process(int(one.say()))
+    time.sleep(0 if works else 0.5)  # its start is work
+    scene = Scene([one])
+    assert scene.do(scene.kills().kill_worker) == ({"SIGKILL a worker of one": 1} if works else {})
+    assert is_alive(worker) is not works
+    assert one.starts == 1
+
+
+def test_a_connector_is_killed_at_its_moment(tmp_path: Path, started: Start) -> None:
+    """Its request passes after its death: the server hears it, and nobody hears the answer."""
+    heard: list[bytes] = []
+    moments = (Moment("as it commits", "catalog", SEEN),)
+    with socket.create_server((LOOPBACK, 0)) as server, Relay(server.getsockname()[1]) as relay:
+        threading.Thread(target=_hear, args=(server, heard), daemon=True).start()
+        talk = f"import socket, time\none = socket.create_connection(({LOOPBACK!r}, {relay.port}))\n"
+        # Time enough for who listens: what is said before that is missed.
+        one = started(Script(tmp_path, f"{talk}while True: time.sleep(0.2); one.sendall(b'commit')", moments=moments))
+        scene = Scene([one], Servers({}, {"catalog": [relay]}))
+        scene.acts.pace = 0.5
+        for _ in range(20):
+            scene.do(scene.kills().kill_at_moment)
+            if scene.acts.kills:
+                break
+        assert scene.acts.kills == 1
+        assert {"SIGKILL one as it commits", "SIGKILL one soon after: as it commits"} & scene.acts.counts.keys()
+        assert (one.starts, one.is_running, scene.failures) == (2, True, [])
+        assert b"commit" in b"".join(heard)
+
+
+def test_a_moment_that_does_not_come_kills_nothing(tmp_path: Path, started: Start) -> None:
+    """A connector that commits nothing while it is waited for is left alone."""
+    one = started(Script(tmp_path, SLEEP, moments=(Moment("as it commits", "catalog", SEEN),)))
+    with Relay(1) as relay:
+        scene = Scene([one], Servers({}, {"catalog": [relay]}))
+        scene.acts.pace = 0.0
+        assert scene.do(scene.kills().kill_at_moment) == {}
+    assert one.starts == 1
+
+
+COMMIT = b"B\0\0UPDATE /lake/warehouse/%s/default/%s/metadata/00007-a1b2.metadata.json\0"
+GROUP = b"\0\0\1\0\0\x08\0\x09\0\0\0\7\0\x07rdkafka\0\x16connect-chaos-%s\0"
+PRODUCE = b"\0\0\1\0\0\0\0\x0b\0\0\0\7\0\nproducer-1\0\x1elake.default.chaos_public_people\0"
+REQUESTS = {
+    ("equality", "as it commits"): COMMIT % (b"equality", b"chaos_public_people"),
+    ("equality", "as its offsets are stored"): COMMIT % (b"equality", b"_debezium_offset_storage"),
+    ("equality", "as its group follows"): GROUP % b"equality",
+    ("replica", "as it commits"): COMMIT % (b"replica", b"lake_default_chaos_public_people"),
+    ("search", "as it writes documents"): b"POST /_bulk HTTP/1.1\r\n",
+    ("source", "as it sends events"): PRODUCE,
+}
+
+
+@pytest.mark.parametrize("one", CONNECTORS.values(), ids=CONNECTORS.keys())
+def test_moments_are_those_of_their_connector(one: Connector) -> None:
+    """A request is seen by the moment that it stands for, and by none of another connector."""
+    seen = {
+        (one.name, moment.name) for moment in moments_of(one) for data in REQUESTS.values() if moment.is_seen_in(data)
+    }
+    assert seen == {place for place in REQUESTS if place[0] == one.name}
+    assert not any(moment.is_seen_in(b"\0\0\1\0\0\x03\0\x09lake.default.x") for moment in moments_of(one))
+
+
+def test_what_goes_wrong_while_something_is_done_is_told() -> None:
+    """An error in a fault is a failure of the run, and its target is free again."""
+    failures: list[str] = []
+    acts = Acts(0.0, failures.append)
+
+    def act() -> None:
+        raise OSError("no port")
+
+    acts.do(["one"], "SIGKILL of one", act)
+    acts.finish(60)
+    assert failures == ["SIGKILL of one: no port"]
+    assert not acts.is_busy("one")
+
+
+def test_a_listener_hears_what_clients_send_while_it_listens() -> None:
+    """A relay tells what passes before it passes it on, and nothing after the listening is over."""
+    heard: list[bytes] = []
+    told: list[bytes] = []
+    with socket.create_server((LOOPBACK, 0)) as server, Relay(server.getsockname()[1]) as relay:
+        threading.Thread(target=_hear, args=(server, heard), daemon=True).start()
+        with socket.create_connection((LOOPBACK, relay.port), 10) as client:
+            with relay.heard_by(told.append):
+                client.sendall(b"one")
+                wait_until(lambda: heard == [b"one"], 60, "nothing came")
+            client.sendall(b"two")
+            wait_until(lambda: heard == [b"one", b"two"], 60, "nothing came")
+    assert told == [b"one"]
+
+
+def _hear(server: socket.socket, heard: list[bytes]) -> None:
+    with suppress(OSError):
+        while True:
+            client, _ = server.accept()
+            threading.Thread(target=_read, args=(client, heard), daemon=True).start()
+
+
+def _read(client: socket.socket, heard: list[bytes]) -> None:
+    with suppress(OSError), client:
+        while data := client.recv(100):
+            heard.append(data)
