@@ -101,6 +101,8 @@ def build_sink(
         _prepare_tables(settings, ports.destination.tables, batches, batches.position, cluster_state)
     start = batches.position
     at_start = KafkaOffsets(start.cluster_id, start.topic_ids, {at: start.offsets[at] for at in cluster_state.ends})
+    if ports.offsets.position is not None:
+        batches.expect_group(at_start.offsets)
     stream = _build_stream(spark, settings, ports, batches, observers, at_start)
     stream.readable = cluster_state.ends
     return Sink(stream, batches, ports.destination)
@@ -123,6 +125,7 @@ def _build_stream(
     def beat() -> None:
         observers.beat()
         ports.destination.rest()
+        batches.rest()
 
     return Stream(
         spark,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import call
 
 import pytest
 import structlog
@@ -12,6 +13,7 @@ import structlog
 from connector.errors import CommitRefused, FatalError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.consumer.offset_ranges import OffsetRange
+from connector.sink.microbatch import group_follower
 from connector.sink.model.micro_batch import MicroBatch
 from tests.unit.local_sink import LocalSink, local_sink
 
@@ -294,6 +296,34 @@ def test_what_the_group_lacks_is_told_once(tmp_path: Path) -> None:
             sink.batches._await_settlement()
     told = [line["event"] for line in lines if line["log_level"] == "warning"]
     assert told == ["no right", "away", "no right"]
+
+
+def test_the_group_follows_where_no_batch_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it did not take is told again while the topics are quiet, and nothing once it has everything."""
+    monkeypatch.setattr(group_follower, "_AGAIN_S", 0.0)
+    sink = local_sink(tmp_path, ["topics=t"])
+    sink.group.commit_offsets.side_effect = ["away", None]
+    _send(sink, "t", _flat(1, 1))
+    sink.batches._await_settlement()
+    for _ in range(3):
+        _rest(sink)
+    assert sink.group.commit_offsets.call_args_list == [call({("t", 0): 1})] * 2
+
+
+def test_the_group_follows_to_where_a_process_begins(tmp_path: Path) -> None:
+    """Who ended between saving offsets and telling the group tells it at the next start, with no batch."""
+    sink = local_sink(tmp_path, ["topics=t"])
+    _rest(sink)
+    sink.batches.expect_group({("t", 0): 7, ("t", 1): 9})
+    for _ in range(2):
+        _rest(sink)
+    assert sink.group.commit_offsets.call_args_list == [call({("t", 0): 7, ("t", 1): 9})]
+
+
+def _rest(sink: LocalSink) -> None:
+    sink.batches.rest()
+    if sink.batches._following is not None:
+        sink.batches._following.result(60)
 
 
 def test_a_column_that_begins_with_words_for_numbers_is_text(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from connector.settings import SinkSettings
 from connector.sink.microbatch.background_cleanup import BackgroundCleanup
 from connector.sink.microbatch.batch_log import BatchLog, describe_first
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
+from connector.sink.microbatch.group_follower import GroupFollower
 from connector.sink.microbatch.planning.batch_planner import BatchPlanner
 from connector.sink.microbatch.planning.new_truncates import find_new_truncates, find_table_sources
 from connector.sink.microbatch.ports import SinkPorts
@@ -50,7 +51,7 @@ class BatchProcessor:
         self._settings, self._job, self._offsets = settings, ports.job, ports.offsets
         self._destination = ports.destination
         self._targets, self._committer = ports.destination.tables, ports.destination.committer
-        self._cluster, self._letters, self._group = ports.cluster, ports.letters, ports.group
+        self._cluster, self._letters, self._group = ports.cluster, ports.letters, GroupFollower(ports.group)
         self.transactions = ports.transactions
         self._limits = ErrorTolerance(settings.errors)
         self._planner = BatchPlanner(settings, ports.destination.tables, ports.job.parallelism)
@@ -60,7 +61,7 @@ class BatchProcessor:
         self._beside = ThreadPoolExecutor(1, "offsets")
         self._cleanup = BackgroundCleanup(ports.destination.clean_up)
         self._settling: Future[None] | None = None
-        self._group_problem: str | None = None
+        self._following: Future[None] | None = None
         self.position = position
 
     def process(self, batch: MicroBatch) -> BatchReport:
@@ -121,14 +122,17 @@ class BatchProcessor:
     ) -> None:
         """Save a batch's offsets: beside the next batch's job where the tables' own summaries already hold them."""
         call_with_retries(lambda: self._offsets.save(position, commits), self._settings.errors)
-        self._tell_group_problem(self._group.commit_offsets(end))
+        self._group.follow(end)
         self._cleanup.begin()
 
-    def _tell_group_problem(self, problem: str | None) -> None:
-        """Say what the group lacks once, not with every batch."""
-        if problem and problem != self._group_problem:
-            self._log.warning(problem)
-        self._group_problem = problem
+    def expect_group(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Have the consumer group follow to offsets that were saved before, as soon as there is time."""
+        self._group.expect(offsets)
+
+    def rest(self) -> None:
+        """Have the group follow where no batch tells it; called some times a second, also during a batch."""
+        if self._group.is_due and (self._following is None or self._following.done()):
+            self._following = self._beside.submit(self._group.catch_up)
 
     def _complete(self, batch: MicroBatch) -> tuple[MicroBatch, str | None]:
         """End the batch where no transaction of the source is cut, if that is asked for, and give the last of them."""
