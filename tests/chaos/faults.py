@@ -68,8 +68,9 @@ class Faults:
 
     def strike(self) -> None:
         """Do one more, unless there are enough of them, or its target has one."""
-        kinds, weights = zip(*self._kinds, strict=True)
-        self.random.choices(kinds, weights)[0]()
+        weights = [weight for _, weight in self._kinds]
+        kind, _ = self.random.choices(self._kinds, weights)[0]
+        kind()
 
     def settle(self, timeout_s: float) -> None:
         """Wait until all that was done is undone."""

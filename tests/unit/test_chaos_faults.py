@@ -144,6 +144,10 @@ class Script(ConnectorProcess):
     def __init__(self, home: Path, program: str, name: str = "one", moments: Sequence[Moment] = ()) -> None:
         super().__init__(name, {}, home, moments=moments)
         self._program = program
+        self.patience_s = 0.0
+
+    def await_end(self, timeout_s: float) -> int | None:
+        return super().await_end(max(timeout_s, self.patience_s))
 
     def _command(self) -> tuple[str, ...]:
         return (sys.executable, "-I", "-S", "-c", self._program, self.name)
@@ -253,19 +257,19 @@ def test_everything_is_killed_at_once_and_starts_again(tmp_path: Path, started: 
 
 
 @pytest.mark.parametrize(
-    ("then", "failure"),
+    ("then", "end_s", "failure"),
     [
-        ("sys.exit(child.wait() != 0)", None),
-        ("child.wait()", "one ended with code 0 after its JVM was killed"),
-        ("child.wait()\ntime.sleep(600)", "one still runs"),
+        ("sys.exit(child.wait() != 0)", 60, None),
+        ("child.wait()", 60, "one ended with code 0 after its JVM was killed"),
+        ("child.wait()\ntime.sleep(600)", 1, "one still runs"),
     ],
     ids=["ends", "as if all was well", "stays"],
 )
 def test_python_ends_when_its_jvm_is_killed(
-    tmp_path: Path, started: Start, monkeypatch: pytest.MonkeyPatch, then: str, failure: str | None
+    tmp_path: Path, started: Start, monkeypatch: pytest.MonkeyPatch, then: str, end_s: float, failure: str | None
 ) -> None:
     """A connector whose JVM is gone ends with an exit code that says so, or it is a failure; it starts again."""
-    monkeypatch.setattr(kills_module, "_END_S", 1.5)
+    monkeypatch.setattr(kills_module, "_END_S", end_s)
     monkeypatch.setattr(Kills, "_least", lambda _: 0)
     one = Script(tmp_path, with_jvm(tmp_path, "sleep", then))
     started(one)
@@ -281,7 +285,7 @@ def test_a_jvm_ends_when_its_driver_is_killed(
     tmp_path: Path, started: Start, monkeypatch: pytest.MonkeyPatch, program: str, outlives: bool
 ) -> None:
     """Of a driver that is killed alone nothing is left after a while, or it is a failure, and gone."""
-    monkeypatch.setattr(kills_module, "_END_S", 1.5)
+    monkeypatch.setattr(kills_module, "_END_S", 1 if outlives else 60)
     monkeypatch.setattr(Kills, "_least", lambda _: 0)
     one = Script(tmp_path, with_jvm(tmp_path, program, "time.sleep(600)"))
     started(one)
@@ -313,13 +317,12 @@ def test_a_connector_is_killed_as_it_stops(
 ) -> None:
     """What has not ended some time after SIGTERM gets SIGKILL; what ended with an error is a failure."""
     monkeypatch.setattr(Kills, "_least", lambda _: 0)
-    monkeypatch.setattr(Random, "uniform", lambda *_: 2.5)
     program = f"import os, signal, time\nsignal.signal(signal.SIGTERM, {on_term})\nprint('up', flush=True)\n"
     one = Script(tmp_path, f"{program}while True: time.sleep(1)")
     started(one)
     wait_until(lambda: "up" in one.say(), 60, "it never began")
     scene = Scene([one])
-    scene.acts.pace = 0.4
+    one.patience_s = 60 if "_exit" in on_term else 0
     assert scene.do(scene.kills().kill_as_it_stops) == counts
     assert bool(scene.failures) is is_wrong
     assert (one.starts, one.is_running) == (2, True)
@@ -329,12 +332,11 @@ def test_a_connector_is_killed_as_it_stops(
 def test_only_a_worker_with_a_task_is_killed(tmp_path: Path, started: Start, works: bool) -> None:
     """A worker that takes no CPU has nothing to lose: it is left alone, and nothing counts."""
     does = "while True: pass" if works else SLEEP
-    program = f"import subprocess, sys\nchild = [sys.executable, '-c', {does!r}, 'worker_daemon']\n"
-    one = Script(tmp_path, f"{program}print(subprocess.Popen(child).pid, flush=True)\n{SLEEP}")
+    words = ["-c", f"print('up', flush=True)\n{does}", "worker_daemon"]
+    one = Script(tmp_path, f"import subprocess, sys\nsubprocess.Popen([sys.executable, *{words!r}])\n{SLEEP}")
     started(one)
-    wait_until(lambda: one.say().endswith("\n"), 60, "it never began")
-    worker = psutil.Process(int(one.say()))
-    time.sleep(0 if works else 0.5)  # its start is work
+    wait_until(lambda: "up" in one.say(), 60, "it never began")
+    (worker,) = one.workers()
     scene = Scene([one])
     assert scene.do(scene.kills().kill_worker) == ({"SIGKILL a worker of one": 1} if works else {})
     assert is_alive(worker) is not works
