@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from connector.settings import SinkSettings, SourceSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_ENDING_S = 2.0
 
 
 def start_session(settings: SinkSettings | SourceSettings, *, lists_classes: bool = False) -> StartingSession:
@@ -70,7 +73,7 @@ def open_session(
         yield spark
         write_class_data(spark._jvm)  # noqa: SLF001 - PySpark has no other way to its JVM
     except Exception as error:
-        if isinstance(error, ConnectorError) or not _is_jvm_gone(error):
+        if isinstance(error, ConnectorError) or not _is_jvm_gone(error, spark):
             raise
         raise FatalError(
             "Spark's JVM ended by itself (out of memory, or killed); give it more memory (spark.driver.memory, the "
@@ -85,10 +88,27 @@ def open_session(
             structlog.get_logger().debug("Spark is gone already", reason=str(error))
 
 
-def _is_jvm_gone(error: BaseException | None) -> bool:
-    """Tell whether Py4J found nobody at the other end; it wraps that in other errors."""
+def _is_jvm_gone(error: BaseException | None, spark: SparkSession) -> bool:
+    """Tell whether Py4J found nobody at the other end; it wraps that in other errors.
+
+    Of a call whose answer did not come it says no more than that there was an error: then the process tells.
+    """
     while error is not None:
         if isinstance(error, (Py4JNetworkError, ConnectionRefusedError)):
             return True
+        if type(error) is Py4JError:
+            return _has_ended(spark)
         error = error.__cause__ or error.__context__
     return False
+
+
+def _has_ended(spark: SparkSession) -> bool:
+    """Tell whether the JVM that we started has ended; connections end before their process does."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)  # noqa: SLF001 - as `session_builder` gives it
+    if process is None:
+        return False
+    try:
+        process.wait(_ENDING_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
