@@ -157,10 +157,12 @@ class Kills:
         self.acts.do([name], f"{KILL} of {name}", act)
 
     def kill_everything(self) -> None:
-        """Kill all connectors and servers at once, once all of them are there, and start them as a machine does."""
+        """Kill all connectors and servers at once, when all of them are at work, and start them as a machine does."""
         pause_s = self.random.uniform(0, 5)
+        if not all(one.is_running and one.steps() for one in self.connectors()):
+            return
         self.acts.finish(_LIMIT_S)
-        connectors = {one.name: one for one in self.connectors() if one.is_running}
+        connectors = {one.name: one for one in self.connectors() if one.is_running and one.steps()}
         servers = {name: one for name, one in self.world.killable.items() if _is_up(one)}
 
         def act() -> None:

@@ -220,10 +220,11 @@ def test_a_connector_is_killed_and_starts_again(tmp_path: Path, started: Start) 
     """What had committed nothing yet is told from the others; a new process runs afterwards."""
     one = started(Script(tmp_path, SLEEP))
     scene = Scene([one])
-    for _ in range(30):
+    kills = scene.kills()
+    for _ in range(100):
         if scene.acts.kills:
             break
-        scene.do(scene.kills().kill_connector)
+        scene.do(kills.kill_connector)
     assert scene.acts.counts == {"SIGKILL one as it starts": 1}
     assert (one.starts, one.is_running, scene.failures) == (2, True, [])
 
@@ -240,12 +241,16 @@ def test_a_server_that_ended_by_itself_is_no_kill(tmp_path: Path) -> None:
     assert server.pid is None
 
 
-def test_everything_is_killed_at_once_and_starts_again(tmp_path: Path, started: Start) -> None:
-    """Each connector and each server that runs is a kill; all of them run afterwards."""
+def test_everything_is_killed_at_once_and_starts_again(
+    tmp_path: Path, started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all connectors are at work each of them, and each server that runs, is a kill; all run afterwards."""
     servers = {name: Sleeper(tmp_path / name) for name in ("postgres", "connect")}
     servers["connect"].kill()
     connectors = [started(Script(tmp_path, SLEEP, name)) for name in ("one", "two")]
     scene = Scene(connectors, Servers(servers, {}))
+    assert scene.do(scene.kills().kill_everything) == {}, "they have done nothing yet"
+    monkeypatch.setattr(Script, "steps", lambda _: 1)
     names = ("one", "two", "postgres")
     expected = {"everything at once": 1, **{f"SIGKILL {name} with everything": 1 for name in names}}
     assert scene.do(scene.kills().kill_everything) == expected
@@ -339,7 +344,7 @@ def test_only_a_worker_with_a_task_is_killed(tmp_path: Path, started: Start, wor
     (worker,) = one.workers()
     scene = Scene([one])
     assert scene.do(scene.kills().kill_worker) == ({"SIGKILL a worker of one": 1} if works else {})
-    assert is_alive(worker) is not works
+    wait_until(lambda: is_alive(worker) is not works, 60, "nothing became of it")
     assert one.starts == 1
 
 
@@ -354,8 +359,9 @@ def test_a_connector_is_killed_at_its_moment(tmp_path: Path, started: Start) -> 
         one = started(Script(tmp_path, f"{talk}while True: time.sleep(0.2); one.sendall(b'commit')", moments=moments))
         scene = Scene([one], Servers({}, {"catalog": [relay]}))
         scene.acts.pace = 0.5
+        kills = scene.kills()
         for _ in range(20):
-            scene.do(scene.kills().kill_at_moment)
+            scene.do(kills.kill_at_moment)
             if scene.acts.kills:
                 break
         assert scene.acts.kills == 1
