@@ -53,8 +53,9 @@ def _pack_task(table: TablePlan) -> Task:
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
+            keys, versions = batch.columns
             if batch.num_rows:
-                yield task_output.to_batch([pack_deletes(*batch.columns, index)])
+                yield task_output.to_batch([pack_deletes(keys, versions, index)])
 
     return task
 

@@ -53,7 +53,7 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import OutputKind, Task
 from serde.arrays import Mask
-from serde.events.source_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE
 
 WAITING_LABEL = "waiting"
 
