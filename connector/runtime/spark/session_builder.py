@@ -22,6 +22,7 @@ from connector.runtime.spark.session_conf import DEFAULTS, CatalogProperties, is
 from connector.runtime.spark.spark_home import find_spark_home
 from connector.runtime.spark.store_jars import fetch_store_jars, find_missing_stores
 from connector.runtime.spark.submitted import check_jars, check_stores, is_submitted, settle_submitted, submitted_conf
+from connector.runtime.spark.worker_sockets import find_socket_settings
 from connector.runtime.stop_signals import keep_handlers
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ class StartingSession:
         is_cluster = not is_local(self.conf["spark.master"])
         if is_cluster and is_open(self.conf):
             structlog.get_logger().warning(OPEN_NOTE, master=self.conf["spark.master"])
-        pairs = SparkConf(loadDefaults=False).setAll(list(self.conf.items()))
+        conf = self.conf if is_cluster else {**self.conf, **find_socket_settings(self.conf)}
+        pairs = SparkConf(loadDefaults=False).setAll(list(conf.items()))
         with keep_handlers():  # at once: what follows takes a second, in which SIGINT was PySpark's
-            SparkContext.getOrCreate(SparkConf().setAll(list(self.conf.items())))
+            SparkContext.getOrCreate(SparkConf().setAll(list(conf.items())))
         session = SparkSession.builder.config(conf=pairs).getOrCreate()
         disable_checksum_files(session)
         handle_sigterm = pass_sigterm_on if is_submitted() else ignore_sigterm
