@@ -30,11 +30,10 @@ from connector.sink.destinations.iceberg.row_search.base import FileRows, FileRo
 from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns, readable_schema
 from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write_modes.base import WriteMode
-from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
 from connector.sink.destinations.iceberg.write_modes.row_lookup import (
     FILE_LABEL,
+    RowLookupMode,
     emit_files,
-    emit_keys,
     find_rows,
     search_rows,
 )
@@ -46,20 +45,10 @@ from connector.sink.model.result import JobResult, KeyLookup
 from connector.sink.model.task_output import Task, TaskOutput, unpack_value
 
 
-class CopyOnWrite:
+class CopyOnWrite(RowLookupMode):
     """Rewrites data files: no delete files, so readers have nothing to apply; works with any format version."""
 
     min_format_version = 1
-    looks_up_rows = True
-    writes_equality_deletes = False
-
-    def find_key_fault(self, columns: pa.Schema, keys: Sequence[str]) -> str | None:
-        """Say why Spark cannot look rows up by this key."""
-        return find_lookup_fault(columns, keys)
-
-    def remove_rows(self, writer: TableWriter, keys: Sequence[pa.Array], table: TablePlan) -> Iterator[TaskOutput]:  # noqa: ARG002
-        """Yield the keys: rows are looked up when all keys are known."""
-        return emit_keys(keys, table)
 
     def find_rows(
         self, spark: SparkSession, table: Table, plan: TablePlan, lookup: KeyLookup

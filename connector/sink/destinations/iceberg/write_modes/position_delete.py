@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -12,37 +12,24 @@ from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDeleteWriter
-from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.row_search.base import FileRows, FileRowsTask, LookupScan
 from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write_modes.base import WriteMode
-from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
 from connector.sink.destinations.iceberg.write_modes.row_lookup import (
     FILE_LABEL,
+    RowLookupMode,
     emit_files,
-    emit_keys,
     find_rows,
     search_rows,
 )
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.result import KeyLookup
-from connector.sink.model.task_output import TaskOutput
 
 
-class PositionDelete:
+class PositionDelete(RowLookupMode):
     """Deletes by data file and position: readers skip rows, and need no join."""
 
     min_format_version = 2
-    looks_up_rows = True
-    writes_equality_deletes = False
-
-    def find_key_fault(self, columns: pa.Schema, keys: Sequence[str]) -> str | None:
-        """Say why Spark cannot look rows up by this key."""
-        return find_lookup_fault(columns, keys)
-
-    def remove_rows(self, writer: TableWriter, keys: Sequence[pa.Array], table: TablePlan) -> Iterator[TaskOutput]:  # noqa: ARG002
-        """Yield the keys: rows are looked up when all keys are known."""
-        return emit_keys(keys, table)
 
     def find_rows(
         self, spark: SparkSession, table: Table, plan: TablePlan, lookup: KeyLookup

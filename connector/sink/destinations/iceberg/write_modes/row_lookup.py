@@ -19,13 +19,13 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.read.scan_planning import plan_files
-from connector.iceberg.read.table_reader import (
-    release_reads,
-)
+from connector.iceberg.read.table_reader import release_reads
 from connector.iceberg.types.values.spark_types import to_spark
+from connector.iceberg.write.table_writer import TableWriter
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.sink.destinations.iceberg.row_search.base import FileRowsTask, LookupScan
 from connector.sink.destinations.iceberg.row_search.registry import ROW_SEARCHES
+from connector.sink.destinations.iceberg.write_modes.key_types import find_lookup_fault
 from connector.sink.model import task_output
 from connector.sink.model.driver_output import KeysToReplace, Written
 from connector.sink.model.plan import TablePlan
@@ -34,6 +34,21 @@ from connector.sink.model.task_output import OutputKind, TaskOutput, unpack_valu
 
 FILE_LABEL = "found"
 """Part of the names of files that a look-up writes."""
+
+
+class RowLookupMode:
+    """What write modes have in common that look up the rows they replace (a part of `WriteMode`)."""
+
+    looks_up_rows = True
+    writes_equality_deletes = False
+
+    def find_key_fault(self, columns: pa.Schema, keys: Sequence[str]) -> str | None:
+        """Say why Spark cannot look rows up by this key."""
+        return find_lookup_fault(columns, keys)
+
+    def remove_rows(self, writer: TableWriter, keys: Sequence[pa.Array], table: TablePlan) -> Iterator[TaskOutput]:  # noqa: ARG002
+        """Yield the keys: rows are looked up when all keys are known."""
+        return emit_keys(keys, table)
 
 
 def emit_keys(keys: Sequence[pa.Array], table: TablePlan) -> Iterator[TaskOutput]:
