@@ -1,4 +1,4 @@
-"""JSON as a wire format: with schema blocks (`json-schema`), without (`json`), told per message (`auto`),
+"""Bytes of JSON <-> blocks: with schema blocks (`json-schema`), without (`json`), told per message (`auto`),
 or by a registry (`json-registry`)."""
 
 from __future__ import annotations

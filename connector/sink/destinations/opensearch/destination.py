@@ -1,4 +1,4 @@
-"""Indexes of OpenSearch as a destination of the sink."""
+"""A sink's settings -> its indexes of OpenSearch as a destination: what plans, writes and empties them."""
 
 from __future__ import annotations
 
