@@ -227,17 +227,7 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             return self._read_note(name, existing)
         if existing is not None:
             self._check_stream(existing)
-        columns = union_shapes(need.row for need in needs)
-        if rule.case_insensitive:
-            columns = pa.schema(merge_case_variants(columns))
-            needs = match_key_shapes(needs, columns.names)
-        keys = () if self._is_keyless(needs) else choose_key(needs, columns, rule, (name,))
-        columns = with_keys(columns, needs if rule.keys.key_source(name) == "record" else [], keys)
-        if not len(columns):
-            raise DataFault(
-                "its events have no columns that a document could have; create the index, or take the topic out of "
-                "topics"
-            )
+        columns, keys = self._choose_columns(name, needs)
         tells = DELETED_COLUMN in columns.names
         if rule.keep_deletes and keys and not tells:
             columns = columns.append(pa.field(DELETED_COLUMN, pa.string()))
@@ -260,6 +250,21 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             created = attrs.evolve(created, index=index)
             self._log.info("index created", index=self._names.place(name), fields=len(columns), key=list(keys))
         return created
+
+    def _choose_columns(self, name: str, needs: list[SchemaChange]) -> tuple[pa.Schema, tuple[str, ...]]:
+        """Return the columns of a new index, and its key. DataFault: there are no columns."""
+        rule, columns = self._settings.table, union_shapes(need.row for need in needs)
+        if rule.case_insensitive:
+            columns = pa.schema(merge_case_variants(columns))
+            needs = match_key_shapes(needs, columns.names)
+        keys = () if self._is_keyless(needs) else choose_key(needs, columns, rule, (name,))
+        columns = with_keys(columns, needs if rule.keys.key_source(name) == "record" else [], keys)
+        if not len(columns):
+            raise DataFault(
+                "its events have no columns that a document could have; create the index, or take the topic out of "
+                "topics"
+            )
+        return columns, keys
 
     def _evolve(self, name: str, known: KnownIndex, needs: list[SchemaChange]) -> KnownIndex:
         columns, rule = known.layout.columns, self._settings.table
