@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 import numpy as np
 import pyarrow as pa
 
@@ -20,28 +21,35 @@ PAGE_DOCUMENTS = 5_000
 _SCROLL_KEEPALIVE = "2m"
 
 
+@attrs.frozen
+class OlderDocuments:
+    """Documents whose version is not above `most`.
+
+    A delete of one has the version `version`, or its document's where that is greater: later changes have no less.
+    With `own` only those whose columns have these texts: they are read, as a field may be indexed in any way.
+    """
+
+    version: int
+    most: int
+    own: Mapping[str, str] = attrs.field(factory=dict)
+
+
 def delete_older(
     connection: ConnectionSettings,
     settings: BulkSettings,
     style: WriteOptions,
-    version: int,
-    most: int,
+    older: OlderDocuments,
     place: int,
     slices: int,
-    own: Mapping[str, str] | None = None,
 ) -> int:
-    """Delete the documents of one slice whose version is not above `most`; give how many there were.
-
-    A delete has the version `version`, or that of its document where it is greater: later changes have no less.
-
-    With `own` only those whose columns have these texts: they are read, as a field may be indexed in any way.
+    """Delete such documents of one slice of an index; return how many there were.
 
     Raises:
         RetriableError, FatalError: the cluster is away, or refuses it.
     """
     sender, name = DocumentSender(connection, settings, lambda *_: None), style.over or style.index
     asking = opensearch_client(connection)
-    own = {style.fields.get(column, column): text for column, text in (own or {}).items()}
+    own = {style.fields.get(column, column): text for column, text in older.own.items()}
     body: dict[str, object] = {
         "size": PAGE_DOCUMENTS,
         "_source": sorted(own) or False,
@@ -55,9 +63,9 @@ def delete_older(
         page = asking.search(index=name, body=body, scroll=_SCROLL_KEEPALIVE)
         while page["hits"]["hits"]:
             hits = [hit for hit in page["hits"]["hits"] if not own or hit.get("_source", {}).items() >= own.items()]
-            old = [hit for hit in hits if hit["_version"] <= most]
+            old = [hit for hit in hits if hit["_version"] <= older.most]
             ids = pa.array([hit["_id"] for hit in old], pa.string())
-            versions = np.array([max(hit["_version"], version) for hit in old], np.int64)
+            versions = np.array([max(hit["_version"], older.version) for hit in old], np.int64)
             if old:
                 sender.delete_from_indexes(style, [hit["_index"] for hit in old], ids, versions, np.arange(len(ids)))
             page = asking.scroll(body={"scroll_id": page["_scroll_id"], "scroll": _SCROLL_KEEPALIVE})

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from connector.errors import FatalError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.opensearch.bulk.actions import WriteOptions
-from connector.opensearch.bulk.delete_older import delete_older
+from connector.opensearch.bulk.delete_older import OlderDocuments, delete_older
 from connector.opensearch.bulk.item_results import apply_policy
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.settings.opensearch.documents import OpenSearchSettings
@@ -125,8 +125,8 @@ class OpenSearchCommitter:
         slices = self.spark.sparkContext.defaultParallelism
         # Documents go by versions here even where they are only added to.
         style = attrs.evolve(target.style, partial=False)
-        whose = partial(_delete_documents, search=self._search, style=style, own=dict(own))
-        task = partial(whose, version=version, most=most, slices=slices)
+        older = OlderDocuments(version, most, dict(own))
+        task = partial(_delete_documents, search=self._search, style=style, older=older, slices=slices)
         with raise_task_errors():
             rows = self.spark.range(0, slices, 1, slices).mapInArrow(task, "deleted long").collect()
         count = sum(row.deleted for row in rows)
@@ -137,14 +137,12 @@ def _delete_documents(
     batches: Iterator[pa.RecordBatch],
     search: OpenSearchSettings,
     style: WriteOptions,
-    version: int,
-    most: int,
+    older: OlderDocuments,
     slices: int,
-    own: Mapping[str, str],
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         counts = [
-            delete_older(search.connection, search.bulk, style, version, most, place, slices, own)
+            delete_older(search.connection, search.bulk, style, older, place, slices)
             for place in batch.column(0).to_pylist()
         ]
         yield pa.RecordBatch.from_pydict({"deleted": pa.array(counts, pa.int64())})
