@@ -144,12 +144,13 @@ def test_a_moment_is_read_beside_infinity_as_it_is_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["7.038531e-26", "1.00000005960464477540", "1.17549435e-38", "3.4028235e38", "1e39", "0.1"]
+    "text", ["7.038531e-26", "1.00000005960464477540", "1.17549435e-38", "3.4028235e38", "1e39", "0.1", "-0", "-0.0"]
 )
-def test_a_float_does_not_depend_on_who_reads_it(text: str) -> None:
-    """One that is read alone, beside a value that does not fit, is the nearest float, too."""
-    many, beside = _of_type("float", None, text), _of_type("float", None, text, "true")
-    assert _values(beside).get(0) == _values(many).get(0)
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_a_float_does_not_depend_on_who_reads_it(kind: str, text: str) -> None:
+    """One that is read alone, beside a value that does not fit, is the nearest float, too, of the same sign."""
+    many, beside = _of_type(kind, None, text), _of_type(kind, None, text, "true")
+    assert repr(_values(beside).get(0)) == repr(_values(many).get(0))
 
 
 def test_what_has_more_than_schema_and_payload_is_no_row_of_nulls() -> None:

@@ -1,8 +1,9 @@
 """wire columns + their texts -> the rows that the columnar reader may have misread, to be read one by one.
 
-It rounds a whole number that a floating column has no room for, takes the bare words NaN and Inf, which are no JSON,
-in a column of decimals a text for a number, which may be base64, and of more digits than there is room for another
-number. A column alone does not tell those; their text does. Decimals it scales without a look at the precision.
+It rounds a whole number that a floating column has no room for, keeps the sign of a whole zero there, takes the bare
+words NaN and Inf, which are no JSON, in a column of decimals a text for a number, which may be base64, and of more
+digits than there is room for another number. A column alone does not tell those; their text does. Decimals it scales
+without a look at the precision.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from serde.byte_windows import ByteWindows, window_array
 
 _MAX_EXACT: Mapping[pa.DataType, float] = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 """Up to here every whole number is one of the type."""
+_NEGATIVE_ZERO = {pa.float32(): pa.scalar(-(2**31), pa.int32()), pa.float64(): pa.scalar(-(2**63), pa.int64())}
+"""Its bits as a whole number."""
 
 _END = r"\s*[,}\]]"
-_LONG = r"\s*-?[0-9]{8,}" + _END
+_LONG = r"\s*(?:-?[0-9]{8,}|-0)" + _END
 _ODD_DECIMAL = (
     r'\s*(?:"[^"\\]*\\|(?:"[-+0-9eE]*"|"?[-+]?[0-9.]*[eE][-+0-9]*"?|"?[-+]?[0-9]{%d,}(?:\.[0-9]*)?"?)' + _END + ")"
 )
@@ -108,9 +111,9 @@ def _match_texts(texts: ByteWindows, pattern: str) -> Mask:
 
 
 def _all_exact(array: pa.Array) -> bool:
-    """True when every floating number below is finite and of a size at which all whole numbers are held."""
+    """True when every floating number below is finite, of a size at which all whole numbers are held, and no -0."""
     if pa.types.is_floating(array.type):
-        return pc.all(pc.less(pc.abs(array), _MAX_EXACT[array.type])).as_py() is not False
+        return pc.any(_is_inexact(array)).as_py() is not True
     if pa.types.is_struct(array.type):
         return all(_all_exact(child) for child in children(array))
     return _all_exact(array.values) if pa.types.is_list(array.type) else True
@@ -121,7 +124,8 @@ def _is_infinite(array: pa.Array) -> pa.Array:
 
 
 def _is_inexact(array: pa.Array) -> pa.Array:
-    return pc.greater_equal(pc.abs(array), _MAX_EXACT[array.type])
+    zero = _NEGATIVE_ZERO[array.type]
+    return pc.invert(pc.and_(pc.less(pc.abs(array), _MAX_EXACT[array.type]), pc.not_equal(array.view(zero.type), zero)))
 
 
 def _exceeds_precision(array: pa.Array) -> pa.Array:
