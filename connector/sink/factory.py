@@ -204,7 +204,9 @@ def _prepare_tables(
     cluster_state: ClusterState,
 ) -> None:
     ends = KafkaOffsets(cluster_state.cluster_id, {}, keep_ends_behind(position.offsets, cluster_state.ends))
-    plan, _ = batches.plan(MicroBatch(-1, position.offsets, ends.offsets))
+    # A plan loads the tables that are there.
+    waiting = MicroBatch(-1, position.offsets, ends.offsets)
+    plan, _ = call_with_retries(lambda: batches.plan(waiting), settings.errors)
     needs = sample_schemas(settings.kafka, plan, position, ends)
     if needs:
         structlog.get_logger().info(

@@ -12,8 +12,11 @@ import structlog
 
 from connector.errors import CommitRefused, FatalError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.kafka.admin import TopicInfo
 from connector.kafka.consumer.offset_ranges import OffsetRange
+from connector.sink import factory
 from connector.sink.microbatch import group_follower
+from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.model.micro_batch import MicroBatch
 from tests.unit.local_sink import LocalSink, local_sink
 
@@ -324,6 +327,28 @@ def _rest(sink: LocalSink) -> None:
     sink.batches.rest()
     if sink.batches._following is not None:
         sink.batches._following.result(60)
+
+
+def test_a_catalog_that_goes_away_while_a_sink_starts_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables that cannot be loaded for what waits in the topics end no sink: they are loaded a moment later."""
+    sink = local_sink(tmp_path, ["topics=t"])
+    answers = iter([RetriableError("loading table t: the catalog is away"), None])
+    load_existing = sink.destination.tables._load_existing
+
+    def load(name: str) -> Any:
+        if (error := next(answers)) is not None:
+            raise error
+        return load_existing(name)
+
+    monkeypatch.setattr(sink.destination.tables, "_load_existing", load)
+    monkeypatch.setattr(factory, "sample_schemas", lambda *_: [])
+    at = ("t", 0)
+    cluster = ClusterState("c", {"t": TopicInfo("t", "id-t", 1)}, {at: 0}, {at: 5})
+    position = KafkaOffsets("c", {"t": "id-t"}, {at: 0})
+    factory._prepare_tables(sink.batches._settings, sink.destination.tables, sink.batches, position, cluster)
+    assert next(answers, "all were asked for") == "all were asked for"
 
 
 def test_a_column_that_begins_with_words_for_numbers_is_text(tmp_path: Path) -> None:
