@@ -104,7 +104,7 @@ class Run:
     def _go_through(self, reader: Reader) -> None:
         number = 0
         while not self._is_over(number):
-            self._round(GROUPS[number % len(GROUPS)], reader, self._plan.round_s)
+            self._round(GROUPS[(self._plan.seed + number) % len(GROUPS)], reader, self._plan.round_s)
             number += 1
         for group in () if self.report.differences else GROUPS:
             self._round(group, reader, 0)

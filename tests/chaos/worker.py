@@ -25,6 +25,8 @@ class Worker(Connect):
 
     program = "org.apache.kafka.connect.cli.ConnectDistributed"
     plugins = ("postgres-source",)
+    # It lives for a minute: what takes long to compile is not worth it.
+    java_options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
     def create_when_ready(self, name: str, config: dict[str, str]) -> None:
         """Create a connector as soon as the worker has joined its group. ConnectorFailed when it never does."""
@@ -53,6 +55,8 @@ class Worker(Connect):
             **shared,
             **single,
             "group.id": "connect",
+            # Debezium names its plugins; to look for them in all classes takes seconds.
+            "plugin.discovery": "service_load",
             "offset.storage.partitions": "1",
             "status.storage.partitions": "1",
             # Nobody else is in the group: who was killed is not waited for.

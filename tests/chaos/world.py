@@ -65,7 +65,7 @@ class World:
         self._brokers, self._broker_relays = _describe_brokers(home, brokers, ports)
         self.servers = ",".join(f"{LOOPBACK}:{relay.port}" for relay in self._broker_relays)
         self.worker = Worker(home / "connect", self.servers)
-        self.search = OpenSearchNode(home / "search", heap_mb=512)
+        self.search = OpenSearchNode(home / "search", heap_mb=512, short_lived=True)
         self.search.home.mkdir(parents=True)
         (self.search.home / "ports").write_text(f"{self._search_port} {ports[-1]}", encoding="utf-8")
         self._search_relay = Relay(self._search_port, port=to_search)
@@ -205,7 +205,7 @@ def _describe_brokers(home: Path, count: int, ports: tuple[int, ...]) -> tuple[l
     if count == 1:
         told = f"PLAINTEXT://{LOOPBACK}:{ports[1]}"
         own = {**_ONE_BROKER, "advertised.listeners": told}
-        return [KafkaBroker(home / "broker", ports[0], 512, own)], [Relay(ports[0], port=ports[1])]
+        return [KafkaBroker(home / "broker", ports[0], 512, own, short_lived=True)], [Relay(ports[0], port=ports[1])]
     nodes = list(Cluster(home / "brokers").nodes.values())
     relays = []
     for node, port in zip(nodes, ports, strict=False):

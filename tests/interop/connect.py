@@ -41,6 +41,7 @@ class Connect(Server):
     ready_s = 240.0
     program = "org.apache.kafka.connect.cli.ConnectStandalone"
     plugins: tuple[str, ...] = PLUGINS
+    java_options: tuple[str, ...] = ("-XX:+UseSerialGC",)
 
     def __init__(self, home: Path, bootstrap_servers: str, heap_mb: int = 512) -> None:
         """Describe it; nothing runs yet."""
@@ -95,7 +96,7 @@ class Connect(Server):
         values = self._properties()
         config.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
         java = find_java_home(need_module=None) / "bin" / "java"
-        options = (f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}")
+        options = (f"-Xmx{self.heap_mb}m", *self.java_options, f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}")
         class_path = os.pathsep.join(map(str, fetch_jars("connect")))
         program = ("-cp", class_path, self.program, str(config))
         return ChildProcess((str(java), *options, *program), self.log)
