@@ -82,7 +82,8 @@ def assign_ranges(
     if mixed:
         how = attrs.evolve(how, partition_bytes=MIXED_FETCH_BYTES)
     how = attrs.evolve(how, max_unpacked_bytes=kafka.reading.max_unpacked_bytes)
-    address = ClusterAddress.of(kafka.client("consumer"))
+    native = kafka.client("consumer")
+    address = ClusterAddress.of(native)
     # A broker that waits for records as long as we wait for the broker would be cut off, and asked again, for ever.
     longest_ms = round(address.seconds("socket.timeout.ms") * 1000) // 2
     wait_ms = int(java.get("fetch.max.wait.ms", how.max_wait_ms))
@@ -90,7 +91,7 @@ def assign_ranges(
     if "max.partition.fetch.bytes" in java:
         how = attrs.evolve(how, partition_bytes=int(java["max.partition.fetch.bytes"]))
     dealt = assign_to_tasks(ranges, count_tasks(sum(map(len, ranges)), cores))
-    return PartitionAssignment(address, how, tuple(dealt), choose_reader(kafka).kind)
+    return PartitionAssignment(address, how, tuple(dealt), choose_reader(kafka, native).kind)
 
 
 def count_tasks(events: int, cores: int) -> int:

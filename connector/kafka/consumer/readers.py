@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from connector.kafka.brokers.sasl import knows_login
@@ -20,11 +22,14 @@ class ReaderChoice:
     reason: str
 
 
-def choose_reader(kafka: KafkaSettings) -> ReaderChoice:
-    """Return the reader that the option names; for `auto` ours, unless its logins lack the mechanism."""
+def choose_reader(kafka: KafkaSettings, settings: Mapping[str, str] | None = None) -> ReaderChoice:
+    """Return the reader that the option names; for `auto` ours, unless its logins lack the mechanism.
+
+    `settings` are those of the consumer, where they are known: to read them may take stores of certificates.
+    """
     if kafka.reading.reader != "auto":
         return ReaderChoice(kafka.reading.reader, "consumer.reader says so")
-    settings = kafka.client("consumer")
+    settings = kafka.client("consumer") if settings is None else settings
     if not knows_login(settings):
         return ReaderChoice(LIBRDKAFKA, f"the native reader has no logins by {settings.get('sasl.mechanisms', '')}")
     return ReaderChoice(NATIVE, "it can read this cluster")
