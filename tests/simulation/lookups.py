@@ -23,15 +23,11 @@ from connector.sink.destinations.late_event_tasks import (
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import OutputKind, TaskOutput, read_rows, to_batches
-from tests.simulation.answers import Answers
 from tests.simulation.catalog_server import Rows
 from tests.simulation.interruptions import Interruptions
 from tests.simulation.java_table import JavaTable
-from tests.simulation.known_shares import describe_plan, describe_table
 from tests.simulation.store import store_away
 from tests.simulation.tables import SimulatedDeletedKeys
-
-JUDGED = Answers()
 
 
 @attrs.frozen(eq=False)
@@ -60,19 +56,8 @@ class MemoryLateEventLookup:
 def judge_late(
     outputs: Sequence[TaskOutput], table: TablePlan, plan: BatchPlan, held: Rows, gone: Rows | None
 ) -> list[TaskOutput]:
-    """What stands of late candidates, by the rows that a table holds and the keys that were deleted; judged once where
-    all these are the same, as rows of files that were folded once are.
-    """
+    """What stands of late candidates, by the rows that a table holds and the keys that were deleted."""
     asked = [one for one in outputs if one.kind == OutputKind.LATE_CANDIDATES and one.table == table.index]
-    rows = tuple(map(id, held)), None if gone is None else tuple(map(id, gone))
-    seen = describe_plan(plan), table.index, describe_table(table), rows
-    question = tuple((one.bucket, one.payload) for one in asked), seen
-    return JUDGED.of(question, lambda: _judge(asked, table, plan, held, gone), held, gone)
-
-
-def _judge(
-    asked: Sequence[TaskOutput], table: TablePlan, plan: BatchPlan, held: Rows, gone: Rows | None
-) -> list[TaskOutput]:
     suspects = list(candidate_task(table, plan)(to_batches(asked)))
     lost = _find_lost(suspects, table, plan, held, gone)
     judged = pa.RecordBatch.from_pydict(

@@ -24,15 +24,11 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
 from connector.iceberg.write.partitioning import Partition
 from connector.iceberg.write.rolling_file import FileKind
-from tests.simulation.answers import Answers
 from tests.simulation.catalog_server import CatalogServer
 from tests.simulation.interruptions import Interruptions
 
 STORES: dict[int, tuple[CatalogServer, Interruptions]] = {}
 """What tasks write to, by a number that travels with them."""
-
-PARQUETS = Answers()
-"""Rows as a Parquet file, by their place in memory: files are read again and again, and never change."""
 
 _NUMBER = "simulated-store"
 
@@ -56,32 +52,6 @@ class MemoryFiles:
         return MemoryFile(self.store, layout, kind)
 
 
-@attrs.frozen(eq=False)
-class FileRows:
-    """What a file of a table is to have, and the bounds of the keys in it."""
-
-    table: str
-    content: str
-    rows: pa.Table
-    lower: dict[int, bytes]
-    upper: dict[int, bytes]
-
-    def write(self, store: int) -> FileDescription:
-        """Write the file, and describe it."""
-        server, calls = STORES[store]
-        path = f"{self.table}/data/{self.content}-{server.next_id()}"
-
-        def put() -> None:
-            server.files[path] = self.rows
-
-        calls.call(f"write {self.content} of {self.table}", put, store_away)
-        return self.describe(path)
-
-    def describe(self, path: str) -> FileDescription:
-        """Describe the file that is there."""
-        return FileDescription(path, self.content, b"", None, 1, self.lower, self.upper)
-
-
 @attrs.define(eq=False)
 class MemoryFile:
     """A file that is written to memory when it is closed."""
@@ -103,13 +73,16 @@ class MemoryFile:
         rows, self.waiting = sum(batch.num_rows for batch in self.waiting), self.waiting
         if not rows:
             return
+        server, calls = STORES[self.store]
         table = pa.Table.from_batches(self.waiting)
-        bounds = _bounds(table, self.layout) if self.kind.content == "data" else ({}, {})
-        yield self.put(FileRows(self.layout.name, self.kind.content, table, *bounds))
+        path = f"{self.layout.name}/data/{self.kind.content}-{server.next_id()}"
 
-    def put(self, rows: FileRows) -> FileDescription:
-        """Have the file in the store."""
-        return rows.write(self.store)
+        def put() -> None:
+            server.files[path] = table
+
+        calls.call(f"write {self.kind.content} of {self.layout.name}", put, store_away)
+        lower, upper = _bounds(table, self.layout) if self.kind.content == "data" else ({}, {})
+        yield FileDescription(path, self.kind.content, b"", None, 1, lower, upper)
 
 
 def _bounds(table: pa.Table, layout: TableLayout) -> tuple[dict[int, bytes], dict[int, bytes]]:
@@ -169,12 +142,9 @@ def _read_bytes(server: CatalogServer, path: str) -> bytes:
     found = server.files[path]
     if isinstance(found, bytes):
         return found
-    if isinstance(found, pa.Table):
-        return PARQUETS.of(id(found), lambda: to_parquet(found), found)
-    schema = server.tables[path.partition("/")[0]].schema
-    return PARQUETS.of(
-        (id(found), id(schema)), lambda: to_parquet(pa.Table.from_pylist(found, to_arrow_schema(schema))), found, schema
-    )
+    if not isinstance(found, pa.Table):
+        found = pa.Table.from_pylist(found, to_arrow_schema(server.tables[path.partition("/")[0]].schema))
+    return to_parquet(found)
 
 
 def to_parquet(table: pa.Table) -> bytes:
@@ -222,4 +192,4 @@ class _MemoryStream(io.BytesIO):
         calls.call(f"write {self._location}", put, store_away)
 
 
-__all__ = ["STORES", "FileRows", "MemoryFile", "MemoryFiles", "MemoryIO", "io_properties", "store_away", "to_parquet"]
+__all__ = ["STORES", "MemoryFiles", "MemoryIO", "io_properties", "store_away", "to_parquet"]

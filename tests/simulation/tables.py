@@ -296,7 +296,7 @@ def offsets_in_memory() -> Iterator[None]:
         java: JavaTable = table.java
         path = f"{java.location()}/data/{java.server.next_id()}"
         with map_java_errors(f"writing a file of table {table.name}"):
-            java.newOutputFile(path).write(_to_rows(rows))
+            java.newOutputFile(path).write(rows.to_pylist())
         return FileDescription(path, kind.content, b"", None, 1)
 
     def read(io: MetadataView, path: str) -> Rows:
@@ -304,16 +304,6 @@ def offsets_in_memory() -> Iterator[None]:
 
     with replaced(((offset_rows, "write_file", write), (offset_rows, "_read_rows", read))):
         yield
-
-
-def _to_rows(table: pa.Table) -> Rows:
-    """Rows of the offsets table; times stay numbers, as Arrow takes them too: Python's take longer than all else."""
-    times = (pa.types.is_timestamp(column.type) for column in table.columns)
-    columns = [
-        (column.cast(pa.int64()) if is_time else column).to_pylist()
-        for column, is_time in zip(table.columns, times, strict=True)
-    ]
-    return [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 class NoRewritesGuard(DeleteGuard):

@@ -1,4 +1,4 @@
-"""What map and reduce tasks told once is what they tell again."""
+"""What map tasks told once is what they tell again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from connector.sink.job.shuffle import unpack
 from connector.sink.model.change_rows import MASKS, ChangeOrder
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.task_output import OutputKind, TaskOutput, unpack_value
-from tests.simulation.known_folds import FOLDS, FoldInput, Told, fold, fold_once
 from tests.simulation.known_shares import SHARES, KnownJob
 from tests.simulation.process import quiet
 from tests.simulation.shrinking import tell
@@ -65,36 +64,3 @@ def test_shares_that_are_known_are_those_that_a_task_would_tell(tmp_path: Path) 
                 assert tell(make_story(seed), str(tmp_path)) is None
     assert len(pairs) > 20
     assert [pair for pair in pairs if pair[0] != pair[1]] == []
-
-
-def _as_values(told: Told) -> Any:
-    """What a reduce task told, without bytes that nobody reads, and the time at which a delete was noted."""
-    if isinstance(told, int):
-        return told
-    if isinstance(told, TaskOutput):
-        return (
-            told.kind,
-            told.table,
-            told.bucket,
-            str(unpack_value(told.payload)) if told.kind == OutputKind.DRIVER else "",
-        )
-    value, rows = told
-    columns = [name for name in rows.rows.column_names if name != "noted_at"]
-    return type(value), rows.table, rows.content, rows.lower, rows.upper, rows.rows.select(columns).to_pylist()
-
-
-def test_folds_that_are_known_are_those_that_a_task_would_make(tmp_path: Path) -> None:
-    """For some stories each known fold is done as well, and says the same: nothing is missing in a question."""
-    pairs: list[tuple[Any, Any]] = []
-
-    def fold_twice(work: FoldInput, store: int) -> Iterator[TaskOutput]:
-        if work.question in FOLDS.known:
-            pairs.append((FOLDS.known[work.question], fold(work)))
-        return fold_once(work, store)
-
-    with patch("tests.simulation.known_shares.fold_once", fold_twice):
-        for script in range(6):
-            for seed in range(script * SCRIPT, script * SCRIPT + 8):
-                assert tell(make_story(seed), str(tmp_path)) is None
-    assert len(pairs) > 20
-    assert [pair for pair in pairs if [*map(_as_values, pair[0])] != [*map(_as_values, pair[1])]] == []

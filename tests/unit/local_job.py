@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -81,12 +81,12 @@ class LocalJob:
         self.plans.append(plan)
         outputs = [one for share in range(len(feed.shares)) for one in self.map_share(plan, writers, share)]
         if any(table.upsert for table in plan.tables):
-            outputs = list(self.reduce(outputs, plan, writers))
+            outputs = list(_reduce(outputs, plan, writers, travels=self.travels))
         result = JobResult().add(_told(outputs))
         result.progress = merge_progress(result.progress)
         late = _judge_late(outputs, plan, lookups.late_events, result) if result.ready else []
         if late:
-            outputs += (judged := list(self.reduce(late, plan, writers, judged=True)))
+            outputs += (judged := list(_reduce(late, plan, writers, judged=True, travels=self.travels)))
             result.add(_told(judged))
         for table in plan.tables if result.ready else ():
             for lookup in lookups.joins:
@@ -112,12 +112,6 @@ class LocalJob:
     def map_share(self, plan: BatchPlan, writers: WriterFactory, share: int) -> Iterable[TaskOutput]:
         """Run one map task."""
         return map_task(plan, writers)([share])
-
-    def reduce(
-        self, outputs: Sequence[TaskOutput], plan: BatchPlan, writers: WriterFactory, *, judged: bool = False
-    ) -> Iterable[TaskOutput]:
-        """Run the reduce tasks."""
-        return _reduce(outputs, plan, writers, judged=judged, travels=self.travels)
 
 
 def run_task(task: Task, outputs: Iterable[TaskOutput]) -> list[TaskOutput]:
