@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -31,6 +31,7 @@ class Topic:
     gone: set[tuple[int, int]] = attrs.field(factory=set)
     _lanes: dict[int, list[int]] = attrs.field(factory=dict)
     _seen: int = 0
+    _there: dict[int, tuple[tuple[int, int, int], dict[int, Truth]]] = attrs.field(factory=dict)
 
     def places(self, partition: int) -> list[int]:
         """The places of a partition's records in the source's log; the place in the list is the offset."""
@@ -59,6 +60,15 @@ class Topic:
             for offset in range(first, min(end, len(places)))
             if (partition, offset) not in self.gone
         }
+
+    def all_truths(self, partition: int) -> Mapping[int, Truth]:
+        """What all records of a partition say that are there, by offset; found again where any came or went."""
+        now = len(self.places(partition)), self.beginning(partition), len(self.gone)
+        known, found = self._there.get(partition, ((), {}))
+        if known != now:
+            found = self.truths(partition, 0, now[0])
+            self._there[partition] = now, found
+        return found
 
     def compact(self) -> None:
         """Keep the newest record of each key in each partition; records without key stay."""

@@ -25,6 +25,8 @@ from tests.simulation.interruptions import commit_refused
 
 CatalogKind = Literal["jdbc", "rest"]
 Rows = list[dict[str, Any]]
+Keys = tuple[tuple[str, ...], frozenset[tuple[Any, ...]]]
+"""The names of the key columns of a file of equality deletes, and the keys."""
 
 
 @attrs.frozen
@@ -63,6 +65,10 @@ class LiveFile:
         return LiveFile(*named, *piece)
 
 
+LiveRow = tuple[LiveFile, int, dict[str, Any]]
+"""A row with its data file and its position there."""
+
+
 @attrs.frozen(slots=False, eq=False)
 class SnapshotVersion:
     """A snapshot; `added` tells whether it brought rows of anybody."""
@@ -93,7 +99,10 @@ class SnapshotVersion:
 
 @attrs.frozen(slots=False, eq=False)
 class Metadata:
-    """A version of a table; `head` is the newest snapshot of its only branch."""
+    """A version of a table; `head` is the newest snapshot of its only branch.
+
+    `texts` has the schemas of all versions as JSON, by their place in memory: mostly it is one.
+    """
 
     uuid: str
     name: str
@@ -103,10 +112,13 @@ class Metadata:
     head: int | None = None
     last_number: int = 0
     snapshots: Mapping[int, SnapshotVersion] = attrs.field(factory=dict)
+    texts: dict[int, tuple[Schema, str]] = attrs.field(factory=dict)
 
-    @cached_property
+    @property
     def schema_json(self) -> str:
-        return self.schema.model_dump_json()
+        if id(self.schema) not in self.texts:
+            self.texts[id(self.schema)] = self.schema, self.schema.model_dump_json()
+        return self.texts[id(self.schema)][1]
 
     @property
     def format_version(self) -> int:
@@ -141,6 +153,7 @@ class CatalogServer:
     now_ms: int = 1_700_000_000_000
     ever: dict[int, SnapshotVersion] = attrs.field(factory=dict)
     _read: dict[Any, Any] = attrs.field(factory=dict)
+    _live: dict[int, list[LiveRow]] = attrs.field(factory=dict)
     _ids: Iterator[int] = attrs.field(factory=lambda: count(1))
 
     def next_id(self) -> int:
@@ -185,16 +198,27 @@ class CatalogServer:
         version = table.newest if snapshot is None else table.snapshots[snapshot]
         return [] if version is None else [row for _, _, row in self.live_rows(version)]
 
-    def live_rows(self, version: SnapshotVersion) -> Iterator[tuple[LiveFile, int, dict[str, Any]]]:
-        """The rows of a snapshot with their data file and position, without those that deletes take out."""
+    def live_rows(self, version: SnapshotVersion) -> Iterable[LiveRow]:
+        """The rows of a snapshot with their data file and position, without those that deletes take out.
+
+        They are found once: files never change. While one is gone, whoever comes to it is to hear of it.
+        """
+        if any(file.path not in self.files for file in version.files):
+            return self._find_live_rows(version)
+        if version.id not in self._live:
+            self._live[version.id] = list(self._find_live_rows(version))
+        return self._live[version.id]
+
+    def _find_live_rows(self, version: SnapshotVersion) -> Iterator[LiveRow]:
         keys = [(file.number, self._keys(file)) for file in version.files if file.content == "equality-deletes"]
         positions = [file for file in version.files if file.content == "position-deletes"]
         for file in version.files:
             if file.content != "data":
                 continue
             gone = self.deleted_positions(file.path, positions)
+            later = [those for at, those in keys if at > file.number]
             for place, row in enumerate(self.read(file.path)):
-                if place not in gone and not any(at > file.number and _is_hit(row, those) for at, those in keys):
+                if place not in gone and not any(_is_hit(row, those) for those in later):
                     yield file, place, row
 
     def deleted_positions(self, path: str, deletes: Iterable[LiveFile]) -> set[int]:
@@ -211,10 +235,12 @@ class CatalogServer:
             self._read[path] = table.to_pylist()
         return self._read[path]  # type: ignore[no-any-return]
 
-    def _keys(self, file: LiveFile) -> tuple[tuple[str, ...], frozenset[tuple[Any, ...]]]:
-        rows = self.read(file.path)
-        names = tuple(rows[0]) if rows else ()
-        return names, frozenset(tuple(row[name] for name in names) for row in rows)
+    def _keys(self, file: LiveFile) -> Keys:
+        rows, question = self.read(file.path), ("keys", file.path)
+        if question not in self._read:
+            names = tuple(rows[0]) if rows else ()
+            self._read[question] = names, frozenset(tuple(row[name] for name in names) for row in rows)
+        return self._read[question]  # type: ignore[no-any-return]
 
     def _positions(self, file: LiveFile) -> Iterable[int]:
         content, place = self.files[file.path], (file.path, file.offset)
@@ -278,7 +304,7 @@ class CatalogServer:
         return True
 
 
-def _is_hit(row: Mapping[str, Any], keys: tuple[tuple[str, ...], frozenset[tuple[Any, ...]]]) -> bool:
+def _is_hit(row: Mapping[str, Any], keys: Keys) -> bool:
     names, values = keys
     return tuple(row[name] for name in names) in values
 

@@ -15,7 +15,7 @@ from tests.simulation.others import Others
 from tests.simulation.process import Process, one_thread
 from tests.simulation.scene import Over
 from tests.simulation.source import KEYS, Source
-from tests.simulation.steps import Batch, KafkaStep, Kill, Maintain, SourceStep, Step, TableStep
+from tests.simulation.steps import Batch, KafkaStep, Kill, Maintain, SourceAct, SourceStep, Step, TableStep
 from tests.simulation.store import STORES
 
 MAX_FINAL_ROUNDS = 8
@@ -62,31 +62,13 @@ class History(Others, Checks):
     def _move_source(self, step: SourceStep) -> None:
         rng = Random(step.seed)
         source = self.broker.topics[rng.choice(self.names)].source
-        match step.act:
-            case "commit":
-                source.live(rng, 3)
-            case "commits":
-                for _ in range(rng.randint(2, 6)):
-                    source.live(rng, 4)
-            case "restart" if source.log:
-                source.again(rng.randrange(len(source.log)))
-            case "read":
-                for key in rng.sample(range(KEYS), 2):
-                    source.rng = rng
-                    source.read(key + source.base)
-            case "truncate" if self.settings.table.truncate:
-                source.truncate(rng)
-            case "poison":
-                source.poison(rng)
-            case "grow" if self.story.world.clock == "postgres" and source.partitions < 4 and self._knows(source):
-                source.grow(source.partitions + 1)
-                self.tables[self._table_of(source.topic)].alone = False
-            case "delete" if source.rows:
-                source.rng = rng
-                source.transaction(("d", rng.choice(sorted(source.rows)) - source.base))
-            case "fail over" if source.clock == "mariadb":
-                source.rng = rng
-                source.fail_over()
+        if step.act == "truncate" and not self.settings.table.truncate:
+            return
+        if step.act == "grow":
+            if self.story.world.clock != "postgres" or source.partitions >= 4 or not self._knows(source):
+                return
+            self.tables[self._table_of(source.topic)].alone = False
+        source.once((step.act, step.seed, len(self.names)), lambda: _move(source, step.act, rng))
 
     def _survives_compaction(self, source: Source) -> bool:
         """Tell whether tombstones are enough, which is all that compaction leaves of deletes (docs/guarantees.md)."""
@@ -226,6 +208,32 @@ class History(Others, Checks):
         if any(isinstance(step, Maintain) for step in self.story.steps):
             self._maintain(Maintain(("convert", "rewrite", "expire"), 0), calm=True)
             self._check(complete=True)
+
+
+def _move(source: Source, act: SourceAct, rng: Random) -> None:
+    """What a source does, which follows from its past and the numbers."""
+    source.rng = rng
+    match act:
+        case "commit":
+            source.live(rng, 3)
+        case "commits":
+            for _ in range(rng.randint(2, 6)):
+                source.live(rng, 4)
+        case "restart" if source.log:
+            source.again(rng.randrange(len(source.log)))
+        case "read":
+            for key in rng.sample(range(KEYS), 2):
+                source.read(key + source.base)
+        case "truncate":
+            source.truncate(rng)
+        case "poison":
+            source.poison(rng)
+        case "grow":
+            source.grow(source.partitions + 1)
+        case "delete" if source.rows:
+            source.transaction(("d", rng.choice(sorted(source.rows)) - source.base))
+        case "fail over" if source.clock == "mariadb":
+            source.fail_over()
 
 
 __all__ = ["History", "Over", "Wrong"]

@@ -15,7 +15,8 @@ from py4j.protocol import Py4JJavaError
 from connector.errors import FatalError
 from tests.simulation.catalog_server import LiveFile, Metadata, SnapshotVersion
 from tests.simulation.interruptions import JavaError
-from tests.simulation.java_table import RETRIES, JavaIterator, JavaMetadata, JavaSnapshot, JavaTable, Update
+from tests.simulation.java_table import RETRIES, JavaMetadata, JavaSnapshot, JavaTable, Update
+from tests.simulation.java_values import JavaIterator
 from tests.simulation.store import store_away
 
 

@@ -7,8 +7,9 @@ ancestors, tries a few times more when the catalog says a conflict, and hands on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -17,58 +18,10 @@ from connector.iceberg.catalog.file_description import FileDescription
 from tests.simulation.catalog_server import CatalogServer, LiveFile, Metadata, SnapshotVersion
 from tests.simulation.conflicts import Demands, find_conflict, find_rewrite_conflict
 from tests.simulation.interruptions import Interruptions, JavaError, catalog_away, commit_refused, commit_unanswered
+from tests.simulation.java_values import JavaIterator, JavaMap
 
 RETRIES = 4
 """`commit.retry.num-retries`."""
-
-
-@attrs.frozen
-class JavaIterator:
-    """Java's Iterable and Iterator of some Python values."""
-
-    values: Iterable[Any]
-    left: list[Any] = attrs.field(init=False, factory=list)
-
-    def iterator(self) -> JavaIterator:
-        self.left[:] = self.values
-        return self
-
-    def hasNext(self) -> bool:  # noqa: N802
-        return bool(self.left)
-
-    def next(self) -> Any:
-        return self.left.pop(0)
-
-    def size(self) -> int:
-        return len(list(self.values))
-
-    def get(self, place: int) -> Any:
-        return list(self.values)[place]
-
-
-@attrs.frozen
-class JavaMap:
-    """Java's Map of strings."""
-
-    values: Mapping[str, str]
-
-    def get(self, key: str) -> str | None:
-        return self.values.get(key)
-
-    def entrySet(self) -> JavaIterator:  # noqa: N802
-        return JavaIterator([_Entry(*item) for item in self.values.items()])
-
-
-@attrs.frozen
-class _Entry:
-    key: str
-    value: str
-
-    def getKey(self) -> str:  # noqa: N802
-        return self.key
-
-    def getValue(self) -> str:  # noqa: N802
-        return self.value
 
 
 @attrs.frozen
@@ -94,6 +47,22 @@ class JavaSnapshot:
 
     def summary(self) -> JavaMap:
         return JavaMap(self.version.summary)
+
+
+@attrs.frozen(eq=False)
+class JavaSnapshots:
+    """Java's List of snapshots."""
+
+    versions: Collection[SnapshotVersion]
+
+    def iterator(self) -> JavaIterator:
+        return JavaIterator(map(JavaSnapshot, self.versions)).iterator()
+
+    def size(self) -> int:
+        return len(self.versions)
+
+    def get(self, place: int) -> JavaSnapshot:
+        return JavaSnapshot(next(islice(self.versions, place, None)))
 
 
 @attrs.frozen
@@ -188,8 +157,8 @@ class JavaMetadata:
     def metadataFileLocation(self) -> str:  # noqa: N802
         return f"{self.now.name}/metadata/{self.now.version}"
 
-    def snapshots(self) -> JavaIterator:
-        return JavaIterator([JavaSnapshot(one) for one in self.now.snapshots.values()])
+    def snapshots(self) -> JavaSnapshots:
+        return JavaSnapshots(self.now.snapshots.values())
 
     def snapshot(self, which: int) -> JavaSnapshot | None:
         return JavaSnapshot(self.now.snapshots[which]) if which in self.now.snapshots else None
@@ -358,10 +327,10 @@ class Update:
         else:
             find_conflict(self.demands, base, [_as_live(one, 0) for one in self.added], self.removed)
         for validator in self.validators:
-            if not validator.validate(JavaIterator([JavaSnapshot(one) for one in base.ancestors()])):
+            if not validator.validate(JavaIterator(map(JavaSnapshot, base.ancestors()))):
                 raise JavaError("ValidationException", str(validator.errorMessage()))
         newest = base.newest
-        places = {file.place for file in newest.files} if newest is not None else set()
+        places = {file.place for file in newest.files} if newest is not None and self.removed else set()
         if {file.place for file in self.removed} - places:
             raise JavaError("ValidationException", "missing required files to delete")
 
@@ -443,4 +412,4 @@ def _count_names(side: str, file: LiveFile) -> tuple[str, ...]:
     return f"{side}-delete-files", f"{side}-{'position-delete-files' if file.offset is None else 'dvs'}"
 
 
-__all__ = ["JavaIterator", "JavaMetadata", "JavaSnapshot", "JavaTable", "Update", "commit_refused", "count_changes"]
+__all__ = ["JavaMetadata", "JavaSnapshot", "JavaTable", "Update", "commit_refused", "count_changes"]

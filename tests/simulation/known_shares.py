@@ -6,26 +6,25 @@ sees: not in the batch's label, the table's id, the store, the bounds of its key
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import attrs
 
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
 from connector.iceberg.commit.snapshot_expiry import EXPIRE_SNAPSHOTS_PROPERTY
-from connector.iceberg.keys.key_bounds import KeyBounds
+from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.runtime.topic_partitions import TopicPartition
-from connector.settings.iceberg.row_lookup import RowLookupSettings
+from connector.settings import EventSettings
 from connector.sink.model.destination import WriterFactory
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import TaskOutput
-from tests.simulation.answers import Answers
+from serde.connect.text_columns import WITH_NANOSECONDS
+from tests.simulation.answers import Answers, as_question
 from tests.unit.local_job import LocalJob
 
-SHARES = Answers()
-_NO_FEED: Any = None
-_NO_BOUNDS, _NO_LOOKUP = KeyBounds(), RowLookupSettings()
+SHARES, EVENTS = Answers(), Answers()
 
 
 class KnownJob(LocalJob):
@@ -39,27 +38,45 @@ class KnownJob(LocalJob):
         runs = [self.records[one.topic, one.partition] for one in ranges]
         places = tuple((id(run), one.start, one.end) for run, one in zip(runs, ranges, strict=True))
         starts = {(one.topic, one.partition): one.start for one in ranges}
-        tables = tuple(_as_mapped(table, starts) for table in plan.tables)
-        seen = pickle.dumps(attrs.evolve(plan, label="", feed=_NO_FEED, tables=tables))
+        seen = _describe(plan), tuple(_as_mapped(table, starts) for table in plan.tables)
         whole = super().map_share
         return SHARES.of((places, type(writers), seen), lambda: tuple(whole(plan, writers, share)), *runs)
 
 
-def _as_mapped(table: TablePlan, starts: Mapping[TopicPartition, int]) -> TablePlan:
-    """The plan of a table, as far as map tasks of a share look at it."""
-    layout = table.layout
-    if isinstance(layout, TableLayout):
-        kept = (DEFAULT_FORMAT_PROPERTY, EXPIRE_SNAPSHOTS_PROPERTY)
-        told = {name: value for name, value in layout.properties.items() if name.startswith(kept)}
-        layout = attrs.evolve(layout, uuid="", io_properties={}, properties=told)
-    return attrs.evolve(
-        table,
-        base=None if table.base is None else 0,
-        layout=layout,
-        known_keys=_NO_BOUNDS,
-        committed={at: end for at, end in table.committed.items() if end > starts.get(at, end)},
-        after_delete={at: end for at, end in table.after_delete.items() if at in starts},
-        write_mode="",
-        needs_row_lookup=False,
-        row_lookup=_NO_LOOKUP,
+def _describe(plan: BatchPlan) -> Hashable:
+    """All that a task sees of a plan but for its tables and what it reads."""
+    return _seen_events(plan.events), as_question(_PLAN(plan))
+
+
+def _seen_events(events: EventSettings) -> EventSettings:
+    """How events are read: nanoseconds are told of in schemas, which no message here has."""
+    return EVENTS.of(
+        events, lambda: attrs.evolve(events, temporal_as_text=events.temporal_as_text - {WITH_NANOSECONDS})
     )
+
+
+def _describe_layout(layout: RowLayout) -> Hashable:
+    """A layout without what tells the table from another of its kind."""
+    if not isinstance(layout, TableLayout):
+        return as_question(layout)
+    kept = DEFAULT_FORMAT_PROPERTY, EXPIRE_SNAPSHOTS_PROPERTY
+    return _LAYOUT(layout), tuple([one for one in layout.properties.items() if one[0].startswith(kept)])
+
+
+def _as_mapped(table: TablePlan, starts: Mapping[TopicPartition, int]) -> Hashable:
+    """What map tasks of a share look at of a table's plan."""
+    committed = tuple((at, end) for at, end in table.committed.items() if end > starts.get(at, end))
+    after_delete = tuple((at, end) for at, end in table.after_delete.items() if at in starts)
+    layout = _describe_layout(table.layout)
+    return table.base is None, committed, after_delete, layout, as_question(_MAPPED(table))
+
+
+def _all_but(kind: type[attrs.AttrsInstance], *names: str) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives the values of a class's fields but for some."""
+    return attrgetter(*(field.name for field in attrs.fields(kind) if field.name not in names))
+
+
+_SEEN_OTHERWISE = "layout", "base", "committed", "after_delete"
+_LAYOUT = _all_but(TableLayout, "uuid", "io_properties", "properties")
+_PLAN = _all_but(BatchPlan, "label", "feed", "events", "tables")
+_MAPPED = _all_but(TablePlan, *_SEEN_OTHERWISE, "known_keys", "write_mode", "needs_row_lookup", "row_lookup")

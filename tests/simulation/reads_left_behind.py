@@ -37,6 +37,11 @@ class ReadsLeftBehind:
         lone = defaultdict(list, {key: list(reads) for key, reads in self.lone.items()})
         return ReadsLeftBehind(lone, dict(self.changes), self.batch)
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How much was taken in: another where anything came since."""
+        return len(self.changes), sum(map(len, self.lone.values()))
+
     def begin_batch(self) -> None:
         """What is taken from now on is of another batch."""
         self.batch += 1

@@ -46,7 +46,9 @@ def run_seeds(tell_seed: Tell, first: int, count: int, folder: str) -> Run:
     began = time.process_time()
     found = [(seed, failure) for seed in range(first, first + count) if (failure := tell_seed(seed, folder))]
     if (first + count) % SCRIPT == 0:
+        # What is left are answers, which the next look for garbage need not go through.
         gc.collect()
+        gc.freeze()
     return Run(first, count, tuple(found), time.process_time() - began)
 
 

@@ -73,6 +73,7 @@ class Scene:
         self.saved: dict[TopicPartition, int] = {}
         self.noted: dict[str, int] = {}
         self.states: dict[int, dict[str, Expectation]] = {}
+        self.positions: dict[int, KafkaOffsets | None] = {}
         self.lost: set[str] = set()
         self.put_back: dict[str, int] = {}
         self.said: dict[tuple[str, TopicPartition], int] = {}
@@ -110,7 +111,7 @@ class Scene:
         if name == f"d.{OFFSETS}":
             self._stored(snapshot, reads)
             return
-        position = KafkaOffsets.from_summary(snapshot.summary, NAME)
+        position = self._position(snapshot)
         owners = self._owners(name)
         for label, expected in owners.items():
             if position is not None:
@@ -153,11 +154,12 @@ class Scene:
         if snapshot.summary.get(CREATED_BY) != NAME:
             return
         # What a process that has not looked since says of a table that was put back its next look contradicts.
+        there = self._there()
         for label, own in self.tables.items():
             place = self._place(label)
             for expected in (own, *self._states_since(place, label)) if place not in self.put_back else ():
                 first = {at: end for at, end in self.saved.items() if at in expected.ends or end}
-                expected.advance(first, told, self._there(), "the offsets table")
+                expected.advance(first, told, there, "the offsets table")
 
     def _states_since(self, place: str, label: str) -> Iterator[Expectation]:
         """What is expected of snapshots since the sink's newest that is stored: what is beyond it has no rows there."""
@@ -165,10 +167,14 @@ class Scene:
         for one in table.ancestors() if table is not None else ():
             if label in self.states.get(one.id, {}):
                 yield self.states[one.id][label]
-            if KafkaOffsets.from_summary(one.summary, NAME) is not None and one.number <= self.noted.get(
-                place, one.number
-            ):
+            if self._position(one) is not None and one.number <= self.noted.get(place, one.number):
                 return
+
+    def _position(self, snapshot: SnapshotVersion) -> KafkaOffsets | None:
+        """What a snapshot says of the sink's offsets; None where the sink did not make it."""
+        if snapshot.id not in self.positions:
+            self.positions[snapshot.id] = KafkaOffsets.from_summary(snapshot.summary, NAME)
+        return self.positions[snapshot.id]
 
     def _read_offsets(self, path: str) -> Mapping[TopicPartition, int]:
         rows = self.server.read(path)
@@ -181,6 +187,6 @@ class Scene:
         rows = [row for row in self.server.read(path) if row["id"].startswith(prefix)]
         return {row["id"].removeprefix(prefix): _decode_commit(row["offset_data"]).sequence_number for row in rows}
 
-    def _there(self) -> dict[TopicPartition, dict[int, Truth]]:
+    def _there(self) -> dict[TopicPartition, Mapping[int, Truth]]:
         topics = self.broker.topics
-        return {(name, p): topics[name].truths(p, 0, 1 << 60) for name, p in self.broker.partitions()}
+        return {(name, p): topics[name].all_truths(p) for name, p in self.broker.partitions()}

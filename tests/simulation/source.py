@@ -7,6 +7,8 @@ database did things, which no record tells: what is sent again keeps the serial 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Hashable, Mapping
+from itertools import count
 from random import Random
 from typing import Any, Literal
 
@@ -17,6 +19,7 @@ from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
 from tests.model.events import Clock, Database, Headers, Row
 from tests.model.life import Life
 from tests.model.recordings import Record
+from tests.simulation.answers import Answers
 
 KEYS = 5
 _UNREAD = ("version", "sequence", "ts_ms", "ts_us", "xmin", "txId", "row", "snapshot")
@@ -37,6 +40,11 @@ class Truth:
     tombstone: bool = False
     came_from: int | None = None
     went_to: int | None = None
+
+
+MOVES = Answers()
+"""What came of what a source did, by its past: the sources of a script's histories mostly do the same."""
+_PASTS = count()
 
 
 class Source(Database):
@@ -65,6 +73,20 @@ class Source(Database):
         self.truth: list[Truth] = []
         self.serial = 0
         self._says = Truth(0, "poison")
+        self._past: Hashable = topic, partitions, clock, leaves_out, tells_keys, base
+
+    def once(self, what: Hashable, act: Callable[[], None]) -> None:
+        """Do what is told: only once where sources of the same past do the same. Nothing else may change a source."""
+
+        def work() -> tuple[int, dict[str, Any]]:
+            act()
+            return next(_PASTS), self._state()
+
+        past, known = MOVES.of((self._past, what), work)
+        vars(self).update(_copied(known), _past=past)
+
+    def _state(self) -> dict[str, Any]:
+        return _copied({name: value for name, value in vars(self).items() if name != "rng"})
 
     def live(self, rng: Random, most: int) -> None:
         """Commit one transaction, now and then two side by side."""
@@ -152,6 +174,11 @@ class Source(Database):
         self.truth.append(attrs.evolve(self._says, tombstone=True) if value is None else self._says)
         self.headers.append(None if value is None else self._header)
         super()._append(partition, key, value, headers)
+
+
+def _copied(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with lists and mappings of its own; what is in them never changes."""
+    return {name: type(value)(value) if isinstance(value, dict | list) else value for name, value in state.items()}
 
 
 def _key(key: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import count
 from random import Random
 from typing import Any
@@ -75,6 +76,7 @@ class Script:
     grid: int = 0
 
     @staticmethod
+    @lru_cache(maxsize=8)
     def of(number: int) -> Script:
         rng = Random(f"script {number}")
         clock: Clock = rng.choices(["postgres", "mysql", "mariadb", "seconds"], [8, 1, 1, 1])[0]  # type: ignore[assignment]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -42,6 +43,7 @@ _CONTENTS = {
     "position-deletes": DataFileContent.POSITION_DELETES,
 }
 _SPEC = '{"spec-id":0,"fields":[]}'
+_NO_ARROW = SimpleNamespace(Table=SimpleNamespace(from_pylist=lambda rows, _: rows))
 
 
 class SimulatedTable(Table):
@@ -291,18 +293,20 @@ class SimulatedDeletedKeys(DeletedKeysTable):
 def offsets_in_memory() -> Iterator[None]:
     """Have the offsets table's files be rows, which nobody has to write as Parquet, or to read."""
 
-    def write(table: Table, kind: FileKind, rows: pa.Table) -> FileDescription:
+    def write(table: Table, kind: FileKind, rows: Rows) -> FileDescription:
         table.renew()
         java: JavaTable = table.java
         path = f"{java.location()}/data/{java.server.next_id()}"
         with map_java_errors(f"writing a file of table {table.name}"):
-            java.newOutputFile(path).write(rows.to_pylist())
+            java.newOutputFile(path).write(rows)
         return FileDescription(path, kind.content, b"", None, 1)
 
     def read(io: MetadataView, path: str) -> Rows:
         return io.server.read(path)
 
-    with replaced(((offset_rows, "write_file", write), (offset_rows, "_read_rows", read))):
+    with replaced(
+        ((offset_rows, "write_file", write), (offset_rows, "_read_rows", read), (offset_rows, "pa", _NO_ARROW))
+    ):
         yield
 
 
