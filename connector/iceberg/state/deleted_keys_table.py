@@ -99,7 +99,8 @@ class DeletedKeysTable:
         self._table.settle(f"adding columns to {self._table.name}", change)
 
     def _missing(self) -> list[str]:
-        return [name for name in SOURCE_POSITION_COLUMNS if name not in self._table.layout().columns.names]
+        known = self._table.layout().columns.names
+        return [name for name in SOURCE_POSITION_COLUMNS if name not in known]
 
     def add(self, files: Sequence[FileDescription]) -> None:
         """Commit files that executors wrote.

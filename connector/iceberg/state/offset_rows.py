@@ -6,9 +6,9 @@ each save replaces, so any engine can read them without applying deletes.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import attrs
@@ -193,8 +193,8 @@ class OffsetRows:
 
     def _write_file(self, table: Table) -> FileDescription:
         """Write one file with all of this connector's rows through Java's FileIO and give its description."""
-        now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", "UTC"))
-        rows = [{"id": key, "offset_data": data, "record_insert_ts": now.as_py()} for key, data in self._rows.items()]
+        now = datetime.now(UTC)
+        rows = [{"id": key, "offset_data": data, "record_insert_ts": now} for key, data in self._rows.items()]
         return write_file(table, _FILE_KIND, pa.Table.from_pylist([*self._foreign, *rows], _COLUMNS))
 
 
