@@ -236,6 +236,12 @@ class Update:
     def toBranch(self, _: str) -> Update:  # noqa: N802
         return self
 
+    def scanManifestsWith(self, _: None) -> Update:  # noqa: N802
+        return self
+
+    def writeManifestsWith(self, _: None, __: int) -> Update:  # noqa: N802
+        return self
+
     def validateWith(self, validator: Any) -> Update:  # noqa: N802
         self.validators.append(validator)
         return self

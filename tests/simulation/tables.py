@@ -88,6 +88,10 @@ class SimulatedTable(Table):
     def content_files(self, descriptions: Iterable[FileDescription]) -> Iterator[Any]:
         return iter(descriptions)
 
+    @property
+    def own_thread(self) -> None:
+        """No manifests are read here."""
+
 
 @attrs.frozen
 class MetadataView:

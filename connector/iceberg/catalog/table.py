@@ -136,6 +136,12 @@ class Table:
         """The table's format version (2 or 3; 1 cannot hold deletes)."""
         return int(self.java.operations().current().formatVersion())
 
+    @property
+    def own_thread(self) -> Any:
+        """Java's `ExecutorService` that has no threads: who gives it work does it."""
+        guava = jvm(self.driver).org.apache.iceberg.relocated.com.google.common
+        return guava.util.concurrent.MoreExecutors.newDirectExecutorService()
+
     def refresh(self) -> None:
         """Read the table's newest metadata.
 

@@ -96,7 +96,8 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
     summary = {**pending.properties, **pending.position.summary(name, commit_id)}
     rule = expect_last_commit(name, pending.expected, pending.base)
     try:
-        commit_exactly_once(table, commit_id, lambda: _build_update(table, pending, summary), rule)
+        few = pending.rows_to_replace is None
+        commit_exactly_once(table, commit_id, lambda: _build_update(table, pending, summary), rule, few_manifests=few)
     except CommitRefused as error:
         check_sole_writer(table, pending.expected, name)
         raise CommitRefused(f"{error}; {_CONTENTION_HINT}") from error.__cause__

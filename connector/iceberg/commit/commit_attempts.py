@@ -30,7 +30,12 @@ Ancestors = Iterable[Any]
 
 
 def commit_exactly_once(
-    table: Table, commit_id: str, update: Callable[[], Any], rule: Callable[[Ancestors], bool] | None = None
+    table: Table,
+    commit_id: str,
+    update: Callable[[], Any],
+    rule: Callable[[Ancestors], bool] | None = None,
+    *,
+    few_manifests: bool = False,
 ) -> None:
     """Bring one snapshot into a table, exactly once.
 
@@ -40,6 +45,8 @@ def commit_exactly_once(
         update: makes Iceberg's `SnapshotUpdate` of the table as it is; called for each try.
         rule: whether the snapshots found let the commit in. Those that came since the first try must not have it,
             whatever the rule says.
+        few_manifests: whether few of the table's are read for it, as where no file is removed: then they are read in
+            this thread. Iceberg waits for threads of its own by sleeping, 10 ms or more for each of several steps.
 
     Raises:
         CommitRefused: it is in no snapshot and cannot land any more; its files may be deleted. The cause is Java's.
@@ -49,7 +56,13 @@ def commit_exactly_once(
         FatalError: the commit is impossible.
     """
     with table.turn, table.accept_callbacks():
-        _CommitAttempts(table, commit_id, update, rule).settle()
+        make = (lambda: _keep_in_thread(table, update())) if few_manifests else update
+        _CommitAttempts(table, commit_id, make, rule).settle()
+
+
+def _keep_in_thread(table: Table, update: Any) -> Any:
+    own = table.own_thread
+    return update.scanManifestsWith(own).writeManifestsWith(own, 1)
 
 
 class _CommitAttempts:

@@ -117,7 +117,7 @@ class DeletedKeysTable:
                 append.appendFile(file)
             return append
 
-        commit_exactly_once(self._table, uuid.uuid4().hex, update)
+        commit_exactly_once(self._table, uuid.uuid4().hex, update, few_manifests=True)
 
     def delete_file(self, path: str) -> None:
         """Delete a file that was not committed."""

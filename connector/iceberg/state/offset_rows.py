@@ -172,7 +172,8 @@ class OffsetRows:
             return overwrite.addFile(new)
 
         try:
-            commit_exactly_once(table, uuid.uuid4().hex, update, self._is_unchanged if self._kind.exclusive else None)
+            rule = self._is_unchanged if self._kind.exclusive else None
+            commit_exactly_once(table, uuid.uuid4().hex, update, rule, few_manifests=True)
         except CommitRefused:
             system_tables.delete_orphan(table, description)
             raise

@@ -66,7 +66,7 @@ class SchemaHistoryTable:
             return append
 
         try:
-            commit_exactly_once(log, uuid.uuid4().hex, update)
+            commit_exactly_once(log, uuid.uuid4().hex, update, few_manifests=True)
         except CommitRefused:
             delete_orphan(log, description)
             raise
