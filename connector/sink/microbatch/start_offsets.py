@@ -147,8 +147,8 @@ def check_appeared(known: KafkaOffsets, beginnings: Mapping[TopicPartition, int]
             raise GapError(
                 f"{topic}-{partition} has appeared since the sink last looked, and begins at offset {first}: retention "
                 "removed records before the sink read them; load what is missing in another way (a snapshot signal to "
-                f"Debezium), then `icebridge offsets reset --topic {topic} --to stored --execute` continues with what "
-                "is there"
+                f"Debezium), then `icebridge offsets reset --to stored --execute` with --topic {topic} continues with "
+                "what is there"
             )
 
 
