@@ -119,7 +119,9 @@ def test_a_partition_that_has_lost_records_before_it_was_read_stops(reset: str) 
         beginnings={("t", 0): 0, ("t", 1): 3, ("t", 2): 1, ("u", 0): 2},
     )
     find_starting_offsets(None, {}, {}, seen, reset, ("t", "u"))
-    with pytest.raises(GapError, match=r"t-2 has appeared .* begins at offset 1: retention .*--to stored --execute` with --topic t"):
+    with pytest.raises(
+        GapError, match=r"t-2 has appeared .* begins at offset 1: retention .*--to stored --execute` with --topic t"
+    ):
         find_starting_offsets(STORED, {}, {}, seen, reset, ("t", "u"))
     known = attrs.evolve(STORED, offsets={**STORED.offsets, ("t", 2): 1})
     assert ("u", 0) in find_starting_offsets(known, {}, {}, seen, reset, ("t", "u")).offsets

@@ -47,7 +47,7 @@ def refuse_truncates(change: Changes, table: TablePlan | None) -> Iterator[Recor
 
 @attrs.frozen(eq=False)
 class RowsBeforeTruncate:
-    """Rows of a run that came before a truncate and stay: deletes, and changes whose rows are kept, marked deleted."""
+    """Rows of a run that came before a truncate and stay: deletes, and changes that end their rows, as deletes do."""
 
     deletes: Ints = _NO_ROWS
     ended: Ints = _NO_ROWS
@@ -69,8 +69,10 @@ def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | Non
     """Leave out truncates themselves, and what came before those that emptied the table.
 
     Where deletes keep their rows nothing else is left out: a row ends as the last change before the truncate left it.
-    Else deletes from before stay where tables tell the order of changes: each tells what the tombstone behind it is
-    about, which would else be taken for one of its own, and take a row that came after the truncate.
+    Nor of documents: the job has run before, without the truncate, and what came behind it had its version above what
+    its key had in front of it. Of other tables that tell the order of changes deletes from before stay: each tells what
+    the tombstone behind it is about, which would else be taken for one of its own, and take a row that came after the
+    truncate.
     """
     keep, untold = change.op != OP_TRUNCATE, 0
     before, deletes = np.zeros(len(keep), np.bool_), np.zeros(len(keep), np.bool_)
@@ -91,6 +93,9 @@ def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | Non
             return TruncatedChanges(_filter(change, keep), ended, untold)
         if table.tells_order:
             deletes = before & change.deleted
+        if table.numbered:
+            rows = RowsBeforeTruncate(change.rows[deletes], change.rows[before & ~change.deleted])
+            return TruncatedChanges(_filter(change, keep), rows, untold)
     keep &= ~before | deletes
     return TruncatedChanges(_filter(change, keep), RowsBeforeTruncate(change.rows[deletes]), untold)
 
