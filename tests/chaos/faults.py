@@ -41,7 +41,7 @@ class Faults:
             (kills.kill_driver, 2),
             (kills.kill_jvm, 2),
             (kills.kill_worker, 4),
-            (kills.kill_server, 7),
+            (kills.kill_server, 5),
             (kills.kill_everything, 0.7),
             (others.stop, 3),
             (others.cut, 3),

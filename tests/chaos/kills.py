@@ -27,7 +27,8 @@ _MOMENT_S = 10.0
 _END_S = 120.0
 """So long what depends on a process that was killed may live on, on a machine with other work."""
 _LOOKS, _LOOK_S = 20, 0.05
-_SERVERS = {"postgres": 4, "connect": 1, "opensearch": 1}
+_DEEPEST = 4
+_SERVERS = {"postgres": 3, "connect": 1, "opensearch": 1}
 """How often each is chosen; a broker twice. Some take a second to come back, some ten."""
 
 
@@ -39,17 +40,19 @@ class Kills:
     connectors: Callable[[], list[ConnectorProcess]]
     random: Random
     acts: Acts
+    _depths: dict[tuple[str, int], int] = field(factory=dict)
+    _progress: dict[str, int] = field(factory=dict)
 
     def kill_connector(self) -> None:
         """Kill one with all of its processes, some time after its start, or after so many commits."""
-        rest_s, pause_s, least = self._rest_s(), self._pause_s(), self._least()
+        rest_s, pause_s = self._rest_s(), self._pause_s()
 
         def act(one: ConnectorProcess) -> None:
             self.acts.rest(rest_s)
             self._kill(one, "" if one.steps() else "as it starts")
             self._start(one, pause_s)
 
-        self._on_connector(f"{KILL} of", least, act)
+        self._on_connector(f"{KILL} of", act)
 
     def kill_at_moment(self) -> None:
         """Kill one as its commit passes, which then comes from a process that is no more, or soon after it."""
@@ -66,7 +69,7 @@ class Kills:
                 self._kill(one, f"soon after: {moment.name}")
             self._start(one, pause_s)
 
-        self._on_connector("moment of", 0, act)
+        self._on_connector("moment of", act, sooner=1)
 
     def kill_as_it_stops(self) -> None:
         """SIGTERM, and SIGKILL some time later; what has ended in between is only counted as stopped."""
@@ -86,7 +89,7 @@ class Kills:
             one.kill()
             self._start(one, pause_s)
 
-        self._on_connector("SIGTERM to", self._least(), act)
+        self._on_connector("SIGTERM to", act)
 
     def kill_jvm(self) -> None:
         """Kill the JVM alone: Python ends by itself, and tells with its exit code that something was wrong."""
@@ -107,7 +110,7 @@ class Kills:
             one.kill()
             self._start(one, pause_s)
 
-        self._on_connector(f"{KILL} of the JVM of", self._least(), act)
+        self._on_connector(f"{KILL} of the JVM of", act)
 
     def kill_driver(self) -> None:
         """Kill the first Python process alone: the next start may find its JVM still at work, which has to end."""
@@ -125,7 +128,7 @@ class Kills:
                 self.acts.fail(f"{len(alive)} processes of {one.name} outlived the first of them by {_END_S:.0f} s")
                 send(alive, signal.SIGKILL)
 
-        self._on_connector(f"{KILL} of the driver of", self._least(), act)
+        self._on_connector(f"{KILL} of the driver of", act)
 
     def kill_worker(self) -> None:
         """Kill one of Python's workers that is at a task, or the process that it comes from."""
@@ -139,16 +142,20 @@ class Kills:
                 send([victim], signal.SIGKILL)
                 self.acts.count(f"{KILL} {'the workers' if wants_parent else 'a worker'} of {one.name}")
 
-        self._on_connector(f"{KILL} of a worker of", 0, act)
+        self._on_connector(f"{KILL} of a worker of", act, sooner=_DEEPEST)
 
     def kill_server(self) -> None:
-        """Kill a server, and start it again."""
+        """Kill a server that something was committed with since it was killed last, and start it again."""
         servers, pause_s = self.world.killable, self.random.uniform(0, 3)
         names = sorted(servers)
         name = self.random.choices(names, [_SERVERS.get(one, 2) for one in names])[0]
+        progress = sum(one.all_steps() for one in self.connectors())
+        if progress == self._progress.get(name, 0):
+            return
 
         def act() -> None:
             if _is_up(servers[name]):
+                self._progress[name] = progress
                 servers[name].kill()
                 self.acts.count(f"{KILL} {name}")
                 self.acts.rest(pause_s)
@@ -186,13 +193,23 @@ class Kills:
         if connectors and servers:
             self.acts.do([*connectors, *servers], f"{KILL} of everything", act)
 
-    def _on_connector(self, what: str, least: int, act: Callable[[ConnectorProcess], object]) -> None:
-        """Begin it at one that has committed so often since its start, and to which nothing else is done."""
+    def _on_connector(self, what: str, act: Callable[[ConnectorProcess], object], sooner: int = 0) -> None:
+        """Begin it at one that has come as far as it was to come, but for so many steps, and has nothing else done."""
         there = [one for one in self.connectors() if one.is_running and not self.acts.is_busy(one.name)]
-        ready = [one for one in there if not least or one.steps() >= least]
+        ready = [one for one in there if one.steps() >= self._depth(one) - sooner]
         if ready:
             one = self.random.choice(ready)
             self.acts.do([one.name], f"{what} {one.name}", lambda: act(one))
+
+    def _depth(self, one: ConnectorProcess) -> int:
+        """How often it is to commit after this start, drawn once for each, so that this is so on any machine.
+
+        Some are killed while they start, most after their first batch, some have time for maintenance.
+        """
+        life = one.name, one.starts
+        if life not in self._depths:
+            self._depths[life] = self.random.choice((0, 1, 1, 1, 2, _DEEPEST))
+        return self._depths[life]
 
     def _listen(self, listener: _Listener) -> bool:
         with ExitStack() as stack:
@@ -222,10 +239,6 @@ class Kills:
 
     def _pause_s(self) -> float:
         return self.random.uniform(0, 2.0)
-
-    def _least(self) -> int:
-        """Some while it starts, most after their first batch, some after they had time for maintenance."""
-        return self.random.choice((0, 1, 1, 1, 2, 4))
 
 
 @define(eq=False)

@@ -40,7 +40,7 @@ class ConnectorProcess:
         text = "".join(f"{key}={value}\n" for key, value in properties.items()).replace("\\", "\\\\")
         self._file.write_text(text, encoding="utf-8")
         self._child: ChildProcess | None = None
-        self.starts = 0
+        self.starts = self._earlier = 0
 
     @property
     def is_running(self) -> bool:
@@ -55,6 +55,7 @@ class ConnectorProcess:
     def start(self) -> None:
         """Start it, unless it runs."""
         if not self.is_running:
+            self._earlier += self.steps()
             self.starts += 1
             environ = None if self.clock is None else self.clock.environ
             self._child = ChildProcess(self._command(), self.log, environ)
@@ -65,7 +66,7 @@ class ConnectorProcess:
 
     def all_steps(self) -> int:
         """How many all of its processes have committed."""
-        return sum(map(_count_steps, self._home.glob(f"{self.name}-*.log")))
+        return self._earlier + self.steps()
 
     def ended(self) -> int | None:
         """The exit code of a process that ended by itself; None where it runs, or was ended."""

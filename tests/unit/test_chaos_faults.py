@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -89,13 +89,31 @@ class Servers:
             relay.come_back()
 
 
+@define
+class Diligent:
+    """A connector that is not there, but commits whenever it is looked at."""
+
+    name: str = "diligent"
+    is_running: bool = False
+    clock: None = None
+    done: int = 0
+
+    def steps(self) -> int:
+        return 0
+
+    def all_steps(self) -> int:
+        self.done += 1
+        return self.done
+
+
 def test_whatever_is_done_is_undone(tmp_path: Path) -> None:
     """Servers that were killed or stopped run again once all is settled, and the disk is free."""
     with Relay(1) as relay:
         servers = {name: Sleeper(tmp_path / name) for name in ("one", "two")}
         first = {name: server.pid for name, server in servers.items()}
         world: Any = Servers(servers, {"catalog": [relay]})
-        faults = Faults(world, list, Random(5), pace=0.002)
+        connectors: Any = [Diligent()]
+        faults = Faults(world, lambda: connectors, Random(5), pace=0.002)
         for _ in range(300):
             faults.strike()
             time.sleep(0.002)
@@ -216,29 +234,41 @@ def test_a_kill_counts_only_where_the_process_ran(tmp_path: Path, started: Start
     assert ["two had ended by itself with code 3" in one for one in scene.failures] == [True]
 
 
-def test_a_connector_is_killed_and_starts_again(tmp_path: Path, started: Start) -> None:
-    """What had committed nothing yet is told from the others; a new process runs afterwards."""
+def test_a_connector_is_killed_and_starts_again(
+    tmp_path: Path, started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come as far as was drawn; what had committed nothing is told from the others; it starts again."""
     one = started(Script(tmp_path, SLEEP))
     scene = Scene([one])
     kills = scene.kills()
-    for _ in range(100):
-        if scene.acts.kills:
-            break
-        scene.do(kills.kill_connector)
-    assert scene.acts.counts == {"SIGKILL one as it starts": 1}
+    monkeypatch.setattr(Kills, "_depth", lambda *_: 1)
+    assert scene.do(kills.kill_connector) == {}
+    monkeypatch.setattr(Kills, "_depth", lambda *_: 0)
+    assert scene.do(kills.kill_connector) == {"SIGKILL one as it starts": 1}
     assert (one.starts, one.is_running, scene.failures) == (2, True, [])
 
 
 def test_a_server_that_ended_by_itself_is_no_kill(tmp_path: Path) -> None:
     """Only a server that runs is killed, and it is started again; the other is left to who watches it."""
-    server = Sleeper(tmp_path / "log")
-    scene = Scene([], Servers({"postgres": server}, {}))
+    server, connectors = Sleeper(tmp_path / "log"), cast("list[ConnectorProcess]", [Diligent()])
+    scene = Scene(connectors, Servers({"postgres": server}, {}))
     first = server.pid
     assert scene.do(scene.kills().kill_server) == {"SIGKILL postgres": 1}
     assert server.pid not in (None, first)
     server.kill()
     assert scene.do(scene.kills().kill_server) == {"SIGKILL postgres": 1}
     assert server.pid is None
+
+
+def test_a_server_is_killed_again_only_after_a_commit(tmp_path: Path) -> None:
+    """Where nothing was committed since, a kill would hit what nobody has worked with."""
+    server, one = Sleeper(tmp_path / "log"), Diligent(done=0)
+    scene = Scene(cast("list[ConnectorProcess]", [one]), Servers({"postgres": server}, {}))
+    kills = scene.kills()
+    for done, count in ((-1, 0), (2, 1), (2, 1), (5, 2)):
+        one.done = done
+        assert scene.do(kills.kill_server).get("SIGKILL postgres", 0) == count
+    server.kill()
 
 
 def test_everything_is_killed_at_once_and_starts_again(
@@ -275,7 +305,7 @@ def test_python_ends_when_its_jvm_is_killed(
 ) -> None:
     """A connector whose JVM is gone ends with an exit code that says so, or it is a failure; it starts again."""
     monkeypatch.setattr(kills_module, "_END_S", end_s)
-    monkeypatch.setattr(Kills, "_least", lambda _: 0)
+    monkeypatch.setattr(Kills, "_depth", lambda *_: 0)
     one = Script(tmp_path, with_jvm(tmp_path, "sleep", then))
     started(one)
     wait_until(lambda: "up" in one.say(), 60, "it never began")
@@ -291,7 +321,7 @@ def test_a_jvm_ends_when_its_driver_is_killed(
 ) -> None:
     """Of a driver that is killed alone nothing is left after a while, or it is a failure, and gone."""
     monkeypatch.setattr(kills_module, "_END_S", 1 if outlives else 60)
-    monkeypatch.setattr(Kills, "_least", lambda _: 0)
+    monkeypatch.setattr(Kills, "_depth", lambda *_: 0)
     one = Script(tmp_path, with_jvm(tmp_path, program, "time.sleep(600)"))
     started(one)
     wait_until(lambda: "up" in one.say(), 60, "it never began")
@@ -321,7 +351,7 @@ def test_a_connector_is_killed_as_it_stops(
     is_wrong: bool,
 ) -> None:
     """What has not ended some time after SIGTERM gets SIGKILL; what ended with an error is a failure."""
-    monkeypatch.setattr(Kills, "_least", lambda _: 0)
+    monkeypatch.setattr(Kills, "_depth", lambda *_: 0)
     program = f"import os, signal, time\nsignal.signal(signal.SIGTERM, {on_term})\nprint('up', flush=True)\n"
     one = Script(tmp_path, f"{program}while True: time.sleep(1)")
     started(one)
@@ -348,8 +378,21 @@ def test_only_a_worker_with_a_task_is_killed(tmp_path: Path, started: Start, wor
     assert one.starts == 1
 
 
-def test_a_connector_is_killed_at_its_moment(tmp_path: Path, started: Start) -> None:
+def test_each_life_has_a_depth_of_its_own(tmp_path: Path, started: Start) -> None:
+    """How far a connector may come is drawn anew with each start, and stays."""
+    one = started(Script(tmp_path, SLEEP))
+    kills = Scene([one]).kills()
+    drawn = []
+    for number in range(40):
+        one.starts = number
+        drawn.append(kills._depth(one))
+        assert kills._depth(one) == drawn[-1]
+    assert set(drawn) == {0, 1, 2, 4}
+
+
+def test_a_connector_is_killed_at_its_moment(tmp_path: Path, started: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its request passes after its death: the server hears it, and nobody hears the answer."""
+    monkeypatch.setattr(Kills, "_depth", lambda *_: 0)
     heard: list[bytes] = []
     moments = (Moment("as it commits", "catalog", SEEN),)
     with socket.create_server((LOOPBACK, 0)) as server, Relay(server.getsockname()[1]) as relay:
@@ -370,8 +413,11 @@ def test_a_connector_is_killed_at_its_moment(tmp_path: Path, started: Start) -> 
         assert b"commit" in b"".join(heard)
 
 
-def test_a_moment_that_does_not_come_kills_nothing(tmp_path: Path, started: Start) -> None:
+def test_a_moment_that_does_not_come_kills_nothing(
+    tmp_path: Path, started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A connector that commits nothing while it is waited for is left alone."""
+    monkeypatch.setattr(Kills, "_depth", lambda *_: 0)
     one = started(Script(tmp_path, SLEEP, moments=(Moment("as it commits", "catalog", SEEN),)))
     with Relay(1) as relay:
         scene = Scene([one], Servers({}, {"catalog": [relay]}))
