@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import socket
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -18,75 +13,21 @@ import psutil
 import pytest
 from attrs import Factory, define
 
-from connector.demo.servers.ports import LOOPBACK
-from connector.demo.servers.process import ChildProcess
 from tests.chaos import kills as kills_module
 from tests.chaos.acts import Acts
-from tests.chaos.connectors import GROUPS, Connector
 from tests.chaos.disturbances import Disturbances
 from tests.chaos.faults import Faults
 from tests.chaos.kills import Kills
-from tests.chaos.moments import Moment, moments_of
 from tests.chaos.process import ConnectorProcess, is_alive
 from tests.relay import Relay
+from tests.unit.chaos_scene import SLEEP, Scene, Script, Servers, Sleeper, Start, start_and_kill
 from tests.waiting import wait_until
 
-SLEEP = "import time; time.sleep(600)"
-SEEN = re.compile(b"commit")
-CONNECTORS = {one.name: one for group in GROUPS for one in group}
 
-
-class Sleeper:
-    """A server that does nothing."""
-
-    def __init__(self, log: Path) -> None:
-        self._log, self._child = log, None
-        self.start()
-
-    @property
-    def pid(self) -> int | None:
-        return self._child.pid if self._child is not None and self._child.returncode is None else None
-
-    def start(self) -> None:
-        self._child = ChildProcess(("/bin/sleep", "600"), self._log)
-
-    def kill(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
-
-
-@define
-class Disk:
-    """A disk that is only said to be full."""
-
-    is_mounted: bool = True
-    filled: int = 0
-    freed: int = 0
-
-    def fill(self) -> None:
-        self.filled += 1
-
-    def free(self) -> None:
-        self.freed += 1
-
-
-@define
-class Servers:
-    """What faults are done to."""
-
-    killable: dict[str, Sleeper]
-    relays: dict[str, list[Relay]]
-    disk: Disk = Factory(Disk)
-    is_cluster: bool = False
-    elections: int = 0
-
-    def elect(self) -> None:
-        self.elections += 1
-
-    def heal(self) -> None:
-        for relay in self.relays.get("catalog", ()):
-            relay.come_back()
+@pytest.fixture
+def started() -> Iterator[Start]:
+    """Start connectors, which are killed after the test."""
+    yield from start_and_kill()
 
 
 @define
@@ -154,62 +95,6 @@ def test_leaders_are_elected_and_clocks_are_stepped_where_that_is_asked_for() ->
     assert acts.counts["clock of one stepped"] == 20
     assert all(5 <= abs(seconds) <= 50 for seconds in connector.clock.seen[::2])
     assert connector.clock.seen[1::2] == [0] * 20
-
-
-class Script(ConnectorProcess):
-    """A connector that is a program of these lines."""
-
-    def __init__(self, home: Path, program: str, name: str = "one", moments: Sequence[Moment] = ()) -> None:
-        super().__init__(name, {}, home, moments=moments)
-        self._program = program
-        self.patience_s = 0.0
-
-    def await_end(self, timeout_s: float) -> int | None:
-        return super().await_end(max(timeout_s, self.patience_s))
-
-    def _command(self) -> tuple[str, ...]:
-        return (sys.executable, "-I", "-S", "-c", self._program, self.name)
-
-    def say(self) -> str:
-        """What its process of now has written."""
-        return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
-
-
-@define
-class Scene:
-    """Connectors and servers, what is done to them, and what was said to be wrong."""
-
-    connectors: list[ConnectorProcess]
-    world: Any = Factory(lambda: Servers({}, {}))
-    failures: list[str] = Factory(list)
-    acts: Acts = Factory(lambda scene: Acts(0.1, scene.failures.append), takes_self=True)
-
-    def kills(self) -> Kills:
-        return Kills(self.world, lambda: self.connectors, Random(5), self.acts)
-
-    def do(self, kill: Callable[[], None]) -> dict[str, int]:
-        """Do it, wait until it is done, and give all counts."""
-        kill()
-        self.acts.finish(60)
-        return dict(self.acts.counts)
-
-
-@pytest.fixture
-def started() -> Iterator[Callable[[ConnectorProcess], ConnectorProcess]]:
-    """Starts connectors, and kills them after the test."""
-    there: list[ConnectorProcess] = []
-
-    def start(one: ConnectorProcess) -> ConnectorProcess:
-        one.start()
-        there.append(one)
-        return one
-
-    yield start
-    for one in there:
-        one.kill()
-
-
-Start = Callable[[ConnectorProcess], ConnectorProcess]
 
 
 def with_jvm(home: Path, program: str, then: str) -> str:
@@ -390,65 +275,6 @@ def test_each_life_has_a_depth_of_its_own(tmp_path: Path, started: Start) -> Non
     assert set(drawn) == {0, 1, 2, 4}
 
 
-def test_a_connector_is_killed_at_its_moment(tmp_path: Path, started: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its request passes after its death: the server hears it, and nobody hears the answer."""
-    monkeypatch.setattr(Kills, "_depth", lambda *_: 0)
-    heard: list[bytes] = []
-    moments = (Moment("as it commits", "catalog", SEEN),)
-    with socket.create_server((LOOPBACK, 0)) as server, Relay(server.getsockname()[1]) as relay:
-        threading.Thread(target=_hear, args=(server, heard), daemon=True).start()
-        talk = f"import socket, time\none = socket.create_connection(({LOOPBACK!r}, {relay.port}))\n"
-        # Time enough for who listens: what is said before that is missed.
-        one = started(Script(tmp_path, f"{talk}while True: time.sleep(0.2); one.sendall(b'commit')", moments=moments))
-        scene = Scene([one], Servers({}, {"catalog": [relay]}))
-        scene.acts.pace = 0.5
-        kills = scene.kills()
-        for _ in range(20):
-            scene.do(kills.kill_at_moment)
-            if scene.acts.kills:
-                break
-        assert scene.acts.kills == 1
-        assert {"SIGKILL one as it commits", "SIGKILL one soon after: as it commits"} & scene.acts.counts.keys()
-        assert (one.starts, one.is_running, scene.failures) == (2, True, [])
-        assert b"commit" in b"".join(heard)
-
-
-def test_a_moment_that_does_not_come_kills_nothing(
-    tmp_path: Path, started: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A connector that commits nothing while it is waited for is left alone."""
-    monkeypatch.setattr(Kills, "_depth", lambda *_: 0)
-    one = started(Script(tmp_path, SLEEP, moments=(Moment("as it commits", "catalog", SEEN),)))
-    with Relay(1) as relay:
-        scene = Scene([one], Servers({}, {"catalog": [relay]}))
-        scene.acts.pace = 0.0
-        assert scene.do(scene.kills().kill_at_moment) == {}
-    assert one.starts == 1
-
-
-COMMIT = b"B\0\0UPDATE /lake/warehouse/%s/default/%s/metadata/00007-a1b2.metadata.json\0"
-GROUP = b"\0\0\1\0\0\x08\0\x09\0\0\0\7\0\x07rdkafka\0\x16connect-chaos-%s\0"
-PRODUCE = b"\0\0\1\0\0\0\0\x0b\0\0\0\7\0\nproducer-1\0\x1elake.default.chaos_public_people\0"
-REQUESTS = {
-    ("equality", "as it commits"): COMMIT % (b"equality", b"chaos_public_people"),
-    ("equality", "as its offsets are stored"): COMMIT % (b"equality", b"_debezium_offset_storage"),
-    ("equality", "as its group follows"): GROUP % b"equality",
-    ("replica", "as it commits"): COMMIT % (b"replica", b"lake_default_chaos_public_people"),
-    ("search", "as it writes documents"): b"POST /_bulk HTTP/1.1\r\n",
-    ("source", "as it sends events"): PRODUCE,
-}
-
-
-@pytest.mark.parametrize("one", CONNECTORS.values(), ids=CONNECTORS.keys())
-def test_moments_are_those_of_their_connector(one: Connector) -> None:
-    """A request is seen by the moment that it stands for, and by none of another connector."""
-    seen = {
-        (one.name, moment.name) for moment in moments_of(one) for data in REQUESTS.values() if moment.is_seen_in(data)
-    }
-    assert seen == {place for place in REQUESTS if place[0] == one.name}
-    assert not any(moment.is_seen_in(b"\0\0\1\0\0\x03\0\x09lake.default.x") for moment in moments_of(one))
-
-
 def test_what_goes_wrong_while_something_is_done_is_told() -> None:
     """An error in a fault is a failure of the run, and its target is free again."""
     failures: list[str] = []
@@ -461,31 +287,3 @@ def test_what_goes_wrong_while_something_is_done_is_told() -> None:
     acts.finish(60)
     assert failures == ["SIGKILL of one: no port"]
     assert not acts.is_busy("one")
-
-
-def test_a_listener_hears_what_clients_send_while_it_listens() -> None:
-    """A relay tells what passes before it passes it on, and nothing after the listening is over."""
-    heard: list[bytes] = []
-    told: list[bytes] = []
-    with socket.create_server((LOOPBACK, 0)) as server, Relay(server.getsockname()[1]) as relay:
-        threading.Thread(target=_hear, args=(server, heard), daemon=True).start()
-        with socket.create_connection((LOOPBACK, relay.port), 10) as client:
-            with relay.heard_by(told.append):
-                client.sendall(b"one")
-                wait_until(lambda: heard == [b"one"], 60, "nothing came")
-            client.sendall(b"two")
-            wait_until(lambda: heard == [b"one", b"two"], 60, "nothing came")
-    assert told == [b"one"]
-
-
-def _hear(server: socket.socket, heard: list[bytes]) -> None:
-    with suppress(OSError):
-        while True:
-            client, _ = server.accept()
-            threading.Thread(target=_read, args=(client, heard), daemon=True).start()
-
-
-def _read(client: socket.socket, heard: list[bytes]) -> None:
-    with suppress(OSError), client:
-        while data := client.recv(100):
-            heard.append(data)
