@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, cast
 
 import attrs
 import pytest
 from py4j.protocol import Py4JJavaError
 
 from connector.errors import CommitRefused, CommitUnknown, RetriableError
-from connector.iceberg.commit.commit_attempts import Ancestors, _AncestryValidator, _CommitAttempts
+from connector.iceberg.commit.commit_attempts import Ancestors, _AncestryValidator, _CommitAttempts, commit_exactly_once
 from connector.iceberg.commit.commit_summary import COMMIT_ID
 from connector.settings import ErrorSettings
 
@@ -116,6 +117,32 @@ def _attempts(table: _Table, found: Iterator[bool]) -> _CommitAttempts:
 def _never() -> Iterator[bool]:
     while True:
         yield False
+
+
+def test_few_manifests_are_read_and_written_by_the_thread_that_commits() -> None:
+    """Iceberg's own threads, for which it sleeps, are left to commits that have to read many."""
+
+    @attrs.define(slots=False)
+    class Watched(_Table):
+        own_thread: str = "own"
+        turn: Any = attrs.field(factory=nullcontext)
+        given: list[Any] = attrs.field(factory=list)
+
+        def accept_callbacks(self) -> Any:
+            return nullcontext()
+
+        def scanManifestsWith(self, executor: Any) -> Any:  # noqa: N802 - Java's name
+            self.given.append(executor)
+            return self
+
+        def writeManifestsWith(self, executor: Any, threads: int) -> Any:  # noqa: N802 - Java's name
+            self.given.append((executor, threads))
+            return self
+
+    for few, given in ((True, ["own", ("own", 1)]), (False, [])):
+        table = Watched([None], [1])
+        commit_exactly_once(cast("Any", table), "id", lambda table=table: table, few_manifests=few)  # type: ignore[misc]
+        assert (table.answers, table.given) == ([], given)
 
 
 def test_a_refusal_counts_when_no_other_try_may_land() -> None:
