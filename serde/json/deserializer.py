@@ -58,7 +58,7 @@ class JsonDeserializer:
     def __attrs_post_init__(self) -> None:
         """Make the readers, which remember."""
         self._trailers = TrailerReader(self.wanted)
-        self._bare = SchemalessReader(self._trailers)
+        self._bare = SchemalessReader(self._trailers, self.any_case)
 
     def decode(
         self,

@@ -60,13 +60,14 @@ _ENVELOPE_TYPES = {
 @frozen(eq=False)
 class _Messages:
     """Payloads to be read by columns (`part`) and one by one (`loose`), the whole texts of all by row, and the columns
-    that are known.
+    that are known, with `any_case` whatever the case of their names.
     """
 
     texts: ByteWindows
     part: FramePart
     loose: list[int]
     expected: pa.StructType | None
+    any_case: bool
 
     def observe(self, types: ObservedTypes, rows: list[int]) -> bool:
         """Counts the kinds of these rows; True when a field has kinds that exclude each other and none is expected."""
@@ -80,7 +81,7 @@ class _Messages:
         _expect_envelope(types)
         if self.expected is not None:
             # Also of envelopes among flattened events, which no row before these showed, and the other way round.
-            _expect_columns(types, self.expected)
+            _expect_columns(types, self.expected, any_case=self.any_case)
         return _has_clashes(types)
 
     def find_failed(self, reading: ReadResult) -> list[int]:
@@ -102,30 +103,29 @@ class SchemalessReader:
     """Reads payloads without schema; remembers the types it found to start from them, never to decide by them."""
 
     trailers: TrailerReader = field(factory=TrailerReader)
+    any_case: bool = False
     found: list[pa.StructType] = field(factory=list)
 
     def read(
         self, texts: ByteWindows, part: FramePart, loose: list[int], expected: pa.StructType | None
     ) -> tuple[ReadResult, pa.StructType]:
         """Wire rows of `part` and their type; `texts` are the whole messages by row, for those read one by one."""
-        types, hint = self._start(texts, part, loose, expected, _FEW) if self.found else (ObservedTypes(), None)
+        messages = _Messages(texts, part, loose, expected, self.any_case)
+        types, hint = self._start(messages, _FEW) if self.found else (ObservedTypes(), None)
         if hint is None:
-            types, hint = self._start(texts, part, loose, expected, _SAMPLE)
+            types, hint = self._start(messages, _SAMPLE)
         if hint is not None:
             types.expect(hint, fix=False)
-        messages = _Messages(texts, part, loose, expected)
         messages.observe(types, loose[_SAMPLE:])
         reading, kind = _read_widening(types, messages, self.trailers)
         self._remember(kind)
         return reading, kind
 
-    def _start(
-        self, texts: ByteWindows, part: FramePart, loose: list[int], expected: pa.StructType | None, count: int
-    ) -> tuple[ObservedTypes, pa.StructType | None]:
+    def _start(self, messages: _Messages, count: int) -> tuple[ObservedTypes, pa.StructType | None]:
         """What so many of the messages show, and the type found before that has all of it."""
-        types = ObservedTypes()
-        sample = np.unique(np.linspace(0, max(len(part.rows) - 1, 0), min(count, len(part.rows))).astype(np.int64))
-        _Messages(texts, part, loose, expected).observe(types, [*part.rows[sample].tolist(), *loose[:_SAMPLE]])
+        types, rows = ObservedTypes(), messages.part.rows
+        sample = np.unique(np.linspace(0, max(len(rows) - 1, 0), min(count, len(rows))).astype(np.int64))
+        messages.observe(types, [*rows[sample].tolist(), *messages.loose[:_SAMPLE]])
         known = types.type(met=True)
         return types, next((kind for kind in self.found if covers(kind, known)), None)
 
@@ -133,22 +133,32 @@ class SchemalessReader:
         self.found = [kind, *(old for old in self.found if old != kind)][:_REMEMBERED]
 
 
-def _expect_columns(types: ObservedTypes, columns: pa.StructType) -> None:
+def _expect_columns(types: ObservedTypes, columns: pa.StructType, *, any_case: bool) -> None:
     """The known columns are those of a flattened event, of the images of an envelope."""
     around = _find_envelope(types)
     if around is None:
-        types.expect(columns, fix=True)
+        types.expect(_name_as_met(columns, types, any_case=any_case), fix=True)
         return
     images = _IMAGES & around.fields.keys()
     for image in () if _holds_documents(types, around) else images:
-        around.fields[image].expect(columns, fix=True)
+        row = around.fields[image]
+        row.expect(_name_as_met(columns, row, any_case=any_case), fix=True)
     if not images:
         around.expect(columns, fix=True)
     around_images = ENVELOPE_FIELDS if "op" in types.fields else ENVELOPE_FIELDS | _CLOUD_ATTRIBUTES
-    for column in columns:
+    for column in _name_as_met(columns, types, any_case=any_case):
         # Flattened events may stand between envelopes.
         if column.name in types.fields and column.name not in around_images:
             types.fields[column.name].expect(column.type, fix=True)
+
+
+def _name_as_met(columns: pa.StructType, types: ObservedTypes, *, any_case: bool) -> pa.StructType:
+    """The columns, and under their own names the fields that differ from them in case only, whose values go there."""
+    if not any_case:
+        return columns
+    exact, folded = set(columns.names), {column.name.lower(): column for column in columns}
+    others = [name for name in types.fields if name not in exact and name.lower() in folded]
+    return pa.struct([*columns, *(folded[name.lower()].with_name(name) for name in others)]) if others else columns
 
 
 def _find_envelope(types: ObservedTypes) -> ObservedTypes | None:

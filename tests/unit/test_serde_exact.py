@@ -6,6 +6,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import attrs
 import orjson
 import pyarrow as pa
 import pytest
@@ -89,6 +90,45 @@ def test_a_text_beyond_a_decimal_column_is_no_other_number(text: str) -> None:
     outcome = decode(run(*messages), plan(table))
     assert dead(outcome).keys() == {150}
     assert {row["v"] for row in rows(outcome)} == {Decimal("0.5000000000")}
+
+
+@pytest.mark.parametrize("evolve", [True, False])
+@pytest.mark.parametrize("form", ["%s", '{"op":"c","before":null,"after":%s,"source":{"ts_ms":1}}'])
+def test_a_field_in_other_letters_is_read_by_its_columns_type(form: str, *, evolve: bool) -> None:
+    """Where case does not matter, numbers keep their digits under any name, also beside those under the column's."""
+    kinds = {"k": pa.int64(), "v": pa.decimal128(38, 10), "s": pa.struct([("x", pa.decimal128(20, 4))])}
+    table = append(0, {**kinds, "__deleted": pa.string()})
+    rest = '"s":{"x":1}', '"S":{"x":0.5}', '"S":{"x":1234567890123456.25}', '"S":{}'
+    messages = [
+        (form % f'{{"k":1,"{name}":12345678901234567.89,{rest[n % 4]}}}').encode() for n, name in enumerate("VVvV" * 50)
+    ]
+    outcome = decode(run(*messages), plan(table, case_insensitive=True, evolve=evolve))
+    assert not outcome.faults and not outcome.needs
+    assert {row["v"] for row in rows(outcome)} == {Decimal("12345678901234567.89")}
+    assert [row["s"]["x"] for row in rows(outcome)][:4] == [1, Decimal("0.5"), Decimal("1234567890123456.25"), None]
+
+
+@pytest.mark.parametrize("evolve", [True, False])
+def test_a_column_is_read_by_its_type_under_its_earlier_name(*, evolve: bool) -> None:
+    """Events of before the source renamed a column keep their digits."""
+    table = append(0, {"k": pa.int64(), "now": pa.decimal128(38, 10), "b": pa.timestamp("us")})
+    table = attrs.evolve(table, renames={"then": "now", "a": "b"})
+    messages = [b'{"k":1,"then":12345678901234567.89,"a":"2020-01-02T00:00:00"}', b'{"k":2,"then":1,"a":null}']
+    outcome = decode(run(*messages), plan(table, evolve=evolve))
+    assert not outcome.faults and not outcome.needs
+    assert [row["now"] for row in rows(outcome)] == [Decimal("12345678901234567.89"), Decimal(1)]
+
+
+def test_a_number_for_a_date_in_other_letters_does_not_depend_on_texts() -> None:
+    """A table that does not follow its events takes it as it does alone, where case does not matter too."""
+    table = append(0, {"k": pa.int64(), "b": pa.timestamp("us")})
+    alone, beside = (
+        rows(decode(run(*messages), plan(table, case_insensitive=True, evolve=False)))
+        for messages in ([b'{"k":1,"B":16777217}'], [b'{"k":1,"B":16777217}', b'{"k":2,"B":"2020-01-02"}'])
+    )
+    assert alone[0]["b"] is not None and beside[0] == alone[0]
+    messages = [b'{"k":1,"B":16777217}', b'{"k":2,"b":"2020-01-02"}']
+    assert "differ in case only" in dead(decode(run(*messages), plan(table, case_insensitive=True, evolve=False)))[0]
 
 
 def test_a_message_with_spaces_keeps_its_columns_beside_kinds_that_exclude_each_other() -> None:

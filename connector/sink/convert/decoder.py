@@ -132,7 +132,7 @@ def _read_values(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan)
     values = reading.value.decode(messages, "VALUE_CONVERTER", columns, find_text_columns(run, table, plan))
     values = mark_documents(values, documents)
     if expected is not None and not plan.evolve:
-        values = decode_mismatches(values, messages, reading.value, expected)
+        values = decode_mismatches(values, messages, reading.value, expected, any_case=plan.case_insensitive)
     return values
 
 

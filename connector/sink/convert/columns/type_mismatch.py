@@ -11,7 +11,7 @@ that fit; Python looks at each of the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -29,6 +29,8 @@ from serde.messages import DecodedMessages, MessageBlock
 from serde.wire_format import Deserializer
 
 TypeDifferences = frozenset[tuple[str, str]]
+ExpectedType = Callable[[str], pa.DataType | None]
+"""A field's name -> the type of its column, None where that has none or takes any kind."""
 
 _JSON_KINDS = {str: "text", int: "whole", float: "real", bool: "flag", dict: "object", list: "list"}
 _BOOLEAN_PATTERN = "^(true|false)$"
@@ -40,10 +42,13 @@ _UNFIT_REASON = "a number beside texts cannot be read without loss"
 
 
 def decode_mismatches(
-    values: DecodedMessages, data: pa.Array, converter: Deserializer, columns: pa.StructType
+    values: DecodedMessages, data: pa.Array, converter: Deserializer, columns: pa.StructType, *, any_case: bool = False
 ) -> DecodedMessages:
-    """Read messages that do not fit again; what cannot be read even so stays a fault with its first reason."""
-    expected = {field.name: field.type for field in columns if not pa.types.is_null(field.type)}
+    """Read messages that do not fit again; what cannot be read even so stays a fault with its first reason.
+
+    any_case: fields go to columns whatever the case of their names.
+    """
+    expected = _look_up(columns, any_case=any_case)
     any_kind = pa.struct([field.with_type(pa.null()) for field in columns])
     blocks, doubtful = _split_ambiguous(values.blocks, expected)
     reasons = {row: RecordError(row, "VALUE_CONVERTER", _UNFIT_REASON) for row in doubtful}
@@ -63,9 +68,15 @@ def decode_mismatches(
     return DecodedMessages(tuple(blocks), values.tombstones, tuple(reasons[row] for row in sorted(reasons)))
 
 
-def _split_ambiguous(
-    blocks: Sequence[MessageBlock], expected: Mapping[str, pa.DataType]
-) -> tuple[list[MessageBlock], list[int]]:
+def _look_up(columns: pa.StructType, *, any_case: bool = False) -> ExpectedType:
+    exact = {field.name: field.type for field in columns if not pa.types.is_null(field.type)}
+    if not any_case:
+        return exact.get
+    folded = {field.name.lower(): exact.get(field.name) for field in columns}
+    return lambda name: exact.get(name) or (None if name in columns.names else folded.get(name.lower()))
+
+
+def _split_ambiguous(blocks: Sequence[MessageBlock], expected: ExpectedType) -> tuple[list[MessageBlock], list[int]]:
     """Take out messages whose text may have been a number or a flag: beside texts they were read as text.
 
     It matters where JSON has no kind for the column: there a number means something else than its digits, or nothing.
@@ -84,22 +95,22 @@ def _split_ambiguous(
     return kept, doubtful
 
 
-def _find_ambiguous_columns(
-    block: MessageBlock, expected: Mapping[str, pa.DataType]
-) -> Iterator[tuple[pa.StringArray, str]]:
+def _find_ambiguous_columns(block: MessageBlock, expected: ExpectedType) -> Iterator[tuple[pa.StringArray, str]]:
     """Return the text columns that stand for what JSON has no kind for, and what a number or flag looks like."""
-    paths = [f"{image}.{name}" for image in ("after", "before") for name in expected]
-    for path in (*expected, *paths) if is_envelope(block.fields.type) else expected:
-        kind = expected[path.rpartition(".")[2] if path not in expected else path]
-        plain = _expected_kinds(kind) != {"text"} or pa.types.is_string(kind)
-        if plain and not pa.types.is_decimal(kind):
-            continue
-        column = column_at(block.fields, path)
-        if column is not None and pa.types.is_string(column.type):
-            yield column, _BOOLEAN_PATTERN if pa.types.is_decimal(kind) else _NUMBER_OR_BOOLEAN_PATTERN
+    around = ("after", "before") if is_envelope(block.fields.type) else ()
+    images = [image for name in around if (image := column_at(block.fields, name)) is not None]
+    for row in (block.fields, *(image for image in images if pa.types.is_struct(image.type))):
+        for field in row.type:
+            kind = expected(field.name)
+            if kind is None or not pa.types.is_string(field.type):
+                continue
+            plain = _expected_kinds(kind) != {"text"} or pa.types.is_string(kind)
+            if not plain or pa.types.is_decimal(kind):
+                pattern = _BOOLEAN_PATTERN if pa.types.is_decimal(kind) else _NUMBER_OR_BOOLEAN_PATTERN
+                yield column_at(row, field.name), pattern
 
 
-def _find_differences(message: bytes | None, expected: Mapping[str, pa.DataType]) -> TypeDifferences:
+def _find_differences(message: bytes | None, expected: ExpectedType) -> TypeDifferences:
     try:
         document = parse_message(message or b"null", exact=True)
     except Unfit:
@@ -112,12 +123,12 @@ def _find_differences(message: bytes | None, expected: Mapping[str, pa.DataType]
     return frozenset(_compare_row(document, expected, ""))
 
 
-def _compare_row(row: Mapping[str, Any], expected: Mapping[str, pa.DataType], path: str) -> Iterator[tuple[str, str]]:
+def _compare_row(row: Mapping[str, Any], expected: ExpectedType, path: str) -> Iterator[tuple[str, str]]:
     for name, value in row.items():
         kind = _json_kind(value)
         if kind is None:
             continue
-        column = expected.get(name)
+        column = expected(name)
         if column is None:
             if kind in ("object", "list"):
                 yield path + name, kind
@@ -129,8 +140,8 @@ def _compare_row(row: Mapping[str, Any], expected: Mapping[str, pa.DataType], pa
             yield path + name, kind
             yield from _describe_shape(value, path + name)
         elif isinstance(value, dict):
-            inner = {field.name: field.type for field in column} if pa.types.is_struct(column) else {}
-            yield from _compare_row(value, inner, f"{path}{name}.")
+            inner = column if pa.types.is_struct(column) else pa.struct([])
+            yield from _compare_row(value, _look_up(inner), f"{path}{name}.")
         elif isinstance(value, list):
             yield from ((f"{path}{name}[]", kind) for kind in map(_json_kind, value) if kind is not None)
 
