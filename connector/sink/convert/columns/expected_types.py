@@ -25,14 +25,18 @@ from serde.json.empty_columns import prune_rows
 def find_expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
     """Return what messages without schema are read by; a variant takes what there is.
 
-    Where tables follow their events only texts become dates and the like; else numbers do too.
+    Where tables follow their events only texts become dates and the like; else numbers do too. Columns are known by
+    their earlier names too: events of before the renaming may still come.
     """
     columns, variants = table.layout.columns, table.layout.variants
     known = [field.with_type(schemaless_type(field.type)) if plan.evolve else field for field in columns]
     # Such times are numbers in most events: as texts they would be no milliseconds any more.
     instants = {name for name in INSTANT_COLUMNS if is_instant(table.layout, name)}
     known = [field.with_type(pa.null()) if field.name in instants else field for field in known]
-    return pa.struct([field.with_type(pa.null()) if field.name in variants else field for field in known])
+    known = [field.with_type(pa.null()) if field.name in variants else field for field in known]
+    by_name = {field.name: field for field in known}
+    earlier = [(old, now) for old, now in table.renames.items() if now in by_name and old not in by_name]
+    return pa.struct([*known, *(by_name[now].with_name(old) for old, now in earlier)])
 
 
 def find_routed_types(plan: BatchPlan) -> pa.StructType | None:
@@ -85,7 +89,9 @@ def find_text_columns(run: ConsumerRecords, table: TablePlan | None, plan: Batch
 def find_own_texts(table: TablePlan, *, any_case: bool = False) -> frozenset[str]:
     """Return of these columns what the table alone tells."""
     layout = table.layout
-    return layout.text_columns | layout.instant_ns_columns | find_plain_columns(layout, any_case=any_case)
+    own = layout.text_columns | layout.instant_ns_columns
+    own |= {old for old, now in table.renames.items() if now in own and old not in layout.columns.names}
+    return own | find_plain_columns(layout, any_case=any_case)
 
 
 def _find_routed_plain(plan: BatchPlan) -> frozenset[str]:
