@@ -37,7 +37,11 @@ _BOOLEAN_PATTERN = "^(true|false)$"
 _NUMBER_OR_BOOLEAN_PATTERN = r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false)$"
 _INEXACT_KIND = "digits"
 """A number with digits that no double has: read without its column it would be another one."""
-_NUMBER_KINDS = frozenset({"whole", "real"})
+_LONG_KIND = "long"
+"""A whole number that a double, among which it may be read, does not write with the same digits."""
+_WHOLE_KINDS = frozenset({"whole", _LONG_KIND})
+_NUMBER_KINDS = frozenset({*_WHOLE_KINDS, "real"})
+_MAX_EXACT, _INT64_END = 2**53, 2**63
 _UNFIT_REASON = "a number beside texts cannot be read without loss"
 
 
@@ -136,14 +140,18 @@ def _compare_row(row: Mapping[str, Any], expected: ExpectedType, path: str) -> I
             continue
         if kind == _INEXACT_KIND and pa.types.is_floating(column):
             continue
-        if kind not in _expected_kinds(column):
+        if kind == _LONG_KIND and pa.types.is_decimal(column):
+            yield path + name, kind
+        elif kind not in _expected_kinds(column):
             yield path + name, kind
             yield from _describe_shape(value, path + name)
         elif isinstance(value, dict):
             inner = column if pa.types.is_struct(column) else pa.struct([])
             yield from _compare_row(value, _look_up(inner), f"{path}{name}.")
         elif isinstance(value, list):
-            yield from ((f"{path}{name}[]", kind) for kind in map(_json_kind, value) if kind is not None)
+            kinds = {kind for kind in map(_json_kind, value) if kind is not None}
+            kinds |= {_INEXACT_KIND} if kinds >= {_LONG_KIND, "real"} else set()
+            yield from ((f"{path}{name}[]", kind) for kind in kinds)
 
 
 def _describe_shape(value: object, path: str) -> Iterator[tuple[str, str]]:
@@ -162,6 +170,10 @@ def _describe_shape(value: object, path: str) -> Iterator[tuple[str, str]]:
 def _json_kind(value: object) -> str | None:
     if isinstance(value, Decimal):
         return "real" if Decimal(repr(float(value))) == value else _INEXACT_KIND
+    if type(value) is int and abs(value) > _MAX_EXACT:
+        within = -_INT64_END <= value < _INT64_END
+        if not within or Decimal(repr(float(value))) != value:
+            return _LONG_KIND if within else _INEXACT_KIND
     return _JSON_KINDS.get(type(value))
 
 
@@ -171,7 +183,7 @@ def _expected_kinds(column: pa.DataType) -> frozenset[str]:
     if types.is_nested(column):
         return frozenset({"list"} if types.is_list(column) else {"object"})
     if types.is_integer(column):
-        return frozenset({"whole"})
+        return _WHOLE_KINDS
     if types.is_floating(column) or types.is_decimal(column):
         return _NUMBER_KINDS
     return frozenset({"flag"} if types.is_boolean(column) else {"text"})
