@@ -149,6 +149,16 @@ def test_a_long_number_for_a_decimal_keeps_its_digits_where_another_value_does_n
     assert number >= 2**63 or not {70, 80} & lost.keys()
 
 
+def test_columns_that_fit_are_read_by_their_types_again() -> None:
+    """A decimal keeps its digits also in an event of which another value does not fit, alone and beside others."""
+    table = append(0, {"k": pa.int64(), "v": pa.decimal128(38, 2), "f": pa.list_(pa.int64())})
+    exact = b'{"k":1,"v":123456789012345678901.25,"f":0}'
+    for beside in ([], [b'{"k":2,"v":0.5,"f":0}'], [b'{"k":2,"v":7,"f":[1]}', b'{"k":3,"v":"1.5","f":0}']):
+        outcome = decode(run(exact, *beside), plan(table, evolve=False))
+        assert not outcome.faults
+        assert rows(outcome)[0] == {"k": 1, "v": Decimal("123456789012345678901.25"), "f": None}
+
+
 def test_a_message_with_spaces_keeps_its_columns_beside_kinds_that_exclude_each_other() -> None:
     """A column that only such a message has is of its own kind, whatever the others disagree about."""
     plain = [orjson.dumps({"k": n, "v": "x" if n == 7 else n}) for n in range(40)]

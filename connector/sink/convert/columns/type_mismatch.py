@@ -4,9 +4,9 @@ Or where a column takes values of every kind, as variants do.
 
 Messages without schema are read by the table's types, and what does not fit is a fault. With `allow-field-addition`
 off such a value may still be converted, or be null (`types.lenient_conversion`): so those messages are read again,
-without expectation, together with those that differ from the table in the same way: read beside others, a number
-could become text, or lose digits. A number with digits that no double has stays a fault. Costs nothing for messages
-that fit; Python looks at each of the others.
+without the types of the columns that differ, together with those that differ from the table in the same way: read
+beside others, a number could become text, or lose digits. A number with digits that no double has stays a fault there.
+Costs nothing for messages that fit; Python looks at each of the others.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ _LONG_KIND = "long"
 _WHOLE_KINDS = frozenset({"whole", _LONG_KIND})
 _NUMBER_KINDS = frozenset({*_WHOLE_KINDS, "real"})
 _MAX_EXACT, _INT64_END = 2**53, 2**63
+_ROW_PATHS = ("", "after.", "before.")
 _UNFIT_REASON = "a number beside texts cannot be read without loss"
 
 
@@ -53,7 +54,6 @@ def decode_mismatches(
     any_case: fields go to columns whatever the case of their names.
     """
     expected = _look_up(columns, any_case=any_case)
-    any_kind = pa.struct([field.with_type(pa.null()) for field in columns])
     blocks, doubtful = _split_ambiguous(values.blocks, expected)
     reasons = {row: RecordError(row, "VALUE_CONVERTER", _UNFIT_REASON) for row in doubtful}
     reasons |= {fault.row: fault for fault in values.faults}
@@ -64,12 +64,22 @@ def decode_mismatches(
         if any(kind == _INEXACT_KIND for _, kind in differences):
             continue
         places = np.array(rows, np.int64)
-        decoded = converter.decode(data.take(pa.array(places)), "VALUE_CONVERTER", any_kind)
+        decoded = converter.decode(data.take(pa.array(places)), "VALUE_CONVERTER", _forget_types(columns, differences))
         for block in decoded.blocks:
             blocks.append(attrs.evolve(block, rows=places[block.rows]))
             for row in places[block.rows].tolist():
                 reasons.pop(row, None)
     return DecodedMessages(tuple(blocks), values.tombstones, tuple(reasons[row] for row in sorted(reasons)))
+
+
+def _forget_types(columns: pa.StructType, differences: TypeDifferences) -> pa.StructType:
+    """Return the columns, those that differ of any kind: the others keep their digits."""
+    places = [path.lower().removeprefix("after.").removeprefix("before.") for path, _ in differences]
+
+    def differs(name: str) -> bool:
+        return any(place == name or place.startswith((f"{name}.", f"{name}[")) for place in places)
+
+    return pa.struct([field.with_type(pa.null()) if differs(field.name.lower()) else field for field in columns])
 
 
 def _look_up(columns: pa.StructType, *, any_case: bool = False) -> ExpectedType:
@@ -140,8 +150,9 @@ def _compare_row(row: Mapping[str, Any], expected: ExpectedType, path: str) -> I
             continue
         if kind == _INEXACT_KIND and pa.types.is_floating(column):
             continue
-        if kind == _LONG_KIND and pa.types.is_decimal(column):
-            yield path + name, kind
+        if kind in (_LONG_KIND, _INEXACT_KIND) and pa.types.is_decimal(column):
+            if path not in _ROW_PATHS:  # else it is read by the column's type again
+                yield path + name, kind
         elif kind not in _expected_kinds(column):
             yield path + name, kind
             yield from _describe_shape(value, path + name)
