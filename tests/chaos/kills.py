@@ -131,14 +131,21 @@ class Kills:
         self._on_connector(f"{KILL} of the driver of", act)
 
     def kill_worker(self) -> None:
-        """Kill one of Python's workers that is at a task, or the process that it comes from."""
+        """Kill one of Python's workers that is at a task, or the process that it comes from.
+
+        The batch is tried again: with the next such kill only after a commit it comes through some time.
+        """
         wants_parent = self.random.random() < 0.3
 
         def act(one: ConnectorProcess) -> None:
+            progress, name = one.all_steps(), f"workers of {one.name}"
+            if progress == self._progress.get(name, -1):
+                return
             workers = one.workers()
             worker = _find_busy(workers)
             victim = worker.parent() if worker is not None and wants_parent else worker
             if victim in workers and is_alive(victim):
+                self._progress[name] = progress
                 send([victim], signal.SIGKILL)
                 self.acts.count(f"{KILL} {'the workers' if wants_parent else 'a worker'} of {one.name}")
 

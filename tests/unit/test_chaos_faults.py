@@ -258,7 +258,9 @@ def test_only_a_worker_with_a_task_is_killed(tmp_path: Path, started: Start, wor
     wait_until(lambda: "up" in one.say(), 60, "it never began")
     (worker,) = one.workers()
     scene = Scene([one])
-    assert scene.do(scene.kills().kill_worker) == ({"SIGKILL a worker of one": 1} if works else {})
+    kills = scene.kills()
+    assert scene.do(kills.kill_worker) == ({"SIGKILL a worker of one": 1} if works else {})
+    assert kills._progress == ({"workers of one": 0} if works else {}), "the next one comes after a commit"
     wait_until(lambda: is_alive(worker) is not works, 60, "nothing became of it")
     assert one.starts == 1
 
