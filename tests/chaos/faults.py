@@ -34,6 +34,7 @@ class Faults:
         self.acts = Acts(pace, fail)
         kills = Kills(world, connectors, random, self.acts)
         others = Disturbances(world, connectors, random, self.acts)
+        # What disturbs for seconds keeps connectors from the commits after which they are killed: there is less of it.
         self._kinds: tuple[tuple[Callable[[], None], float], ...] = (
             (kills.kill_connector, 6),
             (kills.kill_at_moment, 8),
@@ -43,13 +44,13 @@ class Faults:
             (kills.kill_worker, 4),
             (kills.kill_server, 5),
             (kills.kill_everything, 0.7),
-            (others.stop, 3),
-            (others.cut, 3),
-            (others.slow, 1),
+            (others.stop, 1.5),
+            (others.cut, 2),
+            (others.slow, 0.5),
             (others.lose, 2),
-            (others.fill, 1),
-            (others.elect, 2 * world.is_cluster),
-            (others.step_clock, 2 * clocks),
+            (others.fill, 0.5),
+            (others.elect, 1.5 * world.is_cluster),
+            (others.step_clock, 1.5 * clocks),
         )
 
     @property
