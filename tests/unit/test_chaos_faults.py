@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -55,9 +54,13 @@ def test_whatever_is_done_is_undone(tmp_path: Path) -> None:
         world: Any = Servers(servers, {"catalog": [relay]})
         connectors: Any = [Diligent()]
         faults = Faults(world, lambda: connectors, Random(5), pace=0.002)
-        for _ in range(300):
+        wanted = {f"{what} {name}" for what in ("SIGKILL", "SIGSTOP") for name in servers} | {"disk full"}
+
+        def strike() -> bool:
             faults.strike()
-            time.sleep(0.002)
+            return wanted <= faults.counts.keys()
+
+        wait_until(strike, 60, "not all of it came", step_s=0.002)
         faults.settle(60)
         states = [psutil.Process(server.pid).status() for server in servers.values()]
         assert all(state in (psutil.STATUS_SLEEPING, psutil.STATUS_RUNNING) for state in states), states
