@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.offsets_table import _decode_commit
@@ -71,7 +72,7 @@ class Scene:
             for name in self.names
         }
         self.saved: dict[TopicPartition, int] = {}
-        self.noted: dict[str, int] = {}
+        self.noted: dict[str, StoredCommit] = {}
         self.states: dict[int, dict[str, Expectation]] = {}
         self.positions: dict[int, KafkaOffsets | None] = {}
         self.lost: set[str] = set()
@@ -155,20 +156,34 @@ class Scene:
             return
         # What a process that has not looked since says of a table that was put back its next look contradicts.
         there = self._there()
-        for label, own in self.tables.items():
+        for label in self.tables:
             place = self._place(label)
-            for expected in (own, *self._states_since(place, label)) if place not in self.put_back else ():
+            for expected in self._states_that_pass(place, label) if place not in self.put_back else ():
                 first = {at: end for at, end in self.saved.items() if at in expected.ends or end}
                 expected.advance(first, told, there, "the offsets table")
 
-    def _states_since(self, place: str, label: str) -> Iterator[Expectation]:
-        """What is expected of snapshots since the sink's newest that is stored: what is beyond it has no rows there."""
-        table = self.server.tables.get(place)
+    def _states_that_pass(self, place: str, label: str) -> Iterator[Expectation]:
+        """What is expected of a table as it is, and of its snapshots that a start would go on from with what is stored.
+
+        What the stored offsets are beyond has no rows there. A start goes on from the sink's newest commit that is
+        stored, and from what came after it; of an older one, or one that is not as far, it says that the table was
+        rolled back: also where others have gone on since from there.
+        """
+        table, noted = self.server.tables.get(place), self.noted.get(place)
+        waiting = [self.tables[label]]
         for one in table.ancestors() if table is not None else ():
             if label in self.states.get(one.id, {}):
-                yield self.states[one.id][label]
-            if self._position(one) is not None and one.number <= self.noted.get(place, one.number):
+                waiting.append(self.states[one.id][label])
+            position = self._position(one)
+            if position is None:
+                continue
+            if noted is not None and (one.number < noted.sequence_number or position.behind(noted.position)):
                 return
+            yield from waiting
+            if noted is None or one.number == noted.sequence_number:
+                return
+            waiting = []
+        yield from waiting
 
     def _position(self, snapshot: SnapshotVersion) -> KafkaOffsets | None:
         """What a snapshot says of the sink's offsets; None where the sink did not make it."""
@@ -181,11 +196,11 @@ class Scene:
         own = (KafkaOffsets.parse(row["offset_data"]).offsets for row in rows if row["id"] == NAME)
         return next(own, {})
 
-    def _read_notes(self, path: str) -> dict[str, int]:
-        """The sequence numbers of the sink's newest commits, by table, as they are stored."""
+    def _read_notes(self, path: str) -> dict[str, StoredCommit]:
+        """The sink's newest commits, by table, as they are stored."""
         prefix = f"{NAME}/"
         rows = [row for row in self.server.read(path) if row["id"].startswith(prefix)]
-        return {row["id"].removeprefix(prefix): _decode_commit(row["offset_data"]).sequence_number for row in rows}
+        return {row["id"].removeprefix(prefix): _decode_commit(row["offset_data"]) for row in rows}
 
     def _there(self) -> dict[TopicPartition, Mapping[int, Truth]]:
         topics = self.broker.topics

@@ -24,6 +24,14 @@ class StoredCommit:
     snapshot_id: int | None = None
     sequence_number: int = 0
 
+    def is_overtaken(self, stored: StoredCommit) -> bool:
+        """Tell whether what is stored of the table by now tells more than this: a later commit, and no less far.
+
+        A later one that is not as far was made where this one was rolled back, which this one's position tells.
+        """
+        is_later = stored.uuid == self.uuid and stored.sequence_number > self.sequence_number
+        return is_later and not stored.position.behind(self.position)
+
 
 def check_ancestry(table: Table, name: str, noted: StoredCommit | None) -> LastCommit:
     """Return where a connector stands in a table; empty when it never wrote there. Reads the metadata file.

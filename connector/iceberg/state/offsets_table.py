@@ -40,6 +40,9 @@ class OffsetsTable:
     def save(self, position: KafkaOffsets, tables: Mapping[str, StoredCommit]) -> None:
         """Store the connector's position and those of some tables, in one commit.
 
+        Of a table that another process has committed to since, and stored it, that later commit stays: an earlier one
+        would not tell of a rollback in between.
+
         Raises:
             RetriableError: the catalog is away, or another connector was faster.
             CommitUnknown: nobody could tell whether it is stored until `errors.retry.timeout`.
@@ -50,7 +53,7 @@ class OffsetsTable:
             self._rows.reload()
             self._check(own)
         try:
-            self._rows.put(own, {table: _encode_commit(noted) for table, noted in tables.items()})
+            self._rows.put(own, {table: _encode_commit(noted) for table, noted in self._leave_later(tables).items()})
         except CommitRefused:
             self._rows.reload()
             if not self._check(own):
@@ -62,6 +65,15 @@ class OffsetsTable:
         self._rows.forget()
         self._rows.put(position.json().decode(), {table: _encode_commit(noted) for table, noted in tables.items()})
         self._own = self._rows.connector_row
+
+    def _leave_later(self, tables: Mapping[str, StoredCommit]) -> dict[str, StoredCommit]:
+        """Return the commits that are to take the place of what is stored of their tables."""
+        stored = self._rows.by_table
+        return {
+            table: noted
+            for table, noted in tables.items()
+            if not (table in stored and noted.is_overtaken(_decode_commit(stored[table])))
+        }
 
     def _check(self, own: str) -> bool:
         """Whether the position is stored already; raise when another process stored one."""
