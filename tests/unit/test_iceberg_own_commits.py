@@ -70,7 +70,7 @@ def _land(monkeypatch: pytest.MonkeyPatch, *ids: str) -> Any:
     """
     summaries = dict(enumerate(ids, 1))
 
-    def settle(_: Any, commit_id: str, *__: Any, few_manifests: bool) -> None:  # noqa: ARG001
+    def settle(_: Any, commit_id: str, *__: Any, few_manifests: bool) -> None:
         summaries.update({number: commit_id for number, one in summaries.items() if one == "ours"})
 
     def snapshot(which: int | str) -> Any:
