@@ -200,7 +200,7 @@ class History(Others, Checks):
                 self._check_stored()
                 self._maintain_all()
                 return
-        if not self.lost and not self.put_back:
+        if not self.lost:
             raise Wrong("the sink does not get to the end of its topics")
 
     def _maintain_all(self) -> None:

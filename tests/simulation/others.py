@@ -48,7 +48,7 @@ class Others(Scene):
         if not self.running:
             self.calls.begin(dict(step.during))
         # Nothing that tells of a rollback may go before the sink has heard of it (docs/guarantees.md).
-        tasks = [task for task in step.tasks if task != "expire" or name not in self.put_back]
+        tasks = [task for task in step.tasks if task != "expire" or self._unheard_rollback(name) is None]
         self.server.now_ms += 400_000 if calm else rng.choice([1000, 60_000, 400_000])
         try:
             for done in maintain(self.server, self.calls, self._whose(step), name, tasks, rng):
@@ -96,8 +96,20 @@ class Others(Scene):
         known = any(one.summary.get(CONNECTOR_NAME) == NAME for one in left)
         overtaken = any(process.has_rival for process in (*self.processes.values(), *self.running))
         known = known or (not overtaken and all(self.saved.get(at, 0) >= end for at, end in ends.items()))
-        if known and (name not in self.put_back or left[-1].number <= self.put_back[name]):
+        before = self._unheard_rollback(name)
+        if known and (before is None or left[-1].number <= before):
             self.server.expire(name, keep)
+
+    def _unheard_rollback(self, name: str) -> int | None:
+        """The newest number that a table had before a rollback which a start has yet to hear of; None without one.
+
+        Where one run went on from there, another that has not looked since may store a commit that is gone.
+        """
+        if name in self.put_back:
+            return self.put_back[name]
+        stored = self.latest.get(name, 0)
+        numbers = [one.number for one in self.server.tables[name].ancestors()] if name in self.server.tables else []
+        return stored if numbers and stored > numbers[-1] and stored not in numbers else None
 
     def _put_back(self, name: str, number: int) -> None:
         """A table is as it was at a snapshot, and had a `number` before; whoever goes on has to read from there."""

@@ -42,7 +42,8 @@ class Over(BaseException):
 class Scene:
     """Everything that there is in a story; `events` tells what became of each step.
 
-    `tables` has what is expected of each topic's rows, by the name of the table that they would have alone.
+    `tables` has what is expected of each topic's rows, by the name of the table that they would have alone; `latest`
+    the greatest number of a commit that was stored, by table.
     """
 
     story: Story
@@ -73,6 +74,7 @@ class Scene:
         }
         self.saved: dict[TopicPartition, int] = {}
         self.noted: dict[str, StoredCommit] = {}
+        self.latest: dict[str, int] = {}
         self.states: dict[int, dict[str, Expectation]] = {}
         self.positions: dict[int, KafkaOffsets | None] = {}
         self.lost: set[str] = set()
@@ -152,6 +154,8 @@ class Scene:
         for file in snapshot.files if snapshot.summary.get(CREATED_BY) == NAME else ():
             self.saved |= self._read_offsets(file.path)
             self.noted |= self._read_notes(file.path)
+            numbers = {name: one.sequence_number for name, one in self.noted.items()}
+            self.latest = {name: max(number, self.latest.get(name, 0)) for name, number in numbers.items()}
         if snapshot.summary.get(CREATED_BY) != NAME:
             return
         # What a process that has not looked since says of a table that was put back its next look contradicts.

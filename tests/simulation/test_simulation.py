@@ -84,6 +84,13 @@ def test_many_histories(tmp_path: Path) -> None:
 
 LEFT_OUT = World(documents=True, leaves_out=True)
 APPENDED = World(partitions=3, upsert=False, lazy=True)
+PUT_BACK = (
+    SourceStep("commits", 852),
+    Batch(0, 0, grid=2),
+    Batch(0, 0, whole=True),
+    TableStep("roll back", 561),
+)
+"""The table is rolled back behind a commit whose offsets the sink has yet to store."""
 
 FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
     # Its offsets went back to the batch's, and the rest came into the table once more.
@@ -320,6 +327,44 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Maintain(("convert",), 432),
             TableStep("roll back", 632),
             Batch(0, 1, whole=True),
+        ),
+    ),
+    # No fault of the product: of the table as the second sink found it a start would say that it was rolled back.
+    "a second sink does again what a rollback took, and the first stores what it had done": (
+        World(lazy=True),
+        (*PUT_BACK, Batch(1, 0, whole=True), Batch(0, 0, whole=True)),
+    ),
+    # No fault of the product: the next start says that the table is not as far as its offsets.
+    "a second sink does a part of what a rollback took, and the first stores what it had done": (
+        World(lazy=True),
+        (*PUT_BACK, Batch(1, 1, grid=0), Batch(0, 0, whole=True)),
+    ),
+    # The commit that was gone took the place of the later one in the offsets table, and was old enough to have expired.
+    "what a second sink did again after a rollback is rolled back, and older snapshots have expired": (
+        World(lazy=True),
+        (
+            *PUT_BACK,
+            TableStep("append rows", 1),
+            TableStep("append rows", 2),
+            Batch(1, 0, whole=True),
+            Batch(1, 0, whole=True),
+            Batch(0, 0, whole=True),
+            TableStep("expire", 1),
+            TableStep("roll back", 561),
+        ),
+    ),
+    # Nobody can tell (docs/guarantees.md): such an expiry is no part of stories any more.
+    "the same, and the second sink was killed before it stored its offsets": (
+        World(lazy=True),
+        (
+            *PUT_BACK,
+            TableStep("append rows", 1),
+            TableStep("append rows", 2),
+            Batch(1, 0, whole=True),
+            Kill(1),
+            Batch(0, 0, whole=True),
+            TableStep("expire", 1),
+            TableStep("roll back", 561),
         ),
     ),
     # A tombstone alone has no order across partitions (docs/guarantees.md): retention takes none from its delete.
