@@ -26,6 +26,8 @@ _MOMENT_S = 10.0
 """So long a moment is waited for: some come only where there is something to do."""
 _END_S = 120.0
 """So long what depends on a process that was killed may live on, on a machine with other work."""
+_SERVED_S = 15.0
+"""So long a server has served the load and Debezium, too, when it is killed though no connector has committed."""
 _LOOKS, _LOOK_S = 20, 0.05
 _DEEPEST = 4
 _SERVERS = {"postgres": 3, "connect": 1, "opensearch": 1}
@@ -42,6 +44,7 @@ class Kills:
     acts: Acts
     _depths: dict[tuple[str, int], int] = field(factory=dict)
     _progress: dict[str, int] = field(factory=dict)
+    _served: dict[str, float] = field(factory=dict)
 
     def kill_connector(self) -> None:
         """Kill one with all of its processes, some time after its start, or after so many commits."""
@@ -152,12 +155,12 @@ class Kills:
         self._on_connector(f"{KILL} of a worker of", act, sooner=_DEEPEST)
 
     def kill_server(self) -> None:
-        """Kill a server that something was committed with since it was killed last, and start it again."""
+        """Kill a server that something was committed with since it was killed last, or that ran for a while."""
         servers, pause_s = self.world.killable, self.random.uniform(0, 3)
         names = sorted(servers)
         name = self.random.choices(names, [_SERVERS.get(one, 2) for one in names])[0]
         progress = sum(one.all_steps() for one in self.connectors())
-        if progress == self._progress.get(name, 0):
+        if progress == self._progress.get(name, 0) and time.monotonic() < self._served.get(name, 0):
             return
 
         def act() -> None:
@@ -167,6 +170,7 @@ class Kills:
                 self.acts.count(f"{KILL} {name}")
                 self.acts.rest(pause_s)
                 servers[name].start()
+                self._served[name] = time.monotonic() + _SERVED_S
 
         self.acts.do([name], f"{KILL} of {name}", act)
 

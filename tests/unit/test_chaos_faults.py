@@ -148,13 +148,14 @@ def test_a_server_that_ended_by_itself_is_no_kill(tmp_path: Path) -> None:
     assert server.pid is None
 
 
-def test_a_server_is_killed_again_only_after_a_commit(tmp_path: Path) -> None:
-    """Where nothing was committed since, a kill would hit what nobody has worked with."""
+def test_a_server_is_killed_again_only_after_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing was committed since, a kill would hit what nobody has worked with, unless it ran for long."""
     server, one = Sleeper(tmp_path / "log"), Diligent(done=0)
     scene = Scene(cast("list[ConnectorProcess]", [one]), Servers({"postgres": server}, {}))
     kills = scene.kills()
-    for done, count in ((-1, 0), (2, 1), (2, 1), (5, 2)):
+    for done, served_s, count in ((2, 60.0, 1), (2, 60.0, 1), (5, 0.0, 2), (5, 60.0, 3), (5, 60.0, 3)):
         one.done = done
+        monkeypatch.setattr(kills_module, "_SERVED_S", served_s)
         assert scene.do(kills.kill_server).get("SIGKILL postgres", 0) == count
     server.kill()
 
