@@ -61,6 +61,15 @@ class Checks(Scene):
         topic = self.broker.topics[expected.topic]
         return all(expected.ends.get((expected.topic, p), 0) >= topic.end(p) for p in range(topic.source.partitions))
 
+    def _lacks_rows(self, expected: Expectation) -> bool:
+        """Tell whether what was not taken in has rows: of a table that was put back nothing else need be told to it."""
+        return any(
+            truth.says in ("change", "read") and not truth.tombstone
+            for at, known in self._there().items()
+            for offset, truth in known.items()
+            if at[0] == expected.topic and offset >= expected.ends.get(at, 0)
+        )
+
     def _check_letters(self, expected: Expectation) -> None:
         letters = {place for place in self.around.letters if place[0] == expected.topic}
         if missing := expected.poison - letters:

@@ -200,7 +200,7 @@ class History(Others, Checks):
                 self._check_stored()
                 self._maintain_all()
                 return
-        if not self.lost:
+        if not self.lost and (not self.put_back or any(map(self._lacks_rows, self._kept()))):
             raise Wrong("the sink does not get to the end of its topics")
 
     def _maintain_all(self) -> None:
