@@ -35,7 +35,9 @@ from connector.sink.convert.joint_runs import join_runs, slice_keys, slice_messa
 from connector.sink.convert.message_conversion import MessageConversion, convert_messages, keep_first_per_row
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.row_builder import drop_committed
+from connector.sink.convert.second_reading import place_rows
 from connector.sink.model.plan import BatchPlan, TablePlan
+from serde.arrays import Ints
 from serde.events.kinds.event_kind import TRANSACTION_METADATA_TYPE
 from serde.faults import RecordError
 from serde.formats import FORMATS
@@ -76,7 +78,8 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     if aggregate is not None and plan.routing is None and (table is None or not table.upsert):
         return _decode_outbox(run, aggregate, table, plan)
     read_keys = partial(_read_keys, run, plan)
-    return convert_messages(MessageConversion(run, plan, read_keys), table, _read_values(run, table, plan))
+    work = MessageConversion(run, plan, read_keys, partial(_read_some, run, plan))
+    return convert_messages(work, table, _read_values(run, table, plan))
 
 
 def decode_runs(runs: Sequence[ConsumerRecords], plan: BatchPlan) -> list[DecodedRecords]:
@@ -97,18 +100,18 @@ def _is_plain(run: ConsumerRecords, plan: BatchPlan) -> bool:
 def _decode_jointly(runs: Sequence[ConsumerRecords], plan: BatchPlan) -> list[DecodedRecords]:
     whole, index = join_runs(runs), plan.routes.get(runs[0].topic)
     table = None if index is None else plan.tables[index]
-    values, known = _read_values(whole, table, plan), dict[int | None, RecordKeys]()
+    values, known = _read_values(whole, table, plan), dict[tuple[object, ...], RecordKeys]()
     decoded = []
     for run, stop in zip(runs, accumulate(len(run.offset) for run in runs), strict=True):
         start = stop - len(run.offset)
 
         def read_keys(table: TablePlan | None, start: int = start, stop: int = stop) -> RecordKeys:
-            at = None if table is None else table.index
+            at = (key_type(table), find_text_columns(whole, table, plan))
             if at not in known:
                 known[at] = _read_keys(whole, plan, table)
             return slice_keys(known[at], start, stop)
 
-        work = MessageConversion(run, plan, read_keys)
+        work = MessageConversion(run, plan, read_keys, partial(_read_some, run, plan))
         made = convert_messages(work, table, slice_messages(values, start, stop))
         decoded.append(made.count(len(run.offset), run.size_bytes))
     return decoded
@@ -134,6 +137,11 @@ def _read_values(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan)
     if expected is not None and not plan.evolve:
         values = decode_mismatches(values, messages, reading.value, expected, any_case=plan.case_insensitive)
     return values
+
+
+def _read_some(run: ConsumerRecords, plan: BatchPlan, table: TablePlan | None, rows: Ints) -> DecodedMessages:
+    """Read some of the values, ascending rows, by the types of a table."""
+    return place_rows(_read_values(run.only(rows), table, plan), rows)
 
 
 def _decode_readable(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:

@@ -12,7 +12,8 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.columns.column_fitting import fit_columns
 from connector.sink.convert.columns.column_renames import follow_key_renames
-from connector.sink.convert.columns.expected_types import find_expected_types, find_routed_types
+from connector.sink.convert.columns.expected_types import find_expected_types, find_own_texts, find_routed_types
+from connector.sink.convert.columns.routed_types import is_read_alike, is_struct_alike
 from connector.sink.convert.columns.schema_needs import find_schema_change, find_unknown_fields
 from connector.sink.convert.converters import unwrap_settings
 from connector.sink.convert.decoded_records import DecodedRecords
@@ -20,7 +21,7 @@ from connector.sink.convert.events.documents import expand_documents, name_docum
 from connector.sink.convert.events.event_fields import DEFAULT_OP_FIELD, read_operations
 from connector.sink.convert.events.partial_updates import expand_partial_updates
 from connector.sink.convert.events.truncate_events import drop_truncated, read_truncates, refuse_truncates
-from connector.sink.convert.record_keys import RecordKeys
+from connector.sink.convert.record_keys import RecordKeys, key_type
 from connector.sink.convert.routing import RoutedChanges, gather_alike, route_changes
 from connector.sink.convert.row_builder import (
     BuiltRows,
@@ -30,12 +31,13 @@ from connector.sink.convert.row_builder import (
     complete_rows,
     convert_rows,
 )
+from connector.sink.convert.second_reading import find_clashing, route_again, sort_rows
 from connector.sink.convert.value_keys import drop_rows_that_stay, find_rows_before, leaves_keys
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan, FieldRoutes, SchemaChange, TablePlan
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.truncates import OP_TRUNCATE, Truncate
-from serde.arrays import children
+from serde.arrays import Ints, children
 from serde.events.changes import DELETED_COLUMN, Changes, slice_changes
 from serde.events.flattened_order import find_connector, find_unplaced, judge_dates
 from serde.events.images.documents import ID_COLUMN, holds_documents
@@ -49,13 +51,15 @@ from serde.messages import DecodedMessages, MessageBlock
 
 ReadKeys = Callable[[TablePlan | None], RecordKeys]
 """Reads the keys of a run by the types of a table."""
+ReadValues = Callable[[TablePlan | None, Ints], DecodedMessages]
+"""Reads some values of a run, ascending rows, by the types of a table."""
 
 
 class MessageConversion:
     """What was made of one run's messages so far, and their keys."""
 
-    def __init__(self, run: ConsumerRecords, plan: BatchPlan, read_keys: ReadKeys) -> None:
-        self.run, self.plan, self._read_keys = run, plan, read_keys
+    def __init__(self, run: ConsumerRecords, plan: BatchPlan, read_keys: ReadKeys, read_values: ReadValues) -> None:
+        self.run, self.plan, self._read_keys, self.read_values = run, plan, read_keys, read_values
         self.parts: list[ChangeBatch] = []
         self.tables: list[int] = []
         self.needs: list[SchemaChange] = []
@@ -63,7 +67,7 @@ class MessageConversion:
         self.truncates: list[Truncate] = []
         self.progress: list[SourceProgress] = []
         self.metrics = TaskMetrics()
-        self._keys: dict[int | None, RecordKeys] = {}
+        self._keys: dict[tuple[object, ...] | None, RecordKeys] = {}
 
     def keys(self, table: TablePlan | None, *, documents: bool = False) -> RecordKeys | None:
         """Return the record keys by the types of a table, decoded once; None where they are not looked at.
@@ -72,15 +76,24 @@ class MessageConversion:
         """
         if not (self.plan.record_keys if table is None else table.keyed):
             return None
-        # Events that name their tables share one reading of the keys: the types are those that they have.
-        place = None if table is None or self.plan.routing is not None else table.index
-        if place not in self._keys:
-            self._keys[place] = self._read_keys(table if place is not None else None)
-        keys = self._keys[place] if table is None else follow_key_renames(self._keys[place], table.renames)
+        keys = self._find_keys(table)
+        keys = keys if table is None else follow_key_renames(keys, table.renames)
         if self.plan.case_insensitive and table is not None:
             keys = keys.match_case((*table.layout.keys, *table.layout.key_columns))
         named = documents if table is None else table.layout.keys == (ID_COLUMN,)
         return name_document_keys(keys) if named else keys
+
+    def _find_keys(self, table: TablePlan | None) -> RecordKeys:
+        """Return the keys; events that name their tables share one reading of them where the tables' types agree."""
+        if table is not None and self.plan.routing is not None:
+            shared = self._find_keys(None)
+            kind = key_type(table)
+            if kind is None or (not shared.faults and is_struct_alike(shared.row, kind)):
+                return shared
+        place = None if table is None else (key_type(table), find_own_texts(table, any_case=self.plan.case_insensitive))
+        if place not in self._keys:
+            self._keys[place] = self._read_keys(table)
+        return self._keys[place]
 
     def add_rows(self, part: ChangeBatch, table: TablePlan) -> None:
         """Take rows of a table."""
@@ -106,23 +119,14 @@ class MessageConversion:
 def convert_messages(work: MessageConversion, table: TablePlan | None, values: DecodedMessages) -> DecodedRecords:
     """Turn messages into rows of `table`, or of the tables that they name where it is None."""
     plan, run = work.plan, work.run
-    work.faults.extend(values.faults)
-    for block, documents in _split_blocks(work, table, values):
-        change, wrong, other = extract_changes(block, unwrap_settings(plan, keep_before=_needs_before_image(table)))
-        if change is not None and plan.events.placeholder != PLACEHOLDER:
-            change = attrs.evolve(change, row=_use_known_placeholder(change.row, plan.events.placeholder))
-        work.faults.extend(wrong)
-        work.metrics += TaskMetrics(ignored=other)
-        if change is not None and not is_envelope(block.fields.type) and _needs_operations(plan, table):
-            change, unnamed = read_operations(change, plan.op_field)
-            work.faults.extend(unnamed)
-            change = None if change is None else _judge_order(work, change)
-        if change is not None and plan.routing is not None:
-            _convert_routed(work, change, block, plan.routing, documents=documents)
-        elif change is not None:
-            _convert_changes(work, change, table, None, documents=documents)
-        if not documents and any(map(leaves_keys, plan.tables if plan.routing is not None else (table,))):
-            _delete_rows_before(work, block, table)
+    if plan.routing is None:
+        for change, block, documents in _read_changes(work, table, values):
+            if change is not None:
+                _convert_changes(work, change, table, None, documents=documents)
+            if not documents and leaves_keys(table):
+                _delete_rows_before(work, block, table)
+    else:
+        _convert_named(work, values, plan.routing)
     for target in _find_tombstone_tables(plan, table) if len(values.tombstones) else ():
         keys = work.keys(target)
         if keys is not None:
@@ -141,6 +145,53 @@ def convert_messages(work: MessageConversion, table: TablePlan | None, values: D
     )
 
 
+def _convert_named(work: MessageConversion, values: DecodedMessages, routes: FieldRoutes) -> None:
+    """Take events that name their tables; those that could not be read beside others are read among their like."""
+    clashing = list(find_clashing(values.faults, work.run.value))
+    again = {int(row) for rows, _ in clashing for row in rows}
+    left = tuple(fault for fault in values.faults if fault.row not in again)
+    _convert_block_by_block(work, attrs.evolve(values, faults=left), routes)
+    for rows, faults in clashing:
+        # A table that is to be made for others first will be known when the job runs again.
+        waiting = frozenset(need.table for need in work.needs)
+        read = work.read_values(None, rows)
+        told = {fault.row: fault for fault in faults}
+        read = attrs.evolve(read, faults=tuple(told[fault.row] for fault in read.faults))
+        _convert_block_by_block(work, read, routes, waiting)
+
+
+def _convert_block_by_block(
+    work: MessageConversion, values: DecodedMessages, routes: FieldRoutes, waiting: frozenset[str | None] = frozenset()
+) -> None:
+    for change, block, documents in _read_changes(work, None, values):
+        if change is not None:
+            _convert_routed(work, change, block, routes, waiting, documents=documents)
+        if not documents and any(map(leaves_keys, work.plan.tables)):
+            _delete_rows_before(work, block, None)
+
+
+def _read_changes(
+    work: MessageConversion, table: TablePlan | None, values: DecodedMessages, types: TablePlan | None = None
+) -> Iterator[tuple[Changes | None, MessageBlock, bool]]:
+    """Return the changes of each block, and whether they are of documents.
+
+    types: the table by whose types the messages were read, where that is not `table`.
+    """
+    plan = work.plan
+    work.faults.extend(values.faults)
+    for block, documents in _split_blocks(work, table, values, types or table):
+        change, wrong, other = extract_changes(block, unwrap_settings(plan, keep_before=_needs_before_image(table)))
+        if change is not None and plan.events.placeholder != PLACEHOLDER:
+            change = attrs.evolve(change, row=_use_known_placeholder(change.row, plan.events.placeholder))
+        work.faults.extend(wrong)
+        work.metrics += TaskMetrics(ignored=other)
+        if change is not None and not is_envelope(block.fields.type) and _needs_operations(plan, table):
+            change, unnamed = read_operations(change, plan.op_field)
+            work.faults.extend(unnamed)
+            change = None if change is None else _judge_order(work, change)
+        yield change, block, documents
+
+
 def _judge_order(work: MessageConversion, change: Changes) -> Changes:
     """Return flattened changes with what their connector's dates prove; note if they do not tell where they stand."""
     connector = find_connector(change, work.run.connector, work.plan.events.add_fields_prefix)
@@ -155,7 +206,7 @@ def _use_known_placeholder(row: pa.StructArray, word: str) -> pa.StructArray:
 
 
 def _split_blocks(
-    work: MessageConversion, table: TablePlan | None, values: DecodedMessages
+    work: MessageConversion, table: TablePlan | None, values: DecodedMessages, types: TablePlan | None
 ) -> Iterator[tuple[MessageBlock, bool]]:
     """Return blocks whose images are rows of one shape, and whether they are of documents."""
     patches = work.plan.upserts if table is None else table.takes_patches
@@ -168,7 +219,7 @@ def _split_blocks(
             work.faults.extend(wrong)
             yield from ((part, False) for part in split_images(plain))
             continue
-        expected = find_routed_types(work.plan) if table is None else find_expected_types(table, work.plan)
+        expected = find_routed_types(work.plan) if types is None else find_expected_types(types, work.plan)
         blocks, wrong = expand_documents(whole, work.plan.events.documents_as, expected, patches=patches)
         work.faults.extend(wrong)
         yield from ((part, True) for part in blocks)
@@ -196,17 +247,46 @@ def _find_tombstone_tables(plan: BatchPlan, table: TablePlan | None) -> list[Tab
 
 
 def _convert_routed(
-    work: MessageConversion, change: Changes, block: MessageBlock, routes: FieldRoutes, *, documents: bool
+    work: MessageConversion,
+    change: Changes,
+    block: MessageBlock,
+    routes: FieldRoutes,
+    waiting: frozenset[str | None],
+    *,
+    documents: bool,
 ) -> None:
     routed, faults, ignored = route_changes(change, block, work.run.topic, work.plan, routes)
     work.faults.extend(faults)
     work.metrics += TaskMetrics(ignored=ignored)
+    for group in gather_alike(routed, work.plan, routes):
+        table = _find_known(work.plan, group[0].table, routes)
+        if table is None:
+            ready = [one for one in group if one.table not in waiting]
+            _convert_ready(work, ready, routes, documents=documents)
+        elif is_read_alike(slice_changes(group[0].ordered, group[0].start, group[-1].stop), table, work.plan):
+            _convert_ready(work, group, routes, documents=documents)
+        else:
+            rows, owners = sort_rows(group)
+            read = work.read_values(table, rows)
+            for own, _, is_document in _read_changes(work, None, read, table):
+                if own is not None:
+                    _convert_ready(work, route_again(own, group, rows, owners), routes, documents=is_document)
+
+
+def _find_known(plan: BatchPlan, name: str, routes: FieldRoutes) -> TablePlan | None:
+    index = None if name in routes.refused else routes.known.get(name)
+    return None if index is None else plan.tables[index]
+
+
+def _convert_ready(
+    work: MessageConversion, routed: Sequence[RoutedChanges], routes: FieldRoutes, *, documents: bool
+) -> None:
+    """Take changes as their tables read them."""
     for one in _convert_alike(work, routed, routes, documents=documents):
         if one.table in routes.refused:
             work.faults.extend(RecordError(int(row), "TASK_PUT", routes.refused[one.table]) for row in one.change.rows)
         else:
-            index = routes.known.get(one.table)
-            table = None if index is None else work.plan.tables[index]
+            table = _find_known(work.plan, one.table, routes)
             _convert_changes(work, one.change, table, one.table, documents=documents)
 
 
@@ -301,7 +381,12 @@ def _delete_rows_before(work: MessageConversion, block: MessageBlock, table: Tab
         split, _, _ = route_changes(deletes, before, work.run.topic, plan, plan.routing)
         routed = [(plan.tables[known[one.table]], one.change) for one in split if one.table in known]
     dead = np.asarray(sorted({fault.row for fault in work.faults}), np.int64)
-    for target, own_deletes in routed:
+    for target, routed_deletes in routed:
+        own_deletes: Changes | None = routed_deletes
+        if plan.routing is not None and target is not None and leaves_keys(target):
+            own_deletes = _read_deletes_again(work, routed_deletes, target)
+        if own_deletes is None:
+            continue
         change = fit_columns(own_deletes, target, plan)[0] if target is not None and leaves_keys(target) else None
         if target is None or change is None:
             continue
@@ -309,6 +394,17 @@ def _delete_rows_before(work: MessageConversion, block: MessageBlock, table: Tab
         part = part.take(np.flatnonzero(~np.isin(part.order.offset, work.run.offset[dead])))
         own = [rows for rows, index in zip(work.parts, work.tables, strict=True) if index == target.index]
         work.add_rows(drop_rows_that_stay(part, own, target.layout.keys), target)
+
+
+def _read_deletes_again(work: MessageConversion, deletes: Changes, table: TablePlan) -> Changes | None:
+    """Return deletes of rows before updates with the types of the table that these were in."""
+    if is_read_alike(deletes, table, work.plan):
+        return deletes
+    for block in work.read_values(table, np.sort(deletes.rows)).blocks:
+        before = find_rows_before(block)
+        if before is not None:
+            return extract_changes(before, unwrap_settings(work.plan, keep_before=True))[0]
+    return None
 
 
 def _needs_before_image(table: TablePlan | None) -> bool:

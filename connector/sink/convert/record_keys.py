@@ -85,6 +85,11 @@ class RecordKeys:
         return pa.struct(fields or list(self.type))
 
     @property
+    def row(self) -> pa.StructArray:
+        """The columns as one."""
+        return pa.StructArray.from_arrays(list(self.columns.values()), fields=list(self.type))
+
+    @property
     def type(self) -> pa.StructType:
         """The key's fields."""
         return pa.struct([pa.field(name, column.type) for name, column in self.columns.items()])

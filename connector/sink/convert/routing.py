@@ -69,7 +69,7 @@ def route_changes(
     routed: list[RoutedChanges] = []
     faults: list[RecordError] = []
     ignored = 0
-    for code, ordered, start, stop in _group_by_code(change, codes):
+    for code, ordered, start, stop in group_by_code(change, codes):
         tables = matched[order[code]] if code >= 0 else ()
         if tables:
             routed += [RoutedChanges(table, ordered, start, stop) for table in tables]
@@ -105,7 +105,7 @@ def gather_alike(
         yield group
 
 
-def _group_by_code(change: Changes, codes: Ints) -> Iterator[tuple[int, Changes, int, int]]:
+def group_by_code(change: Changes, codes: Ints) -> Iterator[tuple[int, Changes, int, int]]:
     """Return the codes, and which changes have each: those from a place up to another one of changes in their order."""
     if (codes == codes[0]).all():
         yield int(codes[0]), change, 0, len(codes)

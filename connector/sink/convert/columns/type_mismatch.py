@@ -11,7 +11,7 @@ Costs nothing for messages that fit; Python looks at each of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -70,6 +70,22 @@ def decode_mismatches(
             for row in places[block.rows].tolist():
                 reasons.pop(row, None)
     return DecodedMessages(tuple(blocks), values.tombstones, tuple(reasons[row] for row in sorted(reasons)))
+
+
+def group_by_shape(data: pa.Array, rows: Iterable[int]) -> list[list[int]]:
+    """Return these messages, those together that have the same kinds of values; those that are no objects are left out.
+
+    Read together they do not spoil each other.
+    """
+    groups: dict[TypeDifferences, list[int]] = {}
+    for row in rows:
+        try:
+            document = parse_message(data[row].as_py() or b"null", exact=True)
+        except Unfit:
+            continue
+        if isinstance(document, dict):
+            groups.setdefault(frozenset(_describe_shape(document, "")), []).append(row)
+    return list(groups.values())
 
 
 def _forget_types(columns: pa.StructType, differences: TypeDifferences) -> pa.StructType:
