@@ -37,6 +37,7 @@ from serde.json.primitive_keys import wrap_values
 from serde.json.row_reader import parse_message, read_value, to_array
 from serde.json.schema_framing import FramePart, JsonMode, MessageFramer, SchemaGroup
 from serde.json.schemaless import SchemalessReader, unwrap_payload
+from serde.json.side_events import HEARTBEAT, HEARTBEAT_TYPE, mark_heartbeats, split_side_events
 from serde.json.type_inference import fill_unknown
 from serde.messages import DecodedMessages, MessageBlock, Rows
 
@@ -94,14 +95,21 @@ class JsonDeserializer:
     ) -> list[MessageBlock]:
         """Messages without a schema block: the type is found, the wire types are the result."""
         part = group.columnar()
-        metadata = mark_transaction_metadata(part.texts)
-        if metadata.any():
+        metadata, heartbeats = mark_transaction_metadata(part.texts), mark_heartbeats(part.texts)
+        if frames.stage == "VALUE_CONVERTER" and (metadata.any() or heartbeats.any()):
             # Of another kind than what is beside them: neither may tell the types of the other.
-            others, own = (SchemaGroup(None, [_pick(part, mask)]) for mask in (~metadata, metadata))
+            kinds = (
+                (metadata, TRANSACTION_METADATA_TYPE, TRANSACTION_METADATA),
+                (heartbeats, HEARTBEAT_TYPE, HEARTBEAT),
+            )
+            others = SchemaGroup(None, [_pick(part, ~(metadata | heartbeats))])
             others.loose = group.loose
             named = [
-                evolve(block, name=TRANSACTION_METADATA)
-                for block in self._read_bare(frames, own, TRANSACTION_METADATA_TYPE)
+                evolve(block, name=name)
+                for mask, kind, name in kinds
+                for block in (
+                    self._read_bare(frames, SchemaGroup(None, [_pick(part, mask)]), kind) if mask.any() else ()
+                )
             ]
             return [*self._read_bare(frames, others, expected), *named]
         blocks = self._read_bare(frames, group, expected)
@@ -122,6 +130,8 @@ class JsonDeserializer:
             raise TypeError(kind)
         rows, fields = _assemble_rows(frames, group, part, reading, node)
         blocks = split_event_kinds(MessageBlock(rows, fields, "", None, {}), frames.texts)
+        if frames.stage == "VALUE_CONVERTER":
+            blocks = [part for block in blocks for part in split_side_events(block, frames.texts)]
         if expected is not None and self.any_case:
             expected = name_as_written(expected, fields.type)
         return [evolve(block, fields=_prune_events(block, frames.texts, expected)) for block in blocks]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from connector.settings import EventSettings
@@ -69,3 +70,44 @@ def test_rows_of_like_names_are_rows(row: Any) -> None:
     events = EventSettings("auto", "auto", (), "__")
     outcome = decode(sink_plans.run(row), sink_plans.plan(events=events))
     assert [need.row.names for need in outcome.needs] == [list(row)] and not outcome.metrics.ignored
+
+
+LIKE: list[dict[str, Any]] = [
+    {"ts_ms": 1, "other": None},
+    {"id": "1", "aggregate_type": "order", "type": "created", "timestamp": 1_700_000_000_000},
+    {"id": "1", "aggregate_type": "order", "type": "created", "additional_data": None, "more": None},
+    {"source": {"connector": "c"}, "ddl": "x", "other": None},
+    {"op": "m", "source": {"a": 1}, "message": "hello"},
+]
+
+
+@pytest.mark.parametrize("row", LIKE, ids=" ".join)
+def test_rows_with_another_field_or_one_less_are_rows(row: dict[str, Any]) -> None:
+    """A message is none of a side topic's by the fields that have values in its batch: alone, it is the same row."""
+    table = sink_plans.append(
+        0, {name: KINDS_OF_COLUMNS.get(name, pa.string()) for name in row} | {"extra": pa.int64()}
+    )
+    for some in (
+        [row],
+        [row, {**row, "extra": 1}],
+        [row, *(value for _, value in SIDE.values() if "message" not in value)],
+    ):
+        outcome = decode(sink_plans.run(*some), sink_plans.plan(table, evolve=False))
+        assert sink_plans.rows(outcome)[0].keys() >= row.keys() and 0 not in sink_plans.dead(outcome)
+        assert outcome.metrics.ignored == max(0, len(some) - 2 if len(some) == 2 else len(some) - 1)
+
+
+KINDS_OF_COLUMNS = {
+    "ts_ms": pa.int64(),
+    "timestamp": pa.int64(),
+    "source": pa.struct([("a", pa.int64()), ("connector", pa.string())]),
+}
+
+
+@pytest.mark.parametrize("name", SIDE)
+def test_records_of_side_topics_are_told_beside_rows(name: str) -> None:
+    """What is of a side topic is so beside rows too, whatever their types."""
+    row = {"key": 5, "extra": 1}
+    outcome = decode(sink_plans.run(SIDE[name][1], row, SIDE[name][1]), sink_plans.plan())
+    (need,) = outcome.needs
+    assert (need.row.names, outcome.metrics.ignored, outcome.faults) == (list(row), 2, ())

@@ -261,16 +261,11 @@ def _convert_routed(
     for group in gather_alike(routed, work.plan, routes):
         table = _find_known(work.plan, group[0].table, routes)
         if table is None:
-            ready = [one for one in group if one.table not in waiting]
-            _convert_ready(work, ready, routes, documents=documents)
+            _take_group(work, [one for one in group if one.table not in waiting], routes, documents=documents)
         elif is_read_alike(slice_changes(group[0].ordered, group[0].start, group[-1].stop), table, work.plan):
-            _convert_ready(work, group, routes, documents=documents)
+            _take_group(work, group, routes, documents=documents)
         else:
-            rows, owners = sort_rows(group)
-            read = work.read_values(table, rows)
-            for own, _, is_document in _read_changes(work, None, read, table):
-                if own is not None:
-                    _convert_ready(work, route_again(own, group, rows, owners), routes, documents=is_document)
+            _take_again(work, group, routes, table)
 
 
 def _find_known(plan: BatchPlan, name: str, routes: FieldRoutes) -> TablePlan | None:
@@ -278,27 +273,25 @@ def _find_known(plan: BatchPlan, name: str, routes: FieldRoutes) -> TablePlan | 
     return None if index is None else plan.tables[index]
 
 
-def _convert_ready(
-    work: MessageConversion, routed: Sequence[RoutedChanges], routes: FieldRoutes, *, documents: bool
+def _take_again(work: MessageConversion, group: Sequence[RoutedChanges], routes: FieldRoutes, table: TablePlan) -> None:
+    """Take the changes of a group, read by its tables' types: those of its first one are those of all."""
+    rows, owners = sort_rows(group)
+    for change, _, documents in _read_changes(work, None, work.read_values(table, rows), table):
+        routed = [] if change is None else route_again(change, group, rows, owners)
+        for part in gather_alike(routed, work.plan, routes):
+            _take_group(work, part, routes, documents=documents)
+
+
+def _take_group(
+    work: MessageConversion, group: Sequence[RoutedChanges], routes: FieldRoutes, *, documents: bool
 ) -> None:
-    """Take changes as their tables read them."""
-    for one in _convert_alike(work, routed, routes, documents=documents):
+    """Take the rows of tables that convert them alike at once; then what has to be looked at table by table."""
+    for one in _convert_group(work, group, routes, documents=documents) if len(group) > 1 else group:
         if one.table in routes.refused:
             work.faults.extend(RecordError(int(row), "TASK_PUT", routes.refused[one.table]) for row in one.change.rows)
         else:
             table = _find_known(work.plan, one.table, routes)
             _convert_changes(work, one.change, table, one.table, documents=documents)
-
-
-def _convert_alike(
-    work: MessageConversion, routed: Sequence[RoutedChanges], routes: FieldRoutes, *, documents: bool
-) -> Iterator[RoutedChanges]:
-    """Take the rows of tables that convert them alike at once; return what has to be looked at table by table."""
-    for group in gather_alike(routed, work.plan, routes):
-        if len(group) > 1:
-            yield from _convert_group(work, group, routes, documents=documents)
-        else:
-            yield from group
 
 
 def _convert_group(
@@ -375,20 +368,16 @@ def _delete_rows_before(work: MessageConversion, block: MessageBlock, table: Tab
     deletes = None if before is None else extract_changes(before, unwrap_settings(plan, keep_before=True))[0]
     if before is None or deletes is None:
         return
-    routed = [(table, deletes)]
+    routed: list[tuple[TablePlan | None, Changes]] = [(table, deletes)]
     if plan.routing is not None:
         known = plan.routing.known
         split, _, _ = route_changes(deletes, before, work.run.topic, plan, plan.routing)
         routed = [(plan.tables[known[one.table]], one.change) for one in split if one.table in known]
     dead = np.asarray(sorted({fault.row for fault in work.faults}), np.int64)
-    for target, routed_deletes in routed:
-        own_deletes: Changes | None = routed_deletes
-        if plan.routing is not None and target is not None and leaves_keys(target):
-            own_deletes = _read_deletes_again(work, routed_deletes, target)
-        if own_deletes is None:
-            continue
-        change = fit_columns(own_deletes, target, plan)[0] if target is not None and leaves_keys(target) else None
-        if target is None or change is None:
+    leaving = [(target, own) for target, own in routed if target is not None and leaves_keys(target)]
+    for target, own_deletes in [(one, own) for one, some in leaving for own in _read_as(work, some, one)]:
+        change = fit_columns(own_deletes, target, plan)[0]
+        if change is None:
             continue
         part = build_rows(work.run, change, None, target, plan).part
         part = part.take(np.flatnonzero(~np.isin(part.order.offset, work.run.offset[dead])))
@@ -396,15 +385,16 @@ def _delete_rows_before(work: MessageConversion, block: MessageBlock, table: Tab
         work.add_rows(drop_rows_that_stay(part, own, target.layout.keys), target)
 
 
-def _read_deletes_again(work: MessageConversion, deletes: Changes, table: TablePlan) -> Changes | None:
-    """Return deletes of rows before updates with the types of the table that these were in."""
-    if is_read_alike(deletes, table, work.plan):
-        return deletes
-    for block in work.read_values(table, np.sort(deletes.rows)).blocks:
+def _read_as(work: MessageConversion, deletes: Changes, table: TablePlan) -> Iterator[Changes]:
+    """Return deletes of rows before updates as the table that had these reads them."""
+    if work.plan.routing is None or is_read_alike(deletes, table, work.plan):
+        yield deletes
+        return
+    for block, _ in _split_blocks(work, None, work.read_values(table, np.sort(deletes.rows)), table):
         before = find_rows_before(block)
-        if before is not None:
-            return extract_changes(before, unwrap_settings(work.plan, keep_before=True))[0]
-    return None
+        change = None if before is None else extract_changes(before, unwrap_settings(work.plan, keep_before=True))[0]
+        if change is not None:
+            yield change
 
 
 def _needs_before_image(table: TablePlan | None) -> bool:

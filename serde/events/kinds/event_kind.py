@@ -69,6 +69,9 @@ def is_other_event(block: MessageBlock) -> bool:
     """
     if block.name is not None:
         return block.name.rsplit(".", 1)[-1] in _OTHER_NAMES
+    if not block.schema_id:
+        # Those without schema have got their names by what each of them is (`json.side_events`).
+        return False
     kind = block.fields.type
     if field_names(kind) == {"ts_ms"} or _is_schema_change(kind) or _is_notification(kind):
         return True
@@ -76,9 +79,7 @@ def is_other_event(block: MessageBlock) -> bool:
 
 
 def _is_schema_change(kind: pa.StructType) -> bool:
-    """True for what a connector tells of its tables. Fields that are null or empty in all events are not there: a
-    SET has no tables, a change in SQL Server no DDL.
-    """
+    """True for what a connector tells of its tables."""
     names = field_names(kind)
     if names >= {"source", "ddl", "tableChanges"}:
         return True
@@ -92,9 +93,8 @@ def _is_notification(kind: pa.StructType) -> bool:
     names = field_names(kind)
     told = ("id", "aggregate_type", "type")
     return (
-        names.issuperset(told)
+        names.issuperset((*told, "additional_data"))
         and names <= _NOTIFICATION
-        and bool(names & {"timestamp", "additional_data"})
         and all(pa.types.is_string(kind.field(name).type) for name in told)
     )
 

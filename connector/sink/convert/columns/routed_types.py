@@ -25,7 +25,8 @@ def is_read_alike(change: Changes, table: TablePlan, plan: BatchPlan) -> bool:
     if change.optional:
         return not _loses_texts(change, table, plan)
     known = find_expected_types(table, plan)
-    variants = table.layout.variants - VariantColumns.of(plan, None).known
+    variants = table.layout.variants
+    variants = variants - VariantColumns.of(plan, None).known if variants else variants
     return is_struct_alike(change.row, known, variants, any_case=plan.case_insensitive)
 
 
