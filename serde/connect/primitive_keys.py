@@ -11,17 +11,28 @@ from typing import Any
 
 import pyarrow as pa
 
+_EARLIER = {b"earlier-name": b""}
 _NESTED = frozenset({"struct", "array", "map"})
+
+
+def mark_earlier(field: pa.Field) -> pa.Field:
+    """The expected field as one that another has under an earlier name: no single value is it."""
+    return field.with_metadata(_EARLIER)
+
+
+def _own_names(expected: pa.StructType) -> list[str]:
+    return [field.name for field in expected if (field.metadata or {}).keys().isdisjoint(_EARLIER)]
 
 
 def key_field_name(expected: pa.StructType | None) -> str:
     """The name of the only field of such a key; `expected` are the identifier columns of the table."""
-    return expected.field(0).name if expected is not None and expected.num_fields == 1 else "key"
+    names = [] if expected is None else _own_names(expected)
+    return names[0] if len(names) == 1 else "key"
 
 
 def may_be_primitive(expected: pa.StructType | None) -> bool:
     """True where a key may be one value: the table has one identifier column, or there is no table yet."""
-    return expected is None or expected.num_fields == 1
+    return expected is None or len(_own_names(expected)) == 1
 
 
 def is_primitive(document: object) -> bool:

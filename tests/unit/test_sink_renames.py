@@ -71,3 +71,13 @@ def test_a_table_keeps_the_names_in_a_property() -> None:
     """What is written is read; a table without has none."""
     assert parse_renames({"icebridge.renamed-columns": format_renames(RENAMES)}) == RENAMES
     assert parse_renames({}) == {}
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_record_keys_under_an_earlier_name_keep_their_digits(single: bool) -> None:
+    """A key under the name that its column had is read by the column's type; a single value has the column's name."""
+    wide, columns = 123456789012345678901234, {"key": pa.decimal128(38, 0), "n": pa.int64()}
+    table = attrs.evolve(sink_plans.upsert(0, columns, ("key",)), renames={"id": "key"})
+    key = b"%d" % wide if single else b'{"id":%d}' % wide
+    outcome = decode(sink_plans.run({"n": 1}, keys=[key]), sink_plans.plan(table))
+    assert (sink_plans.rows(outcome), sink_plans.dead(outcome)) == ([{"key": wide, "n": 1}], {})

@@ -20,6 +20,7 @@ from connector.source.signals.channel import ReceivedSignals
 from connector.source.signals.file_channel import FileChannel
 from connector.source.signals.processor import SignalProcessor, _Turn
 from connector.source.signals.queue_channel import SignalQueue
+from connector.source.signals.table_channel import has_expired_parts
 from connector.source.snapshots.chunks import ChunkProgress
 from connector.source.snapshots.signal import (
     ExecuteSnapshot,
@@ -412,3 +413,9 @@ def test_channels_are_those_of_debezium(tmp_path: Path) -> None:
     assert load("topic.heartbeat.name=beat\n").outgoing.heartbeat_topic == "beat"
     assert load("").outgoing.heartbeat_topic == "__debezium-heartbeat.p"
     assert evolve(load("").signals, chunk_rows=5).chunk_rows == 5
+
+
+def test_a_table_whose_first_snapshots_expired_has_lost_signals() -> None:
+    """The oldest snapshot that is left tells that there were others; a table's first one, and an empty table do not."""
+    first, second = {"snapshot-id": 1}, {"snapshot-id": 2, "parent-snapshot-id": 1}
+    assert [has_expired_parts(some) for some in ([second], [first, second], [])] == [True, False, False]

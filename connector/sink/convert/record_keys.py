@@ -20,6 +20,7 @@ from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.convert.number_keys import unify_numbers
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, Mask, children, valid_mask, with_columns
+from serde.connect.primitive_keys import mark_earlier
 from serde.events.images.cells import holds_cells, strip_cells, unpack_cells
 from serde.faults import RecordError
 from serde.messages import DecodedMessages, MessageBlock
@@ -96,8 +97,12 @@ class RecordKeys:
 
 
 def key_type(table: TablePlan | None) -> pa.StructType | None:
-    """Return the types that a table expects of its keys, None without a table."""
-    return None if table is None else pa.struct(list(table.layout.key_fields))
+    """Return the types that a table expects of its keys, under their columns' earlier names too; None without one."""
+    if table is None:
+        return None
+    known = {field.name: field for field in table.layout.key_fields}
+    earlier = [(old, now) for old, now in table.renames.items() if now in known and old not in known]
+    return pa.struct([*known.values(), *(mark_earlier(known[now].with_name(old)) for old, now in earlier)])
 
 
 def align_record_keys(decoded: DecodedMessages, length: int, known: pa.StructType | None = None) -> RecordKeys:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -63,8 +64,12 @@ class TableChannel:
             return ReceivedSignals((), here)
         lineage = history.ancestors()
         ids = [None, *(snapshot["snapshot-id"] for snapshot in lineage)]
+        if last_read not in ids or (last_read is None and has_expired_parts(lineage)):
+            structlog.get_logger().warning(
+                "signals have expired with their snapshots, insert them again",
+                table=f"{'.'.join(self._namespace)}.{self._name}",
+            )
         if last_read not in ids:
-            structlog.get_logger().warning("signals between two reads have expired with their snapshots")
             return ReceivedSignals((), here)
         after = lineage[ids.index(last_read)]
         inserts = self._read_inserts(table, after["snapshot-id"]) if _adds_rows(after) else ()
@@ -108,6 +113,11 @@ def _find_inserts(reader: TableReader, files: FileChanges, snapshot_id: int) -> 
     return inserts.select(
         *(after[name].alias(f"c{place}") for place, name in enumerate(reader.schema.names[:_COLUMNS]))
     )
+
+
+def has_expired_parts(lineage: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether a table, by its snapshots from the oldest on, had others before them."""
+    return bool(lineage) and lineage[0].get("parent-snapshot-id") is not None
 
 
 def _adds_rows(snapshot: dict[str, Any]) -> bool:
