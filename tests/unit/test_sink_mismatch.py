@@ -230,3 +230,16 @@ def test_no_event_gets_lost_beside_others(kind: pa.DataType, image: str) -> None
             events = [{"op": "c", "source": {"ts_ms": 1}, "after": event} for event in events]
         outcome = decode(run(*(json.dumps(event).encode() for event in events)), made)
         assert sorted([*(row["k"] for row in rows(outcome)), *dead(outcome)]) == [0, 1, 2], odd
+
+
+@pytest.mark.parametrize("evolve", [True, False])
+def test_spellings_of_a_column_are_read_apart(evolve: bool) -> None:
+    """Where case does not count, values of unlike types under two spellings give the rows that each gives alone."""
+    shape = pa.struct([("a", pa.int64()), ("b", pa.string())])
+    table = append(0, {"f": shape, "d": pa.date32()})
+    made = plan(table, case_insensitive=True, evolve=evolve)
+    events: list[dict[str, Any]] = [{"f": {"a": 1}, "d": "2024-01-01"}, {"F": {"b": "x"}, "D": None}, {"D": 5}, {}]
+    alone = [decode(run(event), made) for event in events]
+    among = decode(run(*events), made)
+    assert rows(among) == [row for each in alone for row in rows(each)]
+    assert list(dead(among)) == [row for row, each in enumerate(alone) if dead(each)]

@@ -13,6 +13,7 @@ from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.columns.column_fitting import fit_columns
 from connector.sink.convert.columns.column_renames import follow_key_renames
 from connector.sink.convert.columns.expected_types import find_expected_types, find_own_texts, find_routed_types
+from connector.sink.convert.columns.field_matching import split_spellings
 from connector.sink.convert.columns.routed_types import is_read_alike, is_struct_alike
 from connector.sink.convert.columns.schema_needs import find_schema_change, find_unknown_fields
 from connector.sink.convert.converters import unwrap_settings
@@ -332,6 +333,12 @@ def _convert_changes(
 ) -> None:
     """Take changes of one table: as rows, as a need, or as faults."""
     plan, run = work.plan, work.run
+    if plan.case_insensitive and table is not None:
+        parts = split_spellings(change, table.layout.columns.names)
+        if len(parts) > 1:
+            for part in parts:
+                _convert_changes(work, part, table, name, documents=documents)
+            return
     work.truncates.extend(read_truncates(run, change, table))
     work.faults.extend(refuse_truncates(change, table))
     truncated = drop_truncated(run, change, table)

@@ -46,6 +46,50 @@ def match_case(change: Changes, columns: Iterable[str]) -> tuple[Changes | None,
     return _merge_columns(change, merged) if merged else (change, [])
 
 
+def split_spellings(change: Changes, columns: Iterable[str]) -> list[Changes]:
+    """Return changes without schema in parts of which each writes a table's column in one way.
+
+    Only where values under several spellings are of different types: what each of them becomes in the column, it
+    becomes beside others too. Other changes stay as they are.
+    """
+    columns = set(columns)
+    folded = {name.lower() for name in columns}
+    groups: dict[str, list[str]] = {}
+    for name in sorted(change.row.type.names, key=lambda name: name not in columns):
+        if name.lower() in folded:
+            groups.setdefault(name.lower(), []).append(name)
+    fields = dict(zip(change.row.type.names, children(change.row), strict=True))
+    unlike = [names for names in groups.values() if len(names) > 1 and _differ([fields[name] for name in names])]
+    if change.optional or not unlike:
+        return [change]
+    codes = np.zeros(len(change.rows), np.int64)
+    for names in unlike:
+        given = np.array([np.asarray(fields[name].is_valid()) for name in names])
+        codes = codes * len(names) + np.argmax(given, axis=0)
+    spelled = {name for names in unlike for name in names}
+    return [_drop_nulls(filter_changes(change, codes == code), spelled) for code in np.unique(codes)]
+
+
+def _differ(columns: Iterable[pa.Array]) -> bool:
+    """Tell whether columns are of several types that one of them may not become."""
+    return len({column.type for column in columns if not _is_hollow(column)}) > 1
+
+
+def _drop_nulls(change: Changes, names: Collection[str]) -> Changes:
+    kept = [
+        (field, column)
+        for field, column in zip(change.row.type, children(change.row), strict=True)
+        if field.name not in names or column.null_count < len(column)
+    ]
+    gone = change.row.is_null() if change.row.null_count else None
+    fields = [field for field, _ in kept]
+    if not fields:
+        return change
+    return attrs.evolve(
+        change, row=pa.StructArray.from_arrays([column for _, column in kept], fields=fields, mask=gone)
+    )
+
+
 def _merge_columns(change: Changes, merged: dict[str, list[str]]) -> tuple[Changes | None, list[RecordError]]:
     columns = dict(zip(change.row.type.names, children(change.row), strict=True))
     faults, keep = list[RecordError](), np.ones(len(change.rows), np.bool_)

@@ -35,6 +35,7 @@ class VariantColumns:
     known: frozenset[str]
     others: frozenset[str]
     fresh: bool
+    any_case: bool = False
 
     @staticmethod
     def of(plan: BatchPlan, table: TablePlan | None) -> VariantColumns:
@@ -42,16 +43,24 @@ class VariantColumns:
         tables = (table,) if table is not None else plan.tables if plan.routing is not None else ()
         variants = {name for each in tables for name in each.layout.variants}
         others = {name for each in tables for name in each.layout.columns.names if name not in each.layout.variants}
-        return VariantColumns(frozenset(variants - others), frozenset(others), plan.variants and plan.evolve)
+        return VariantColumns(
+            frozenset(variants - others), frozenset(others), plan.variants and plan.evolve, plan.case_insensitive
+        )
 
     def __bool__(self) -> bool:
         return bool(self.known) or self.fresh
+
+    def knows(self, name: str) -> bool:
+        """Tell whether a column of a table is a variant; where case does not count, if none has just this name."""
+        if name in self.known or not self.any_case or name in self.others:
+            return name in self.known
+        return any(known.lower() == name.lower() for known in self.known)
 
     def takes(self, name: str, value: object) -> bool:
         """Tell whether a value of a column is to be a document; texts stay, a variant takes them as they are."""
         if value is None or isinstance(value, str):
             return False
-        return name in self.known or (self.fresh and name not in self.others and _is_nested(value))
+        return self.knows(name) or (self.fresh and name not in self.others and _is_nested(value))
 
 
 def _is_nested(value: object) -> bool:
@@ -97,7 +106,7 @@ def _encode(message: bytes | None, columns: VariantColumns, fresh: set[str]) -> 
         for name, value in row.items():
             if columns.takes(name, value):
                 row[name], changed = dump_exactly(value), True
-                if name not in columns.known:
+                if not columns.knows(name):
                     fresh.add(name)
     return dump_exactly(document).encode() if changed else message
 
