@@ -121,3 +121,25 @@ def test_what_cannot_be_parsed_is_a_dead_letter_alone(records: Any = (b"{", b"[1
     outcome = decode(run(*records, b'{"k":1,"v":[5,[]]}'), plan(append(0, COLUMNS)))
     assert set(dead(outcome)) == {0, 1, 2, 3}
     assert [row["v"] for row in rows(outcome)] == ["[5,[]]"]
+
+
+@pytest.mark.parametrize("evolve", [True, False])
+def test_a_variant_under_other_letters_is_what_was_sent(evolve: bool) -> None:
+    """Where case does not count, each value stays as it is, under whichever spelling, beside others."""
+    made = plan(append(0, COLUMNS), case_insensitive=True, evolve=evolve)
+    messages = [
+        text.replace(b'"v"', b'"V"') if at % 2 else text for at, text in enumerate(_messages("flattened", VALUES))
+    ]
+    outcome = decode(run(*messages), made)
+    assert ([row["v"] for row in rows(outcome)], dead(outcome)) == (VALUES, {})
+
+
+def test_a_routed_variant_is_what_was_sent_beside_a_plain_column() -> None:
+    """Another table's column of the name, which is none, does not change what the variant holds."""
+    plain, tables = append(1, {"k": pa.int64(), "v": pa.float64(), "t": pa.string()}), ("a", "b")
+    made = plan(
+        append(0, COLUMNS | {"t": pa.string()}), plain, routing=routing(RouteSettings("t", dynamic=True), *tables)
+    )
+    messages = [text[:-1] + b',"t":"a"}' for text in _messages("flattened", VALUES)]
+    outcome = decode(run(*messages, b'{"k":1,"v":0.5,"t":"b"}'), made)
+    assert ([row["v"] for row in rows(outcome)], dead(outcome)) == (VALUES, {})

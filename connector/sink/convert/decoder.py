@@ -125,10 +125,12 @@ def _read_keys(run: ConsumerRecords, plan: BatchPlan, table: TablePlan | None) -
     return align_record_keys(decoded, len(run.offset), kind)
 
 
-def _read_values(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan) -> DecodedMessages:
+def _read_values(
+    run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan, *, again: bool = False
+) -> DecodedMessages:
     reading, known = find_converters(plan), None if table is None else find_expected_types(table, plan)
     messages, documents = run.value, frozenset[str]()
-    if variants := VariantColumns.of(plan, table):
+    if variants := VariantColumns.of(plan, table, every=again):
         messages, documents = encode_documents(messages, variants)
     expected = None if known is None or table is None else expect_cells(known, messages, upsert=table.upsert)
     columns = find_routed_types(plan) if table is None else expected
@@ -141,7 +143,7 @@ def _read_values(run: ConsumerRecords, table: TablePlan | None, plan: BatchPlan)
 
 def _read_some(run: ConsumerRecords, plan: BatchPlan, table: TablePlan | None, rows: Ints) -> DecodedMessages:
     """Read some of the values, ascending rows, by the types of a table."""
-    return place_rows(_read_values(run.only(rows), table, plan), rows)
+    return place_rows(_read_values(run.only(rows), table, plan, again=True), rows)
 
 
 def _decode_readable(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:

@@ -38,13 +38,17 @@ class VariantColumns:
     any_case: bool = False
 
     @staticmethod
-    def of(plan: BatchPlan, table: TablePlan | None) -> VariantColumns:
-        """Return those of a table; without one, of all that events may name: a name that is both is no variant."""
+    def of(plan: BatchPlan, table: TablePlan | None, *, every: bool = False) -> VariantColumns:
+        """Return those of a table; without one, of all that events may name: a name that is both is no variant.
+
+        every: it is one, for messages that cannot be read otherwise.
+        """
         tables = (table,) if table is not None else plan.tables if plan.routing is not None else ()
         variants = {name for each in tables for name in each.layout.variants}
         others = {name for each in tables for name in each.layout.columns.names if name not in each.layout.variants}
+        variants, others = (variants, others - variants) if every else (variants - others, others)
         return VariantColumns(
-            frozenset(variants - others), frozenset(others), plan.variants and plan.evolve, plan.case_insensitive
+            frozenset(variants), frozenset(others), plan.variants and plan.evolve, plan.case_insensitive
         )
 
     def __bool__(self) -> bool:
