@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -126,3 +130,28 @@ def test_pools_say_all_that_spark_asks_for() -> None:
     assert pools and all(
         {setting.tag for setting in pool} == {"schedulingMode", "minShare", "weight"} for pool in pools
     )
+
+
+def test_executors_import_the_packages_from_a_zip_beside_them(tmp_path: Path) -> None:
+    """Spark puts it on their path by a relative name: a module that asks where it is gets one."""
+    shutil.copy(packages_zip(), tmp_path / "packages.zip")
+    modules = (
+        "connector.sink.job.map_task",
+        "connector.sink.job.reduce_task",
+        "connector.sink.destinations.iceberg.write.table_writer",
+        "connector.sink.destinations.opensearch.write.document_writer",
+        "connector.source.changes.rewrites.file_diff",
+        "connector.source.changes.snapshot_diff",
+        "connector.source.destinations.opensearch",
+    )
+    found = ", ".join(f"__import__('importlib').import_module('{name}').__file__" for name in modules)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, './packages.zip'); print({found}, sep='\\n')"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(line.startswith("./packages.zip/") for line in done.stdout.split()), done.stdout

@@ -16,7 +16,7 @@ MAINTENANCE = "maintenance"
 """The pool of what may wait."""
 POOLS = {
     "spark.scheduler.mode": "FAIR",
-    "spark.scheduler.allocation.file": Path(__file__).with_name("job-pools.xml").as_uri(),
+    "spark.scheduler.allocation.file": Path(__file__).absolute().with_name("job-pools.xml").as_uri(),
 }
 """Settings of a session that has these pools."""
 
