@@ -8,6 +8,7 @@ import attrs
 import structlog
 from pyspark.sql import SparkSession
 
+from connector.errors import GapError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
@@ -60,15 +61,25 @@ class SinkObservers:
     await_warmup: Callable[[float], bool] = lambda _: True
 
 
-def begin_batches(settings: SinkSettings, ports: SinkPorts, cluster_state: ClusterState) -> BatchProcessor:
-    """Return what carries out batches, at the position where the sink has to read on.
+def begin_batches(
+    settings: SinkSettings, ports: SinkPorts, cluster_state: ClusterState
+) -> tuple[BatchProcessor, ClusterState]:
+    """Return what carries out batches, at the position where the sink has to read on, and the cluster by which it is
+    found.
+
+    A gap is looked for a second time in the cluster as it is then: since it was looked at, seconds before, a process of
+    this name that is about to end may have read on, and stored more than there was.
 
     Raises:
         GapError: the stored position does not fit the cluster or the tables.
-        RetriableError: the catalog is away.
+        RetriableError: the catalog is away, or the cluster.
     """
-    position = _find_start(settings, ports.destination, ports.offsets, cluster_state)
-    return BatchProcessor(settings, ports, position)
+    try:
+        position = _find_start(settings, ports.destination, ports.offsets, cluster_state)
+    except GapError:
+        cluster_state = call_with_retries(lambda: inspect_cluster(ports.cluster), settings.errors)
+        position = _find_start(settings, ports.destination, ports.offsets, cluster_state)
+    return BatchProcessor(settings, ports, position), cluster_state
 
 
 def build_sink(
@@ -96,7 +107,7 @@ def build_sink(
     cluster = KafkaAdmin(settings.kafka)
     cluster_state = cluster_state or call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
     ports = _open_ports(spark, settings, cluster, cluster_state, observers.maintenance_listeners)
-    batches = begin_batches(settings, ports, cluster_state)
+    batches, cluster_state = begin_batches(settings, ports, cluster_state)
     if prime:
         _prepare_tables(settings, ports.destination.tables, batches, batches.position, cluster_state)
     start = batches.position

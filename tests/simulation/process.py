@@ -108,7 +108,7 @@ class Process:
             _Letters(around),
             _Group(around),  # type: ignore[arg-type]
         )
-        self.batches = begin_batches(settings, ports, seen)
+        self.batches, _ = begin_batches(settings, ports, seen)
         self.at = dict(self.batches.position.offsets)
 
     def tell(self) -> Told:

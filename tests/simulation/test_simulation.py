@@ -316,6 +316,11 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 741),
         ),
     ),
+    # The stored offsets were compared with where the topics had ended before these were read and stored.
+    "a process starts while another one reads on": (
+        World(),
+        (Batch(0, 0, whole=True, during=((8, SourceStep("commit", 873)), (9, Batch(1, 0, whole=True)))),),
+    ),
     # The offsets of what another process had committed were stored without its commit.
     "a table is rolled back behind a commit that only the slower of two sinks stored": (
         World(partitions=2, clock="seconds", lazy=True),
