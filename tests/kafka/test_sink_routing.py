@@ -133,7 +133,7 @@ def test_what_cannot_be_routed_or_named_is_dead(runs: tuple[list[Run], Lake, lis
     """An unknown operation, no route field, a table that may not be made: one dead letter each, with its reason."""
     reasons = [dict(letter.headers)["__connect.errors.exception.message"] or b"" for letter in runs[2]]
     assert sorted(reason.split(b" ")[0] for reason in reasons) == [
-        b"column",
+        b"field",
         b"field",
         b"field",
         b"not",
@@ -141,6 +141,7 @@ def test_what_cannot_be_routed_or_named_is_dead(runs: tuple[list[Run], Lake, lis
         b"the",
     ]
     assert any(b"does not exist" in reason for reason in reasons)
+    assert any(reason.startswith(b"field amount: ") for reason in reasons)
 
 
 def test_drift_is_counted(runs: tuple[list[Run], Lake, list[Record]]) -> None:
