@@ -24,6 +24,8 @@ Nor does Cassandra: each replica has commit logs of its own, and events do not s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -138,12 +140,17 @@ def _has_wall_time(column: FindColumn, count: int) -> Mask:
     return np.zeros(count, np.bool_) if told is None else valid_mask(told)
 
 
-def _read_postgres(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:
-    lsn = column("lsn")
-    if lsn is None or not pa.types.is_integer(lsn.type):
-        return None
-    first = read_integers(lsn, count)
-    return PositionNumbers((first, zero_unknown(order)), first != NO_VALUE)
+def _read_number(name: str) -> Callable[[FindColumn, Ints, int], PositionNumbers | None]:
+    """Return the reader of places that are one whole number of a column, and the order within it."""
+
+    def read(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:
+        number = column(name)
+        if number is None or not pa.types.is_integer(number.type):
+            return None
+        first = read_integers(number, count)
+        return PositionNumbers((first, zero_unknown(order)), first != NO_VALUE)
+
+    return read
 
 
 def _read_scns(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:  # noqa: ARG001 - one shape for all
@@ -175,34 +182,25 @@ def _read_mongo(column: FindColumn, order: Ints, count: int) -> PositionNumbers 
 
 
 def _read_vitess(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:
-    epoch, rank = (column(name) for name in TRANSACTION_FIELDS)
+    epoch, rank, shard = (column(name) for name in (*TRANSACTION_FIELDS, "shard"))
     # Flattened events may not tell the shard: each has transactions of its own.
-    if epoch is None or rank is None or column("shard") is None:
+    if epoch is None or rank is None or shard is None:
         return None
     first, then = read_integers(epoch, count), read_integers(rank, count)
     known = (first >= 0) & (then >= 0)
-    shard = column("shard")
-    text = shard.fill_null("") if shard is not None and pa.types.is_string(shard.type) else blank_texts(count)
+    text = shard.fill_null("") if pa.types.is_string(shard.type) else blank_texts(count)
     series = pc.binary_join_element_wise(LOG_SEPARATOR, text, "")
     return PositionNumbers((np.where(known, first, NO_VALUE), then, zero_unknown(order)), known, series)
 
 
-def _read_sequence(column: FindColumn, order: Ints, count: int) -> PositionNumbers | None:
-    number = column("sequence_number")
-    if number is None or not pa.types.is_integer(number.type):
-        return None
-    first = read_integers(number, count)
-    return PositionNumbers((first, zero_unknown(order)), first != NO_VALUE)
-
-
 _READERS = (
     _read_vitess,
-    _read_postgres,
+    _read_number("lsn"),  # PostgreSQL
     read_gtids,
     read_binlog,
     read_hex_lsns,
     read_decimal_lsns,
     _read_scns,
     _read_mongo,
-    _read_sequence,
+    _read_number("sequence_number"),  # Iceberg
 )
