@@ -270,7 +270,7 @@ def _convert_routed(
 
 
 def _find_known(plan: BatchPlan, name: str, routes: FieldRoutes) -> TablePlan | None:
-    index = None if name in routes.refused else routes.known.get(name)
+    index = routes.find_table(name)
     return None if index is None else plan.tables[index]
 
 

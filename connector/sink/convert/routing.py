@@ -83,7 +83,7 @@ def route_changes(
 
 def _find_conversion(table: str | None, plan: BatchPlan, routes: FieldRoutes) -> int:
     """Return the number of how a table converts changes; -1 where it converts none, or as no other one does."""
-    index = None if table is None or table in routes.refused else routes.known.get(table)
+    index = routes.find_table(table)
     alike = None if index is None else plan.conversions[index]
     return -1 if alike is None else alike
 

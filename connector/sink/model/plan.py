@@ -172,6 +172,10 @@ class FieldRoutes:
         """The tables that every event goes to; none where a value of the event decides."""
         return () if self.rule.field or self.rule.template else tuple(name for name, _ in self.rule.tables)
 
+    def find_table(self, name: str | None) -> int | None:
+        """Return the index of the table that takes events which name it; None where none does, or not yet."""
+        return None if name is None or name in self.refused else self.known.get(name)
+
 
 @attrs.frozen
 class BatchPlan:
