@@ -72,7 +72,7 @@ class Acts:
         try:
             act()
         except Exception as error:  # noqa: BLE001 - nobody else would hear of it
-            self.fail(f"{what}: {error}")
+            self.fail(f"{what}: {error!r}")
         finally:
             with self._lock:
                 self._busy -= targets

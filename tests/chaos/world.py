@@ -123,7 +123,7 @@ class World:
     def elect(self) -> None:
         """Have each partition be led by the first of its brokers, as far as these are there."""
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
-        with suppress(KafkaException):
+        with suppress(KafkaException, TimeoutError):
             admin.elect_leaders(ElectionType.PREFERRED).result(_CALL_S)
 
     def heal(self) -> None:
