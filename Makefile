@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 UNIT := tests/unit tests/laws tests/model tests/simulation
 SERVERS := tests/spark tests/kafka
-# Processes with a Spark session each, which take the files that last longest first (tests/order.py).
+# Processes with a Spark session each, which take the files that last longest first (tests/harness/order.py).
 WORKERS ?= 2
 UNIT_WORKERS ?= 2
 BY_FILE := -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder

@@ -31,7 +31,7 @@ from benchmarks.metadata import MetadataWatch, local_path
 from benchmarks.plan import CONVERTED, FIRST_EVENTS, LATENCY, PROMPT, Case, Sizes
 from benchmarks.tables import open_table
 from benchmarks.topics import create, producer, send
-from tests.waiting import wait_until
+from tests.harness.waiting import wait_until
 
 CASE = Case("latency-ours", "ours", LATENCY, 1_000_000, properties=PROMPT)
 CONVERTING = Case("latency-converting-ours", "ours", f"{LATENCY}_converted", 1_000_000, properties=PROMPT | CONVERTED)

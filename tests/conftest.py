@@ -18,18 +18,19 @@ from connector.runtime.jvm.java_names import remember_java_names
 from connector.runtime.spark.job_pools import POOLS
 from connector.runtime.spark.session_builder import disable_checksum_files
 from connector.runtime.spark.session_conf import CHECKPOINTS
-from tests.host import Host
-from tests.local_files import set_modes_without_processes
+from tests.clients.lake import Lake
+from tests.clients.reading_spark import start_reading_spark
+from tests.clients.search import Search
+from tests.clients.topics import Topics
+from tests.harness.local_files import set_modes_without_processes
+from tests.harness.order import Stopwatch, put_in_order
+from tests.harness.rounds import SEED, THOROUGH, draws
+from tests.harness.spark_home import share_spark_home
 from tests.model import recordings
-from tests.order import Stopwatch, put_in_order
-from tests.reading import Lake
-from tests.reading_spark import start_reading_spark
-from tests.running import INTERPRETED, SEED, THOROUGH, Workspace, draws, quick_settings, workspace
-from tests.searching import Search
-from tests.servers import Servers, SharedBroker, SharedRegistry
-from tests.spark_home import share_spark_home
-from tests.store import Store
-from tests.topics import Topics
+from tests.runs.host import Host
+from tests.runs.processes import INTERPRETED, Workspace, quick_settings, workspace
+from tests.servers.shared import Servers, SharedBroker, SharedRegistry
+from tests.servers.store import Store
 
 MakeWorkspace = Callable[..., Workspace]
 OpenLake = Callable[[Workspace], Lake]

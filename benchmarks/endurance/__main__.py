@@ -28,7 +28,7 @@ from benchmarks.session import open_session, qualified
 from benchmarks.topics import create
 from connector.demo.servers.kafka_broker import KafkaBroker
 from connector.demo.servers.ports import free_ports
-from tests.waiting import wait_until
+from tests.harness.waiting import wait_until
 
 _FIRST_LIMIT_S, _CATCH_UP_S, _STEP_S = 240.0, 600.0, 0.2
 

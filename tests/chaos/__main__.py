@@ -26,7 +26,7 @@ from pathlib import Path
 from tests.chaos.disk import in_own_mounts
 from tests.chaos.run import Plan, Run
 from tests.chaos.world import make_home
-from tests.tally import add_line, end_on_signals
+from tests.harness.tally import add_line, end_on_signals
 
 
 def main(arguments: list[str] | None = None) -> int:

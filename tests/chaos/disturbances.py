@@ -11,7 +11,7 @@ from attrs import define
 from tests.chaos.acts import Acts
 from tests.chaos.process import ConnectorProcess, family_of, send
 from tests.chaos.world import World
-from tests.relay import Relay
+from tests.servers.relay import Relay
 
 _METADATA = b".metadata.json"
 """What a client of the catalog sends only when it commits."""

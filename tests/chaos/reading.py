@@ -15,9 +15,9 @@ from connector.runtime.jvm.jars import fetch_jars
 from tests.chaos.connectors import Connector, catalog_properties
 from tests.chaos.sent import identify
 from tests.chaos.tables import TABLES, Key, Table
-from tests.reading import Lake
-from tests.reading_spark import start_reading_spark
-from tests.searching import Search
+from tests.clients.lake import Lake
+from tests.clients.reading_spark import start_reading_spark
+from tests.clients.search import Search
 
 Row = dict[str, Any]
 

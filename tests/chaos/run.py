@@ -33,8 +33,8 @@ from tests.chaos.report import Report
 from tests.chaos.sent import read_sent, repeats
 from tests.chaos.tables import TABLES, Table
 from tests.chaos.world import World
-from tests.running import quick_settings
-from tests.spark_home import share_spark_home
+from tests.harness.spark_home import share_spark_home
+from tests.runs.processes import quick_settings
 
 _LIMIT_S = 600.0
 """For each step of a quiet point, on a machine with other work."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from connector.demo.servers.ports import LOOPBACK
 from tests.chaos.tables import MARKER, SCHEMA, TABLES
+from tests.harness.waiting import call_until_answered
 from tests.interop.connect import Connect, ConnectorFailed, worker_properties
 from tests.interop.postgres import DATABASE, USER
-from tests.waiting import call_until_answered
 
 PREFIX, CONNECTOR = "chaos", "chaos"
 TRANSACTIONS = f"{PREFIX}.transaction"

@@ -26,9 +26,9 @@ from tests.chaos.connectors import CATALOG, LAKE, Addresses
 from tests.chaos.disk import SmallDisk
 from tests.chaos.tables import MARKER, ONLY_IN_POSTGRES, TABLES
 from tests.chaos.worker import CONNECTOR, TRANSACTIONS, Worker, debezium, topic
-from tests.cluster import Cluster
 from tests.interop.postgres import Postgres
-from tests.relay import Relay
+from tests.servers.cluster import Cluster
+from tests.servers.relay import Relay
 
 PARTITIONS = 2
 _CALL_S, _READY_S = 30.0, 60.0

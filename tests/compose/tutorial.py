@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.markdown import iter_blocks
+from tests.harness.markdown import iter_blocks
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 START = "docker compose --file docker/compose.yaml up --build --wait"

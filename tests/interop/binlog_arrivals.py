@@ -8,7 +8,7 @@ from tests.interop.binlog_recording import read_truth
 from tests.interop.binlog_server import DATABASE, BinlogServer
 from tests.interop.binlog_story import TABLES
 from tests.model.binlog_rows import UNTOLD, lose_nulls, row_text
-from tests.servers import SharedRegistry
+from tests.servers.shared import SharedRegistry
 
 DELETES = ("hard", "soft")
 # What ExtractNewRecordState gives is without truncates, so it is for tests of recorded events.

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.clients.topics import Topics
 from tests.interop.binlog_connectors import VARIANTS, connector, prefix_of, topics_of
 from tests.interop.binlog_server import DATABASE, BinlogServer
 from tests.interop.binlog_story import (
@@ -26,7 +27,6 @@ from tests.interop.binlog_story import (
 from tests.interop.connect import Connect
 from tests.model.binlog_rows import EXPRESSIONS, exact_text
 from tests.model.recordings import Record
-from tests.topics import Topics
 
 WAIT_S = 120.0
 CHUNK_ROWS = 12

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from tests.harness.waiting import wait_until
 from tests.interop.binlog_server import DATABASE, BinlogServer
-from tests.waiting import wait_until
 
 LAST = 99
 TABLES = ("types", "customers", "evolve", "trunc_me", "nokey", "renames", "busy", "done")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 import pytest
 
+from tests.clients.topics import Topics
 from tests.interop.connect import Connect
 from tests.interop.jdbc_sink import jdbc_sink, table_of
 from tests.interop.postgres import Postgres
-from tests.servers import SharedBroker
-from tests.topics import Topics
+from tests.servers.shared import SharedBroker
 
 Replicate = Callable[..., dict[str, str]]
 

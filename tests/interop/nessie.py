@@ -11,7 +11,7 @@ from connector.demo.servers.process import ChildProcess
 from connector.demo.servers.server import Server
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home
-from tests.store import KEY, SECRET, Store
+from tests.servers.store import KEY, SECRET, Store
 
 WAREHOUSE = "lake"
 _JAVA = 21

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from attrs import frozen
 
-from tests.host import PROJECT
-from tests.markdown import iter_blocks
-from tests.running import PATIENCE
+from tests.harness.markdown import iter_blocks
+from tests.harness.paths import PROJECT
+from tests.runs.processes import PATIENCE
 
 _COMMAND_S, _STOP_S, _STEP_S = 240.0, 120.0, 0.5
 

@@ -17,8 +17,8 @@ from attrs import frozen
 
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import jvm
-from tests.source_tables import upsert
-from tests.sources import Row, Spring
+from tests.histories.source_tables import upsert
+from tests.runs.sources import Row, Spring
 
 MERGE_ON_READ = ",".join(f"'write.{what}.mode'='merge-on-read'" for what in ("delete", "update", "merge"))
 COLUMNS = (

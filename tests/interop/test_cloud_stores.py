@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.interop.cloud_stores import AzureStore, CloudStore, GoogleStore, missing_program
-from tests.stored_tables import load_change_and_publish, maintain, make_events, sink_properties
-from tests.topics import Topics
+from tests.runs.stored_tables import load_change_and_publish, maintain, make_events, sink_properties
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(1800)]
 

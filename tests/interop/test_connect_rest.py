@@ -12,8 +12,8 @@ import pytest
 from attrs import define, field
 
 from connector.settings.connector_class import ICEBERG_SINK_CLASS
-from tests.connectors import Client, serving
 from tests.interop.connect import Connect
+from tests.servers.connectors import Client, serving
 from tests.unit.test_server_rest import SINK
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]

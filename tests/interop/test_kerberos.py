@@ -18,12 +18,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from connector.demo.servers.kafka_broker import KafkaBroker
 from connector.demo.servers.ports import LOOPBACK, free_ports
 from connector.runtime.jvm.gateway import JAVA_OPTIONS
-from tests.host import PROJECT
+from tests.clients.topics import Topics
+from tests.harness.paths import PROJECT
 from tests.interop.kerberos import REALM, Kdc
 from tests.interop.kerberos_client import build_client
 from tests.model.events import Database, row
-from tests.running import SHORT_LIVED, Workspace, workspace
-from tests.topics import Topics
+from tests.runs.processes import SHORT_LIVED, Workspace, workspace
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(1800)]
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"

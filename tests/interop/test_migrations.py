@@ -26,15 +26,15 @@ from pyspark.sql import SparkSession
 
 from connector.demo.servers.ports import LOOPBACK
 from connector.sink.takeover.control_events import parse_written_data
+from tests.clients.lake import Lake, Row
+from tests.clients.topics import Topics
+from tests.harness.waiting import wait_until
 from tests.interop.connect import Connect
 from tests.interop.page_reader import PageReader
 from tests.interop.postgres import DATABASE, USER, Postgres
 from tests.model.recordings import Record
-from tests.reading import Lake, Row
-from tests.running import PATIENCE, catalog
-from tests.servers import SharedBroker
-from tests.topics import Topics
-from tests.waiting import wait_until
+from tests.runs.processes import PATIENCE, catalog
+from tests.servers.shared import SharedBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(1200)]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.interop.binlog_arrivals import DELETES, VARIANTS, find_differences
 from tests.interop.binlog_recording import record, write_fixtures
 from tests.interop.connect import Connect
 from tests.interop.mysql import MySql
-from tests.servers import SharedBroker, SharedRegistry
-from tests.topics import Topics
+from tests.servers.shared import SharedBroker, SharedRegistry
 
 pytestmark = [pytest.mark.interop, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.interop.nessie import WAREHOUSE, Nessie
-from tests.running import Run, Sink, Workspace
-from tests.store import Store
-from tests.stored_tables import load_change_and_publish, make_events, sink_properties
-from tests.topics import Topics
+from tests.runs.processes import Run, Sink, Workspace
+from tests.runs.stored_tables import load_change_and_publish, make_events, sink_properties
+from tests.servers.store import Store
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(1800)]
 KEYS = 40

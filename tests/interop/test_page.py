@@ -14,8 +14,8 @@ from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.server.connectors.port import Check
 from connector.server.recent import RecentActivity
-from tests.connectors import InMemoryConnector, TestServer, serving
 from tests.interop.debian import find_program
+from tests.servers.connectors import InMemoryConnector, TestServer, serving
 
 pytestmark = pytest.mark.interop
 

@@ -15,14 +15,14 @@ import pytest
 from attrs import frozen
 from pyspark.sql import SparkSession
 
+from tests.clients.topics import Topics
 from tests.interop import produced
 from tests.interop.conftest import Replicate
 from tests.interop.jdbc_sink import UNWRAP, table_of
 from tests.interop.postgres import Postgres
 from tests.interop.values import values
-from tests.running import Sink
-from tests.sources import Row, Spring, payload, spring
-from tests.topics import Topics
+from tests.runs.processes import Sink
+from tests.runs.sources import Row, Spring, payload, spring
 
 pytestmark = [pytest.mark.interop, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 

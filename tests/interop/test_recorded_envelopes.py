@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.clients.topics import Topics
 from tests.interop.conftest import Replicate
 from tests.interop.connect import ConnectorFailed
 from tests.interop.jdbc_sink import UNWRAP
 from tests.interop.postgres import Postgres
 from tests.model import recordings
 from tests.model.truth import KeyValues, key_of
-from tests.topics import Topics
 
 pytestmark = [pytest.mark.interop, pytest.mark.kafka, pytest.mark.timeout(900)]
 

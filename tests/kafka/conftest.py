@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster import Cluster
+from tests.servers.cluster import Cluster
 
 
 @pytest.fixture(scope="module")

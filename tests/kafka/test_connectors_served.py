@@ -9,11 +9,11 @@ import psutil
 import pytest
 
 from connector.settings.connector_class import ICEBERG_SINK_CLASS, SOURCE_CLASS
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.connectors import Client
 from tests.model.recordings import Record
-from tests.running import Sink, Workspace
-from tests.topics import Topics
+from tests.runs.processes import Sink, Workspace
+from tests.servers.connectors import Client
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400), pytest.mark.thorough]
 

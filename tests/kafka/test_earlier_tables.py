@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.earlier import SINKS, TABLES, Earlier, fill, restore
+from tests.histories.earlier import SINKS, TABLES, Earlier, fill, restore
 from tests.model.recordings import Record
-from tests.sources import payload, replica
+from tests.runs.sources import payload, replica
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(600)]
 

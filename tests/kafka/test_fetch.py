@@ -21,8 +21,8 @@ from connector.kafka.consumer import assign_ranges, fetcher
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.record_sizes import RecordSizeSampler
 from connector.settings import KafkaSettings
+from tests.clients.topics import Topics
 from tests.model.certificates import HOST, Certificates
-from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 Row = tuple[int, bytes | None, bytes | None]

@@ -15,8 +15,8 @@ from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.readers import with_reader
 from connector.settings import KafkaSettings
 from connector.settings.kafka.reading import ReaderKind
-from tests.cluster import Cluster
-from tests.cluster_writer import ClusterWriter, write_in_order
+from tests.servers.cluster import Cluster
+from tests.servers.cluster_writer import ClusterWriter, write_in_order
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough, pytest.mark.timeout(600)]
 BOTH: tuple[ReaderKind, ...] = ("native", "librdkafka")

@@ -25,7 +25,7 @@ from connector.kafka.consumer.reader_check import check_reader
 from connector.kafka.consumer.readers import with_reader
 from connector.settings import KafkaSettings
 from connector.settings.kafka.reading import ReaderKind
-from tests.host import PROJECT
+from tests.harness.paths import PROJECT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough, pytest.mark.timeout(300)]
 STORES = PROJECT / "tests" / "fixtures" / "stores"

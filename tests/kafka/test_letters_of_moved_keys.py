@@ -18,11 +18,11 @@ from connector.kafka.dlq.reader import DeadLetterRecord, mark_replayed, read_dea
 from connector.kafka.dlq.writer import DeadLetterWriter
 from connector.sink.model.plan import DeadLetterRef
 from connector.sink.replay import ReplayReport
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
+from tests.harness.tiers import tiered
 from tests.model.recordings import Record
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -24,10 +24,10 @@ from connector.errors import FatalError
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.producer import MessageProducer
 from connector.settings import KafkaSettings
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
 from tests.model.recordings import Record
-from tests.topics import Topics
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300), pytest.mark.thorough]
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -16,9 +16,9 @@ from connector.kafka.dlq.reader import read_dead_letters
 from connector.kafka.producer import MessageProducer
 from connector.settings import KafkaSettings
 from connector.settings.source.settings import load_source
-from tests.relay import Relay
-from tests.servers import SharedBroker
-from tests.topics import Topics
+from tests.clients.topics import Topics
+from tests.servers.relay import Relay
+from tests.servers.shared import SharedBroker
 
 pytestmark = pytest.mark.kafka
 

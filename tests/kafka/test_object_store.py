@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.model.recordings import Record
-from tests.relay import Relay
-from tests.store import SECRET, Store
-from tests.stored_tables import ROWS, load_change_and_publish, maintain, make_events, sink_properties
-from tests.topics import Topics
+from tests.runs.stored_tables import ROWS, load_change_and_publish, maintain, make_events, sink_properties
+from tests.servers.relay import Relay
+from tests.servers.store import SECRET, Store
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -14,7 +14,7 @@ from connector.demo.servers.kafka_broker import KafkaBroker
 from connector.errors import RetriableError
 from connector.kafka.spark_producer import publish_records
 from connector.settings import KafkaSettings
-from tests.topics import Topics
+from tests.clients.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(300)]
 SMALL = {"buffer.memory": "300000", "max.block.ms": "2000", "linger.ms": "1", "batch.size": "10000"}

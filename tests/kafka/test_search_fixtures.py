@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.clients.search import Search
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, Replay
+from tests.harness.rounds import THOROUGH
+from tests.harness.tiers import tiered
 from tests.model import recordings, truth
-from tests.running import THOROUGH, Run, Workspace
-from tests.searching import Search
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.processes import Run, Workspace
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 

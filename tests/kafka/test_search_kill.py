@@ -15,12 +15,13 @@ import pytest
 
 from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.settings.kafka.reading import ReaderKind
+from tests.clients.search import Search
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
+from tests.harness.rounds import kills, seeded
 from tests.model.events import COLUMNS, Database
 from tests.model.life import Life
-from tests.running import Sink, kills, seeded
-from tests.searching import Search
-from tests.topics import Topics
+from tests.runs.processes import Sink
 
 KILLS = kills(4)
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(600 + 60 * KILLS)]

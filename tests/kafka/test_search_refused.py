@@ -20,13 +20,13 @@ from connector.cli.offsets import sink as sink_offsets
 from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.errors import FatalError, GapError, RetriableError
 from connector.runtime.monitoring.listeners import BatchReport
+from tests.clients.search import Search
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
+from tests.harness.tiers import tiered
 from tests.model.events import START_NS, Database, row
 from tests.model.recordings import Record
-from tests.searching import Search
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 

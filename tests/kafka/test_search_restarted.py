@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from connector.demo.servers.opensearch_node import OpenSearchNode
+from tests.clients.search import Search
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.model.events import Database, row
 from tests.model.recordings import Record
-from tests.searching import Search
-from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(400)]
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.clients.search import Search
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
+from tests.harness.rounds import THOROUGH
 from tests.model.events import COLUMNS, Database
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.running import THOROUGH, Run, Workspace
-from tests.searching import Search
-from tests.topics import Topics
+from tests.runs.processes import Run, Workspace
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 

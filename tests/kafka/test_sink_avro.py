@@ -15,13 +15,13 @@ from connector.errors import RetriableError
 from connector.kafka.registry.confluent import SchemaRegistry
 from connector.settings import RegistrySettings
 from serde.wire_format import UnknownSchema
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model import recordings, reference, truth, values
 from tests.model.recordings import AVRO, Record
-from tests.reading import Lake
-from tests.running import Run
-from tests.servers import SharedRegistry
-from tests.topics import Topics
+from tests.runs.processes import Run
+from tests.servers.shared import SharedRegistry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.awkward_tables import Story, stories, told
-from tests.reading import Lake
-from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
+from tests.harness.tiers import tiered
 from tests.model.recordings import Record
-from tests.reading import Lake
-from tests.running import Run
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.processes import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from connector.settings.kafka.reading import ReaderKind
-from tests.cluster import Cluster
-from tests.cluster_writer import ClusterWriter, write_in_order
 from tests.conftest import OpenLake
+from tests.harness.rounds import seeded
 from tests.model.events import COLUMNS, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.running import COMMITTED, Sink, Workspace, seeded, workspace
+from tests.runs.processes import COMMITTED, Sink, Workspace, workspace
+from tests.servers.cluster import Cluster
+from tests.servers.cluster_writer import ClusterWriter, write_in_order
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(840)]
 BOTH: tuple[ReaderKind, ...] = ("native", "librdkafka")

@@ -1,8 +1,8 @@
 """What a catalog does with a commit, and what it says of it -> tables that are right, whole, and gone on with.
 
-A REST catalog between us and a real one (`tests.rest_catalog`) lets the commits of a batch land and say so, land and be
-silent, land late, be refused, land and be called refused, or find nobody; of tables in every write mode, schemas, new
-tables, the offsets and the deleted keys; and of a source's positions.
+A REST catalog between us and a real one (`tests.servers.rest_catalog`) lets the commits of a batch land and say so,
+land and be silent, land late, be refused, land and be called refused, or find nobody; of tables in every write mode,
+schemas, new tables, the offsets and the deleted keys; and of a source's positions.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pyspark.sql import SparkSession
 from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.factory import Sink
 from connector.sink.model.micro_batch import MicroBatch
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside, LazySink
+from tests.harness.rounds import THOROUGH
+from tests.harness.tiers import tiered
 from tests.model.recordings import Record
-from tests.reading import Lake
-from tests.rest_catalog import Fate, RestCatalog, see_whole
-from tests.running import THOROUGH
-from tests.sources import Spring
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.inside import Inside, LazySink
+from tests.runs.sources import Spring
+from tests.servers.rest_catalog import Fate, RestCatalog, see_whole
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import pytest
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.recordings import Record
-from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import attrs
 import pytest
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.host import Host
+from tests.harness.tiers import tiered
 from tests.model import recordings
-from tests.running import Run
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.host import Host
+from tests.runs.processes import Run
 from tests.unit.test_settings_peers import EXAMPLES
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]

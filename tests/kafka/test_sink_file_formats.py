@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from serde.events.images.unavailable_value import PLACEHOLDER
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
+from tests.harness.tiers import tiered
 from tests.model.recordings import Record
-from tests.reading import Lake
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

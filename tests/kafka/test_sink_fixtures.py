@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake, Replay
+from tests.harness.rounds import THOROUGH
+from tests.harness.tiers import tiered
 from tests.model import recordings, reference, truth, values
-from tests.reading import Lake
-from tests.running import THOROUGH, Run, Workspace
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.processes import Run, Workspace
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -9,11 +9,11 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
+from tests.harness.tiers import tiered
 from tests.model.recordings import Record
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from connector.errors import GapError
 from connector.runtime.monitoring.listeners import BatchReport
+from tests.clients.topics import TIMEOUT_S, Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside, run_until
 from tests.model.recordings import Record
-from tests.topics import TIMEOUT_S, Topics
+from tests.runs.inside import Inside, run_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

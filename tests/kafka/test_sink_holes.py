@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 from connector.errors import FatalError
 from connector.iceberg.commit import commit
 from connector.sink.model.micro_batch import MicroBatch
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
 from tests.model.recordings import Record
-from tests.topics import Topics
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

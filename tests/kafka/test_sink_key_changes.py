@@ -8,12 +8,12 @@ import pytest
 from attrs import frozen
 from pyspark.sql import SparkSession
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
+from tests.harness.rounds import SEED
+from tests.harness.tiers import tiered
 from tests.model.moving_rows import MovingRows, Tells
-from tests.running import SEED
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

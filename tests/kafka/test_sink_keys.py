@@ -15,12 +15,12 @@ from typing import Any
 import attrs
 import pytest
 
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
+from tests.harness.tiers import tiered
 from tests.model.events import COLUMNS, Database, row
 from tests.model.recordings import Record
-from tests.reading import Lake
-from tests.tiers import tiered
-from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 

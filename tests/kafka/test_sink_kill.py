@@ -21,14 +21,15 @@ import pytest
 from attrs import frozen
 
 from connector.settings.kafka.reading import ReaderKind
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
+from tests.harness.rounds import kills, seeded
+from tests.harness.tiers import tiered
 from tests.model.events import COLUMNS, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.reading import Lake
-from tests.running import Sink, Workspace, kills, seeded
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.processes import Sink, Workspace
 
 KILLS = kills(7)
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600 + 60 * KILLS)]

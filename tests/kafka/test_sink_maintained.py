@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 from connector.maintenance.lease import MaintenanceRun
 from connector.maintenance.tasks import REWRITE
 from connector.sink.destinations.iceberg.destination import IcebergDestination
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside, run_until
-from tests.maintained import rewrite_held
+from tests.harness.tiers import tiered
+from tests.histories.maintained import rewrite_held
 from tests.model.recordings import Record
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.inside import Inside, run_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -32,15 +32,16 @@ from connector.sink.destinations.iceberg.destination import IcebergDestination
 from connector.sink.destinations.iceberg.maintenance import SinkMaintenance
 from connector.sink.factory import Sink
 from connector.source.factory import build_source
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
-from tests.maintained import rewrite_held
+from tests.harness.rounds import THOROUGH
+from tests.harness.tiers import tiered
+from tests.histories.maintained import rewrite_held
+from tests.histories.workshop import AFTER, BEFORE, cut_commits
 from tests.model.recordings import Record
-from tests.running import THOROUGH, catalog
-from tests.sources import payload
-from tests.tiers import tiered
-from tests.topics import Topics
-from tests.workshop import AFTER, BEFORE, cut_commits
+from tests.runs.inside import Inside
+from tests.runs.processes import catalog
+from tests.runs.sources import payload
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(3600)]
 

@@ -23,14 +23,15 @@ from pyspark.sql import SparkSession
 import connector.sink.destinations.iceberg.committer
 from connector.errors import FatalError
 from connector.sink.model.micro_batch import MicroBatch
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
-from tests.inside import Inside, LazySink
+from tests.harness.rounds import THOROUGH, seeded
+from tests.harness.tiers import tiered
 from tests.model.events import Database, row
 from tests.model.life import Life
-from tests.reading import Lake
-from tests.running import THOROUGH, Workspace, seeded
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.inside import Inside, LazySink
+from tests.runs.processes import Workspace
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

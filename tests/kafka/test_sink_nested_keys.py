@@ -17,15 +17,15 @@ from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
 from serde.events.images.unavailable_value import PLACEHOLDER
+from tests.clients.lake import Lake
+from tests.clients.search import Search
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
+from tests.harness.rounds import THOROUGH
 from tests.model.events import Database, Row
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.reading import Lake
-from tests.running import THOROUGH
-from tests.searching import Search
-from tests.topics import Topics
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from connector.cli.offsets import sink as sink_offsets
 from connector.errors import ConnectorError, GapError
 from connector.iceberg.state.offset_rows import OffsetRows
+from tests.clients.topics import TIMEOUT_S, Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
+from tests.harness.tiers import tiered
 from tests.model.recordings import Record
-from tests.tiers import tiered
-from tests.topics import TIMEOUT_S, Topics
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -9,11 +9,11 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from connector.runtime.monitoring.listeners import BatchReport
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
-from tests.host import Host
-from tests.inside import Inside, run_until
 from tests.model.recordings import Record
-from tests.topics import Topics
+from tests.runs.host import Host
+from tests.runs.inside import Inside, run_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -8,11 +8,11 @@ from decimal import Decimal
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model import protobuf
 from tests.model.recordings import Record
-from tests.servers import SharedRegistry
-from tests.topics import Topics
+from tests.servers.shared import SharedRegistry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 

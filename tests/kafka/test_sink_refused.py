@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError
 from connector.runtime.monitoring.listeners import BatchReport
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside, run_until
 from tests.model.recordings import Record
-from tests.running import Workspace
-from tests.topics import Topics
+from tests.runs.inside import Inside, run_until
+from tests.runs.processes import Workspace
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

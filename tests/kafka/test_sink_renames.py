@@ -5,11 +5,11 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model import binlog_recordings
 from tests.model.recordings import Record
-from tests.reading import Lake
-from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

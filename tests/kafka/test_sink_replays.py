@@ -11,16 +11,16 @@ import attrs
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
+from tests.harness.modes import WRITE_MODES
+from tests.harness.rounds import THOROUGH
+from tests.harness.tiers import tiered
 from tests.model import reference
 from tests.model.events import Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.modes import WRITE_MODES
-from tests.running import THOROUGH
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

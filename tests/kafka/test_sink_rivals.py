@@ -18,14 +18,14 @@ from pyspark.sql import SparkSession
 from connector.errors import FatalError, RetriableError
 from connector.iceberg.commit import commit
 from connector.sink.factory import Sink
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
+from tests.harness.modes import WRITE_MODES
 from tests.model import reference
 from tests.model.events import Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.modes import WRITE_MODES
-from tests.topics import Topics
+from tests.runs.inside import Inside
 
 SECONDS = float(os.environ.get("ICEBRIDGE_CONCURRENCY_S", "20"))
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600 + 2 * SECONDS)]

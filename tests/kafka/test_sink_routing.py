@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
-from tests.host import Host
 from tests.model.recordings import Record
-from tests.reading import Lake
-from tests.running import Run, Workspace
-from tests.topics import Topics
+from tests.runs.host import Host
+from tests.runs.processes import Run, Workspace
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -12,11 +12,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from connector.demo.servers.kafka_broker import KafkaBroker
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.connectors import Client
 from tests.model.recordings import Record
-from tests.running import Sink, Workspace, workspace
-from tests.topics import Topics
+from tests.runs.processes import Sink, Workspace, workspace
+from tests.servers.connectors import Client
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -17,12 +17,12 @@ from connector.errors import FatalError
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, CREATED_BY
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
+from tests.harness.tiers import tiered
 from tests.model.events import START_NS
 from tests.model.recordings import Record
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

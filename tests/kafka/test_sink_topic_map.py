@@ -7,12 +7,12 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.host import Host
-from tests.inside import Inside
 from tests.model.events import START_NS
 from tests.model.recordings import Record
-from tests.topics import Topics
+from tests.runs.host import Host
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 ONE, TWO, OTHER = "mapped.one", "mapped.two", "mapped.other"

@@ -16,13 +16,13 @@ from connector.runtime.monitoring.listeners import BatchReport
 from connector.sink.factory import Sink
 from connector.sink.microbatch.transactions.transactions import Transactions
 from connector.sink.model.micro_batch import MicroBatch
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside, run_until
+from tests.harness.rounds import THOROUGH
 from tests.model.events import START_NS, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.running import THOROUGH
-from tests.topics import Topics
+from tests.runs.inside import Inside, run_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

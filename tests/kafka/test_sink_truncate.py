@@ -8,14 +8,14 @@ import attrs
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
-from tests.inside import Inside
+from tests.harness.tiers import tiered
 from tests.model import recordings
 from tests.model.events import START_NS
 from tests.model.recordings import Record
-from tests.running import Run
-from tests.tiers import tiered
-from tests.topics import Topics
+from tests.runs.inside import Inside
+from tests.runs.processes import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

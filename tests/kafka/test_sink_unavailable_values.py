@@ -11,11 +11,11 @@ import attrs
 import pytest
 
 from serde.events.images.unavailable_value import PLACEHOLDER
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
+from tests.harness.tiers import tiered
 from tests.model import recordings
 from tests.model.recordings import Record
-from tests.tiers import tiered
-from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from serde.events.images.unavailable_value import PLACEHOLDER
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.recordings import Record
-from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 
 from connector.demo.servers.ports import free_ports
 from connector.errors import FatalError, RetriableError
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.host import Host
 from tests.model.recordings import Record
-from tests.reading import Lake
-from tests.servers import SharedRegistry
-from tests.sources import Spring, spring
-from tests.topics import Topics
+from tests.runs.host import Host
+from tests.runs.sources import Spring, spring
+from tests.servers.shared import SharedRegistry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -15,9 +15,10 @@ from collections import defaultdict
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.running import Sink, kills, seeded
-from tests.sources import Spring, in_order, payload, replica, spring
-from tests.topics import Topics
+from tests.clients.topics import Topics
+from tests.harness.rounds import kills, seeded
+from tests.runs.processes import Sink
+from tests.runs.sources import Spring, in_order, payload, replica, spring
 
 KILLS = kills(4)
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(600 + 60 * KILLS)]

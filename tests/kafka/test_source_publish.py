@@ -18,11 +18,11 @@ from connector.source.factory import build_source, open_offsets
 from connector.source.poll_loop import PollLoop
 from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.table_offset import TableOffset
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.reading import Lake
-from tests.running import THOROUGH
-from tests.sources import Spring, StepLog, in_order, payload, replica, spring
-from tests.topics import Topics
+from tests.harness.rounds import THOROUGH
+from tests.runs.sources import Spring, StepLog, in_order, payload, replica, spring
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

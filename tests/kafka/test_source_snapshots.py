@@ -25,10 +25,11 @@ from connector.runtime.monitoring.listeners import SnapshotReport, StepReport
 from connector.source.destinations.kafka import KafkaPublisher
 from connector.source.factory import build_source
 from connector.source.signals.queue_channel import SignalQueue
+from tests.clients.topics import Topics
+from tests.harness.rounds import seeded
 from tests.model.recordings import Record
-from tests.running import Sink, seeded
-from tests.sources import Spring, in_order, payload, replica, spring
-from tests.topics import Topics
+from tests.runs.processes import Sink
+from tests.runs.sources import Spring, in_order, payload, replica, spring
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

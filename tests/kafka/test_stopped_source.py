@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from connector.maintenance.expiry import read_reader_positions
 from connector.maintenance.tasks import CONVERT, MAINTENANCE_TASK, REWRITE
 from connector.sink.factory import Sink
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
-from tests.inside import Inside
 from tests.kafka.test_sink_maintenance import MAINTAINED, Neighbours, Reader, Story, maintenance_of, rows_of
-from tests.topics import Topics
+from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
+from tests.harness.rounds import kills, seeded
 from tests.model.events import COLUMNS, Database
 from tests.model.life import Life
-from tests.running import Run, Sink, Workspace, kills, seeded
-from tests.sources import replica, spring
-from tests.topics import Topics
+from tests.runs.processes import Run, Sink, Workspace
+from tests.runs.sources import replica, spring
 
 STOPS = kills(8)
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(300 + 40 * STOPS)]

@@ -12,8 +12,8 @@ from pyiceberg.conversions import from_bytes
 
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.write.formats.avro import AvroFile
+from tests.harness.rounds import draws
 from tests.model import avro_files
-from tests.running import draws
 from tests.unit.sink_plans import layout
 
 Columns = dict[str, pa.DataType]

@@ -23,8 +23,8 @@ from serde.avro.writer_schema import parse_writer_schema
 from serde.byte_windows import byte_windows
 from serde.faults import Unfit
 from serde.messages import DecodedMessages
+from tests.harness.rounds import draws
 from tests.model import avro
-from tests.running import draws
 
 FUZZ_S = float(os.environ.get("ICEBRIDGE_FUZZ_S", "0"))
 Batch = tuple[Any, list[Any]]

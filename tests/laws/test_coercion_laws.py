@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connector.sink.convert.decoder import decode
-from tests.running import draws
+from tests.harness.rounds import draws
 from tests.unit.sink_plans import append, dead, plan, rows, run
 
 EPOCH = dt.datetime(1970, 1, 1)

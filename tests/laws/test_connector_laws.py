@@ -16,6 +16,8 @@ from connector.sink.convert.decoder import decode
 from connector.sink.convert.key_change_headers import pair_with_other_key
 from connector.sink.model.plan import TablePlan
 from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
+from tests.harness.rounds import draws
+from tests.harness.tiers import spread
 from tests.model import avro
 from tests.model.event_forms import ENVELOPES, FLATTENED, SHAPES, Event, avro_schema, with_cells, write
 from tests.model.events import COLUMNS, OUTLIVING, Clock, Database
@@ -23,8 +25,6 @@ from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.model.schema_server import serve_schemas
 from tests.model.source_logs import CONNECTORS, PLACED, Connector
-from tests.running import draws
-from tests.tiers import spread
 from tests.unit.local_sink import LocalSink, local_sink
 from tests.unit.sink_plans import DATED, plan, upsert
 

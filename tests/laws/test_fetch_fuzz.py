@@ -32,10 +32,10 @@ from connector.kafka.consumer.records.decompression import decompress_section
 from connector.kafka.consumer.records.record_batches import parse_batches
 from connector.kafka.consumer.records.record_headers import read_headers
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch, UnreadableRecords
-from tests.brokers import Brokers, Log
+from tests.harness.rounds import draws
+from tests.harness.tally import add_line
 from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, varint, written
-from tests.running import draws
-from tests.tally import add_line
+from tests.servers.brokers import Brokers, Log
 
 FUZZ_S = float(os.environ.get("ICEBRIDGE_FUZZ_S", "0"))
 TALLY = os.environ.get("ICEBRIDGE_FUZZ_TALLY")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.harness.rounds import draws
 from tests.model.events import COLUMNS, Clock, Database, row
-from tests.running import draws
 from tests.unit.local_sink import local_sink
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(600)]

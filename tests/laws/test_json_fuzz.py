@@ -19,8 +19,8 @@ from serde.faults import Unfit
 from serde.formats import make_deserializer
 from serde.json.json_types import parse_schema_block
 from serde.json.row_reader import parse_message, read_value, to_array
+from tests.harness.rounds import draws
 from tests.laws.test_serde_laws import batches
-from tests.running import draws
 
 FUZZ_S = float(os.environ.get("ICEBRIDGE_FUZZ_S", "0"))
 _SYNTAX = [*b'{}[]:,"\\ \n\tnulltrue0123456789eE+-.', 0, 0x1F, 0x80, 0xC3, 0xED, 0xFF]

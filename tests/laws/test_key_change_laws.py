@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.harness.rounds import draws
 from tests.model.rows_before import draw_events, find_by_tasks, follow
-from tests.running import draws
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(300)]
 

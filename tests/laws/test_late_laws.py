@@ -36,12 +36,12 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import SourceProgress
 from connector.sink.model.task_output import OutputKind
 from serde.events.positions.log_positions import unknown_positions
+from tests.harness.rounds import draws
 from tests.model import reference
 from tests.model.events import CLOCKS, OUTLIVING, Clock, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.model.source_logs import CONNECTORS, Connector
-from tests.running import draws
 from tests.unit.sink_plans import DATED, layout, plan, upsert
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(900)]

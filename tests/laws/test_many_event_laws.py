@@ -20,7 +20,7 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.decoder import decode, decode_runs
-from tests.running import draws
+from tests.harness.rounds import draws
 from tests.unit import sink_plans
 
 FIRST_OFFSET = 100

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.decoder import decode
 from serde.events.positions.log_positions import FIRST_NUMBER
-from tests.running import draws
+from tests.harness.rounds import draws
 from tests.unit.sink_plans import append, dead, plan, rows, run
 
 KINDS = (pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.decimal128(38, 10), pa.decimal128(10, 2), pa.string())

@@ -13,8 +13,8 @@ from serde.messages import DecodedMessages
 from serde.protobuf.deserializer import ProtobufDeserializer
 from serde.protobuf.schemas.writer_schema import parse_writer_schema
 from serde.protobuf.single_message import read_message
+from tests.harness.rounds import draws
 from tests.model import protobuf
-from tests.running import draws
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 

@@ -35,9 +35,9 @@ from connector.kafka.protocol.requests import (
     SaslHandshakeRequest,
 )
 from connector.settings import KafkaSettings
-from tests.brokers import KAFKA_4, Brokers, Log, _Fields
+from tests.harness.rounds import SEED, draws
 from tests.model.record_batches import Record, batch
-from tests.running import SEED, draws
+from tests.servers.brokers import KAFKA_4, Brokers, Log, _Fields
 
 AT = ("t", 0)
 NUMBERS = (-(2**31), -2, -1, 0, 1, 2**15, 2**20, 2**31 - 1)

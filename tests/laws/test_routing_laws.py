@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
-from tests.running import draws
+from tests.harness.rounds import draws
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run
 
 COLUMNS = {"id": pa.int64(), "kind": pa.string()}

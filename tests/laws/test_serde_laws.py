@@ -21,7 +21,7 @@ from serde.json.columns import column_reader
 from serde.json.json_types import node_of, parse_schema_block
 from serde.json.row_reader import read_value, to_array
 from serde.messages import DecodedMessages
-from tests.running import draws
+from tests.harness.rounds import draws
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 _PLAIN = {

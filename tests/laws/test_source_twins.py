@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from connector.source.changes.rewrites import row_alignment
 from connector.source.changes.rewrites.file_alignment import FileRewrite, RowGroupMatch, group_rewrites, is_in_order
-from tests.running import draws
+from tests.harness.rounds import draws
 
 pytestmark = pytest.mark.laws
 

@@ -17,7 +17,7 @@ from serde.formats import make_deserializer
 from serde.json.columns import column_reader, trailer_reader
 from serde.json.columns.trailer_layout import read_members
 from serde.messages import DecodedMessages
-from tests.running import draws
+from tests.harness.rounds import draws
 
 SYNTAX = [*b'{}[]:,"\\ \n\tnulltrue0123456789eE+-./', 0, 0x1F, 0x7F, 0x80, 0xC3, 0xED, 0xFF]
 BYTES = b'0019998-"\\\\,:{}[]aZz \x1f\x7f\x80.+eE#]~['

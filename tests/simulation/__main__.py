@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.harness.tally import end_on_signals
 from tests.simulation.capture_history import tell_capture
 from tests.simulation.capture_story import make_capture_story
 from tests.simulation.process import quiet
@@ -26,7 +27,6 @@ from tests.simulation.runs import go_through, tell_sink, tell_source
 from tests.simulation.shrinking import Failure, shrink, tell
 from tests.simulation.stories import make_story
 from tests.simulation.tally import Tally
-from tests.tally import end_on_signals
 
 SHOWN_EVERY_S = 10
 MOST = 1 << 40

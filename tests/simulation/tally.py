@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.tally import add_line
+from tests.harness.tally import add_line
 
 
 @attrs.frozen

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import SEED
+from tests.harness.rounds import SEED
 from tests.simulation.capture_history import tell_capture
 from tests.simulation.capture_mutations import CAPTURE_MUTATIONS
 from tests.simulation.capture_story import CaptureStory, CaptureWorld, Change, Poll, make_capture_story

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.tiers import tiered
 from tests.simulation.mutations import MUTATIONS, files_of_killed_runs_go_at_once
 from tests.simulation.planted import find
 from tests.simulation.process import quiet
 from tests.simulation.rule_mutations import RULE_MUTATIONS
 from tests.simulation.shrinking import tell
 from tests.simulation.steps import Batch, Maintain, SourceStep, Story, TableStep, World
-from tests.tiers import tiered
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(600)]
 

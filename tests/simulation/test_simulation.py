@@ -13,8 +13,8 @@ import pytest
 
 from serde.formats import FORMATS
 from serde.wire_format import ReadOptions
+from tests.harness.rounds import SEED
 from tests.model.events import CLOCKS
-from tests.running import SEED
 from tests.simulation.known_results import read_plain
 from tests.simulation.process import quiet
 from tests.simulation.shrinking import shrink, tell

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from connector.iceberg.java import accept_callbacks, gateway_of, jvm
 from connector.runtime.jvm.callback_connections import CallbackConnections
-from tests.waiting import wait_until
+from tests.harness.waiting import wait_until
 
 pytestmark = [pytest.mark.spark]
 

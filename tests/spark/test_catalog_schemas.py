@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.types.schemas.schema_evolution import evolve
 from connector.settings.iceberg.catalog import CatalogSettings
-from tests.reading import Lake
+from tests.clients.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.events import COLUMNS, Database, row
-from tests.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

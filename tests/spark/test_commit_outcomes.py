@@ -43,11 +43,11 @@ from connector.settings.kafka.error_handling import ErrorSettings
 from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.offset_store import TableOffsetStore
 from connector.source.snapshots.table_offset import TableOffset
-from tests.reading import Lake
-from tests.rest_catalog import Fate, RestCatalog, see_whole
+from tests.clients.lake import Lake
+from tests.harness.tiers import tiered
+from tests.servers.rest_catalog import Fate, RestCatalog, see_whole
 from tests.spark.test_key_types import Case, fill
 from tests.spark.test_repair import UUID
-from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -19,10 +19,10 @@ from connector.maintenance.conversion.conversion import (
 )
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
+from tests.clients.lake import Lake
+from tests.harness.tiers import tiered
 from tests.model.key_types import KEY_TYPES
-from tests.reading import Lake
 from tests.spark.test_key_types import PARTITIONS, Case, Written, fill, values_by_iceberg, values_by_spark
-from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -20,8 +20,8 @@ from connector.iceberg.write.table_writer import TableWriter
 from connector.maintenance.conversion.conversion import convert_deletes
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
-from tests.reading import Lake
-from tests.tiers import tiered
+from tests.clients.lake import Lake
+from tests.harness.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

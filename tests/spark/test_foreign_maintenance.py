@@ -22,9 +22,9 @@ from connector.maintenance.maintainer import Maintainer
 from connector.maintenance.tasks import CONVERT, REWRITE
 from connector.settings import load
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
-from tests.maintained import CONNECTOR, Maintained, Yard
-from tests.tiers import crossed, tiered
-from tests.workshop import AFTER, BEFORE, OFFSETS, cut_commits
+from tests.harness.tiers import crossed, tiered
+from tests.histories.maintained import CONNECTOR, Maintained, Yard
+from tests.histories.workshop import AFTER, BEFORE, OFFSETS, cut_commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 VERSIONS = pytest.mark.parametrize("version", tiered([2, 3], [3]))

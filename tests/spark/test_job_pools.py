@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.runtime.spark.job_pools import MAINTENANCE, enter_pool
-from tests.waiting import wait_until
+from tests.harness.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 

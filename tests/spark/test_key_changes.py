@@ -18,8 +18,8 @@ from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OUTPUT_SCHEMA, OutputKind, TaskOutput, to_batches
 from serde.events.images.unavailable_value import PLACEHOLDER
 from serde.events.positions.log_positions import NO_VALUE
+from tests.harness.tiers import tiered
 from tests.model.rows_before import Before, Event, draw_events, follow
-from tests.tiers import tiered
 from tests.unit.sink_plans import upsert
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

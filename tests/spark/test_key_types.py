@@ -42,10 +42,10 @@ from connector.sink.fold.fold import fold
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import TablePlan
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
+from tests.clients.lake import Lake
+from tests.harness.rounds import THOROUGH
+from tests.harness.tiers import tiered
 from tests.model.key_types import KEY_TYPES, KeyType
-from tests.reading import Lake
-from tests.running import THOROUGH
-from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -41,12 +41,12 @@ from connector.settings.iceberg.maintenance.policies import (
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.table_offset import TableOffset
-from tests.host import Host
+from tests.harness.tiers import tiered
+from tests.histories.workshop import OFFSETS, Workshop, disturb_tasks
+from tests.runs.host import Host
 from tests.spark.test_conversion import check_rows, summary_of
 from tests.spark.test_key_types import values_by_spark
-from tests.tiers import tiered
 from tests.unit.test_maintenance_looks import draw_files, draw_policy
-from tests.workshop import OFFSETS, Workshop, disturb_tasks
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

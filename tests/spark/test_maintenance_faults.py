@@ -14,11 +14,11 @@ from connector.iceberg.commit.last_commit import LastCommit, find_last_commit
 from connector.iceberg.java import jvm
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
-from tests.running import catalog
+from tests.harness.tiers import crossed
+from tests.histories.workshop import Workshop, disturb_tasks
+from tests.runs.processes import catalog
 from tests.spark.test_conversion import summary_of
 from tests.spark.test_key_types import Written, values_by_iceberg, values_by_spark
-from tests.tiers import crossed
-from tests.workshop import Workshop, disturb_tasks
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from connector.maintenance.lease import LeaseTable
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
-from tests.running import Sink
+from tests.harness.tiers import crossed, tiered
+from tests.histories.workshop import AFTER, BEFORE, Workshop, cut_commits
+from tests.runs.processes import Sink
 from tests.spark.test_key_types import Written, values_by_iceberg, values_by_spark
-from tests.tiers import crossed, tiered
-from tests.workshop import AFTER, BEFORE, Workshop, cut_commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -32,7 +32,7 @@ from connector.iceberg.commit.snapshot_expiry import (
 )
 from connector.iceberg.write.partitioning import UNPARTITIONED
 from connector.iceberg.write.rolling_file import FileKind, describe_file
-from tests.maintained import CONNECTOR, Maintained, Yard
+from tests.histories.maintained import CONNECTOR, Maintained, Yard
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 

@@ -11,8 +11,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tests.reading import Lake
-from tests.running import catalog
+from tests.clients.lake import Lake
+from tests.runs.processes import catalog
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
 

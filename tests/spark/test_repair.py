@@ -33,12 +33,13 @@ from connector.iceberg.write import partitioning
 from connector.maintenance.partitions import count_partitions
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
-from tests.host import PROJECT, Host
+from tests.clients.lake import Lake
+from tests.harness.paths import PROJECT
+from tests.harness.tiers import tiered
 from tests.model.key_types import KEY_TYPES
-from tests.reading import Lake
-from tests.running import catalog
+from tests.runs.host import Host
+from tests.runs.processes import catalog
 from tests.spark.test_key_types import Case, Written, fill, new_table, values_by_iceberg, values_by_spark
-from tests.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

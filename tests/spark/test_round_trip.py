@@ -40,7 +40,7 @@ from serde.emit.connect_schema import Document
 from serde.emit.envelope import SourceInfo
 from serde.emit.row_schema import Primitive, RowList, RowMap, RowStruct, RowType
 from serde.emit.type_mapping import LOSSES, BinaryMode, DecimalMode, HandlingModes, TimeMode, wire_type
-from tests.tiers import crossed, tiered
+from tests.harness.tiers import crossed, tiered
 from tests.unit import sink_plans
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

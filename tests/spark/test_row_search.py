@@ -27,9 +27,9 @@ from connector.sink.model import task_output
 from connector.sink.model.driver_output import Written
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OutputKind, TaskOutput
-from tests.reading import Lake
-from tests.running import THOROUGH
-from tests.tiers import tiered
+from tests.clients.lake import Lake
+from tests.harness.rounds import THOROUGH
+from tests.harness.tiers import tiered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -20,12 +20,12 @@ from connector.errors import ConfigError, FatalError, GapError
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
 from connector.settings.source.settings import load_source
 from connector.source.factory import build_source
-from tests.direct import Direct, index_of
-from tests.running import THOROUGH, seeded
-from tests.searching import Search
-from tests.source_tables import CATALOG, Kind, Subject, use_catalog
-from tests.stories import FLAT, NESTED, Unique
-from tests.tiers import tiered
+from tests.clients.search import Search
+from tests.harness.rounds import THOROUGH, seeded
+from tests.harness.tiers import tiered
+from tests.histories.source_tables import CATALOG, Kind, Subject, use_catalog
+from tests.histories.stories import FLAT, NESTED, Unique
+from tests.runs.direct import Direct, index_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -22,11 +22,12 @@ from pyspark.sql import SparkSession
 from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.settings.source.settings import load_source
 from connector.source.factory import build_source
-from tests.direct import Direct, index_of
-from tests.running import Line, Sink, kills, seeded
-from tests.searching import Search
-from tests.source_tables import Kind, Subject, use_catalog
-from tests.stories import FLAT, NESTED, Crowded
+from tests.clients.search import Search
+from tests.harness.rounds import kills, seeded
+from tests.histories.source_tables import Kind, Subject, use_catalog
+from tests.histories.stories import FLAT, NESTED, Crowded
+from tests.runs.direct import Direct, index_of
+from tests.runs.processes import Line, Sink
 
 KILLS = kills(4)
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(600 + 60 * KILLS)]

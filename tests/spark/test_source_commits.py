@@ -44,8 +44,8 @@ from connector.sink.destinations.iceberg.write_modes.copy_on_write import with_l
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 from connector.source.signals.table_channel import TableChannel
 from connector.source.snapshots.signal import SignalText
-from tests.source_tables import CATALOG, Event, Kind, Subject, plain, use_catalog
-from tests.tiers import tiered
+from tests.harness.tiers import tiered
+from tests.histories.source_tables import CATALOG, Event, Kind, Subject, plain, use_catalog
 
 pytestmark = pytest.mark.spark
 HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))

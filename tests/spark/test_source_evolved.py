@@ -19,8 +19,8 @@ from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import TableReader, release_reads
 from connector.iceberg.write.table_writer import TableWriter
 from connector.source.changes.rewrites import file_diff
-from tests.source_tables import Kind, Subject, upsert, use_catalog
-from tests.tiers import tiered
+from tests.harness.tiers import tiered
+from tests.histories.source_tables import Kind, Subject, upsert, use_catalog
 
 pytestmark = pytest.mark.spark
 COW, MOR = "copy-on-write", "merge-on-read"

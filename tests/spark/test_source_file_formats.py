@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
-from tests.source_tables import Kind, Subject, use_catalog
-from tests.tiers import crossed
+from tests.harness.tiers import crossed
+from tests.histories.source_tables import Kind, Subject, use_catalog
 
 pytestmark = pytest.mark.spark
 COLUMNS = "id bigint NOT NULL, p string, v string"

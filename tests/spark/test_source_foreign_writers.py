@@ -20,9 +20,9 @@ from connector.source.changes.rewrites import file_diff
 from connector.source.changes.row_key import KeyKind, RowKey
 from connector.source.snapshots.next_step import Fail, SnapshotMode, SnapshotOffset, TableHead, decide_next_step
 from connector.source.snapshots.table_history import read_history
-from tests.running import catalog as catalog_in
-from tests.source_tables import Event, Kind, Row, Subject, use_catalog
-from tests.tiers import tiered
+from tests.harness.tiers import tiered
+from tests.histories.source_tables import Event, Kind, Row, Subject, use_catalog
+from tests.runs.processes import catalog as catalog_in
 
 pytestmark = pytest.mark.spark
 COW, MOR = "copy-on-write", "merge-on-read"

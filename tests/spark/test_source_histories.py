@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 
 from connector.source.changes.rewrites import file_diff
 from connector.source.changes.row_key import KeyKind
-from tests.running import THOROUGH, seeded
-from tests.source_tables import CATALOG, Event, Kind, Plain, Subject, plain, use_catalog
-from tests.stories import FLAT, NESTED, Story
-from tests.tiers import tiered
+from tests.harness.rounds import THOROUGH, seeded
+from tests.harness.tiers import tiered
+from tests.histories.source_tables import CATALOG, Event, Kind, Plain, Subject, plain, use_catalog
+from tests.histories.stories import FLAT, NESTED, Story
 
 pytestmark = pytest.mark.spark
 

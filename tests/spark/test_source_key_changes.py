@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from connector.source.changes.pairing import pair_key_changes
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 from connector.source.envelope.transaction_order import number_changes
-from tests.source_tables import Kind, Subject, use_catalog
-from tests.tiers import tiered
+from tests.harness.tiers import tiered
+from tests.histories.source_tables import Kind, Subject, use_catalog
 
 pytestmark = pytest.mark.spark
 COW, MOR = "copy-on-write", "merge-on-read"

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 
 from connector.source.changes.rewrites import file_diff
 from connector.source.snapshots.next_step import SnapshotOffset, StreamChanges
-from tests.running import THOROUGH, seeded
-from tests.source_tables import Kind, Plain, Subject, plain, use_catalog
-from tests.tiers import tiered
+from tests.harness.rounds import THOROUGH, seeded
+from tests.harness.tiers import tiered
+from tests.histories.source_tables import Kind, Plain, Subject, plain, use_catalog
 
 pytestmark = pytest.mark.spark
 HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))

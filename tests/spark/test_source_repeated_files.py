@@ -25,9 +25,9 @@ from connector.source.snapshots.signal import SnapshotKind
 from connector.source.snapshots.snapshot_queue import QueuedSnapshot, SnapshotQueue
 from connector.source.snapshots.table_offset import TableOffset
 from connector.source.table_access import TableAccess
-from tests.publishers import InMemoryPublisher
-from tests.source_tables import CATALOG, Event, Kind, Subject, use_catalog
-from tests.tiers import tiered
+from tests.harness.tiers import tiered
+from tests.histories.source_tables import CATALOG, Event, Kind, Subject, use_catalog
+from tests.runs.publishers import InMemoryPublisher
 
 pytestmark = pytest.mark.spark
 MOR = "merge-on-read"

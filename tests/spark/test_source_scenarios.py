@@ -28,8 +28,8 @@ from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 from connector.source.changes.snapshot_diff import SnapshotDiff
 from connector.source.snapshots.next_step import Fail, Idle, SnapshotMode, SnapshotOffset, TableHead, decide_next_step
 from connector.source.snapshots.table_history import read_head, read_history
-from tests.source_tables import Kind, Subject, changes_of, plain, reader_of, use_catalog
-from tests.tiers import tiered
+from tests.harness.tiers import tiered
+from tests.histories.source_tables import Kind, Subject, changes_of, plain, reader_of, use_catalog
 
 pytestmark = pytest.mark.spark
 COW, MOR = "copy-on-write", "merge-on-read"

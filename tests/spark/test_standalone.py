@@ -19,12 +19,12 @@ import connector
 from connector.runtime.jvm.jars import copy_jars
 from connector.runtime.jvm.java import find_java_home
 from connector.runtime.spark.environment import settings_for, write_archive
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
+from tests.harness.waiting import wait_until
 from tests.model.events import COLUMNS, Database, row
-from tests.running import COMMITTED, Run, Workspace
-from tests.standalone import SECRET, StandaloneCluster
-from tests.topics import Topics
-from tests.waiting import wait_until
+from tests.runs.processes import COMMITTED, Run, Workspace
+from tests.servers.standalone import SECRET, StandaloneCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(600)]
 

@@ -18,10 +18,10 @@ from connector.settings import load
 from connector.settings.source.settings import load_source
 from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.table_offset import TableOffset
-from tests.host import Host
-from tests.reading import Lake
-from tests.running import Workspace, workspace
-from tests.tiers import tiered
+from tests.clients.lake import Lake
+from tests.harness.tiers import tiered
+from tests.runs.host import Host
+from tests.runs.processes import Workspace, workspace
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

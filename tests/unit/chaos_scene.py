@@ -15,7 +15,7 @@ from tests.chaos.acts import Acts
 from tests.chaos.kills import Kills
 from tests.chaos.moments import Moment
 from tests.chaos.process import ConnectorProcess
-from tests.relay import Relay
+from tests.servers.relay import Relay
 
 SLEEP = "import time; time.sleep(600)"
 Start = Callable[[ConnectorProcess], ConnectorProcess]

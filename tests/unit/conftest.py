@@ -8,7 +8,7 @@ import pytest
 
 from connector import redaction
 from connector.kafka.consumer.librdkafka_consumers import forget_consumers
-from tests.connectors import Client, TestServer, run_one_sink, serving
+from tests.servers.connectors import Client, TestServer, run_one_sink, serving
 
 
 @pytest.fixture(autouse=True)

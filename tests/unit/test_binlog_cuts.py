@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
+from tests.harness.tiers import tiered
 from tests.model import binlog_recordings
 from tests.model.binlog_recordings import SERVERS, VARIANTS
 from tests.model.binlog_rows import UNTOLD, row_text
 from tests.model.recordings import in_batches
 from tests.model.schema_server import serve_schemas
-from tests.tiers import tiered
 from tests.unit.local_sink import local_sink
 
 TABLES = ("types", "customers", "evolve", "busy")

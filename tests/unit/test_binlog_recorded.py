@@ -17,12 +17,12 @@ from connector.settings.converters.schema_registry import RegistrySettings
 from connector.sink.convert.decoder import decode
 from connector.sink.fold.fold import fold, select_rows_to_keep
 from connector.sink.model.plan import BatchPlan
+from tests.harness.tiers import tiered
 from tests.model import binlog_recordings
 from tests.model.binlog_recordings import SERVERS, VARIANTS
 from tests.model.binlog_rows import UNTOLD, row_text
 from tests.model.recordings import Record
 from tests.model.schema_server import serve_schemas
-from tests.tiers import tiered
 from tests.unit import sink_plans
 
 TABLES = ("types", "customers", "evolve", "busy")

@@ -28,7 +28,7 @@ from tests.chaos.load import KEYS, Load
 from tests.chaos.report import Report
 from tests.chaos.run import Plan, Run
 from tests.chaos.tables import ORDERS, PEOPLE, TABLES, Table
-from tests.relay import Relay
+from tests.servers.relay import Relay
 
 TRANSACTIONS = 600
 Rows = list[dict[str, Any]]

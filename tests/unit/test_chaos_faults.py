@@ -18,9 +18,9 @@ from tests.chaos.disturbances import Disturbances
 from tests.chaos.faults import Faults
 from tests.chaos.kills import Kills
 from tests.chaos.process import ConnectorProcess, is_alive
-from tests.relay import Relay
+from tests.harness.waiting import wait_until
+from tests.servers.relay import Relay
 from tests.unit.chaos_scene import SLEEP, Scene, Script, Servers, Sleeper, Start, start_and_kill
-from tests.waiting import wait_until
 
 
 @pytest.fixture

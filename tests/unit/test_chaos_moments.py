@@ -15,9 +15,9 @@ from connector.demo.servers.ports import LOOPBACK
 from tests.chaos.connectors import GROUPS, Connector
 from tests.chaos.kills import Kills
 from tests.chaos.moments import Moment, moments_of
-from tests.relay import Relay
+from tests.harness.waiting import wait_until
+from tests.servers.relay import Relay
 from tests.unit.chaos_scene import SLEEP, Scene, Script, Servers, Start, start_and_kill
-from tests.waiting import wait_until
 
 SEEN = re.compile(b"commit")
 CONNECTORS = {one.name: one for group in GROUPS for one in group}

@@ -16,7 +16,7 @@ from connector.cli.main import main
 from connector.settings.configdef.unknown_keys import AllowedKeys
 from connector.settings.sink.options import collect_options
 from connector.settings.source.settings import ALLOWED_KEYS
-from tests.markdown import iter_blocks, strip_blocks
+from tests.harness.markdown import iter_blocks, strip_blocks
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.markdown import iter_blocks, strip_blocks
+from tests.harness.markdown import iter_blocks, strip_blocks
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

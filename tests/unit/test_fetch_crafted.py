@@ -36,8 +36,8 @@ from connector.sink.job.map_task import map_task
 from connector.sink.model.destination import WriterFactory
 from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import tell_driver, unpack_value
-from tests.brokers import KAFKA_4, Brokers, Log
 from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, batch, varint, written
+from tests.servers.brokers import KAFKA_4, Brokers, Log
 from tests.unit.sink_plans import plan
 
 LIMIT = 1 << 16

@@ -18,8 +18,8 @@ from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.kafka.consumer.raw_batches import find_unreadable
 from connector.kafka.consumer.single_records import read_forward
 from connector.kafka.protocol.requests import EpochEndRequest, MetadataRequest
-from tests.brokers import KAFKA_2_1, KAFKA_4, Brokers, Log
 from tests.model.record_batches import Record, batch
+from tests.servers.brokers import KAFKA_2_1, KAFKA_4, Brokers, Log
 
 QUICK = {"retry.backoff.ms": "1", "retry.backoff.max.ms": "2"}
 

@@ -21,8 +21,8 @@ from connector.runtime.deadline import Deadline
 from connector.runtime.topic_partitions import UNKNOWN_TOPIC_IDS
 from connector.settings import KafkaSettings, SinkSettings, load
 from connector.sink.microbatch.cluster import inspect_cluster
-from tests.brokers import EVENT_HUBS, EVENT_HUBS_2022, KAFKA_2_1, Brokers, Log
 from tests.model.record_batches import Record, batch
+from tests.servers.brokers import EVENT_HUBS, EVENT_HUBS_2022, KAFKA_2_1, Brokers, Log
 
 OFFERED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (1, 7), 18: (0, 0)}
 

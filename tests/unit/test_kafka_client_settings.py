@@ -28,9 +28,9 @@ from connector.kafka.dlq.producer import DeadLetterProducer
 from connector.kafka.producer import MessageProducer
 from connector.settings import KafkaSettings, load
 from connector.settings.kafka.reading import ReaderKind
-from tests.brokers import KAFKA_2_1, KAFKA_4, Brokers, Log
-from tests.host import PROJECT
+from tests.harness.paths import PROJECT
 from tests.model.record_batches import Record, batch
+from tests.servers.brokers import KAFKA_2_1, KAFKA_4, Brokers, Log
 from tests.unit.test_kafka_readers import STORES
 
 BOTH: tuple[ReaderKind, ...] = ("native", "librdkafka")

@@ -24,8 +24,8 @@ from connector.kafka.consumer.fetcher import FetchSettings
 from connector.kafka.consumer_group import ConsumerGroup
 from connector.kafka.kept_client import KeptClient
 from connector.settings import KafkaSettings
-from tests.brokers import KAFKA_2_4, Brokers, Log
-from tests.host import PROJECT
+from tests.harness.paths import PROJECT
+from tests.servers.brokers import KAFKA_2_4, Brokers, Log
 
 STORES = PROJECT / "tests" / "fixtures" / "stores"
 

@@ -30,9 +30,9 @@ from connector.runtime import aws_credentials
 from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity
 from connector.settings import KafkaSettings, load
 from connector.settings.kafka.reading import ReaderKind
-from tests.brokers import Brokers, Log
-from tests.host import PROJECT
+from tests.harness.paths import PROJECT
 from tests.model.record_batches import Record, batch
+from tests.servers.brokers import Brokers, Log
 
 OFFERED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (1, 7), 17: (0, 1), 18: (0, 0), 36: (0, 1)}
 BASE = {"debezium.sink.iceberg.warehouse": "/w", "topics": "t"}

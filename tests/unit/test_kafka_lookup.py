@@ -12,8 +12,8 @@ from connector.kafka.consumer.readers import with_reader
 from connector.kafka.record_lookup import RecordReader
 from connector.settings import KafkaSettings
 from connector.settings.kafka.reading import ReaderKind
-from tests.brokers import ANCIENT, Brokers, Log
 from tests.model.record_batches import GZIP, Record, batch
+from tests.servers.brokers import ANCIENT, Brokers, Log
 from tests.unit.test_fetch_crafted import CRAFTED
 from tests.unit.test_kafka_readers import OFFERED
 

@@ -24,9 +24,9 @@ from connector.kafka.consumer.reader_check import check_reader
 from connector.kafka.protocol.api_versions import FETCH, METADATA, negotiate
 from connector.settings import SinkSettings, load
 from connector.sink.runner import run_sink
-from tests import brokers
-from tests.brokers import Brokers, Log
 from tests.model.record_batches import Record, batch
+from tests.servers import brokers
+from tests.servers.brokers import Brokers, Log
 
 LOGIN = {
     "security.protocol": "SASL_PLAINTEXT",

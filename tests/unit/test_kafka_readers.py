@@ -23,10 +23,10 @@ from connector.kafka.consumer.readers import choose_reader, with_reader
 from connector.kafka.consumer.record_sizes import RecordSizeSampler
 from connector.settings import KafkaSettings
 from connector.settings.kafka.reading import ReaderKind
-from tests.brokers import ANCIENT, FUTURE, Brokers, Log
-from tests.host import PROJECT
+from tests.harness.paths import PROJECT
+from tests.harness.tiers import crossed
 from tests.model.record_batches import GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, Record, batch, messages
-from tests.tiers import crossed
+from tests.servers.brokers import ANCIENT, FUTURE, Brokers, Log
 from tests.unit.test_fetch_crafted import CRAFTED
 
 STORES = PROJECT / "tests" / "fixtures" / "stores"

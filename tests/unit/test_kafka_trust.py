@@ -14,8 +14,8 @@ from connector.kafka.brokers import tls
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.client import BrokerClient
 from connector.settings import KafkaSettings
-from tests.brokers import Brokers, Log
 from tests.model.certificates import HOST, CertificateChain
+from tests.servers.brokers import Brokers, Log
 from tests.unit.test_kafka_readers import OFFERED
 
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from connector.cli.main import main
-from tests.brokers import EVENT_HUBS, FUTURE, KAFKA_4, Brokers
+from tests.servers.brokers import EVENT_HUBS, FUTURE, KAFKA_4, Brokers
 
 
 @pytest.mark.parametrize(("offered", "code"), [(KAFKA_4, 0), (EVENT_HUBS, 0), (FUTURE, 1)], ids=["4", "azure", "far"])

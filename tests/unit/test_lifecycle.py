@@ -11,7 +11,7 @@ from attrs import define, field
 
 from connector.errors import FatalError
 from connector.runtime.lifecycle import Lifecycle, describe_error
-from tests.connectors import IdleRun
+from tests.servers.connectors import IdleRun
 
 
 @define

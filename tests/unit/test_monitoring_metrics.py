@@ -33,7 +33,7 @@ from connector.runtime.monitoring.prometheus.sink_metrics import SinkMetrics
 from connector.runtime.monitoring.prometheus.source_metrics import SourceMetrics
 from connector.server.worker_metrics import WorkerMetrics
 from serde.faults import Stage
-from tests.connectors import InMemoryConnector
+from tests.servers.connectors import InMemoryConnector
 
 ROOT = Path(__file__).parents[2]
 NOW_S = 1_000.0

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from tests.harness.tiers import tiered
 from tests.model import recordings, truth
-from tests.tiers import tiered
 from tests.unit.local_sink import LocalSink, local_sink
 
 VARIANTS = tuple(v for v in recordings.ALL_VARIANTS if v not in (recordings.DUPLICATES, recordings.AVRO))

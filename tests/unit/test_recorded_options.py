@@ -16,6 +16,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.harness.tiers import tiered
 from tests.model import binlog_recordings, recordings, truth
 from tests.model.binlog_recordings import SERVERS
 from tests.model.binlog_rows import UNTOLD, row_text
@@ -35,7 +36,6 @@ from tests.model.connector_options import (
 )
 from tests.model.recordings import Record
 from tests.simulation.recorded import cuts, recorded_sink
-from tests.tiers import tiered
 
 KEEPS = "debezium.sink.iceberg.upsert-keep-deletes"
 FIELDS = "debezium.transforms.unwrap.add.fields"

@@ -16,14 +16,14 @@ from uuid import UUID
 import pytest
 
 from connector.runtime.topic_partitions import TopicPartition
+from tests.harness.rounds import THOROUGH
+from tests.harness.tiers import tiered
 from tests.model import binlog_recordings, recordings, reference, truth, values
 from tests.model.binlog_recordings import SERVERS, VARIANTS
 from tests.model.binlog_rows import UNTOLD, row_text
 from tests.model.recordings import Record
 from tests.model.schema_server import serve_schemas
-from tests.running import THOROUGH
 from tests.simulation.recorded import cuts, recorded_sink
-from tests.tiers import tiered
 
 TABLES = ("trunc_me", "nokey", "renames", "customers", "evolve", "busy", "types", "done")
 BINLOG_CASES = tiered(

@@ -44,13 +44,13 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult, SourceProgress
 from connector.sink.model.task_output import OutputKind, TaskOutput, unpack_value
 from serde.events.positions.log_positions import unknown_positions
+from tests.clients.search import typed
+from tests.harness.tiers import tiered
 from tests.model import recordings, truth
 from tests.model.events import CLOCKS, START_NS, Clock, Database, row
 from tests.model.life import Life
 from tests.model.moving_rows import MovingRows, Tells
 from tests.model.recordings import Record
-from tests.searching import typed
-from tests.tiers import tiered
 from tests.unit.local_job import find_deletes_in_memory, run_task
 from tests.unit.sink_plans import layout, plan
 

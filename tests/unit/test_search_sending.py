@@ -19,7 +19,7 @@ from connector.opensearch.bulk.bulk_processor import BulkActions, DocumentCounts
 from connector.opensearch.bulk.document_sender import DocumentSender
 from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
-from tests.tiers import tiered
+from tests.harness.tiers import tiered
 
 
 @attrs.define

@@ -19,7 +19,7 @@ from connector.sink.destinations.deleted_keys import keys_to_text
 from serde.formats import make_deserializer
 from serde.json import schemaless
 from serde.messages import DecodedMessages
-from tests.tiers import tiered
+from tests.harness.tiers import tiered
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
 BIG = 2**53 + 1

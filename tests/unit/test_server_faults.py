@@ -32,7 +32,7 @@ from connector.server.rest.plugins import all_plugins
 from connector.server.rest.security import AccessRules
 from connector.settings.connector_class import SOURCE_CLASS
 from connector.source.snapshots.table_offset import TableOffset
-from tests.connectors import SINK, SOURCE, Answer, Client, TestServer, error_of, serving, wait_for
+from tests.servers.connectors import SINK, SOURCE, Answer, Client, TestServer, error_of, serving, wait_for
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from connector.runtime.lifecycle import Lifecycle
 from connector.server.connectors.port import Check
 from connector.server.health import check_live, check_ready, check_started, health_document
-from tests.connectors import InMemoryConnector, TestServer, serving
+from tests.servers.connectors import InMemoryConnector, TestServer, serving
 
 
 @pytest.fixture

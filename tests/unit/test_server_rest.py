@@ -18,7 +18,7 @@ from connector.server.rest.plugins import find_class, load_config
 from connector.server.rest.security import AccessRules
 from connector.settings import load
 from connector.settings.connector_class import ICEBERG_SINK_CLASS, SOURCE_CLASS
-from tests.connectors import SINK, SOURCE, Client, InMemorySource, TestServer, error_of, serving, wait_for
+from tests.servers.connectors import SINK, SOURCE, Client, InMemorySource, TestServer, error_of, serving, wait_for
 
 
 def _status(connection: socket.socket) -> int:

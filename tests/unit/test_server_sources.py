@@ -27,7 +27,7 @@ from connector.settings import load
 from connector.settings.connector_class import SOURCE_CLASS
 from connector.settings.source.settings import load_source
 from connector.sink.microbatch.start_offsets import ClusterState
-from tests.connectors import InMemoryConnector
+from tests.servers.connectors import InMemoryConnector
 
 
 async def _app(scope: Any, receive: Any, send: Any) -> None:

@@ -17,7 +17,7 @@ from connector.server.http.apps import HealthApi
 from connector.server.http.paths import read_path
 from connector.server.rest.connect_api import ConnectApi
 from connector.server.rest.signals_api import SignalsApi
-from tests.connectors import SINK, Client, TestServer, error_of, wait_for
+from tests.servers.connectors import SINK, Client, TestServer, error_of, wait_for
 
 
 def _send(client: Client, method: str, path: str, body: bytes | None = None) -> int:

@@ -8,10 +8,11 @@ import time
 import urllib.request
 from pathlib import Path
 
-from tests.host import PROJECT
-from tests.servers import Servers
+from tests.harness.paths import PROJECT
+from tests.servers.shared import Servers
 
-_USER = "import sys, time, pathlib; from tests.servers import Servers; servers = Servers(pathlib.Path(sys.argv[1]))\n"
+_USER = "import sys, time, pathlib; from tests.servers.shared import Servers\n"
+_USER += "servers = Servers(pathlib.Path(sys.argv[1]))\n"
 _USER += "servers.once('here', lambda: None); print('here', flush=True); time.sleep(600)"
 
 

@@ -14,7 +14,7 @@ from connector.errors import ConfigError
 from connector.kafka.brokers.tls import build_ssl_context
 from connector.settings import load
 from connector.settings.kafka import stores as key_stores
-from tests.host import PROJECT
+from tests.harness.paths import PROJECT
 
 STORES = PROJECT / "tests" / "fixtures" / "stores"
 BASE = {"bootstrap.servers": "localhost:9092", "debezium.sink.iceberg.warehouse": "/w", "topics": "t"}

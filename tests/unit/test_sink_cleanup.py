@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from connector.errors import RetriableError
 from connector.sink.microbatch.background_cleanup import BackgroundCleanup
-from tests.waiting import wait_until
+from tests.harness.waiting import wait_until
 
 
 def test_nobody_waits_for_a_cleanup_that_goes_on() -> None:

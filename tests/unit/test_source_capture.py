@@ -24,8 +24,8 @@ from connector.source.snapshots.table_history import TableGoneError
 from connector.source.snapshots.table_offset import TableOffset
 from connector.source.table_access import TableAccess
 from connector.source.table_capture import TableCapture
-from tests.publishers import InMemoryPublisher
-from tests.sources import StepLog
+from tests.runs.publishers import InMemoryPublisher
+from tests.runs.sources import StepLog
 
 Row = SimpleNamespace
 

@@ -23,7 +23,7 @@ from connector.source.destinations.registry import PUBLISHERS
 from connector.source.destinations.schema_subjects import subject_name
 from connector.source.envelope.row_schema import describe_row
 from connector.source.snapshots.snapshot_info import SnapshotInfo
-from tests.publishers import InMemoryPublisher, unconnected
+from tests.runs.publishers import InMemoryPublisher, unconnected
 
 PORT = [name for name, _ in inspect.getmembers(ChangePublisher, inspect.isfunction) if not name.startswith("_")]
 SEARCH = "debezium.sink.type=opensearch\nconnection.url=http://h:1\n"

@@ -20,7 +20,7 @@ from connector.source.poll_loop import PolledTable, PollLoop
 from connector.source.snapshots.discovery import find_in_other_case, find_tables, plain_names
 from connector.source.snapshots.table_history import TableGoneError
 from connector.source.snapshots.table_schedule import TableSchedule, after_failure
-from tests.publishers import InMemoryPublisher, unconnected
+from tests.runs.publishers import InMemoryPublisher, unconnected
 
 
 @define

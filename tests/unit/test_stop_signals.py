@@ -10,8 +10,8 @@ from contextlib import suppress
 import pytest
 
 from connector.runtime.stop_signals import NUMBERS, leave_on_signals
-from tests.running import PROJECT
-from tests.tiers import crossed, tiered
+from tests.harness.tiers import crossed, tiered
+from tests.runs.processes import PROJECT
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 _RUN = """
 import signal, sys, time
 from pathlib import Path
-from tests.tally import add_line, end_on_signals
+from tests.harness.tally import add_line, end_on_signals
 end_on_signals()
 try:
     print("runs", flush=True)

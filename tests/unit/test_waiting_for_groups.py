@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import Sink
+from tests.runs.processes import Sink
 
 pytestmark = pytest.mark.unit
 

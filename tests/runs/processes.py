@@ -22,7 +22,8 @@ from connector.runtime.jvm.java import find_java
 from connector.runtime.spark.driver_jvm import locate_class_data
 from connector.runtime.spark.session_conf import java_options
 from connector.runtime.spark.spark_home import find_spark_home
-from tests.host import PROJECT, Host
+from tests.harness.paths import PROJECT
+from tests.runs.host import Host
 
 COMMITTED = "batch committed"
 
@@ -40,38 +41,7 @@ PATIENCE = 4
 """A busy machine takes so many times as long as tests say that a quiet one may: limits only tell what hangs."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For a session of many plans that take few rows each: compiling them takes longer than what they do."""
-THOROUGH = bool(os.environ.get("ICEBRIDGE_THOROUGH"))
-"""Whether this is `make test-all`."""
 Line = dict[str, Any]
-
-
-def kills(few: int) -> int:
-    """How often a test kills what it tests: `few` times, or as often as ICEBRIDGE_KILLS says."""
-    return int(os.environ.get("ICEBRIDGE_KILLS", few))
-
-
-def draws(many: int) -> int:
-    """How many examples a law draws: `many` in `make test-all`; in `make test` a fifth of them, ten at least."""
-    return many if THOROUGH else max(many // 5, 10)
-
-
-def told_seed() -> int | None:
-    """ICEBRIDGE_SEED: a number, or the clock's for the word random; None where every test has its own fixed one."""
-    told = os.environ.get("ICEBRIDGE_SEED")
-    if told == "random":
-        told = os.environ["ICEBRIDGE_SEED"] = str(time.time_ns() % 1_000_000)  # for the processes of this run too
-    return int(told) if told else None
-
-
-SEED = told_seed()
-"""One for the whole process, so that what is printed repeats all of it."""
-
-
-def seeded() -> int:
-    """The seed of a test's random plan; it is printed, so that the plan can be repeated with ICEBRIDGE_SEED."""
-    seed = SEED or 0
-    sys.stdout.write(f"ICEBRIDGE_SEED={seed}\n")
-    return seed
 
 
 @frozen

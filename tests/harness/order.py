@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import pytest
 
-DURATIONS = Path(__file__).with_name("durations.json")
+from tests.harness.paths import PROJECT
+
+DURATIONS = PROJECT / "tests" / "durations.json"
 """File -> the seconds that its tests of each tier take: those of `make test`, and those of `make test-all` alone."""
 TEST, THOROUGH = "test", "thorough"
 UNKNOWN_S = 20.0
@@ -43,7 +44,7 @@ class Stopwatch:
         """Write the file, in the process that hears of all tests."""
         if hasattr(session.config, "workerinput"):
             return
-        known = {file: tiers for file, tiers in _read().items() if (DURATIONS.parent.parent / file).exists()}
+        known = {file: tiers for file, tiers in _read().items() if (PROJECT / file).exists()}
         for (file, tier), seconds in self._taken.items():
             known.setdefault(file, {})[tier] = round(seconds, 1)
         DURATIONS.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", encoding="utf-8")

@@ -24,8 +24,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from connector.iceberg.java import jvm
-from tests.reading import Lake
-from tests.running import catalog
+from tests.clients.lake import Lake
+from tests.runs.processes import catalog
 
 REFUSALS, REFUSALS_OF_OWN = 2, 5
 """So often a commit is refused that Iceberg, which tries again by itself (once; four times with the connector's own

@@ -21,9 +21,9 @@ from connector.source.factory import build_source, build_tables
 from connector.source.snapshots.snapshot_info import SnapshotInfo
 from connector.source.snapshots.table_history import parse_ancestor
 from connector.source.table_capture import TableCapture
-from tests.searching import Search
-from tests.source_tables import Subject
-from tests.sources import StepLog
+from tests.clients.search import Search
+from tests.histories.source_tables import Subject
+from tests.runs.sources import StepLog
 
 Row = dict[str, Any]
 

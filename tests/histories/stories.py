@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from tests.source_tables import Subject
+from tests.histories.source_tables import Subject
 
 FLAT = "id bigint NOT NULL, p string, v string, d double"
 NESTED = FLAT + ", m map<string, int>, s struct<a: int, b: array<string>>"

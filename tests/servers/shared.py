@@ -26,7 +26,7 @@ from connector.demo.servers.kafka_broker import KafkaBroker
 from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.demo.servers.schema_registry import SchemaRegistryServer
 from connector.demo.servers.server import Server
-from tests.host import PROJECT
+from tests.harness.paths import PROJECT
 
 FIRST_S = 60.0
 """How long a keeper waits for its first connection."""
@@ -115,7 +115,7 @@ class Servers:
     def _started(self) -> tuple[socket.socket, Path]:
         with (self._home / "keeper.log").open("ab") as log:
             keeper = subprocess.Popen(
-                [sys.executable, "-m", "tests.servers", str(self._home)],
+                [sys.executable, "-m", "tests.servers.shared", str(self._home)],
                 cwd=PROJECT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

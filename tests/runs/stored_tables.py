@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.model.recordings import Record
-from tests.running import Run, Sink, Workspace
-from tests.sources import payload, replica
-from tests.topics import Topics
+from tests.runs.processes import Run, Sink, Workspace
+from tests.runs.sources import payload, replica
 
 ROWS = 500
 

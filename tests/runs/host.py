@@ -21,8 +21,6 @@ import structlog
 from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
-PROJECT = Path(__file__).parent.parent
-
 
 @frozen
 class Said:

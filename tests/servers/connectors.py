@@ -29,7 +29,7 @@ from connector.server.worker_metrics import WorkerMetrics
 from connector.settings import SourceSettings
 from connector.settings.connector_class import ICEBERG_SINK_CLASS, SOURCE_CLASS
 from connector.source.signals.queue_channel import SignalQueue
-from tests.waiting import wait_until
+from tests.harness.waiting import wait_until
 
 SINK = {
     "connector.class": ICEBERG_SINK_CLASS,

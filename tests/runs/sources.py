@@ -14,10 +14,10 @@ from connector.runtime.monitoring.listeners import StepReport
 from connector.settings import SourceSettings
 from connector.settings.source.settings import load_source
 from connector.source.factory import build_source
+from tests.clients.lake import Lake
+from tests.clients.topics import Topics
 from tests.model.recordings import Record
-from tests.reading import Lake
-from tests.running import catalog
-from tests.topics import Topics
+from tests.runs.processes import catalog
 
 Row = dict[str, Any]
 

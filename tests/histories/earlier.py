@@ -1,8 +1,9 @@
 """tables, offsets and topics that an earlier commit left <-> tests/fixtures/earlier: packed there, brought back here.
 
-`python -m tests.earlier` runs the sinks and the source of the code as it is and packs what they leave: the broker's
-folder, the catalog's database, the objects of the store. What happens next is packed beside it: records that come
-later, and the rows that every table must end in. The warehouse is on S3, so that no path of a machine is in a table.
+`python -m tests.histories.earlier` runs the sinks and the source of the code as it is and packs what they leave: the
+broker's folder, the catalog's database, the objects of the store. What happens next is packed beside it: records that
+come later, and the rows that every table must end in. The warehouse is on S3, so that no path of a machine is in a
+table.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from attrs import frozen
 from pyarrow.fs import FileSelector, S3FileSystem
 
 from connector.demo.servers.kafka_broker import KafkaBroker
+from tests.clients.topics import Topics
+from tests.harness.paths import PROJECT
 from tests.model.events import Database
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.running import SHORT_LIVED, Run, Sink
-from tests.store import KEY, SECRET, Store
-from tests.topics import Topics
+from tests.runs.processes import SHORT_LIVED, Run, Sink
+from tests.servers.store import KEY, SECRET, Store
 
-FIXTURE = Path(__file__).parent / "fixtures" / "earlier"
+FIXTURE = PROJECT / "tests" / "fixtures" / "earlier"
 BUCKET = "earlier"
 SMALL_LOGS = {"log.index.size.max.bytes": "4096", "offsets.topic.segment.bytes": "1048576"}
 """Index files have their full size from the start."""

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from connector.demo.servers.kafka_broker import KafkaBroker, cluster_id
 from connector.demo.servers.ports import LOOPBACK, free_ports
-from tests.waiting import call_until_answered, wait_until
+from tests.harness.waiting import call_until_answered, wait_until
 
 _ALTER_CLIENT_QUOTAS = 49
 _CHANGE_S = 60.0

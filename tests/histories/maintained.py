@@ -20,7 +20,7 @@ from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
-from tests.reading import Lake
+from tests.clients.lake import Lake
 
 COLUMNS = pa.schema([("id", pa.int64()), ("p", pa.string()), ("n", pa.int64())])
 CONNECTOR = "a sink"

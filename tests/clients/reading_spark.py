@@ -13,7 +13,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from connector.runtime.jvm.java import find_java_home
-from tests.running import on_class_path
+from tests.runs.processes import on_class_path
 
 _SETTINGS = {
     "spark.ui.enabled": "false",

@@ -19,9 +19,9 @@ from connector.runtime.monitoring.listeners import BatchReport
 from connector.settings import SinkSettings, load
 from connector.sink.factory import Sink, SinkObservers, build_sink
 from connector.sink.replay import Replayer, ReplayReport
-from tests.listeners import Told
-from tests.reading import Lake
-from tests.running import Workspace
+from tests.clients.lake import Lake
+from tests.runs.listeners import Told
+from tests.runs.processes import Workspace
 
 
 @frozen

@@ -9,7 +9,7 @@ from typing import Self
 
 from confluent_kafka import Producer
 
-from tests.cluster import Cluster, send
+from tests.servers.cluster import Cluster, send
 
 _FLUSH_S = 120
 

@@ -1,0 +1,1 @@
+"""The tests' own clients of Kafka, Iceberg and OpenSearch, which share no code with the connectors."""

@@ -1,0 +1,1 @@
+"""Tables, and what happens to them."""
