@@ -16,8 +16,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from connector.sink.convert import decoder, message_conversion
+from connector.sink.convert import decoder
 from connector.sink.convert.converters import Converters, find_converters
+from connector.sink.convert.messages import change_reading, rows_before
 from connector.sink.model.plan import BatchPlan
 from serde.events.unwrapping import UnwrapSettings, extract_changes
 from serde.faults import Stage
@@ -129,6 +130,9 @@ def _extract_known(block: MessageBlock, unwrap: UnwrapSettings) -> Any:
 @contextmanager
 def known_results() -> Iterator[None]:
     """Have messages decoded, and envelopes flattened, once."""
-    which = (decoder, "find_converters", _find_known), (message_conversion, "extract_changes", _extract_known)
+    which = (
+        (decoder, "find_converters", _find_known),
+        *((module, "extract_changes", _extract_known) for module in (change_reading, rows_before)),
+    )
     with replaced(which):
         yield

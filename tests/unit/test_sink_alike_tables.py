@@ -12,9 +12,9 @@ import pytest
 
 from connector.iceberg.commit.kafka_offsets import Watermark
 from connector.settings.iceberg.routing import RouteSettings
-from connector.sink.convert import message_conversion
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.decoder import decode
+from connector.sink.convert.messages import named_tables
 from connector.sink.convert.routing import RoutedChanges, gather_alike
 from connector.sink.model.change_rows import MASKS, ChangeBatch, ChangeOrder
 from connector.sink.model.plan import BatchPlan, TablePlan
@@ -44,7 +44,7 @@ def _decode_by_table(events: Sequence[Any], keys: Sequence[Any], made: BatchPlan
         yield from ([one] for one in routed)
 
     with patch.context() as context:
-        context.setattr(message_conversion, "gather_alike", alone)
+        context.setattr(named_tables, "gather_alike", alone)
         return decode(run(*events, keys=keys), made)
 
 
@@ -111,7 +111,7 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
             found.append([one.table for one in group])
             yield group
 
-    monkeypatch.setattr(message_conversion, "gather_alike", note)
+    monkeypatch.setattr(named_tables, "gather_alike", note)
     return found
 
 

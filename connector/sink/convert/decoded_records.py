@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
@@ -62,3 +62,12 @@ class DecodedRecords:
             progress=tuple(progress for one in each for progress in one.progress),
             metrics=sum((one.metrics for one in each), TaskMetrics()),
         )
+
+
+def keep_first_per_row(faults: Iterable[RecordError]) -> Iterator[RecordError]:
+    """Yield one fault of each record, the first: a record is one dead letter."""
+    rows: set[int] = set()
+    for fault in faults:
+        if fault.row not in rows:
+            rows.add(fault.row)
+            yield fault

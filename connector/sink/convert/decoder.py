@@ -1,4 +1,4 @@
-"""Consumed records -> decoded messages -> rows of tables (`message_conversion`). On executors; no I/O but for schemas.
+"""Consumed records -> decoded messages -> rows of tables (`messages`). On executors; no I/O but for schemas.
 
 A record that cannot be used leaves as a fault with its place and reason; the others continue.
 """
@@ -23,7 +23,7 @@ from connector.sink.convert.columns.expected_types import (
 )
 from connector.sink.convert.columns.type_mismatch import decode_mismatches
 from connector.sink.convert.converters import find_converters, transaction_converter
-from connector.sink.convert.decoded_records import DecodedRecords
+from connector.sink.convert.decoded_records import DecodedRecords, keep_first_per_row
 from connector.sink.convert.events import icebergevents
 from connector.sink.convert.events.outbox import OutboxFormat, build_outbox_rows, find_aggregate_type
 from connector.sink.convert.events.outbox_values import Reading
@@ -32,10 +32,11 @@ from connector.sink.convert.events.variant_documents import VariantColumns, enco
 from connector.sink.convert.failing_records import CONTENT_ERRORS, isolate_failures
 from connector.sink.convert.header_ids import frame_by_headers
 from connector.sink.convert.joint_runs import join_runs, slice_keys, slice_messages
-from connector.sink.convert.message_conversion import MessageConversion, convert_messages, keep_first_per_row
+from connector.sink.convert.messages.conversion_state import MessageConversion
+from connector.sink.convert.messages.message_conversion import convert_messages
+from connector.sink.convert.messages.second_reading import place_rows
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
 from connector.sink.convert.row_builder import drop_committed
-from connector.sink.convert.second_reading import place_rows
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.arrays import Ints
 from serde.events.kinds.event_kind import TRANSACTION_METADATA_TYPE

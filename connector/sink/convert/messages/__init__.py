@@ -1,0 +1,1 @@
+"""decoded messages -> changes -> rows, schema changes and faults of their tables."""
