@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 
 import attrs
 import structlog
@@ -99,17 +100,15 @@ class BatchProcessor:
         self._epochs = {**kept, **ends}
 
     def close(self) -> None:
-        """Wait until the last batch's offsets are saved and what is cleaned up is, and disconnect from the cluster.
+        """Wait until the last batch's offsets are saved and what is cleaned up is; disconnect, and end all threads.
 
         Raises:
             RetriableError, FatalError: they could not be saved; the tables know theirs.
         """
-        try:
+        with ExitStack() as ends:
+            for end in (self._committer.close, self._cleanup.close, self._group.close, self._beside.shutdown):
+                ends.callback(end)
             self._await_settlement()
-        finally:
-            self._beside.shutdown()
-            self._group.close()
-            self._cleanup.close()
 
     def _await_settlement(self) -> None:
         """Wait for the saving of the batch before; raise what went wrong there."""

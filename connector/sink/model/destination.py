@@ -183,6 +183,9 @@ class Committer(Protocol):
         Returns what became of each table that changed, by name.
         """
 
+    def close(self) -> None:
+        """End the threads of commits: the sink is at its end."""
+
 
 @attrs.frozen
 class ReplayOutcome:

@@ -161,6 +161,9 @@ class MemoryDestination:
                         held[key] = row
         return {names[index]: TableCommit(names[index], position) for index in result.written}
 
+    def close(self) -> None:
+        """There are no threads."""
+
     def find_replayed(self, name: str) -> set[str]:
         return set()
 

@@ -110,6 +110,10 @@ class IcebergCommitter:
             for name, one in self._targets.take_unstored(names).items()
         }
 
+    def close(self) -> None:
+        """End the threads of commits."""
+        self._threads.shutdown()
+
     def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
         """Do nothing yet: tables lose their rows with the batch's commit."""
 

@@ -89,6 +89,9 @@ class OpenSearchCommitter:
         """Leave the documents: the next run of the job writes the same ones, or newer; files of deleted keys go."""
         discard_deleted_keys(self._indices.deleted_keys, result)
 
+    def close(self) -> None:
+        """Do nothing: there are no threads."""
+
     def _judge(self, commits: dict[str, TableCommit]) -> None:
         rules = {
             "malformed": (self._search.malformed, "the index refuses documents"),
