@@ -14,9 +14,10 @@ import pytest
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert import decoder, failing_records
 from connector.sink.convert.decoder import decode
-from connector.sink.fold.fold import fold, select_rows_to_keep
+from connector.sink.fold.fold import fold
 from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model.plan import BatchPlan
+from tests.unit.folds import select_rows_to_keep
 from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
 COLUMNS = {"id": pa.int64(), "v": pa.string(), "__deleted": pa.string()}

@@ -15,7 +15,7 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
 from connector.settings.converters.schema_registry import RegistrySettings
 from connector.sink.convert.decoder import decode
-from connector.sink.fold.fold import fold, select_rows_to_keep
+from connector.sink.fold.fold import fold
 from connector.sink.model.plan import BatchPlan
 from tests.harness.tiers import tiered
 from tests.model import binlog_recordings
@@ -24,6 +24,7 @@ from tests.model.binlog_rows import UNTOLD, row_text
 from tests.model.recordings import Record
 from tests.model.schema_server import serve_schemas
 from tests.unit import sink_plans
+from tests.unit.folds import select_rows_to_keep
 
 TABLES = ("types", "customers", "evolve", "busy")
 CASES = tiered(

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from connector.sink.convert.decoder import decode
-from connector.sink.fold.fold import fold, select_rows_to_keep
+from connector.sink.fold.fold import fold
 from connector.sink.fold.values.document_patches import patch_rows
 from connector.sink.fold.values.row_lives import find_needed_rows
 from connector.sink.fold.values.unavailable_values import fill_in_batch, mark_unavailable
@@ -26,6 +26,7 @@ from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
 from serde.events.images.document_patches import change_document, find_members, format_partial_document, format_patch
 from tests.unit import sink_plans
+from tests.unit.folds import select_rows_to_keep
 from tests.unit.test_sink_documents import SOURCE, with_schema
 
 TYPES = {

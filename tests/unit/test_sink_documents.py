@@ -13,12 +13,13 @@ import pytest
 
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
-from connector.sink.fold.fold import fold, select_rows_to_keep
+from connector.sink.fold.fold import fold
 from connector.sink.fold.values.row_lives import find_needed_rows
 from connector.sink.fold.values.unavailable_values import fill_in_batch, mark_unavailable
 from serde.events.images.document_patches import PATCH_MARK, apply_patch, format_patch
 from serde.events.images.extended_json import format_id, parse_id, read_plain
 from tests.unit import sink_plans
+from tests.unit.folds import select_rows_to_keep
 from tests.unit.test_serde_json import framed
 
 # MongoDB page, "create events", "update events", "delete events".

@@ -12,11 +12,12 @@ import pytest
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.fold.document_versions import assign_versions, raise_winner_versions
-from connector.sink.fold.fold import fold, select_rows_to_keep
+from connector.sink.fold.fold import fold
 from connector.sink.fold.watermarks import advance_watermarks
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.event_age import units_per_second
 from serde.events.positions.log_positions import NO_VALUE
+from tests.unit.folds import select_rows_to_keep
 from tests.unit.sink_plans import DATED, plan, run, upsert
 
 SECOND = 1_000_000_000

@@ -21,12 +21,13 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.values.spark_types import from_spark, spark_type, to_spark
 from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
-from connector.sink.fold.fold import fold, select_rows_to_keep
+from connector.sink.fold.fold import fold
 from connector.sink.fold.values.row_lives import find_last_rows, find_needed_rows, find_rows_of_lives
 from connector.sink.fold.values.unavailable_values import fill_in_batch, mark_unavailable, split_winners
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges
 from serde.events.images.unavailable_value import PLACEHOLDER, find_unavailable
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
+from tests.unit.folds import select_rows_to_keep
 
 CODES = [ord(letter) for letter in PLACEHOLDER]
 

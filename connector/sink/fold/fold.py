@@ -8,7 +8,7 @@ import numpy as np
 
 from connector.sink.fold.order.key_runs import find_last_known
 from connector.sink.fold.order.winners import Decision, find_row_images
-from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, compute_key_codes, gather
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, compute_key_codes
 from serde.arrays import Ints
 
 
@@ -29,13 +29,6 @@ def _prefer_delete_events(parts: Sequence[ChangeBatch], codes: Ints, order: Chan
     deleted = np.concatenate([part.deleted for part in parts])
     repeats = bare & deleted[before] & ~bare[before]
     return np.sort(np.where(repeats, before, np.arange(len(codes)))[winning])
-
-
-def select_rows_to_keep(
-    folded: FoldedChanges, keys: Sequence[str], also: Ints | None = None, *, numbered: bool = False
-) -> list[ChangeBatch]:
-    """Return what a later fold still needs (`find_rows_to_keep`)."""
-    return gather(folded.parts, find_rows_to_keep(folded, keys, also, numbered=numbered))
 
 
 def find_rows_to_keep(
