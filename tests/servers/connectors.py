@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -267,3 +268,12 @@ def error_of(answer: Answer) -> tuple[int, str]:
     """Status and message of a refusal, whose body repeats the status."""
     assert answer.body["error_code"] == answer.status
     return answer.status, answer.body["message"]
+
+
+def is_closed(client: socket.socket) -> bool:
+    """Whether the server has closed a connection; waits for it."""
+    client.settimeout(20)
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True

@@ -13,8 +13,8 @@ import pytest
 
 from serde.formats import make_deserializer
 from tests.model import avro
+from tests.unit.json_messages import framed
 from tests.unit.test_documented_types import CONNECT, DATA, ORACLE, OTHERS, TIME, Case
-from tests.unit.test_serde_json import framed
 
 _WIRE = {"int8": "int", "int16": "int", "int32": "int", "int64": "long"}
 _FLOATS: dict[str, Any] = {"items": {"type": "float", "optional": False}}

@@ -23,8 +23,8 @@ from serde.events.images.unavailable_value import PLACEHOLDER, find_unavailable,
 from serde.events.schema_changes import read_table_changes
 from serde.formats import make_deserializer
 from tests.unit import sink_plans
+from tests.unit.json_messages import framed
 from tests.unit.local_sink import local_sink
-from tests.unit.test_serde_json import framed
 
 CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 _SCALED = [

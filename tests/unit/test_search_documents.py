@@ -12,86 +12,37 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from connector.iceberg.commit.kafka_offsets import ALL_SOURCES, LastTruncate
-from connector.iceberg.types.nested_columns import read_columns
-from connector.iceberg.types.schemas.arrow_types import build_table_schema
-from connector.iceberg.types.schemas.row_layout import RowLayout
-from connector.iceberg.types.schemas.schema_evolution import union_shapes
-from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.opensearch.bulk import document_sender
-from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.bulk_processor import BulkActions, DocumentCounts, OnRejected
 from connector.opensearch.documents.document_lookup import StoredDocument
 from connector.settings import EventSettings
-from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
-from connector.sink.convert.decoder import decode
-from connector.sink.destinations.deleted_keys import DeletedKeyLog, keys_to_text
-from connector.sink.destinations.late_event_tasks import is_older, proof
-from connector.sink.destinations.opensearch.lookups.waiting_keys import waiting_task
 from connector.sink.destinations.opensearch.write import document_writer
-from connector.sink.destinations.opensearch.write.document_requests import IndexTarget
-from connector.sink.destinations.opensearch.write.document_writer import OpenSearchWriterFactory
-from connector.sink.destinations.table_schema import with_keys
-from connector.sink.fold.watermarks import advance_watermarks, merge_progress
 from connector.sink.job.map_task import MapTask
-from connector.sink.job.reduce_task import ReduceTask
-from connector.sink.job.shuffle import pack, unpack
-from connector.sink.model.plan import BatchPlan, TablePlan
-from connector.sink.model.result import JobResult, SourceProgress
-from connector.sink.model.task_output import OutputKind, TaskOutput, unpack_value
-from serde.events.positions.log_positions import unknown_positions
-from tests.clients.search import typed
+from connector.sink.model.result import JobResult
+from connector.sink.model.task_output import OutputKind, unpack_value
 from tests.harness.tiers import tiered
-from tests.model import recordings, truth
+from tests.model import recordings
 from tests.model.events import CLOCKS, START_NS, Clock, Database, row
 from tests.model.life import Life
 from tests.model.moving_rows import MovingRows, Tells
 from tests.model.recordings import Record
-from tests.unit.local_job import find_deletes_in_memory, run_task
-from tests.unit.sink_plans import layout, plan
-
-Row = dict[str, Any]
-HEADERS = ("__debezium.oldkey", "__debezium.newkey")
-TOMBSTONES = ("json_unwrap_tombstone", "json_unwrap_drop")
-"""Variants whose deletes are tombstones, if anything."""
-
-
-def _to_field(column: str) -> str:
-    return f"{column}_9"
-
-
-def _to_columns(document: Row) -> Row:
-    assert all(field.endswith("_9") for field in document)
-    return {field.removesuffix("_9"): value for field, value in document.items()}
-
-
-class Index:
-    """Documents by id with their versions, the versions of deleted ones, and the table of deleted keys."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, tuple[int, Row]] = {}
-        self.gone: dict[str, int] = {}
-        self.remembered: list[Row] = []
-        self.refused: set[str] = set()
-
-    def take(self, body: bytes) -> None:
-        """A bulk request's lines."""
-        lines = iter(body.decode().splitlines())
-        for line in lines:
-            ((action, told),) = json.loads(line).items()
-            document = _to_columns(json.loads(next(lines))) if action == "index" else None
-            known = max(self.held.get(told["_id"], (-1,))[0], self.gone.get(told["_id"], -1))
-            if told["version"] < known:
-                continue
-            self.held.pop(told["_id"], None)
-            if document is None:
-                self.gone[told["_id"]] = told["version"]
-            else:
-                self.held[told["_id"]] = told["version"], document
+from tests.unit.document_scene import (
+    TOMBSTONES,
+    Index,
+    bring_in,
+    cut_batches,
+    find_faults,
+    make_plan,
+    make_runs,
+    make_writers,
+    run_moves,
+    run_reduce_task,
+    to_field,
+)
 
 
 @pytest.fixture
@@ -121,7 +72,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
     def held(_: object, __: str, ids: Sequence[str], fields: Sequence[str]) -> Iterator[StoredDocument | None]:
         for one in ids:
             found = made.held.get(one)
-            there = None if found is None else {_to_field(name): value for name, value in found[1].items()}
+            there = None if found is None else {to_field(name): value for name, value in found[1].items()}
             kept = None if there is None else {name: there[name] for name in fields if name in there}
             yield None if found is None or kept is None else StoredDocument(found[0], kept)
 
@@ -141,137 +92,15 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
     return made
 
 
-def _runs(records: Sequence[Record]) -> list[ConsumerRecords]:
-    runs = []
-    for at in sorted({(r.topic, r.partition) for r in records}):
-        own = [r for r in records if (r.topic, r.partition) == at]
-        raw = [[r.key for r in own], [r.value for r in own]]
-        raw += [[dict(r.headers).get(name) for r in own] for name in HEADERS]
-        columns = [pa.array(column, pa.binary()) for column in raw]
-        runs.append(ConsumerRecords(*at, np.array([r.offset for r in own], np.int64), *columns))
-    return runs
-
-
-def _plan(
-    runs: Sequence[ConsumerRecords], buckets: int, *, tombstones: bool = False, remembers: bool = False, **more: Any
-) -> BatchPlan:
-    ranks = {(run.topic, run.partition): rank for rank, run in enumerate(runs)}
-    settings = {name: more.pop(name) for name in ("dedup_column", "events") if name in more}
-    empty = plan(routes={}, ranks=ranks, **settings)
-    needs = [need for run in runs for need in decode(run, empty).needs]
-    keys = tuple(next(need.key for need in needs if need.key is not None).names)
-    columns = with_keys(union_shapes(need.row for need in needs), needs, keys)
-    schema = build_table_schema(columns, keys, frozenset(), nanoseconds=True).model_dump_json()
-    made, deletes = RowLayout("i", schema), "delete" if tombstones else "skip"
-    kept = {"keep_deletes": False, "tombstones": deletes, "numbered": not tombstones, "remembers": remembers, **more}
-    table = TablePlan(0, made, upsert=True, buckets=buckets, **kept)
-    return attrs.evolve(empty, tables=(table,), routes={runs[0].topic: 0})
-
-
-def _writers(batch: BatchPlan) -> OpenSearchWriterFactory:
-    (table,) = batch.tables
-    fields = {name: _to_field(name) for name in table.layout.columns.names}
-    target = IndexTarget(WriteOptions("i", fields=fields), "offset" if table.tombstones == "delete" else "source")
-    memory = DeletedKeyLog(layout({}), "documents", 0) if table.remembers else None
-    return OpenSearchWriterFactory(ConnectionSettings(()), BulkSettings(), {"i": target}, memory)
-
-
-def _brought_in(
-    batch: BatchPlan,
-    runs: Sequence[ConsumerRecords],
-    known: Sequence[Row] = (),
-    index: Index | None = None,
-    *,
-    forgets: bool = False,
-) -> BatchPlan:
-    """One batch: a map task for each run, one reduce task for each bucket; gives the plan of the next one.
-
-    `known` is what the table of deleted keys has; those that may be late are compared with it, as the join does. What
-    waits for documents is compared with what the `index` remembers by then, which `forgets` by itself what was deleted
-    before they move.
-    """
-    handed: list[TaskOutput] = []
-    seen: list[SourceProgress] = []
-    for run in runs:
-        work = MapTask(batch, _writers(batch))
-        handed += [*work.take([run]), *work.finish()]
-        seen += work._progress
-    (table,) = batch.tables
-    told = _reduced(batch, handed, judged=False)
-    asked = [p for p in told if p.kind == OutputKind.LATE_CANDIDATES]
-    stand = [part for p in asked for part in _standing(p, known, table)]
-    told += _reduced(batch, [*stand, *(p for p in told if p.kind == OutputKind.KEY_CHANGES)], judged=True)
-    if index is not None and forgets:
-        index.gone.clear()
-    _moved(batch, told, index.remembered if index is not None else ())
-    marks = {**table.watermarks, **advance_watermarks(table.watermarks, merge_progress(seen))}
-    return attrs.evolve(batch, tables=(attrs.evolve(table, watermarks=marks),))
-
-
-def _moved(batch: BatchPlan, told: Sequence[TaskOutput], remembered: Sequence[Row]) -> list[TaskOutput]:
-    """What waits is written, once the task knows the deletes that it asks for."""
-    (table,) = batch.tables
-    waiting = [one for one in told if one.kind == OutputKind.WAITING_KEYS]
-    first = run_task(waiting_task(batch, table, _writers(batch), asks=True), waiting)
-    if not any(one.kind == OutputKind.DELETES_WANTED for one in first):
-        return first
-    found = find_deletes_in_memory(first, remembered, table)
-    return run_task(waiting_task(batch, table, _writers(batch), asks=False), [*waiting, found])
-
-
-def _reduced(batch: BatchPlan, handed: Sequence[TaskOutput], *, judged: bool) -> list[TaskOutput]:
-    reducing = ReduceTask(batch, _writers(batch), judged=judged)
-    kept = [p for p in handed if p.kind in (OutputKind.CHANGES, OutputKind.KEY_CHANGES)]
-    told: list[TaskOutput] = []
-    for parcel in sorted(kept, key=lambda p: p.bucket):
-        told += reducing.take(parcel)
-    return told + list(reducing.finish())
-
-
-def _standing(asked: TaskOutput, known: Sequence[Row], table: TablePlan) -> Iterator[TaskOutput]:
-    part = unpack(pa.py_buffer(asked.payload), table.layout.rows)
-    keys = keys_to_text(read_columns(part.rows, table.layout.keys)).to_pylist()
-    lost = set()
-    for at in np.flatnonzero(part.suspect & ~part.deleted):
-        own = proof(part.order.take(np.array([at])), table)
-        gone = [np.array([one["date"]]) for one in known if one["key"] == keys[at]]
-        if any(is_older(*own, date, unknown_positions(1))[0] for date in gone):
-            lost.add(keys[at])
-    stands = np.flatnonzero([key not in lost for key in keys])
-    if len(stands):
-        yield TaskOutput(OutputKind.CHANGES, pack(part.take(stands)), asked.table, asked.bucket)
-
-
-def _batches(records: Sequence[Record], size: int, *, swapped: bool) -> Iterator[list[Record]]:
-    """Records in the order of the source, so many at a time; swapped: creates before deletes of their transaction."""
-
-    def place(record: Record) -> tuple[int, int, int]:
-        last[record.key] = json.loads(record.value)["source"]["ts_ns"] if record.value else last.get(record.key, 0)
-        created = record.value is not None and json.loads(record.value)["op"] != "d"
-        return last[record.key], int(not created) if swapped else int(created), record.offset
-
-    last: dict[bytes | None, int] = {}
-    ordered = sorted(records, key=place)
-    for start in range(0, len(ordered), size):
-        yield ordered[start : start + size]
-
-
-def _faults(index: Index, batch: BatchPlan, variant: str, table: str) -> list[str]:
-    schema = json.loads(batch.tables[0].layout.schema_json)
-    kinds = {field["name"]: field["type"] for field in schema["fields"]}
-    rows = [{n: typed(v, kinds.get(n)) for n, v in row.items()} for _, row in index.held.values()]
-    return truth.faults(variant, table, rows)
-
-
 @pytest.mark.parametrize("table", ["customers", "toasty", "full_pk", "order_lines"])
 @pytest.mark.parametrize("buckets", [1, 7])
 @pytest.mark.parametrize("variant", ["json_envelope", *TOMBSTONES])
 def test_a_recording_in_one_batch(index: Index, table: str, buckets: int, variant: str) -> None:
     """The recorded events in one batch end in the recorded rows: unsent values and changed keys included."""
-    runs = _runs(recordings.load(variant, table))
-    batch = _plan(runs, buckets, tombstones=variant in TOMBSTONES)
-    _brought_in(batch, runs)
-    assert _faults(index, batch, variant, table) == []
+    runs = make_runs(recordings.load(variant, table))
+    batch = make_plan(runs, buckets, tombstones=variant in TOMBSTONES)
+    bring_in(batch, runs)
+    assert find_faults(index, batch, variant, table) == []
 
 
 @pytest.mark.parametrize("table", ["customers", "toasty"])
@@ -280,20 +109,20 @@ def test_a_recording_in_one_batch(index: Index, table: str, buckets: int, varian
 def test_a_recording_in_many_batches(index: Index, table: str, size: int, swapped: bool) -> None:
     """In batches of few records, whichever half of a change of key comes first, they end in the same rows."""
     records = recordings.load("json_envelope", table)
-    batch = _plan(_runs(records), 3)
-    for some in _batches(records, size, swapped=swapped):
-        batch = _brought_in(batch, _runs(sorted(some, key=lambda r: (r.partition, r.offset))))
-    assert _faults(index, batch, "json_envelope", table) == []
+    batch = make_plan(make_runs(records), 3)
+    for some in cut_batches(records, size, swapped=swapped):
+        batch = bring_in(batch, make_runs(sorted(some, key=lambda r: (r.partition, r.offset))))
+    assert find_faults(index, batch, "json_envelope", table) == []
 
 
 def test_old_changes_that_come_again_change_nothing(index: Index) -> None:
     """Each recorded change sent once more, the last first and each in a batch of its own, leaves every document."""
     records = recordings.load("json_envelope", "customers")
-    batch = _plan(_runs(records), 3)
-    batch = _brought_in(batch, _runs(records))
+    batch = make_plan(make_runs(records), 3)
+    batch = bring_in(batch, make_runs(records))
     before = {key: row for key, (_, row) in index.held.items()}
     for record in reversed([r for r in records if r.value is not None and json.loads(r.value)["op"] != "r"]):
-        batch = _brought_in(batch, _runs([record]))
+        batch = bring_in(batch, make_runs([record]))
     assert {key: row for key, (_, row) in index.held.items()} == before
 
 
@@ -310,12 +139,12 @@ def test_any_clock_ends_in_the_sources_rows(index: Index, clock: Clock, seed: in
             db.read(rng.randrange(4))
         if rng.random() < 0.3:
             db.again(rng.randrange(len(db.log)))
-    batch, records = _plan(_runs(db.log), 3), db.log
+    batch, records = make_plan(make_runs(db.log), 3), db.log
     while records:
         some = [rng.randint(1, 20) for _ in range(1 + (rng.random() < 0.3))]
         for crashed in some[:-1]:
-            _brought_in(batch, _runs(records[:crashed]))
-        batch, records = _brought_in(batch, _runs(records[: some[-1]])), records[some[-1] :]
+            bring_in(batch, make_runs(records[:crashed]))
+        batch, records = bring_in(batch, make_runs(records[: some[-1]])), records[some[-1] :]
     assert {key: found["n"] for key, (_, found) in index.held.items()} == {str(k): r["n"] for k, r in db.rows.items()}
 
 
@@ -325,7 +154,7 @@ def test_late_changes_bring_nothing_back_that_the_node_forgot(index: Index, seed
     rng = random.Random(seed)
     db, life = Database("s.public.t", 2), Life(4, updated=0.4, again=0.0)
     db.transaction(*(("c", row(key, "c", key)) for key in (7, 8, 9)))
-    batch, done = _plan(_runs(db.log), 3, remembers=True), 0
+    batch, done = make_plan(make_runs(db.log), 3, remembers=True), 0
     for _ in range(rng.randint(2, 10)):
         db.transaction(*life.steps(rng, set(db.rows), 4))
         # Not those of the last transaction of their partition: nothing proves that they are older.
@@ -336,7 +165,7 @@ def test_late_changes_bring_nothing_back_that_the_node_forgot(index: Index, seed
         for records in (db.log[done:], late):
             if records:
                 places = [attrs.evolve(r, offset=1_000 * len(db.log) + at) for at, r in enumerate(records)]
-                batch = _brought_in(batch, _runs(places), list(index.remembered))
+                batch = bring_in(batch, make_runs(places), list(index.remembered))
                 index.gone.clear()
         done = len(db.log)
         assert {k: one["n"] for k, (_, one) in index.held.items()} == {str(k): r["n"] for k, r in db.rows.items()}
@@ -352,10 +181,10 @@ def test_a_document_does_not_move_to_a_key_that_was_deleted_since(index: Index, 
     source.delete(2)
     old, new = ([one for one in source.log if one.key == key] for key in (b'{"id": 1}', b'{"id": 2}'))
     lagging = [attrs.evolve(one, partition=1) for one in old]
-    records, batch = [lagging[0], *new, *lagging[1:]], _plan(_runs([*new, *lagging]), 3, remembers=True)
+    records, batch = [lagging[0], *new, *lagging[1:]], make_plan(make_runs([*new, *lagging]), 3, remembers=True)
     for start, end in zip([0, *cuts], [*cuts, len(records)], strict=True):
-        some = _runs(records[start:end])
-        batch = _brought_in(batch, some, list(index.remembered), index, forgets=True)
+        some = make_runs(records[start:end])
+        batch = bring_in(batch, some, list(index.remembered), index, forgets=True)
         index.gone.clear()
     assert index.held == {}
 
@@ -368,9 +197,9 @@ def test_a_document_moves_to_a_key_that_was_deleted_before(index: Index, forgets
     source.delete(2)
     source.create(1)
     source.move(1, 2)
-    batch = _plan(_runs(source.log), 3, remembers=True)
+    batch = make_plan(make_runs(source.log), 3, remembers=True)
     for some in (source.log[:3], source.log[3:-1], source.log[-1:]):
-        batch = _brought_in(batch, _runs(some), list(index.remembered), index, forgets=forgets)
+        batch = bring_in(batch, make_runs(some), list(index.remembered), index, forgets=forgets)
         index.gone = {} if forgets else index.gone
     assert {key: one["big"] for key, (_, one) in index.held.items()} == {"2": source.rows[2]["big"]}
 
@@ -385,14 +214,14 @@ def test_lagging_partitions_bring_nothing_back_that_the_node_forgot(index: Index
     source = MovingRows("s", rng, 3, rng.choice([4, 8]), tells, whole=rng.choice([0.1, 0.6]))
     source.live(rng.choice([10, 40]))
     left = {at: [one for one in source.log if one.partition == at] for at in range(3)}
-    batch = _plan(_runs(source.log), rng.choice([1, 3]), remembers=True)
+    batch = make_plan(make_runs(source.log), rng.choice([1, 3]), remembers=True)
     while any(left.values()):
         some = []
         for at, own in left.items():
             count = rng.randint(0, min(len(own), rng.choice([2, 12])))
             some, left[at] = [*some, *own[:count]], own[count:]
         if some:
-            batch = _brought_in(batch, _runs(some), list(index.remembered), index, forgets=rng.random() < 0.5)
+            batch = bring_in(batch, make_runs(some), list(index.remembered), index, forgets=rng.random() < 0.5)
         index.gone.clear()
     found = {key: (one["of"], one["n"]) for key, (_, one) in index.held.items()}
     assert found == {str(key): (one["of"], one["n"]) for key, one in source.rows.items()}
@@ -415,9 +244,9 @@ def test_what_stands_of_late_changes_is_as_if_nobody_had_asked(index: Index, clo
             db.again(rng.randrange(len(db.log)))
     found = []
     for remembers in (False, True):
-        batch, records = _plan(_runs(db.log), 3, remembers=remembers), db.log
+        batch, records = make_plan(make_runs(db.log), 3, remembers=remembers), db.log
         while records:
-            batch = _brought_in(batch, _runs(records[:7]), list(index.remembered))
+            batch = bring_in(batch, make_runs(records[:7]), list(index.remembered))
             records = records[7:]
         found.append(dict(index.held))
         index.held.clear()
@@ -433,13 +262,13 @@ def test_what_came_before_a_truncate_is_left_out(index: Index, name: str) -> Non
     db = Database("s.public.t", 1)
     db.transaction(("c", row(1, "a", 1)))
     db.transaction(("u", row(1, "b", 2)))
-    batch = _plan(_runs(db.log), 1, remembers=True, truncates={ALL_SOURCES: LastTruncate(START_NS + 10**9)})
-    after = _brought_in(batch, _runs(db.log))
+    batch = make_plan(make_runs(db.log), 1, remembers=True, truncates={ALL_SOURCES: LastTruncate(START_NS + 10**9)})
+    after = bring_in(batch, make_runs(db.log))
     assert list(index.held) == ["1"]
     index.held.clear()
     (table,) = after.tables
     truncates = {name: LastTruncate(START_NS + 10**9)}
-    _brought_in(attrs.evolve(after, tables=(attrs.evolve(table, truncates=truncates),)), _runs(db.log))
+    bring_in(attrs.evolve(after, tables=(attrs.evolve(table, truncates=truncates),)), make_runs(db.log))
     assert index.held == {}
 
 
@@ -460,11 +289,11 @@ WAITED = [_binlog(0, 1, 10, 100), _binlog(1, 2, 9, 200), _binlog(2, 3, 10, 300)]
 @pytest.mark.parametrize("crashed", range(4))
 def test_a_later_change_has_no_smaller_version_than_was_given(index: Index, cuts: list[int], crashed: int) -> None:
     """Nor than what a batch gave that was cut otherwise before a crash."""
-    batch = _plan(_runs(WAITED), 1)
+    batch = make_plan(make_runs(WAITED), 1)
     if crashed:
-        _brought_in(batch, _runs(WAITED[:crashed]))
+        bring_in(batch, make_runs(WAITED[:crashed]))
     for start, end in zip([0, *cuts], [*cuts, 3], strict=True):
-        batch = _brought_in(batch, _runs(WAITED[start:end]))
+        batch = bring_in(batch, make_runs(WAITED[start:end]))
     assert [row["n"] for _, row in index.held.values()] == [3]
 
 
@@ -472,20 +301,20 @@ def test_a_later_change_has_no_smaller_version_than_was_given(index: Index, cuts
 def test_changes_of_a_compressed_transaction(index: Index, cuts: list[int]) -> None:
     """All have its position and date, whatever rows they count: Kafka's order stands."""
     records = [_binlog(offset, offset, 10, 100, row) for offset, row in enumerate((0, 3, 1))]
-    batch = _plan(_runs(records), 1)
+    batch = make_plan(make_runs(records), 1)
     for start, end in zip([0, *cuts], [*cuts, 3], strict=True):
-        batch = _brought_in(batch, _runs(records[start:end]))
+        batch = bring_in(batch, make_runs(records[start:end]))
     assert [row["n"] for _, row in index.held.values()] == [2]
 
 
 def test_a_key_that_moves_when_the_topic_grows(index: Index) -> None:
     """The first batch of the new partition gives no smaller version than the old partition's change had."""
     old, new = _binlog(0, 1, 10, 100), _binlog(0, 2, 9, 200, partition=1)
-    batch = attrs.evolve(_plan(_runs([old, new]), 1), routes={"s.d.t": 0})
-    batch = _brought_in(batch, _runs([old]))
+    batch = attrs.evolve(make_plan(make_runs([old, new]), 1), routes={"s.d.t": 0})
+    batch = bring_in(batch, make_runs([old]))
     (table,) = batch.tables
     batch = attrs.evolve(batch, tables=(attrs.evolve(table, partitions={"s.d.t": 1}),))
-    _brought_in(batch, _runs([new]))
+    bring_in(batch, make_runs([new]))
     assert [row["n"] for _, row in index.held.values()] == [2]
 
 
@@ -494,11 +323,11 @@ def test_a_row_that_waited_and_is_refused_is_a_dead_letter(index: Index) -> None
     source = MovingRows("s", random.Random(1), keys=8)
     source.create(1)
     source.move(1, 2)
-    (run,) = _runs(source.log)
-    batch, index.refused = _plan([run], 3), {"2"}
-    work = MapTask(batch, _writers(batch))
-    told = _reduced(batch, [*work.take([run]), *work.finish()], judged=False)
-    outputs = _moved(batch, told, ())
+    (run,) = make_runs(source.log)
+    batch, index.refused = make_plan([run], 3), {"2"}
+    work = MapTask(batch, make_writers(batch))
+    told = run_reduce_task(batch, [*work.take([run]), *work.finish()], judged=False)
+    outputs = run_moves(batch, told, ())
     result = JobResult().add(unpack_value(one.payload) for one in outputs if one.kind == OutputKind.DRIVER)
     assert {letter.offset for letter in result.dead_letters} == {source.log[-1].offset}
     assert (list(index.held), index.gone) == ([], {"1": index.gone["1"]})
@@ -510,16 +339,16 @@ def test_rows_that_come_with_all_their_values_wait_for_no_document(index: Index,
     source = MovingRows("s", random.Random(1), keys=100, whole=float(whole))
     for key in range(10):
         source.create(key)
-    batch = _brought_in(_plan(_runs(source.log), 3), _runs(source.log))
+    batch = bring_in(make_plan(make_runs(source.log), 3), make_runs(source.log))
     done = len(source.log)
     for key in range(10):
         source.move(key, key + 50)
     source.swap(50, 51)
-    runs = _runs(source.log[done:])
-    work = MapTask(batch, _writers(batch))
-    told = _reduced(batch, [*work.take([runs[0]]), *work.finish()], judged=False)
+    runs = make_runs(source.log[done:])
+    work = MapTask(batch, make_writers(batch))
+    told = run_reduce_task(batch, [*work.take([runs[0]]), *work.finish()], judged=False)
     assert whole is not any(one.kind == OutputKind.WAITING_KEYS for one in told)
-    _moved(batch, told, ())
+    run_moves(batch, told, ())
     assert {key: one["big"] for key, (_, one) in index.held.items()} == {
         str(key): row["big"] for key, row in source.rows.items()
     }
@@ -546,15 +375,15 @@ def test_documents_take_what_is_theirs_along(index: Index, way: str, seed: int) 
     source = MovingRows("s", rng, keys=rng.choice([4, 8]), tells=tells, whole=rng.choice([0.1, 0.6]))
     source.live(rng.choice([10, 40]))
     records, most, crashes, done = source.log, rng.choice([6, 30, 1000]), rng.random() < 0.5, 0
-    batch = _plan(_runs(records), rng.choice([1, 3, 7]), keep_deletes=keep, **more)
+    batch = make_plan(make_runs(records), rng.choice([1, 3, 7]), keep_deletes=keep, **more)
     while done < len(records):
         end = min(done + rng.randint(1, most), len(records))
         if way == "places":
             # Changes of one transaction have one version: where a batch ends within it nobody can tell them apart.
             end = min(one for one in source.ends if one >= end)
         if crashes and rng.random() < 0.3:
-            _brought_in(batch, _runs(records[done:end]))
-        batch, done = _brought_in(batch, _runs(records[done:end])), end
+            bring_in(batch, make_runs(records[done:end]))
+        batch, done = bring_in(batch, make_runs(records[done:end])), end
     live = {key: one for key, (_, one) in index.held.items() if str(one.get("__deleted")) != "true"}
     found = {key: (one["of"], one["n"], one["big"]) for key, one in live.items()}
     assert found == {str(key): (one["of"], one["n"], one["big"]) for key, one in source.rows.items()}

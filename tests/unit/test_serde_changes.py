@@ -15,7 +15,7 @@ from serde.events.positions.log_positions import NO_VALUE
 from serde.events.unwrapping import UnwrapSettings, extract_changes
 from serde.faults import RecordError
 from serde.formats import make_deserializer
-from tests.unit.test_serde_json import decode, dump, framed
+from tests.unit.json_messages import decode, dump, framed
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 UNWRAP = UnwrapSettings(("op", "table", "source.ts_ns", "db", "ts_ms"))

@@ -14,34 +14,9 @@ import pytest
 from connector.iceberg.types.schemas.arrow_types import build_table_schema, to_arrow_schema
 from serde.formats import make_deserializer
 from serde.json.columns import column_reader
-from serde.messages import DecodedMessages
+from tests.unit.json_messages import VALUE, decode, dump, framed, keys, rows
 
-VALUE = "VALUE_CONVERTER"
 INT_KEY = {"type": "struct", "fields": [{"type": "int32", "optional": False, "field": "id"}], "name": "k.Key"}
-
-
-def dump(document: Any) -> bytes:
-    """Compact JSON as Java writes it."""
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def decode(*messages: bytes | None, fmt: Any = "auto", expected: pa.StructType | None = None) -> DecodedMessages:
-    """Decodes values of a fresh converter."""
-    return make_deserializer(fmt).decode(pa.array(messages, pa.binary()), "VALUE_CONVERTER", expected)
-
-
-def rows(decoded: DecodedMessages) -> dict[int, dict[str, Any]]:
-    """Row index -> decoded message."""
-    return {
-        int(row): value
-        for block in decoded.blocks
-        for row, value in zip(block.rows, block.fields.to_pylist(), strict=True)
-    }
-
-
-def framed(fields: list[Any], payload: Any, name: str = "t.Value") -> bytes:
-    """A message with a schema block."""
-    return dump({"schema": {"type": "struct", "fields": fields, "optional": False, "name": name}, "payload": payload})
 
 
 NUMBERS = ["0", "7", "-7", "10", "9" * 18, "-" + "9" * 18, "123456789012345678", "1000000000000000"]
@@ -397,11 +372,6 @@ def test_a_schema_block_with_spaces_is_one() -> None:
     (block,) = make_deserializer("auto").decode(pa.array([message], pa.binary()), "VALUE_CONVERTER").blocks
     assert block.fields.to_pylist() == [{"id": 7}]
     assert block.schema_id
-
-
-def keys(*messages: bytes | None, fmt: Any = "auto", expected: pa.StructType | None = None) -> DecodedMessages:
-    """Decodes keys of a fresh converter."""
-    return make_deserializer(fmt).decode(pa.array(messages, pa.binary()).slice(0), "KEY_CONVERTER", expected)
 
 
 def _single(schema: dict[str, Any], payload: Any) -> bytes:

@@ -20,7 +20,7 @@ from serde.emit.type_mapping import BinaryMode, DecimalMode, TimeMode
 from serde.formats import make_deserializer
 from serde.messages import DecodedMessages
 from tests.model import avro
-from tests.unit.test_serde_json import framed
+from tests.unit.json_messages import framed
 
 CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 US, DAY, CLOCK = pa.timestamp("us"), date(2024, 2, 29), time(10, 11, 12, 123000)

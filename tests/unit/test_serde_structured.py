@@ -12,7 +12,7 @@ from serde.avro.deserializer import AvroDeserializer
 from serde.connect.values.structured_times import STRUCTURED_TYPES
 from serde.formats import make_deserializer
 from tests.model import avro
-from tests.unit.test_serde_json import framed
+from tests.unit.json_messages import framed
 
 TIME = "io.debezium.time.Structured"
 REMEDY = "a text column holds it (debezium.sink.iceberg.temporal-as-text)"

@@ -13,7 +13,7 @@ import pytest
 
 from serde.connect.type_table import SEMANTIC_TYPES
 from serde.connect.values.binary_values import encode_unscaled
-from tests.unit.test_serde_json import decode, framed, rows
+from tests.unit.json_messages import decode, framed, rows
 
 CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 

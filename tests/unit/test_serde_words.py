@@ -18,7 +18,7 @@ from serde.events.unwrapping import UnwrapSettings, extract_changes
 from serde.formats import make_deserializer
 from serde.messages import DecodedMessages
 from tests.model import avro, recordings
-from tests.unit.test_serde_json import framed
+from tests.unit.json_messages import framed
 
 CONNECT, TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
 _EPOCH = date(1970, 1, 1)

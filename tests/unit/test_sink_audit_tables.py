@@ -13,7 +13,7 @@ from connector.sink.convert.decoder import decode
 from serde.connect.connect_schema import is_envelope_node
 from serde.json.json_types import parse_schema_block
 from tests.unit import sink_plans
-from tests.unit.test_serde_json import framed
+from tests.unit.json_messages import framed
 
 TEXTS = ("op", "source", "before", "after", "extra")
 TYPES = {"id": pa.int64(), **dict.fromkeys(TEXTS, pa.string())}

@@ -20,7 +20,7 @@ from serde.events.images.document_patches import PATCH_MARK, apply_patch, format
 from serde.events.images.extended_json import format_id, parse_id, read_plain
 from tests.unit import sink_plans
 from tests.unit.folds import select_rows_to_keep
-from tests.unit.test_serde_json import framed
+from tests.unit.json_messages import framed
 
 # MongoDB page, "create events", "update events", "delete events".
 SOURCE = {

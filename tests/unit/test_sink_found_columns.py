@@ -19,7 +19,7 @@ from connector.sink.destinations.late_event_tasks import CANDIDATE_COLUMNS, find
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.events.positions.log_positions import NO_VALUE
 from tests.unit import sink_plans
-from tests.unit.test_serde_json import framed
+from tests.unit.json_messages import framed
 
 _TIME, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
 _SCALED = pa.struct([("scale", pa.int32()), ("value", pa.binary())])

@@ -20,7 +20,7 @@ from serde.connect.text_columns import WITH_NANOSECONDS, find_text_types
 from serde.events.kinds.header_names import CONNECTOR_HEADER
 from tests.model.record_batches import Record, written
 from tests.unit import sink_plans
-from tests.unit.test_serde_json import framed
+from tests.unit.json_messages import framed
 
 SPAN_US = -3_020_399_000_000
 TIME = {"type": "int64", "name": "io.debezium.time.MicroTime", "optional": True, "field": "t"}

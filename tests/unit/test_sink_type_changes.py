@@ -15,7 +15,7 @@ from connector.sink.convert.columns.type_changes import holds_all, name_column
 from connector.sink.convert.decoder import decode
 from connector.sink.model.plan import BatchPlan
 from tests.unit import sink_plans
-from tests.unit.test_serde_json import framed
+from tests.unit.json_messages import framed
 
 ID = {"type": "int64", "optional": False, "field": "id"}
 
