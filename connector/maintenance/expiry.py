@@ -10,17 +10,17 @@ from pyspark.sql import SparkSession
 
 from connector.errors import ConfigError
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
-from connector.iceberg.commit.settlement import settle_commits
-from connector.iceberg.commit.snapshot_expiry import (
-    DELETE_THREADS,
+from connector.iceberg.catalog.retention_properties import (
     MAX_AGE_PROPERTY,
     METADATA_CLEANUP_PROPERTIES,
     METADATA_CLEANUP_PROPERTY,
     MIN_SNAPSHOTS_PROPERTY,
     may_delete_files,
 )
+from connector.iceberg.catalog.table import Table
+from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
+from connector.iceberg.commit.settlement import settle_commits
+from connector.iceberg.commit.snapshot_expiry import DELETE_THREADS
 from connector.iceberg.java import activate_session, jvm, map_java_errors, to_dict
 from connector.iceberg.state.offset_rows import read_all_rows
 from connector.maintenance.expiry_rules import (

@@ -11,8 +11,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
+from connector.iceberg.catalog.retention_properties import may_delete_files
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.snapshot_expiry import may_delete_files
 from connector.iceberg.java import JavaTable, activate_session, iterate, jvm, load_class, map_java_errors, to_dict
 from connector.maintenance.metadata_files import MetadataFiles, find_metadata_of_others, metadata_folders, plain_path
 from connector.maintenance.spark_actions import open_actions

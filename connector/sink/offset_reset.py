@@ -11,9 +11,9 @@ from typing import Literal
 import attrs
 
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.commit import PendingCommit, commit_files
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.stored_commit import StoredCommit
 from connector.iceberg.java import Driver
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.kafka.consumer_group import ConsumerGroup

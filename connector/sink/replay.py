@@ -20,7 +20,7 @@ from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.dlq.reader import DeadLetterRecord
-from connector.kafka.dlq.writer import BATCH_STAGE
+from connector.kafka.dlq.rejected_records import BATCH_STAGE
 from connector.runtime.topic_partitions import TopicPartition, is_other_topic
 from connector.settings import SinkSettings
 from connector.sink.convert.decoded_records import DecodedRecords

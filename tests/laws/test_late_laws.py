@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.state.deleted_keys_table import SOURCE_POSITION_COLUMNS
+from connector.iceberg.state.deleted_keys_schema import SOURCE_POSITION_COLUMNS
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.settings import EventSettings
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows

@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 
+from connector.iceberg.catalog.retention_properties import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
-from connector.iceberg.commit.snapshot_expiry import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import EventSettings

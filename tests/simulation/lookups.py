@@ -10,7 +10,7 @@ import attrs
 import pyarrow as pa
 
 from connector.errors import FatalError
-from connector.iceberg.state.deleted_keys_table import DELETE_ORDER_COLUMNS
+from connector.iceberg.state.deleted_keys_schema import DELETE_ORDER_COLUMNS
 from connector.sink.destinations.join_columns import column_aliases
 from connector.sink.destinations.late_event_tasks import (
     CANDIDATE_COLUMNS,

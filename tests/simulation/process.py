@@ -23,7 +23,7 @@ from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.state.offsets_table import OffsetsTable
-from connector.kafka.dlq.writer import record_coordinates
+from connector.kafka.dlq.rejected_records import record_coordinates
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition

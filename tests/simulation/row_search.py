@@ -18,8 +18,8 @@ import pyarrow as pa
 from connector.errors import FatalError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.commit.commit import RowsToReplace
+from connector.iceberg.read.frame_columns import FILE_COLUMN, POSITION_COLUMN, column_name
 from connector.iceberg.read.scan_planning import FileScanTask
-from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, column_name
 from connector.iceberg.types.values.spark_types import to_spark
 from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDeletes
 from connector.iceberg.write.table_writer import TableWriter

@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 
-from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.stored_commit import StoredCommit
 from connector.iceberg.state.offsets_table import _decode_commit
 from connector.runtime.topic_partitions import TopicPartition
 from tests.simulation.broker import Broker, Topic

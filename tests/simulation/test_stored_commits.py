@@ -8,8 +8,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.stored_commit import StoredCommit
 from connector.iceberg.state.offsets_table import OffsetsTable
 from tests.simulation.catalog_server import CatalogServer
 from tests.simulation.interruptions import Interruptions

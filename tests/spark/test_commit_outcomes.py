@@ -20,19 +20,17 @@ from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused
 from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.retention_properties import CREATED_TABLE_PROPERTIES, EXPIRE_SNAPSHOTS_PROPERTY
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.commit import PendingCommit, commit_files
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit
-from connector.iceberg.commit.snapshot_expiry import (
-    CREATED_TABLE_PROPERTIES,
-    EXPIRE_SNAPSHOTS_PROPERTY,
-    expire_snapshots,
-)
+from connector.iceberg.commit.snapshot_expiry import expire_snapshots
+from connector.iceberg.commit.stored_commit import StoredCommit
 from connector.iceberg.commit.truncate import truncate_table
 from connector.iceberg.repair.manifest_repair import find_misleading_bounds, remove_misleading_bounds
-from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS, DeletedKeysTable
+from connector.iceberg.state.deleted_keys_schema import DELETED_KEYS_COLUMNS
+from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.iceberg.write.table_writer import TableWriter

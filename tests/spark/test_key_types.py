@@ -28,7 +28,8 @@ from connector.iceberg.commit.commit import PendingCommit, commit_files
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit
 from connector.iceberg.java import jvm, to_string_array
-from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds, widen_bounds
+from connector.iceberg.keys.file_key_bounds import read_key_bounds, widen_bounds
+from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.types.values.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter

@@ -20,16 +20,16 @@ from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.file_description import FileDescription
+from connector.iceberg.catalog.retention_properties import (
+    CREATED_TABLE_PROPERTIES,
+    MAX_AGE_PROPERTY,
+    MIN_SNAPSHOTS_PROPERTY,
+)
 from connector.iceberg.commit.commit import PendingCommit, commit_files
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit
-from connector.iceberg.commit.snapshot_expiry import (
-    CREATED_TABLE_PROPERTIES,
-    MAX_AGE_PROPERTY,
-    MIN_SNAPSHOTS_PROPERTY,
-    expire_snapshots,
-)
+from connector.iceberg.commit.snapshot_expiry import expire_snapshots
 from connector.iceberg.write.partitioning import UNPARTITIONED
 from connector.iceberg.write.rolling_file import FileKind, describe_file
 from tests.histories.maintained import CONNECTOR, Maintained, Yard

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from connector.errors import CommitRefused
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.java import jvm
-from connector.iceberg.keys.key_bounds import read_key_bounds
+from connector.iceberg.keys.file_key_bounds import read_key_bounds
 from connector.iceberg.repair.manifest_repair import find_misleading_bounds, remove_misleading_bounds
 from connector.iceberg.repair.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
 from connector.iceberg.types.schemas.arrow_types import build_table_schema

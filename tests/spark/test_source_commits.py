@@ -25,16 +25,11 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CREATED_BY, is_icebridge_commit
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.truncate import truncate_table
+from connector.iceberg.read.frame_columns import FILE_COLUMN, POSITION_COLUMN, ROW_ID_COLUMN, SEQUENCE_COLUMN
 from connector.iceberg.read.scan_planning import FileScanTask, plan_files
-from connector.iceberg.read.table_reader import (
-    FILE_COLUMN,
-    POSITION_COLUMN,
-    ROW_ID_COLUMN,
-    SEQUENCE_COLUMN,
-    TableReader,
-    release_reads,
-)
-from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS, DeletedKeysTable
+from connector.iceberg.read.table_reader import TableReader, release_reads
+from connector.iceberg.state.deleted_keys_schema import DELETED_KEYS_COLUMNS
+from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.offset_rows import SINK, SOURCE, OffsetRows
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
 from connector.iceberg.write.position_deletes import PositionDeleteWriter

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, SCHEMA_DRIFT_COUNT
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.stored_commit import StoredCommit
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.settings import load

@@ -9,8 +9,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from connector.iceberg.catalog.retention_properties import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.snapshot_expiry import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer.consumer_records import ConsumerRecords

@@ -20,7 +20,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 from connector.errors import DataFault, FatalError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
+from connector.iceberg.keys.file_key_bounds import widen_bounds
+from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, build_table_schema
 from connector.iceberg.write.formats.avro_schema import build_file_schema
 from connector.iceberg.write.table_writer import TableWriter

@@ -31,7 +31,8 @@ from pyiceberg.types import DateType, DoubleType, TimestampType, TimestamptzNano
 
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
+from connector.iceberg.keys.file_key_bounds import widen_bounds
+from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.repair.partition_repair import CheckedField, MixedRows, find_right_values
 from connector.iceberg.types.schemas.arrow_types import build_table_schema

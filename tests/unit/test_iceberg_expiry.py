@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from connector.errors import ConfigError
-from connector.iceberg.commit.snapshot_expiry import (
+from connector.iceberg.catalog.retention_properties import (
     CREATED_TABLE_PROPERTIES,
     EXPIRE_SNAPSHOTS_PROPERTY,
     MAX_AGE_PROPERTY,

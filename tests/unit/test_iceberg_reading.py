@@ -18,8 +18,9 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.keys.file_key_bounds import read_key_bounds
 from connector.iceberg.keys.intervals import parse_interval
-from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds
+from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.read.column_bounds import read_changed_bounds
 from connector.iceberg.repair.manifest_repair import find_misleading_bounds
 from connector.iceberg.state.offset_rows import SINK, OffsetRows

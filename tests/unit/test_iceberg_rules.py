@@ -16,7 +16,8 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
+from connector.iceberg.keys.file_key_bounds import widen_bounds
+from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.types.schemas.arrow_types import build_table_schema, to_arrow_schema
 from connector.iceberg.types.schemas.schema_evolution import evolve, find_changed, union_shapes
 from connector.iceberg.types.values.conversion import convert

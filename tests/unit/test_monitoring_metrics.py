@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from connector.kafka.dlq.writer import BATCH_STAGE
+from connector.kafka.dlq.rejected_records import BATCH_STAGE
 from connector.maintenance.table_state import TableState
 from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.listeners import (

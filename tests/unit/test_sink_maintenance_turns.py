@@ -13,8 +13,8 @@ import pytest
 import structlog
 
 from connector.errors import RetriableError
+from connector.iceberg.catalog.retention_properties import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.commit.snapshot_expiry import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.maintenance.lease_rules import Lease
 from connector.maintenance.maintainer import TaskOutcome
 from connector.maintenance.table_state import TableState

@@ -6,31 +6,11 @@ but a table that lost it in another way has lost rows too: that stops, and is ne
 
 from __future__ import annotations
 
-import attrs
-
 from connector.errors import GapError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
-from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, read_last_commit
-
-
-@attrs.frozen
-class StoredCommit:
-    """What the offsets table says of a table: the connector's position there, and which snapshot it came with."""
-
-    position: KafkaOffsets
-    uuid: str = ""
-    snapshot_id: int | None = None
-    sequence_number: int = 0
-
-    def is_overtaken(self, stored: StoredCommit) -> bool:
-        """Tell whether what is stored of the table by now tells more than this: a later commit, and no less far.
-
-        A later one that is not as far was made where this one was rolled back, which this one's position tells.
-        """
-        is_later = stored.uuid == self.uuid and stored.sequence_number > self.sequence_number
-        return is_later and not stored.position.behind(self.position)
+from connector.iceberg.commit.stored_commit import StoredCommit
 
 
 def check_ancestry(table: Table, name: str, noted: StoredCommit | None) -> LastCommit:

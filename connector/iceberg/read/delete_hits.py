@@ -13,8 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import jvm, map_java_errors
+from connector.iceberg.read.frame_columns import FILE_COLUMN
 from connector.iceberg.read.scan_planning import FileScanTask, JavaFile, add_deletes, plan_files
-from connector.iceberg.read.table_reader import FILE_COLUMN, TableReader, release_reads
+from connector.iceberg.read.table_reader import TableReader, release_reads
 
 
 def find_hit_files(table: Table, snapshot_id: int, deletes: Mapping[str, Sequence[JavaFile]]) -> list[FileScanTask]:

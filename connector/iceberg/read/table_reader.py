@@ -22,17 +22,18 @@ from connector.errors import FatalError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, to_carrier_types
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import iterate, jvm, load_class, map_java_errors, to_dict
+from connector.iceberg.read.frame_columns import (
+    DELETED_COLUMN,
+    FILE_COLUMN,
+    POSITION_COLUMN,
+    ROW_ID_COLUMN,
+    SEQUENCE_COLUMN,
+    column_name,
+)
 from connector.iceberg.read.scan_planning import FileScanTask
 from connector.iceberg.types.schemas.schema_json import Json, field_ids
 from connector.iceberg.write.formats.format_limits import find_unreadable
 
-FILE_COLUMN, POSITION_COLUMN, ROW_ID_COLUMN, SEQUENCE_COLUMN, DELETED_COLUMN = (
-    "file",
-    "pos",
-    "row_id",
-    "sequence",
-    "deleted",
-)
 _STAGING_PREFIX = "icebridge-"
 _RESERVED_COLUMNS = {
     FILE_COLUMN: (2147483646, "string"),
@@ -47,16 +48,6 @@ _SPARK_NAMES = {FILE_COLUMN: "_file", POSITION_COLUMN: "_pos", DELETED_COLUMN: "
 _SMALLEST_SPLIT_BYTES, _LARGEST_SPLIT_BYTES = 4 * 1024**2, 128 * 1024**2
 _OPEN_COST_BYTES = 4 * 1024**2
 """As many bytes as a file counts at least, whatever its size; Iceberg's own default."""
-
-
-def column_name(place: int) -> str:
-    """Name the column at this place of the schema."""
-    return f"c{place}"
-
-
-def quote(name: str) -> str:
-    """Write a name as Spark's SQL has it."""
-    return "`{}`".format(name.replace("`", "``"))
 
 
 @attrs.frozen(eq=False)

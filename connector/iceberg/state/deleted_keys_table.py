@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
@@ -25,8 +23,15 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.java import jvm, map_java_errors
+from connector.iceberg.read.frame_columns import column_name
 from connector.iceberg.read.scan_planning import plan_files
-from connector.iceberg.read.table_reader import TableReader, column_name, release_reads
+from connector.iceberg.read.table_reader import TableReader, release_reads
+from connector.iceberg.state.deleted_keys_schema import (
+    DELETE_ORDER_COLUMNS,
+    DELETED_KEYS_COLUMNS,
+    DELETED_KEYS_SCHEMA,
+    SOURCE_POSITION_COLUMNS,
+)
 from connector.iceberg.state.system_tables import (
     MAX_SNAPSHOTS,
     SYSTEM_TABLE_PROPERTIES,
@@ -34,26 +39,9 @@ from connector.iceberg.state.system_tables import (
     count_snapshots,
     retain_newest_snapshots,
 )
-from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
 from connector.runtime.spark.job_pools import MAINTENANCE, enter_pool
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 
-DELETED_KEYS_SCHEMA = Schema(
-    NestedField(1, "connector", StringType(), required=True),
-    NestedField(2, "table", StringType(), required=True),
-    NestedField(3, "key", StringType(), required=True),
-    NestedField(4, "date", LongType(), required=True),
-    NestedField(5, "noted_at", TimestamptzType(), required=True),
-    NestedField(6, "source", LongType()),
-    NestedField(7, "place_0", LongType()),
-    NestedField(8, "place_1", LongType()),
-    NestedField(9, "place_2", LongType()),
-)
-"""`source` and what follows tell where the delete stands in its source's log (`positions.log_positions`); tables
-that were made before these columns get them. A `date` that proves nothing is the least number."""
-SOURCE_POSITION_COLUMNS = ("source", "place_0", "place_1", "place_2")
-DELETE_ORDER_COLUMNS = ("date", *SOURCE_POSITION_COLUMNS)
-DELETED_KEYS_COLUMNS = to_arrow_schema(DELETED_KEYS_SCHEMA)
 DELETED_KEYS_PARTITIONS = (PartitionTerm("connector", "identity"), PartitionTerm("noted_at", "day"))
 """So that what is forgotten goes as whole files, by metadata alone."""
 LAST_CLEANUP_PROPERTY = "icebridge.tidied-at-ms"

@@ -8,8 +8,8 @@ import orjson
 
 from connector.errors import CommitRefused, FatalError
 from connector.iceberg.catalog.catalog import Catalog
-from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.stored_commit import StoredCommit
 from connector.iceberg.state.offset_rows import SINK, OffsetRows
 
 _TABLE_KEY = "table"

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError
 from connector.iceberg.catalog.file_description import FileDescription
+from connector.iceberg.catalog.retention_properties import METADATA_CLEANUP_PROPERTIES
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import settle_commits
-from connector.iceberg.commit.snapshot_expiry import METADATA_CLEANUP_PROPERTIES
 from connector.iceberg.java import activate_session, jvm, map_java_errors
 from connector.iceberg.write.partitioning import UNPARTITIONED
 from connector.iceberg.write.rolling_file import FileKind, describe_file

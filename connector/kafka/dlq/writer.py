@@ -11,40 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import Protocol
 
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.client_errors import map_kafka_errors
 from connector.kafka.consumer.raw_batches import fetch_raw_batch
 from connector.kafka.dlq.producer import HEADER_PREFIX, DeadLetterMessage, DeadLetterProducer, Headers
+from connector.kafka.dlq.rejected_records import BATCH_STAGE, RejectedRecord, record_coordinates
 from connector.kafka.record_lookup import RecordReader
 from connector.settings import ErrorSettings, KafkaSettings
-
-BATCH_STAGE = "KAFKA_CONSUME"
-"""The stage of letters for a whole record batch that cannot be read: their value is the batch as it is in the log."""
-
-
-class RejectedRecord(Protocol):
-    """A record by reference, and why it cannot be used."""
-
-    @property
-    def topic(self) -> str: ...  # noqa: D102
-    @property
-    def partition(self) -> int: ...  # noqa: D102
-    @property
-    def offset(self) -> int: ...  # noqa: D102
-    @property
-    def stage(self) -> str: ...  # noqa: D102
-    @property
-    def reason(self) -> str: ...  # noqa: D102
-
-
-RecordCoordinates = tuple[str, int, int]
-
-
-def record_coordinates(letter: RejectedRecord) -> RecordCoordinates:
-    """Return where a letter's record is: topic, partition, offset."""
-    return letter.topic, letter.partition, letter.offset
 
 
 class DeadLetterWriter:

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.read.frame_columns import POSITION_COLUMN
 from connector.iceberg.read.scan_planning import FileScanTask
-from connector.iceberg.read.table_reader import POSITION_COLUMN
 from connector.iceberg.write.position_deletes import DataFileDeletes, PositionDeleteWriter
 from connector.maintenance.conversion.position_search import PLACE_COLUMN
 

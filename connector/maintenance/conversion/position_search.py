@@ -20,8 +20,9 @@ from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import iterate, jvm
+from connector.iceberg.read.frame_columns import FILE_COLUMN, POSITION_COLUMN
 from connector.iceberg.read.scan_planning import FileScanTask, tasks_without_deletes
-from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, TableReader
+from connector.iceberg.read.table_reader import TableReader
 from connector.iceberg.types.schemas.schema_json import Json
 from connector.maintenance.conversion.plan import JoinGroup
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.state.deleted_keys_table import DELETED_KEYS_COLUMNS, DeletedKeysTable
+from connector.iceberg.state.deleted_keys_schema import DELETED_KEYS_COLUMNS
 from connector.iceberg.types.nested_columns import read_columns
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeOrder, FoldedChanges, compute_key_codes, gather
@@ -35,11 +35,9 @@ class DeletedKeyLog:
     noted_ms: int
 
     @staticmethod
-    def of(deleted_keys: DeletedKeysTable | None, connector: str) -> DeletedKeyLog | None:
-        """Record deleted keys in this table from now on; None if there is none."""
-        if deleted_keys is None:
-            return None
-        return DeletedKeyLog(deleted_keys.layout, connector, time.time_ns() // 1_000_000)
+    def of(layout: TableLayout | None, connector: str) -> DeletedKeyLog | None:
+        """Record deleted keys in a table of this layout from now on; None if there is none."""
+        return None if layout is None else DeletedKeyLog(layout, connector, time.time_ns() // 1_000_000)
 
 
 def build_deleted_key_rows(

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN
+from connector.iceberg.read.frame_columns import FILE_COLUMN, POSITION_COLUMN
 from connector.iceberg.types.dotted_names import Path
 from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.iceberg.types.values.spark_types import spark_type

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.keys.key_codes import encode_keys
-from connector.iceberg.state.deleted_keys_table import DELETE_ORDER_COLUMNS
+from connector.iceberg.state.deleted_keys_schema import DELETE_ORDER_COLUMNS
 from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.iceberg.types.values.spark_types import to_spark

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from pyspark.sql.types import StructType
 
-from connector.iceberg.state.deleted_keys_table import DELETE_ORDER_COLUMNS
+from connector.iceberg.state.deleted_keys_schema import DELETE_ORDER_COLUMNS
 from connector.sink.destinations.join_columns import TableRows, column_aliases, key_condition, spark_schema
 from connector.sink.destinations.late_event_tasks import (
     CANDIDATE_COLUMNS,

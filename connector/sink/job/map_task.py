@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.records.unreadable_records import UnreadableBatch
-from connector.kafka.dlq.writer import BATCH_STAGE
+from connector.kafka.dlq.rejected_records import BATCH_STAGE
 from connector.runtime.monitoring.metrics import FetchMetrics, TaskMetrics
 from connector.runtime.spark.python_workers import forget_archives, keep_memory
 from connector.sink.convert.decoded_records import DecodedRecords

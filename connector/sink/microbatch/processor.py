@@ -16,10 +16,10 @@ import attrs
 import structlog
 
 from connector.errors import ConnectorError, FatalError, RetriableError
-from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.stored_commit import StoredCommit
 from connector.kafka.admin import TopicInfo
-from connector.kafka.dlq.writer import RecordCoordinates, record_coordinates
+from connector.kafka.dlq.rejected_records import RecordCoordinates, record_coordinates
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.retry import call_with_retries

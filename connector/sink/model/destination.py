@@ -20,8 +20,8 @@ from typing import Protocol
 import attrs
 from pyspark.sql import DataFrame
 
-from connector.iceberg.commit.ancestry import StoredCommit
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.iceberg.commit.stored_commit import StoredCommit
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges

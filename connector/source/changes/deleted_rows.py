@@ -18,8 +18,9 @@ from pyspark.sql import DataFrame
 
 from connector.iceberg.catalog.file_io import file_io_for
 from connector.iceberg.read.file_changes import AffectedFile, RestoredFile
+from connector.iceberg.read.frame_columns import FILE_COLUMN, POSITION_COLUMN, SEQUENCE_COLUMN
 from connector.iceberg.read.scan_planning import FileScanTask
-from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, SEQUENCE_COLUMN, TableReader
+from connector.iceberg.read.table_reader import TableReader
 from connector.iceberg.write.position_deletes import PositionDeletes, read_deleted_positions
 
 _Pair = TypeVar("_Pair")

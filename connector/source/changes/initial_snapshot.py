@@ -13,8 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from connector.iceberg.catalog.snapshot_schema import check_format_version
 from connector.iceberg.catalog.table import Table
+from connector.iceberg.read.frame_columns import ROW_ID_COLUMN
 from connector.iceberg.read.scan_planning import FileScanTask, plan_files, tasks_by_entry
-from connector.iceberg.read.table_reader import ROW_ID_COLUMN, TableReader
+from connector.iceberg.read.table_reader import TableReader
 from connector.source.changes.pairing import IS_ONLY_EVENT, rows_to_changes
 from connector.source.changes.row_key import KeyKind, RowKey
 from connector.source.changes.snapshot_diff import row_struct

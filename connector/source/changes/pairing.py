@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN
+from connector.iceberg.read.frame_columns import FILE_COLUMN, POSITION_COLUMN
 from connector.source.changes.rewrites.row_digests import HIGH, LOW
 
 GONE, NEW = 0, 1

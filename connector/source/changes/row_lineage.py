@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from connector.iceberg.read.file_changes import FileChanges
-from connector.iceberg.read.table_reader import ROW_ID_COLUMN, SEQUENCE_COLUMN, TableReader
+from connector.iceberg.read.frame_columns import ROW_ID_COLUMN, SEQUENCE_COLUMN
+from connector.iceberg.read.table_reader import TableReader
 from connector.source.changes.rewrites.row_digests import keep_wanted
 
 

@@ -16,8 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema, check_format_version
 from connector.iceberg.read.column_bounds import read_changed_bounds
 from connector.iceberg.read.file_changes import FileChanges, read_file_changes
+from connector.iceberg.read.frame_columns import ROW_ID_COLUMN, SEQUENCE_COLUMN, column_name, quote
 from connector.iceberg.read.scan_planning import FileScanTask
-from connector.iceberg.read.table_reader import ROW_ID_COLUMN, SEQUENCE_COLUMN, TableReader, column_name, quote
+from connector.iceberg.read.table_reader import TableReader
 from connector.iceberg.types.schemas.schema_json import find_path
 from connector.source.changes import deleted_rows, row_lineage
 from connector.source.changes.file_pruning import files_without_partner

@@ -15,8 +15,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from connector.iceberg.catalog.retention_properties import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.iceberg.catalog.table_layout import TableLayout
-from connector.iceberg.commit.snapshot_expiry import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.iceberg.types.values.conversion import convert
 from serde.arrays import children, with_columns

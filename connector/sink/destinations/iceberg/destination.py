@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import attrs
 import structlog
 
-from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.commit.snapshot_expiry import (
+from connector.iceberg.catalog.retention_properties import (
     METADATA_CLEANUP_PROPERTY,
     METADATA_FILES,
     find_growth,
     may_delete_files,
 )
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.guard.delete_guard import DeleteGuard
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer

@@ -18,8 +18,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError
+from connector.iceberg.catalog.retention_properties import is_kept_small
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.snapshot_expiry import is_kept_small
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
 from connector.maintenance.tasks import EXPIRE
 from connector.maintenance.triggers import idle_interval_s

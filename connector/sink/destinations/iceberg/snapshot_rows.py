@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.read.frame_columns import column_name
 from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.read.scan_planning import plan_files
-from connector.iceberg.read.table_reader import TableReader, column_name
+from connector.iceberg.read.table_reader import TableReader
 from connector.iceberg.types.schemas.schema_json import VARIANT_TYPE
 from connector.iceberg.types.values.spark_types import from_spark
 from connector.sink.destinations.join_columns import ColumnNames, TableRows

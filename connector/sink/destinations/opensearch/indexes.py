@@ -95,7 +95,8 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
     def writers(self) -> OpenSearchWriterFactory:
         """Return what opens the bulk requests of tasks."""
         targets, report = {name: self.target(name) for name in self._known}, self._search.malformed == "report"
-        memory = DeletedKeyLog.of(self.deleted_keys, self._settings.name)
+        layout = None if self.deleted_keys is None else self.deleted_keys.layout
+        memory = DeletedKeyLog.of(layout, self._settings.name)
         return OpenSearchWriterFactory(self._search.connection, self._search.bulk, targets, memory, report=report)
 
     def label(self, name: str) -> str:

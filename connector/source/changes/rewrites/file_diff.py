@@ -19,14 +19,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from connector.iceberg.read.file_changes import FileChanges
+from connector.iceberg.read.frame_columns import FILE_COLUMN, POSITION_COLUMN, ROW_ID_COLUMN, column_name
 from connector.iceberg.read.scan_planning import FileScanTask, find_repeated_paths
-from connector.iceberg.read.table_reader import (
-    FILE_COLUMN,
-    POSITION_COLUMN,
-    ROW_ID_COLUMN,
-    TableReader,
-    column_name,
-)
+from connector.iceberg.read.table_reader import TableReader
 from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
 from connector.source.changes.rewrites.file_alignment import FileRewrite, RowGroupMatch, group_rewrites, is_in_order
 from connector.source.changes.rewrites.rewritten_files import BATCH_ROWS, RewrittenFiles, combine_keys

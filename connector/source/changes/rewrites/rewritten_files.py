@@ -11,13 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from connector.iceberg.catalog.file_io import file_io_for
-from connector.iceberg.read.table_reader import (
-    FILE_COLUMN,
-    POSITION_COLUMN,
-    ROW_ID_COLUMN,
-    ROW_ID_FIELD_ID,
-    column_name,
-)
+from connector.iceberg.read.frame_columns import FILE_COLUMN, POSITION_COLUMN, ROW_ID_COLUMN, column_name
+from connector.iceberg.read.table_reader import ROW_ID_FIELD_ID
 
 BATCH_ROWS = 1 << 16
 

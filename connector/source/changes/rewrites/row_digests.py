@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType, VariantType
 
-from connector.iceberg.read.table_reader import quote
+from connector.iceberg.read.frame_columns import quote
 
 HIGH, LOW = "digest_high", "digest_low"
 BROADCAST_ROWS = 2_000_000

@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
-from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, TableReader, column_name
+from connector.iceberg.read.frame_columns import FILE_COLUMN, POSITION_COLUMN, column_name
+from connector.iceberg.read.table_reader import TableReader
 from connector.iceberg.types.nested_columns import select_fields
 from connector.sink.destinations.iceberg.row_search.base import FileRows, FileRowsTask, LookupScan, RowSearch, read_keys
 from connector.sink.destinations.join_columns import column_aliases, key_column

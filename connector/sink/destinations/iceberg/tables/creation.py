@@ -10,9 +10,9 @@ import structlog
 
 from connector.errors import DataFault, FatalError
 from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.retention_properties import CREATED_TABLE_PROPERTIES
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY
-from connector.iceberg.commit.snapshot_expiry import CREATED_TABLE_PROPERTIES
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.types.schemas.full_names import find_ambiguous_columns
 from connector.iceberg.types.schemas.schema_evolution import union_shapes

@@ -13,13 +13,15 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY
-from connector.iceberg.commit.ancestry import StoredCommit, check_ancestry
+from connector.iceberg.commit.ancestry import check_ancestry
 from connector.iceberg.commit.commit import CommittedSnapshot
 from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
 from connector.iceberg.commit.kafka_offsets import find_sources_of_others
 from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, snapshot_summary
+from connector.iceberg.commit.stored_commit import StoredCommit
 from connector.iceberg.guard.delete_guard import DeleteGuard
-from connector.iceberg.keys.key_bounds import KeyBounds, read_key_bounds
+from connector.iceberg.keys.file_key_bounds import read_key_bounds
+from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
 from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE
@@ -95,7 +97,8 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
 
     def writers(self) -> IcebergWriterFactory:
         """Return what opens the files of tasks."""
-        return IcebergWriterFactory(DeletedKeyLog.of(self.deleted_keys, self._settings.name))
+        layout = None if self.deleted_keys is None else self.deleted_keys.layout
+        return IcebergWriterFactory(DeletedKeyLog.of(layout, self._settings.name))
 
     def label(self, name: str) -> str:
         """Return a table's name with its namespace."""

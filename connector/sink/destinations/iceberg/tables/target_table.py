@@ -11,7 +11,8 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit import CommittedSnapshot
 from connector.iceberg.commit.last_commit import LastCommit
-from connector.iceberg.keys.key_bounds import KeyBounds, widen_bounds
+from connector.iceberg.keys.file_key_bounds import widen_bounds
+from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.settings.iceberg.write_mode import DECLARED_MODES
 
 _REPLACE = "replace"

@@ -15,14 +15,14 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.keys.key_ranges import KeyRanges
-from connector.iceberg.read.table_reader import (
+from connector.iceberg.read.frame_columns import (
     FILE_COLUMN,
     POSITION_COLUMN,
     ROW_ID_COLUMN,
     SEQUENCE_COLUMN,
-    TableReader,
     column_name,
 )
+from connector.iceberg.read.table_reader import TableReader
 from connector.iceberg.types.nested_columns import read_batch
 from connector.iceberg.types.values.spark_types import from_spark
 from connector.iceberg.write.table_writer import TableWriter

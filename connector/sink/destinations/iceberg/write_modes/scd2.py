@@ -18,8 +18,9 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.iceberg.read.frame_columns import FILE_COLUMN, POSITION_COLUMN, column_name
 from connector.iceberg.read.scan_planning import plan_files
-from connector.iceberg.read.table_reader import FILE_COLUMN, POSITION_COLUMN, TableReader, column_name
+from connector.iceberg.read.table_reader import TableReader
 from connector.iceberg.types.values.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.row_search.base import read_keys
