@@ -1,6 +1,7 @@
 """Arguments of commands -> settings; errors -> one clear message and an exit code.
 
-Exit codes: 0 done, or stopped as asked (SIGTERM, SIGINT); 1 stopped by an error; 3 the configuration cannot be used.
+Exit codes: 0 done, or stopped as asked (SIGTERM, SIGINT, SIGHUP); 1 stopped by an error; 3 the configuration cannot be
+used.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import structlog
 from stamina.instrumentation import set_on_retry_hooks
 
 from connector.errors import RetriableError, TimeOver
+from connector.runtime.stop_signals import is_overdue
 from connector.settings import ErrorSettings
 
 T = TypeVar("T")
@@ -26,7 +27,8 @@ set_on_retry_hooks(())
 def call_with_retries(call: Callable[[], T], settings: ErrorSettings) -> T:
     """Call until it succeeds or `errors.retry.timeout` has passed since it first failed, with growing waits and jitter.
 
-    Counted from there, so that a long job whose commit is refused is tried again too.
+    Counted from there, so that a long job whose commit is refused is tried again too. Once a run was asked to stop
+    little time is left, however long that is.
 
     Raises:
         TimeOver: the last one's words, when the time is over; a call around this one does not begin again.
@@ -39,6 +41,8 @@ def call_with_retries(call: Callable[[], T], settings: ErrorSettings) -> T:
     except RetriableError as error:
         if not settings.retry_timeout_ms:
             raise
+        if is_overdue():
+            raise TimeOver(str(error)) from error.__cause__
         first_reason = str(error)
         structlog.get_logger().warning("will try again", attempt=1, reason=first_reason)
     time.sleep(_FIRST_WAIT_S)
@@ -77,4 +81,4 @@ def double_wait_s(first_s: float, failures: int, longest_s: float) -> float:
 
 
 def _is_retriable(error: Exception) -> bool:
-    return isinstance(error, RetriableError) and not isinstance(error, TimeOver)
+    return isinstance(error, RetriableError) and not isinstance(error, TimeOver) and not is_overdue()

@@ -1,6 +1,7 @@
-"""SIGTERM and SIGINT -> the work in progress is finished, or nothing was in progress: one line, and exit code 0.
+"""SIGTERM, SIGINT, SIGHUP -> the work in progress is finished, or nothing was in progress: one line, and exit code 0.
 
-Supervisors and terminals send them to every process of a group, at any moment, and more than once. While a run is going
+Supervisors and terminals send them to every process of a group, at any moment, and more than once; a terminal that is
+closed sends SIGHUP, which `nohup` has ignored. While a run is going
 it is told to stop (`stop_on_signals`); before that the process leaves at once, and afterwards it is leaving anyhow.
 
 Nothing heavy is imported here: the command line's first imports, which take a second, are to be guarded already.
@@ -12,12 +13,16 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Protocol
 
-NUMBERS = (signal.SIGTERM, signal.SIGINT)
+NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+PATIENCE_S = 5.0
+"""So long what is in progress when a stop is asked for tries again what fails: a conflict is over by then, and for a
+broker or catalog that is away no supervisor would wait."""
 
 
 class Stoppable(Protocol):
@@ -35,6 +40,8 @@ class _Request:
     """Whether this process was asked to stop, and before any work had begun."""
 
     asked = early = False
+    asked_at: float | None = None
+    """When a run was asked to stop."""
 
     def note(self, _: int, __: FrameType | None) -> None:
         """Handle a signal while modules are imported: an exception would come out of whichever is being imported."""
@@ -56,8 +63,14 @@ _REQUEST = _Request()
 
 def note_signals() -> None:
     """Keep signals from now on for `leave_on_signals`, which the command that is imported will enter."""
-    for number in NUMBERS:
+    for number in _find_heeded():
         signal.signal(number, _REQUEST.note)
+
+
+def _find_heeded() -> tuple[signal.Signals, ...]:
+    """Return the signals to heed: all but a SIGHUP that whoever started this process had ignored."""
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return tuple(number for number in NUMBERS if number is not signal.SIGHUP or not is_ignored)
 
 
 @contextmanager
@@ -76,7 +89,7 @@ def leave_on_signals() -> Iterator[None]:
     _REQUEST.asked = _REQUEST.early = has_failed = False
     sys.unraisablehook = _hush(hook)
     try:
-        for number in NUMBERS:
+        for number in _find_heeded():
             before[number] = signal.signal(number, _REQUEST.leave)
         if came:
             raise _StopRequested
@@ -133,10 +146,11 @@ def stop_on_signals(running: Stoppable) -> Iterator[None]:
         return
 
     def stop(_: int, __: FrameType | None) -> None:
-        _REQUEST.asked = True
+        _REQUEST.asked, _REQUEST.asked_at = True, _REQUEST.asked_at or time.monotonic()
         running.stop()
 
-    before = {number: signal.signal(number, stop) for number in NUMBERS}
+    _REQUEST.asked_at = None
+    before = {number: signal.signal(number, stop) for number in _find_heeded()}
     try:
         if _REQUEST.early:
             # The exception was lost in a destructor, or in a library that takes any.
@@ -146,6 +160,12 @@ def stop_on_signals(running: Stoppable) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def is_overdue() -> bool:
+    """Tell whether a run was asked to stop some time ago, so that what fails in it now is not to be tried again."""
+    asked_at = _REQUEST.asked_at
+    return asked_at is not None and time.monotonic() - asked_at >= PATIENCE_S
 
 
 @contextmanager

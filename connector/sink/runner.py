@@ -14,6 +14,7 @@ import attrs
 import structlog
 from pyspark.sql import SparkSession
 
+from connector.errors import CommitUnknown, RetriableError
 from connector.iceberg.catalog.columns import column_lookup
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer.reader_check import check_reader
@@ -259,10 +260,20 @@ class _SinkRun:
                 structlog.get_logger().info("reading", offsets=nest_by_topic(self.sink.stream.position.offsets))
                 self.sink.stream.run(once=self.once)
             finally:
-                self.sink.close()
+                self._close()
             if self.once and not self.sink.stream.is_stopping:
                 self.sink.destination.finish()
 
     def stop(self) -> None:
         """Finish the current batch, then leave."""
         self.sink.stream.stop()
+
+    def _close(self) -> None:
+        """Let go of the cluster. Of a run that was stopped the next start finds what could not be stored any more."""
+        try:
+            self.sink.close()
+        except (RetriableError, CommitUnknown) as error:
+            if not self.sink.stream.is_stopping:
+                raise
+            note = "stopped before the last batch's offsets were stored; the next start reads where the tables are"
+            structlog.get_logger().warning(note, reason=str(error))

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from attrs import define, field
 from pyspark.errors import StreamingQueryException
 from structlog.testing import capture_logs
 
-from connector.errors import FatalError, GapError, RetriableError
+from connector.errors import CommitUnknown, FatalError, GapError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.listeners import BatchReport
@@ -163,6 +163,45 @@ def test_a_stream_that_ends_names_the_error_of_its_batch() -> None:
 
 def _fail() -> Any:
     raise TimeoutError("nobody answered")
+
+
+def _stop_within_a_batch(error: Exception) -> None:
+    """A stop is asked for while a batch is under way, which fails then."""
+    query, begun, stopped = Query(), threading.Event(), threading.Event()
+
+    def process(_: MicroBatch) -> BatchReport:
+        begun.set()
+        assert stopped.wait(20)
+        raise error
+
+    none = cast("Any", None)
+    stream = Stream(none, none, KafkaOffsets(), process, none, none)
+
+    def batch() -> None:
+        with stream._busy, suppress(type(error)):
+            stream._batch({})
+
+    working = threading.Thread(target=batch, daemon=True)
+    working.start()
+    assert begun.wait(20)
+    stream.stop()
+    stopped.set()
+    assert stream._watch(cast("Any", query), once=True) == {}
+
+
+@pytest.mark.parametrize("error", [RetriableError("the catalog is away"), CommitUnknown("nobody answers")])
+def test_a_stop_leaves_a_batch_that_waits_for_others(error: Exception) -> None:
+    """That it was not through is told in one line, and is no failure: the next start brings it in."""
+    with capture_logs() as told:
+        _stop_within_a_batch(error)
+    assert [(line["log_level"], line["reason"]) for line in told] == [("warning", str(error))]
+    assert "comes again at the next start" in told[0]["event"]
+
+
+def test_a_stop_hides_no_failure_of_the_last_batch() -> None:
+    """What a person has to look at is raised, though the run was to end anyhow."""
+    with pytest.raises(GapError, match="the topic was made again"):
+        _stop_within_a_batch(GapError("the topic was made again"))
 
 
 def test_what_appears_ends_the_query() -> None:

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT at any moment of a process, once and twice: one line, exit code 0, no traceback."""
+"""SIGTERM, SIGINT and SIGHUP at any moment of a process, once and twice: one line, exit code 0, no traceback."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import subprocess
 import sys
 from contextlib import suppress
 
+import attrs
 import pytest
 
-from connector.runtime.stop_signals import NUMBERS, leave_on_signals
+from connector.errors import RetriableError, TimeOver
+from connector.runtime import stop_signals
+from connector.runtime.retry import call_with_retries
+from connector.runtime.stop_signals import NUMBERS, leave_on_signals, stop_on_signals
+from connector.settings.kafka.error_handling import NO_RETRIES
 from tests.harness.tiers import crossed, tiered
 from tests.runs.processes import PROJECT
 
@@ -113,6 +118,8 @@ CASES = [
     *((moment, "SIGTERM") for moment in MOMENTS if "PySpark" not in moment),
     *((moment, "SIGINT") for moment in MOMENTS if "twice" not in moment),
     ("twice in a run", "SIGINT"),
+    ("at the start", "SIGHUP"),
+    ("in a run", "SIGHUP"),
 ]
 # One handler serves both signals; SIGINT alone raises where Python or PySpark have one of their own for it.
 IN_EVERY_RUN = [case for case in CASES if case[1] == "SIGTERM" or case[0] in ("in a run", "where PySpark handles it")]
@@ -132,6 +139,49 @@ def test_a_stop_is_one_line(moment: str, name: str) -> None:
 def test_a_stop_while_the_command_is_imported(command: str, name: str) -> None:
     """What comes while the command's modules are imported stops it too: nothing else is looked at."""
     _check_stop([COMMAND_LINE, command], ["importing"], name)
+
+
+def test_nohup_is_heeded() -> None:
+    """A process for which SIGHUP is ignored runs on behind it."""
+    ignoring = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{SCRIPT}"
+    with subprocess.Popen(
+        [sys.executable, "-c", ignoring, "slow"], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline().strip() == "running"
+        process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, process.stderr.read()
+
+
+class _Outage:
+    """A run that somebody stops while it tries a call again, to a catalog that stays away."""
+
+    def __init__(self) -> None:
+        self.tries, self.is_stopped = 0, False
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def call(self) -> None:
+        self.tries += 1
+        if self.tries == 2:
+            signal.raise_signal(signal.SIGTERM)
+        raise RetriableError("the catalog is away")
+
+
+def test_a_run_that_was_stopped_does_not_wait_for_a_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are tried again for a moment only, however long they would be else; the next run has all of its time."""
+    endless = attrs.evolve(NO_RETRIES, retry_timeout_ms=-1, retry_delay_max_ms=1)
+    monkeypatch.setattr(stop_signals, "PATIENCE_S", 0.05)
+    outage = _Outage()
+    with stop_on_signals(outage), pytest.raises(TimeOver, match="the catalog is away"):
+        call_with_retries(outage.call, endless)
+    assert outage.is_stopped and outage.tries >= 2
+    with stop_on_signals(outage):
+        assert not stop_signals.is_overdue()
 
 
 @pytest.mark.parametrize("asked", [True, False])

@@ -11,7 +11,7 @@ import attrs
 import structlog
 
 from connector.cli.maintain.reports import TableReport, print_reports
-from connector.errors import ConfigError, ConnectorError, FatalError
+from connector.errors import ConfigError, ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.state.offsets_table import OffsetsTable
@@ -57,9 +57,15 @@ def maintain_tables(settings: SinkSettings, asked: Round, *, every_s: int | None
     waiting = _Waiting()
     with open_session(settings) as spark, stop_on_signals(waiting):
         catalog = Catalog(spark, settings.catalog, settings.errors)
-        leases = call_with_retries(
-            lambda: LeaseTable.open(catalog, settings.table.offsets_table, owner_name()), settings.errors
-        )
+        try:
+            leases = call_with_retries(
+                lambda: LeaseTable.open(catalog, settings.table.offsets_table, owner_name()), settings.errors
+            )
+        except RetriableError:
+            if not waiting.is_over:
+                raise
+            structlog.get_logger().info("stopped as asked")
+            return
         maintainer = Maintainer(
             spark, catalog, settings.table, settings.name, leases, keeps_indexes=every_s is not None
         )

@@ -174,7 +174,9 @@ def _environment(answer_file: Path, class_path: Iterable[Path]) -> dict[str, str
 
 
 def _ignore_interrupts() -> None:
+    """Leave what a terminal sends to its whole group to this process, which stops the JVM when its work is done."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _read_gateway(answer: bytes) -> dict[str, str]:

@@ -23,7 +23,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from connector.errors import ConnectorError, FatalError, GapError
+from connector.errors import CommitUnknown, ConnectorError, FatalError, GapError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.java import gateway_of
 from connector.kafka.admin import KafkaAdmin
@@ -188,6 +188,8 @@ class Stream:
                 self.beat()
                 if self._stopping.is_set():
                     self._stop_query(query)
+                    if self._error is not None:
+                        self._leave(str(self._error))
                     return {}
                 if not once:
                     self._let_through(query)
@@ -196,12 +198,23 @@ class Stream:
                         self._stop_query(query)
                         return fresh
         except StreamingQueryException as error:
-            if not self._stopping.is_set() or isinstance(self._error, ConnectorError):
+            if not self._stopping.is_set():
                 raise self._reason(error) from error
-            # Who stops us may have stopped Spark's workers too. Nothing of the batch was committed, or all of it was.
-            note = "stopped before the current batch was through; it comes again at the next start"
-            structlog.get_logger().warning(note, reason=_first_lines(str(error)))
+            self._leave(str(error))
         return {}
+
+    def _leave(self, reason: str) -> None:
+        """Leave as asked, though the current batch was not through: what was committed of it is left out next time.
+
+        Who stops us may have stopped Spark's workers too, and nobody waits for brokers or a catalog that are away.
+
+        Raises:
+            GapError, FatalError: what ended the batch needs a person, whoever asked for the stop.
+        """
+        if isinstance(self._error, ConnectorError) and not isinstance(self._error, RetriableError | CommitUnknown):
+            raise self._error
+        note = "stopped before the current batch was through; it comes again at the next start"
+        structlog.get_logger().warning(note, reason=_first_lines(reason))
 
     def _poll_or_stop(
         self, growth: BackgroundQuery[dict[TopicPartition, int]], query: StreamingQuery
