@@ -135,7 +135,13 @@ def java_exception_name(error: BaseException | None) -> str:
 
 def is_no_such_table(error: BaseException) -> bool:
     """Tell whether one of ours stands for Iceberg's word that a catalog has no table, or no namespace, of that name."""
-    return java_exception_name(error) in ("NoSuchTableException", "NoSuchNamespaceException")
+    return is_no_such_table_exception(error.__cause__)
+
+
+def is_no_such_table_exception(error: BaseException | None) -> bool:
+    """Tell whether what Py4J raised is that word."""
+    names = ("NoSuchTableException", "NoSuchNamespaceException")
+    return isinstance(error, Py4JJavaError) and str(error.java_exception.getClass().getSimpleName()) in names
 
 
 def gateway_of(driver: Driver) -> Any:

@@ -139,7 +139,7 @@ class Metadata:
 @attrs.define(eq=False)
 class CatalogServer:
     """All tables by full name, and all files by path; `broken` names files that went although somebody needs them.
-    `ever` has all snapshots that there were.
+    `ever` has all snapshots that there were, `expired` those that another engine has expired.
 
     `landed` is called with each snapshot of a table that is in, behind what was there.
     """
@@ -152,6 +152,7 @@ class CatalogServer:
     landed: Callable[[str, SnapshotVersion, Any], None] = lambda *_: None
     now_ms: int = 1_700_000_000_000
     ever: dict[int, SnapshotVersion] = attrs.field(factory=dict)
+    expired: set[int] = attrs.field(factory=set)
     _read: dict[Any, Any] = attrs.field(factory=dict)
     _live: dict[int, list[LiveRow]] = attrs.field(factory=dict)
     _ids: Iterator[int] = attrs.field(factory=lambda: count(1))
@@ -289,6 +290,7 @@ class CatalogServer:
         base = self.tables[name]
         kept = {one.id: one for one, _ in zip(base.ancestors(), range(keep), strict=False)}
         self.swap(base, attrs.evolve(base, snapshots=kept))
+        self.expired |= base.snapshots.keys() - kept.keys()
         needed = {file.path for one in kept.values() for file in one.files} | {one.manifest for one in kept.values()}
         for one in base.snapshots.values():
             for path in {one.manifest, *(file.path for file in one.files)} - needed:

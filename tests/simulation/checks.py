@@ -95,5 +95,9 @@ class Checks(Scene):
 
     def _check_stored(self) -> None:
         ends = {at: self.broker.topics[at[0]].end(at[1]) for at in self.broker.partitions()}
-        if {at: self.around.group.get(at, 0) for at in ends} != ends and not self.lost and not self.put_back:
+        if self.lost or self.put_back:
+            return
+        if {at: self.saved.get(at, 0) for at in ends} != ends:
+            raise Wrong(f"in the end the offsets table stands at {self.saved}, and the topics end at {ends}")
+        if {at: self.around.group.get(at, 0) for at in ends} != ends:
             raise Wrong(f"in the end the consumer group stands at {self.around.group}, and the topics end at {ends}")

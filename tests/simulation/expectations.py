@@ -136,6 +136,8 @@ class Expectation:
                 continue  # of an old key in another partition the last updates may come with a later batch
             if found[key]["name"] != PLACEHOLDER or not self.partial:
                 raise Wrong(f"the name of key {key} is {found[key]['name']}, and must be {row['name']}")
+        if complete and self.keeps:
+            self._check_marked(found)
         if complete and self.keeps and (gone := self._with_rows() - found.keys()):
             raise Wrong(f"rows of keys {sorted(gone)} are not there, and deletes and truncates keep them")
         known = {truth.key for truth in self.taken} | self.foreign.keys()
@@ -173,6 +175,19 @@ class Expectation:
         if not self.alone and any(truth.says == "truncate" for truth in self.taken):
             return set()
         return {truth.key for truth in self.taken if truth.says in ("change", "read") and truth.row is not None}
+
+    def _check_marked(self, found: Mapping[int, Mapping[str, Any]]) -> None:
+        """Rows that a truncate took are marked, and stay as they were."""
+        cut = max((truth.serial for truth in self.taken if truth.says == "truncate"), default=0)
+        if not cut or not self.alone or self.partial:
+            return
+        last = {truth.key: truth for truth in sorted(self.taken, key=lambda one: one.serial) if truth.says == "change"}
+        for key, truth in last.items():
+            row = found.get(key)
+            if truth.row is None or truth.serial > cut or row is None or row.get("__deleted") != "true":
+                continue
+            if row["n"] != truth.row["n"]:
+                raise Wrong(f"the marked row of key {key} has n={row['n']}, and must have {_told(truth.row['n'])}")
 
     def _moves(self, key: int) -> list[Truth]:
         """The creates that a change of key made."""

@@ -23,7 +23,22 @@ PUT_BACK = (
 """The table is rolled back behind a commit whose offsets the sink has yet to store."""
 
 
+TWICE = (
+    SourceStep("commit", 536),
+    Batch(0, 1, whole=True),
+    SourceStep("commit", 902),
+    Batch(0, 1, whole=True),
+)
+
+
 FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
+    # What Java raises told what to do in neither of these three.
+    "a table is dropped": (World(), (*TWICE[:3], TableStep("drop", 0), TWICE[1])),
+    "another table has its name": (World(), (*TWICE[:3], TableStep("make again", 0), TWICE[1])),
+    "a table is rolled back, and its rewrite with it": (
+        World(),
+        (*TWICE, TableStep("rewrite files", 983), SourceStep("commit", 275), TableStep("roll back", 525), TWICE[1]),
+    ),
     # Its offsets went back to the batch's, and the rest came into the table once more.
     "a batch that is read again ends earlier": (
         APPENDED,

@@ -114,6 +114,8 @@ class JavaTable:
         found = self.server.tables.get(self.now.name)
         if found is None:
             raise JavaError("NoSuchTableException", self.now.name)
+        if found.uuid != self.now.uuid:
+            raise JavaError("IllegalStateException", "Table UUID does not match")
         return found
 
     def operations(self) -> Any:

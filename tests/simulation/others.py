@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 import attrs
@@ -9,17 +10,20 @@ import attrs
 from connector.errors import ConnectorError
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
 from connector.settings import SinkSettings
+from tests.simulation.catalog_server import Bounds, LiveFile
 from tests.simulation.expectations import FOREIGN, Wrong
 from tests.simulation.interruptions import Crash
 from tests.simulation.maintenance import maintain
 from tests.simulation.other_writers import change_row
 from tests.simulation.process import NAME
-from tests.simulation.scene import Over, Scene
+from tests.simulation.scene import OFFSETS, Over, Scene
 from tests.simulation.source import KEYS
 from tests.simulation.steps import Maintain, TableStep
 
 OTHER, OTHER_OFFSETS = "other", "_other_offset_storage"
 """A connector that maintains the same tables, and where it stores offsets and leases."""
+READER = "reader"
+"""A source that reads the tables."""
 
 
 class Others(Scene):
@@ -34,6 +38,8 @@ class Others(Scene):
             # A request that comes after all, as late as that, nothing can tell from a new one.
             if not self.calls.late:
                 self.search.forget_deletes()
+        elif step.act == "busy nodes":
+            self.search.busy += rng.randint(1, 6)
         elif step.act == "jump of the clock":
             back = 0 if any(isinstance(one, Maintain) for one in self.story.steps) else -3_600_000
             # Leases ask for clocks that differ by less than they last.
@@ -50,6 +56,7 @@ class Others(Scene):
         # Nothing that tells of a rollback may go before the sink has heard of it (docs/guarantees.md).
         tasks = [task for task in step.tasks if task != "expire" or self._unheard_rollback(name) is None]
         self.server.now_ms += 400_000 if calm else rng.choice([1000, 60_000, 400_000])
+        needed = self._needed_by_readers(name)
         try:
             for done in maintain(self.server, self.calls, self._whose(step), name, tasks, rng):
                 told = f"{dict(done.counts)}" if done.failure is None else done.failure[:300]
@@ -64,6 +71,34 @@ class Others(Scene):
             raise
         except Exception as error:
             raise Wrong(f"maintenance fell over: {type(error).__name__}: {error}") from error
+        self._check_needed(name, needed)
+
+    def _read_along(self, rng: Random, name: str) -> None:
+        """A source has come to one of a table's newest snapshots, and stores it where the sink stores its own."""
+        table, place = self.server.tables[name], f"d.{OFFSETS}"
+        line = list(table.ancestors())[:3]
+        if not line or place not in self.server.tables:
+            return
+        position = {"table-uuid": table.uuid, "snapshot-id": rng.choice(line).id}
+        row = {"id": f"{READER}/{name}", "offset_data": json.dumps(position), "record_insert_ts": None}
+        path = f"{place}/data/reader-{self.server.next_id()}"
+        self.server.files[path] = [row]
+        newest = self.server.tables[place].newest
+        before = newest.files if newest is not None else ()
+        self.server.commit_foreign(place, "append", [*before, LiveFile(path, "data", Bounds())], added=True)
+        self.readers[name] = position["snapshot-id"]
+
+    def _needed_by_readers(self, name: str) -> frozenset[int]:
+        """The snapshots that a source has still to read, and the one that it has come to."""
+        at = self.readers.get(name)
+        line = [one.id for one in self.server.tables[name].ancestors()] if name in self.server.tables else []
+        return frozenset(line[: line.index(at) + 1]) if at in line else frozenset()
+
+    def _check_needed(self, name: str, needed: frozenset[int]) -> None:
+        """Maintenance left what a source needs, but for what others took meanwhile."""
+        there = self.server.tables[name].snapshots.keys() if name in self.server.tables else needed
+        if gone := needed - there - self.server.expired:
+            raise Wrong(f"maintenance of {name} took snapshot {min(gone)}, which a source has still to read")
 
     def _whose(self, step: Maintain) -> SinkSettings:
         """The settings of the connector that does it."""
@@ -82,6 +117,10 @@ class Others(Scene):
                 self._change_row(rng, name)
             case "expire":
                 self._expire(name, rng.choice([1, 1, 3]))
+            case "drop" | "make again":
+                self._drop_table(name, again=step.act == "make again")
+            case "read along":
+                self._read_along(rng, name)
             case "roll back":
                 before = self.server.tables[name].newest
                 if before is not None and self.server.roll_back(name, rng.randint(1, 2)):
@@ -121,6 +160,20 @@ class Others(Scene):
         for process in self.processes.values():
             if process not in self.running:
                 process.reads.clear()
+
+    def _drop_table(self, name: str, *, again: bool) -> None:
+        """Somebody drops a table, and may make an empty one of its name: only a person can bring its rows back.
+
+        Of a table that no stored offsets tell of nothing is lost: what was in it is read again.
+        """
+        if name not in self.noted or name in self.put_back:
+            return
+        schema, properties = self.server.tables[name].schema, self.server.tables[name].properties
+        del self.server.tables[name]
+        if again:
+            self.server.create(name, schema, properties)
+        self.lost |= self._owners(name).keys()
+        self.reasons.add("dropped")
 
     def _append(self, rng: Random, name: str) -> None:
         """Another writer adds rows of its own keys, or of one that the table does not have."""

@@ -63,7 +63,7 @@ def plan_files(java: JavaTable, base: int, where: str | None) -> list[FileScanTa
 
 
 def _version(java: JavaTable, base: int) -> SnapshotVersion:
-    now = java.server.tables[java.now.name]
+    now = java.server.tables.get(java.now.name, java.now)
     if base not in now.snapshots:
         raise FatalError(f"snapshot {base} of {java.now.name} is gone")
     return now.snapshots[base]

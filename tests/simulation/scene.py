@@ -79,6 +79,7 @@ class Scene:
         self.positions: dict[int, KafkaOffsets | None] = {}
         self.lost: set[str] = set()
         self.put_back: dict[str, int] = {}
+        self.readers: dict[str, int] = {}
         self.said: dict[tuple[str, TopicPartition], int] = {}
         self.running: list[Process] = []
 
@@ -134,7 +135,7 @@ class Scene:
         reads: Mapping[TopicPartition, Mapping[int, Truth]],
     ) -> None:
         if name in self.lost:
-            raise Wrong(f"a batch was committed to {name} although its topic was made again")
+            raise Wrong(f"a batch was committed to {name} although its topic, or the table, was made again")
         # What the offsets table has beyond it, of topics without rows in the batch, a commit need not say.
         backwards = [at for at, end in position.offsets.items() if end < self.said.get((name, at), 0)]
         self.said |= {(name, at): end for at, end in position.offsets.items()}

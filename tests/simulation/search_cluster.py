@@ -58,10 +58,11 @@ class Index:
 
 @attrs.define(eq=False)
 class SearchCluster:
-    """All indexes by name."""
+    """All indexes by name. `busy`: so many of the next items of bulk requests its nodes have no time for."""
 
     indexes: dict[str, Index] = attrs.field(factory=dict)
     made: int = 0
+    busy: int = 0
 
     def create(self, name: str, mappings: dict[str, Any]) -> None:
         if name in self.indexes:
@@ -91,10 +92,16 @@ class SearchCluster:
             ((action, told),) = lines[at].items()
             document = lines[at + 1] if action != "delete" else None
             at += 1 if document is None else 2
-            status, wrong = self.find(told["_index"]).take(action, told, document)
+            status, wrong = self._take(action, told, document)
             error = {} if wrong is None else {"error": {"type": wrong, "reason": ""}}
             items.append({action: {"_id": told["_id"], "status": status, **error}})
         return {"errors": any("error" in next(iter(item.values())) for item in items), "items": items}
+
+    def _take(self, action: str, told: Mapping[str, Any], document: dict[str, Any] | None) -> tuple[int, str | None]:
+        if self.busy:
+            self.busy -= 1
+            return 429, "rejected_execution_exception"
+        return self.find(told["_index"]).take(action, told, document)
 
     def hits(self, name: str) -> list[dict[str, Any]]:
         documents = self.find(name).documents

@@ -25,6 +25,10 @@ TableAct = Literal[
     "land late commits",
     "jump of the clock",
     "forget deletes",
+    "busy nodes",
+    "drop",
+    "make again",
+    "read along",
 ]
 
 

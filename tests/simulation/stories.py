@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from tests.model.events import Clock
+from tests.simulation.additions import add_others, make_truncate
 from tests.simulation.interruptions import FAULTS
 from tests.simulation.overlaps import (
     CONVERSION_TAKES,
@@ -81,13 +82,14 @@ class Script:
         rng = Random(f"script {number}")
         clock: Clock = rng.choices(["postgres", "mysql", "mariadb", "seconds"], [8, 1, 1, 1])[0]  # type: ignore[assignment]
         topics, documents = rng.choice([1, 1, 1, 2]), rng.random() < 0.2
+        tables_lack = clock == "postgres" and not documents and Random(f"leaves out {number}").random() < 0.4
         world = World(
             partitions=rng.choice([1, 1, 2, 3]),
             topics=topics,
             clock=clock,
             places=rng.random() < 0.75,
             documents=documents,
-            leaves_out=documents and clock == "postgres" and rng.random() < 0.5,
+            leaves_out=tables_lack or (documents and clock == "postgres" and rng.random() < 0.5),
             # Two sources fill one table.
             shared=topics > 1 and not documents and rng.random() < 0.5,
         )
@@ -120,14 +122,15 @@ def make_story(seed: int, most: int = 14) -> Story:
         kind = rng.choices(["source", "batch", "table", "kafka", "kill"], [5, 5, 1.5, 0.6, 0.5])[0]
         steps.append(script.step(done) if kind == "source" else _make_step(rng, kind, calm=calm))
         done += kind == "source"
-    scenes = Random(f"scene {seed}")
+    scenes, moves = Random(f"scene {seed}"), map(script.step, count(done))
+    steps = make_truncate(seed, world, steps, lambda: next(moves), calm=calm)
     if world.upsert and not world.documents and scenes.random() < 0.08:
-        moves = map(script.step, count(done))
         world, scene = scenes.choice(_SCENES)(scenes, lambda: next(moves), world)
         # What was before it is of little matter.
         steps = [*steps[: scenes.randint(1, 4)], *scene]
     elif not world.documents:
         steps = _with_maintenance(seed, steps, calm=calm)
+    steps = add_others(seed, world, steps, calm=calm, most_calls=MOST_CALLS)
     return Story(world, tuple(map(script.cut, steps)))
 
 

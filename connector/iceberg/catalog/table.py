@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 import orjson
+from py4j.protocol import Py4JJavaError
 from pyiceberg.table import StaticTable
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
@@ -30,6 +31,7 @@ from connector.iceberg.java import (
     accept_callbacks,
     gateway_of,
     is_no_such_table,
+    is_no_such_table_exception,
     iterate,
     jvm,
     map_java_errors,
@@ -48,6 +50,9 @@ LINEAGE_VERSION = 3
 
 VECTORS_VERSION = 3
 """From this format version on deletes by position are deletion vectors (Iceberg specification, delete formats)."""
+
+_UUID_DIFFERS = "Table UUID does not match"
+"""How Iceberg says, in every catalog, that another table has the name by now."""
 
 
 @attrs.frozen
@@ -155,9 +160,22 @@ class Table:
 
     def _reload(self) -> None:
         """Have Java read the newest metadata; of a table that was dropped it tells so once, and has nothing then."""
-        self.java.refresh()
+        try:
+            self.java.refresh()
+        except Py4JJavaError as error:
+            if is_no_such_table_exception(error):
+                raise FatalError(self._tell_dropped()) from error
+            if _UUID_DIFFERS in str(error.java_exception.getMessage()):
+                raise FatalError(
+                    f"table {self.name} was dropped, and there is another of its name; start again, which tells what "
+                    "to do"
+                ) from error
+            raise
         if self.java.operations().current() is None:
-            raise FatalError(f"table {self.name} no longer exists: it was dropped; start again")
+            raise FatalError(self._tell_dropped())
+
+    def _tell_dropped(self) -> str:
+        return f"table {self.name} no longer exists: it was dropped; start again"
 
     def is_gone(self, uuid: str) -> bool:
         """Ask the catalog whether it has no table of this name any more, or another one than that of the id `uuid`.

@@ -14,7 +14,7 @@ from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY
 from connector.iceberg.commit.ancestry import check_ancestry
-from connector.iceberg.commit.commit import CommittedSnapshot
+from connector.iceberg.commit.commit import CommittedSnapshot, check_sole_writer
 from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
 from connector.iceberg.commit.kafka_offsets import find_sources_of_others
 from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, snapshot_summary
@@ -158,6 +158,8 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         target = self._known[name]
         target.table.refresh()
         if target.base is None or target.table.java.snapshot(target.base) is not None:
+            # Where it was rolled back meanwhile, or another process committed, that is why, whatever Iceberg says.
+            check_sole_writer(target.table, target.stored, self._settings.name)
             return False
         self.refresh(name)
         return True

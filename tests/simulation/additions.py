@@ -1,0 +1,70 @@
+"""Steps of a story -> the same, and what others do that is drawn apart: seeds that do not get it stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any
+
+import attrs
+
+from tests.simulation.interruptions import FAULTS
+from tests.simulation.steps import Batch, Maintain, SourceStep, Step, TableAct, TableStep, World
+
+_BUSY, _DROPPED, _READ, _TRUNCATED = 0.35, 0.04, 0.5, 0.05
+"""How often nodes of a cluster have no time, a table is dropped, a source reads what is maintained, and a truncate
+stands among changes in several batches."""
+_TRUNCATE_WORKS = (6, 30)
+"""Calls of a batch between which its truncates are carried out, roughly."""
+
+
+def add_others(seed: int, world: World, steps: list[Step], *, calm: bool, most_calls: int) -> list[Step]:
+    """Add them; in the middle of a batch, too, where the story is not calm."""
+    rng = Random(f"others {seed}")
+    if world.documents:
+        busy: list[TableAct] = ["busy nodes"] * rng.randint(1, 3)
+        return _insert(rng, steps, busy, most_calls, calm=calm) if rng.random() < _BUSY else steps
+    if rng.random() < _DROPPED:
+        dropped: list[TableAct] = [rng.choice(("drop", "make again"))]
+        steps = _insert(rng, steps, dropped, most_calls, calm=calm)
+    if any("expire" in step.tasks for step in steps if isinstance(step, Maintain)) and rng.random() < _READ:
+        steps = _insert(rng, steps, ["read along"] * rng.randint(1, 2), most_calls, calm=True)
+    return steps
+
+
+def make_truncate(seed: int, world: World, steps: list[Step], move: Callable[[], Step], *, calm: bool) -> list[Step]:
+    """Have some stories be about a truncate that comes behind changes which are later than it, in other partitions or
+    before its connector restarts, and while others are at work.
+    """
+    rng = Random(f"truncate {seed}")
+    if not world.upsert or world.documents or rng.random() >= _TRUNCATED:
+        return steps
+    scene = [move(), Batch(0, 0, whole=True), SourceStep("truncate", rng.randrange(1000)), move()]
+    if rng.random() < 0.3:
+        scene.append(SourceStep("truncate", rng.randrange(1000)))
+    scene += [move(), Batch(0, rng.randrange(1000), rng.random() < 0.3, _interrupt_truncate(rng, calm=calm))]
+    if rng.random() < 0.6:
+        scene.append(SourceStep("restart", rng.randrange(1000)))
+    scene += [Batch(0, rng.randrange(1000), during=_interrupt_truncate(rng, calm=calm)), Batch(0, 0, whole=True)]
+    return [*steps[: rng.randint(1, 3)], *scene]
+
+
+def _interrupt_truncate(rng: Random, *, calm: bool) -> tuple[tuple[int, Any], ...]:
+    if calm or rng.random() < 0.4:
+        return ()
+    what = Batch(1, rng.randrange(1000), whole=True), TableStep("append rows", rng.randrange(1000)), rng.choice(FAULTS)
+    return ((rng.randint(*_TRUNCATE_WORKS), rng.choice(what)),)
+
+
+def _insert(rng: Random, steps: list[Step], acts: Iterable[TableAct], most_calls: int, *, calm: bool) -> list[Step]:
+    made = list(steps)
+    for act in acts:
+        step, at = TableStep(act, rng.randrange(1000)), rng.randint(1, len(made))
+        batch = made[at - 1]
+        if not calm and isinstance(batch, Batch) and rng.random() < 0.5:
+            during = dict(batch.during)
+            during.setdefault(rng.randrange(most_calls), step)
+            made[at - 1] = attrs.evolve(batch, during=tuple(sorted(during.items(), key=lambda one: one[0])))
+        else:
+            made.insert(at, step)
+    return made
