@@ -29,6 +29,7 @@ from tests.simulation.runs import Tell, tell_sink, tell_source
 from tests.simulation.shrinking import Failure, tell
 from tests.simulation.steps import Maintain
 from tests.simulation.stories import make_story, spread
+from tests.simulation.world_mutations import WORLD_MUTATIONS
 
 WITHIN = 10_000
 _BROKEN = ("AttributeError", "NameError", "TypeError", "ImportError")
@@ -43,6 +44,7 @@ page is what `python -m tests.simulation.planted --write docs/planted-faults.md`
 """
 _CHAPTERS = (
     ("The sink, its tables and indexes", MUTATIONS),
+    ("What others bring about, and what became of it", WORLD_MUTATIONS),
     ("The conditions under which maintenance commits", {name: made for name, (made, *_) in RULE_MUTATIONS.items()}),
     ("The source", CAPTURE_MUTATIONS),
 )

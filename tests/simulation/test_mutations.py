@@ -14,6 +14,7 @@ from tests.simulation.process import quiet
 from tests.simulation.rule_mutations import RULE_MUTATIONS
 from tests.simulation.shrinking import tell
 from tests.simulation.steps import Batch, Maintain, SourceStep, Story, TableStep, World
+from tests.simulation.world_mutations import WORLD_MUTATIONS
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(600)]
 
@@ -23,6 +24,7 @@ FREQUENT = (
     "creates_are_doubled",
     "replayed_batches_are_not_filtered",
     "conversions_lose_deletes",
+    "busy_nodes_are_taken_for_done",
 )
 """Found within a few histories."""
 
@@ -34,10 +36,10 @@ def silence() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("mutation", tiered(MUTATIONS, FREQUENT))
+@pytest.mark.parametrize("mutation", tiered({**MUTATIONS, **WORLD_MUTATIONS}, FREQUENT))
 def test_a_known_fault_is_found(tmp_path: Path, mutation: str) -> None:
     """Within ten thousand histories an invariant does not hold, in a program that runs."""
-    found = find(mutation, MUTATIONS[mutation], str(tmp_path))
+    found = find(mutation, {**MUTATIONS, **WORLD_MUTATIONS}[mutation], str(tmp_path))
     assert found.is_found, found.row()
 
 

@@ -1,0 +1,144 @@
+"""Faults that a change of this program may bring -> it with such a fault, for as long as a test needs it.
+
+They stand where the simulated world was blind once: it had no such event, or nobody looked at what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+
+from connector.maintenance import maintainer
+from connector.opensearch.bulk import bulk_processor
+from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
+from connector.sink.destinations.iceberg.write import table_writer
+from connector.sink.destinations.soft_deletes import mark_deleted
+from connector.sink.microbatch.processor import BatchProcessor
+from connector.sink.model.truncates import TableTruncate
+
+_BUSY = 429
+
+
+class _Held:
+    """Letters that wait for the commit."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Any, Any]] = []
+
+    def write(self, letters: Any, topic_ids: Any) -> None:
+        self.waiting.append((letters, topic_ids))
+
+
+@contextmanager
+def letters_come_behind_commits() -> Iterator[None]:
+    """Dead letters are written once the tables have the batch: a crash between the two loses them."""
+    whole = BatchProcessor._commit
+
+    def commit(self: Any, *values: Any) -> Any:
+        letters, held = self._letters, _Held()
+        self._letters = held
+        try:
+            done = whole(self, *values)
+        finally:
+            self._letters = letters
+        for each in held.waiting:
+            letters.write(*each)
+        return done
+
+    with patch.object(BatchProcessor, "_commit", commit):
+        yield
+
+
+@contextmanager
+def truncates_take_what_came_later() -> Iterator[None]:
+    """A truncate empties its table, whatever other partitions have brought that is later."""
+    with patch.object(TableTruncate, "deletes_until", lambda *_: None):
+        yield
+
+
+@contextmanager
+def marked_rows_are_emptied() -> Iterator[None]:
+    """A truncate that deletes keep rows of marks them, and loses their values."""
+
+    def mark(rows: pa.RecordBatch, *values: Any) -> pa.RecordBatch:
+        marked = mark_deleted(rows, *values)
+        place = marked.schema.get_field_index("n")
+        field = marked.schema.field(place)
+        return marked.set_column(place, field, pa.nulls(marked.num_rows, field.type))
+
+    with patch("tests.simulation.missing_values.mark_deleted", mark):
+        yield
+
+
+@contextmanager
+def dropped_tables_are_made_anew() -> Iterator[None]:
+    """A table that somebody dropped is made again for the next batch, and its earlier rows are gone."""
+    whole = IcebergTables._create
+
+    def create(self: Any, *values: Any) -> Any:
+        noted, self._noted = self._noted, {}
+        try:
+            return whole(self, *values)
+        finally:
+            self._noted = noted
+
+    with patch.object(IcebergTables, "_create", create):
+        yield
+
+
+@contextmanager
+def busy_nodes_are_taken_for_done() -> Iterator[None]:
+    """What a node refuses as it is busy counts as indexed."""
+    whole = bulk_processor.classify_item
+
+    def classify(status: int, kind: str | None, **more: Any) -> Any:
+        return "done" if status == _BUSY else whole(status, kind, **more)
+
+    with patch.object(bulk_processor, "classify_item", classify):
+        yield
+
+
+@contextmanager
+def expiry_forgets_readers() -> Iterator[None]:
+    """Snapshots expire that a source has still to read."""
+    whole = maintainer.find_expiry
+
+    def find(table: Any, policy: Any, _: Any, **more: Any) -> Any:
+        return whole(table, policy, (), **more)
+
+    with patch.object(maintainer, "find_expiry", find):
+        yield
+
+
+@contextmanager
+def versions_are_not_raised() -> Iterator[None]:
+    """The last change of a key keeps the version that its date gives, though another of its batch has a greater one."""
+    with patch("connector.sink.job.reduce_task.raise_winner_versions", lambda folded, _: folded):
+        yield
+
+
+@contextmanager
+def missing_values_are_not_looked_up() -> Iterator[None]:
+    """Values that an update left out, and nothing in its batch tells, stay as they came."""
+    with patch.object(table_writer, "mark_unavailable", lambda folded, **_: np.zeros(len(folded.winners), np.bool_)):
+        yield
+
+
+WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    made.__name__: made
+    for made in (
+        letters_come_behind_commits,
+        truncates_take_what_came_later,
+        marked_rows_are_emptied,
+        dropped_tables_are_made_anew,
+        busy_nodes_are_taken_for_done,
+        expiry_forgets_readers,
+        versions_are_not_raised,
+        missing_values_are_not_looked_up,
+    )
+}
