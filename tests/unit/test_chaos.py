@@ -27,6 +27,7 @@ from tests.chaos.comparison import Difference, compare_events, compare_rows
 from tests.chaos.load import KEYS, Load
 from tests.chaos.report import Report
 from tests.chaos.run import Plan, Run
+from tests.chaos.sent import identify, read_image
 from tests.chaos.tables import ORDERS, PEOPLE, TABLES, Table
 from tests.servers.relay import Relay
 
@@ -108,6 +109,18 @@ def test_a_planted_difference_is_found(rows: dict[str, Rows], table: Table) -> N
     )
     assert "/".join(table.key_of(third)) in str(found)
     assert "123456" not in str(found), "a difference must name no values"
+
+
+def test_an_event_whose_values_are_others_is_another() -> None:
+    """What is appended is an event's row with all of its values; of a delete only the key is told."""
+    sent = {"id": 1, "name": "a", "n": None, "amount": "ANY=", "at": "2026-03-04T05:06:07.000089Z", "big": "b"}
+    image = read_image(PEOPLE, sent)
+    read = {"id": 1, "name": "a", "n": None, "amount": Decimal("2.14"), "big": "b"}
+    read["at"] = datetime(2026, 3, 4, 5, 6, 7, 89, UTC)
+    assert identify(PEOPLE, image, 7, "u") == identify(PEOPLE, read, 7, "u")
+    assert identify(PEOPLE, image, 7, "u") != identify(PEOPLE, {**read, "name": "old"}, 7, "u")
+    assert identify(PEOPLE, {"id": 1}, 7, "d") == identify(PEOPLE, read, 7, "d")
+    assert "2.14" not in str(identify(PEOPLE, read, 7, "u"))
 
 
 def test_values_compare_whatever_program_read_them() -> None:
