@@ -62,6 +62,21 @@ def compare_rows(where: str, table: Table, expected: Iterable[Row], found: Itera
     return difference if difference.count else None
 
 
+def compare_marked(
+    where: str, table: Table, sent: Iterable[Key], live: Iterable[Row], marked: Iterable[Row]
+) -> Difference | None:
+    """Compare the keys that ever had a row with those that rows stand for, living or marked deleted, each once."""
+    counts = Counter(table.key_of(row) for row in (*live, *marked))
+    wanted = set(sent)
+    difference = Difference(
+        f"{where}, with what is deleted",
+        tuple(sorted(wanted - counts.keys())),
+        tuple(sorted(counts.keys() - wanted)),
+        tuple(sorted(key for key, count in counts.items() if count > 1)),
+    )
+    return difference if difference.count else None
+
+
 def compare_events(where: str, sent: Counter[Key], found: Counter[Key]) -> Difference | None:
     """Compare events, each by what tells it from all others: every one that was sent is there, as often as sent."""
     missing, extra = sent - found, found - sent

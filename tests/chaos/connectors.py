@@ -19,6 +19,9 @@ LAKE = "lake"
 """What topics of the source begin with."""
 
 
+_KEEPS = "debezium.sink.iceberg.upsert-keep-deletes"
+
+
 class Kind(Enum):
     """What is compared with PostgreSQL."""
 
@@ -37,6 +40,11 @@ class Connector:
     kind: Kind
     own: Mapping[str, str]
     catalog: str
+
+    @property
+    def keeps_deleted(self) -> bool:
+        """Whether rows that are deleted stay, and are marked."""
+        return self.own.get(_KEEPS) == "true"
 
     def table(self, name: str) -> str:
         """The table, or index, that holds PostgreSQL's table of this name."""
@@ -61,7 +69,7 @@ def _sink(name: str, kind: Kind, own: Mapping[str, str]) -> Connector:
         "topics": ",".join(topic(table.name) for table in TABLES),
         "transaction.topic": TRANSACTIONS,
         "transaction.wait.ms": "20000",
-        "debezium.sink.iceberg.upsert-keep-deletes": "false",
+        _KEEPS: "false",
     }
     return Connector(name, kind, {**properties, **own}, name)
 
@@ -75,7 +83,7 @@ _FIELDS = "debezium.transforms.unwrap.add.fields"
 def _replica() -> Connector:
     own = {
         "topics": ",".join(f"{LAKE}.default.{topic(table.name).replace('.', '_')}" for table in TABLES),
-        "debezium.sink.iceberg.upsert-keep-deletes": "false",
+        _KEEPS: "false",
         _MODE: "position-delete",
         _VERSION: "3",
     }
@@ -107,6 +115,7 @@ GROUPS: tuple[tuple[Connector, ...], ...] = (
     (
         _sink("position", Kind.TABLES, {_MODE: "position-delete"}),
         _sink("copy", Kind.TABLES, {_MODE: "copy-on-write", _FIELDS: _POSITIONS}),
+        _sink("marked", Kind.TABLES, {_MODE: "equality-delete", _VERSION: "3", _KEEPS: "true", _FIELDS: _POSITIONS}),
     ),
 )
 """Those that run at the same time; the groups take turns."""

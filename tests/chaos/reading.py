@@ -66,6 +66,14 @@ class Reader:
         )
 
 
+def split_marked(rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """The rows that live, and those that are marked deleted."""
+    is_marked = [str(row.get("__deleted")).lower() == "true" for row in rows]
+    sides = ([row for row, mark in zip(rows, is_marked, strict=True) if mark is wanted] for wanted in (False, True))
+    live, marked = sides
+    return live, marked
+
+
 def read_documents(url: str, index: str) -> list[Row]:
     """The documents of an index, with the values that their texts stand for; none where there is no index."""
     search = Search(url)

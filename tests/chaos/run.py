@@ -21,16 +21,16 @@ from attrs import frozen
 
 from connector.errors import FatalError
 from tests.chaos.clock import Clock, build_library
-from tests.chaos.comparison import Difference, compare_events, compare_rows
+from tests.chaos.comparison import Difference, compare_events, compare_marked, compare_rows
 from tests.chaos.connectors import GROUPS, Connector, Kind, properties_of
 from tests.chaos.faults import Faults
 from tests.chaos.load import Load
 from tests.chaos.moments import moments_of
 from tests.chaos.process import ConnectorProcess
 from tests.chaos.quiet import QuietPoint, Stalled
-from tests.chaos.reading import Reader, open_reader, read_documents
+from tests.chaos.reading import Reader, open_reader, read_documents, split_marked
 from tests.chaos.report import Report
-from tests.chaos.sent import read_sent, repeats
+from tests.chaos.sent import read_sent, repeats, sent_keys
 from tests.chaos.tables import TABLES, Table
 from tests.chaos.world import World
 from tests.harness.spark_home import share_spark_home
@@ -194,9 +194,13 @@ class Run:
                 self._await_replica(one, reader, expected)
             if one.kind in (Kind.TABLES, Kind.INDEX, Kind.REPLICA):
                 for table in TABLES:
-                    rows = self._rows(one, reader, table)
+                    where, rows = f"{one.name}, {table.name}", self._rows(one, reader, table)
                     self.report.rows_compared += len(rows)
-                    self._note(compare_rows(f"{one.name}, {table.name}", table, expected[table.name], rows))
+                    if one.keeps_deleted:
+                        rows, marked = split_marked(rows)
+                        keys = sent_keys(read_sent(self._world.servers), table)
+                        self._note(compare_marked(where, table, keys, rows, marked))
+                    self._note(compare_rows(where, table, expected[table.name], rows))
 
     def _await_replica(self, one: Connector, reader: Reader, expected: dict[str, list[dict[str, object]]]) -> None:
         """Nobody tells how far a source has to come: its replica is looked at until it is what it should be."""

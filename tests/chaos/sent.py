@@ -1,4 +1,4 @@
-"""Debezium's topics -> what it sent: each event by its key, position, operation and values, and how often it came again."""
+"""Debezium's topics -> what it sent: each event by its key, position, operation and values, and how often again."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ def read_sent(bootstrap_servers: str) -> Counter[Key]:
     finally:
         client.close()
     return sent
+
+
+def sent_keys(sent: Counter[Key], table: Table) -> set[Key]:
+    """The keys of a table that events are about."""
+    return {one[1 : 1 + len(table.keys)] for one in sent if one[0] == table.name}
 
 
 def repeats(sent: Counter[Key]) -> int:

@@ -23,11 +23,12 @@ import pytest
 
 from connector.demo.servers.ports import LOOPBACK, free_ports
 from tests.chaos.clock import Clock, build_library
-from tests.chaos.comparison import Difference, compare_events, compare_rows
+from tests.chaos.comparison import Difference, compare_events, compare_marked, compare_rows
 from tests.chaos.load import KEYS, Load
+from tests.chaos.reading import split_marked
 from tests.chaos.report import Report
 from tests.chaos.run import Plan, Run
-from tests.chaos.sent import identify, read_image
+from tests.chaos.sent import identify, read_image, sent_keys
 from tests.chaos.tables import ORDERS, PEOPLE, TABLES, Table
 from tests.servers.relay import Relay
 
@@ -109,6 +110,19 @@ def test_a_planted_difference_is_found(rows: dict[str, Rows], table: Table) -> N
     )
     assert "/".join(table.key_of(third)) in str(found)
     assert "123456" not in str(found), "a difference must name no values"
+
+
+def test_a_deleted_row_that_is_not_kept_is_found(rows: dict[str, Rows]) -> None:
+    """Where deletes keep rows each key that was ever sent has one, which lives or is marked; no key has both."""
+    every = [{**row, "__deleted": str(at % 3 == 0).lower()} for at, row in enumerate(rows["people"])]
+    live, marked = split_marked(every)
+    assert len(marked) == len(every[::3])
+    sent = Counter(identify(PEOPLE, row, at, "u") for at, row in enumerate(every))
+    keys = sent_keys(sent, PEOPLE)
+    assert compare_marked("t", PEOPLE, keys, live, marked) is None
+    lost, doubled = PEOPLE.key_of(marked[0]), PEOPLE.key_of(live[0])
+    found = compare_marked("t", PEOPLE, keys, [*live, live[0]], marked[1:])
+    assert found == Difference("t, with what is deleted", missing=(lost,), repeated=(doubled,))
 
 
 def test_an_event_whose_values_are_others_is_another() -> None:

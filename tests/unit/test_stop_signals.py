@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 # A process as the command line's `run`: it starts, a run goes on until it is stopped, and it ends. It says where it is.
 SCRIPT = """
 import signal, sys, threading, time
+# Whoever runs the tests may have it ignored.
+signal.signal(signal.SIGHUP, signal.SIG_IGN if "nohup" in sys.argv else signal.SIG_DFL)
 from connector.runtime.spark.python_workers import leave_pandas_out
 leave_pandas_out()
 from connector.cli.arguments import report_errors
@@ -143,9 +145,12 @@ def test_a_stop_while_the_command_is_imported(command: str, name: str) -> None:
 
 def test_nohup_is_heeded() -> None:
     """A process for which SIGHUP is ignored runs on behind it."""
-    ignoring = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{SCRIPT}"
     with subprocess.Popen(
-        [sys.executable, "-c", ignoring, "slow"], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", SCRIPT, "slow", "nohup"],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline().strip() == "running"
