@@ -54,7 +54,7 @@ def test_a_new_table_has_the_key_of_its_own_events() -> None:
     assert need.key == pa.struct([("id", pa.int64())])
 
 
-@pytest.mark.parametrize("value", [None, "", "a..b", "."])
+@pytest.mark.parametrize("value", [None, "", "a..b", ".", "a\0b"])
 def test_no_table_is_a_dead_letter(value: str | None) -> None:
     """With dynamic routing an event that names no table is a dead letter, and the others go on."""
     outcome = _routed(RouteSettings("kind", dynamic=True), {"id": 1, "kind": value}, {"id": 2, "kind": "a.two"})
@@ -120,6 +120,7 @@ def test_a_delete_is_routed_by_its_row() -> None:
         ({"iceberg.tables": "a.b", "iceberg.tables.route-field": "x"}, "route-regex"),
         ({"collection.name.format": "fixed"}, "names no field"),
         ({"iceberg.tables": "a.b", "collection.name.format": "${topic}"}, "keep one"),
+        ({"iceberg.tables": "b,default.b"}, "b and default.b are one table"),
         ({"iceberg.table.a.b.route-regex": "("}, "regular expression"),
         ({"iceberg.table.a.b.colour": "red"}, "not a known key"),
         ({"iceberg.hadoop-conf-dir": "/etc"}, "not supported"),
@@ -166,3 +167,26 @@ def test_dropped_fields_are_told_of_the_tables_whose_events_had_them(second: dic
     routes = routing(RouteSettings("kind", dynamic=True), "a.one", "a.two")
     outcome = decode(run(*values), plan(append(0, COLUMNS), append(1, second), routing=routes, evolve=False))
     assert outcome.metrics.drift == {(0, "new"), (1, "old")}
+
+
+@pytest.mark.parametrize("setting", [{"iceberg.tables.route-field": "kind"}, {"collection.name.format": "${kind}"}])
+def test_a_table_has_one_name_with_its_namespace_or_without(setting: dict[str, str]) -> None:
+    """What two values name is one table, which a batch commits to once."""
+    given = {"debezium.sink.iceberg.table-namespace": "a", **setting}
+    given |= {"iceberg.tables.dynamic-enabled": "true"} if "iceberg.tables.route-field" in setting else {}
+    rule = load([], GOOD | given, {}).table.routes
+    assert rule is not None
+    events = [{"id": i, "kind": ("a.one", "one", "b.one")[i % 3]} for i in range(6)]
+    outcome = _routed(rule, *events, known=("one", "b.one"))
+    assert sorted(row["id"] for row in rows(outcome, 0)) == [0, 1, 3, 4]
+    assert [row["id"] for row in rows(outcome, 1)] == [2, 5]
+
+
+def test_listed_tables_have_one_name_each() -> None:
+    """The sink's own namespace is left out of them; indexes have no namespace, so nothing is left out of theirs."""
+    given = {"debezium.sink.iceberg.table-namespace": "a", "iceberg.tables": "a.one,two,b.one"}
+    rule = load([], GOOD | given, {}).table.routes
+    assert rule is not None and [name for name, _ in rule.tables] == ["one", "two", "b.one"]
+    search = {"debezium.sink.type": "opensearch", "connection.url": "http://h:1", "collection.name.format": "${kind}"}
+    indexes = load([], GOOD | search, {}).table.routes
+    assert indexes is not None and indexes.name_table("default.one") == "default.one"

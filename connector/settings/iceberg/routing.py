@@ -13,7 +13,7 @@ import attrs
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, LIST, PATTERN, TEXT
-from connector.settings.iceberg.table_names import TOPIC_TABLES
+from connector.settings.iceberg.table_names import TOPIC_TABLES, shorten_name
 
 TABLES = Option(
     name="iceberg.tables",
@@ -41,7 +41,7 @@ NAME_FORMAT = Option(
     kind=TEXT,
     default=None,
     importance="medium",
-    doc="Template of the table name: ${topic}, ${source.table} or any field; dots outside braces split namespaces.",
+    doc="Template of the table name: ${topic}, ${source.table} or any field; dots, in values too, part namespaces.",
     aliases=("table.name.format",),
     literal=True,
 )
@@ -84,6 +84,8 @@ OPTIONS: tuple[Option[object], ...] = (
     FORCE_OPTIONAL,
 )
 _PART = re.compile(r"\$\{([^}]*)\}")
+_NO_NAME = "\0"
+"""No file system, database or catalog takes it in a name."""
 
 
 @attrs.frozen
@@ -91,12 +93,21 @@ class RouteSettings:
     """Which table an event goes to; `tables` are full names with their expression, `template` see `split_template`.
 
     `dynamic`: the value itself names the table. Without field and template every event goes to all tables.
+    `namespace`: where tables without one are; empty for indexes.
     """
 
     field: str | None = None
     tables: tuple[tuple[str, str | None], ...] = ()
     dynamic: bool = False
     template: str | None = None
+    namespace: str = ""
+
+    def name_table(self, value: str) -> str | None:
+        """Return the table that a value names (`dynamic`), always by one name; None where it can name none."""
+        name = value if self.template else value.lower()
+        if _NO_NAME in name or not all(part.strip() for part in name.split(".")):
+            return None
+        return shorten_name(name, self.namespace)
 
     @property
     def paths(self) -> frozenset[str]:
@@ -115,11 +126,12 @@ def split_template(template: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield template[end:], ()
 
 
-def build(reader: ConfigReader, cdc_target: str | None = None) -> RouteSettings | None:
+def build(reader: ConfigReader, cdc_target: str | None = None, namespace: str = "") -> RouteSettings | None:
     """Read the routes; None when topics decide. Faults go to the reader.
 
     Args:
         reader: holds what was given.
+        namespace: of the sink's tables; empty for indexes, whose names have none.
         cdc_target: the template that `_cdc.target` stands for, where Iceberg's DebeziumTransform is configured.
     """
     tables, field, dynamic = reader.get(TABLES), reader.get(ROUTE_FIELD), reader.get(DYNAMIC)
@@ -127,13 +139,25 @@ def build(reader: ConfigReader, cdc_target: str | None = None) -> RouteSettings 
     _check_mapping(reader)
     regexps = _read_regexps(reader)
     _check_routes(reader, tables, field, regexps, dynamic=dynamic, template=template)
+    _check_names(reader, tables, namespace)
     if field == "_cdc.target" and cdc_target and dynamic:
-        return RouteSettings(dynamic=True, template=cdc_target)
+        return RouteSettings(dynamic=True, template=cdc_target, namespace=namespace)
     if template and template != "${topic}":
-        return RouteSettings(dynamic=True, template=template)
+        return RouteSettings(dynamic=True, template=template, namespace=namespace)
     if dynamic:
-        return RouteSettings(field=field, dynamic=True)
-    return RouteSettings(field, tuple((name, regexps.get(name)) for name in tables)) if tables else None
+        return RouteSettings(field=field, dynamic=True, namespace=namespace)
+    listed = tuple((shorten_name(name, namespace), regexps.get(name)) for name in tables)
+    return RouteSettings(field, listed, namespace=namespace) if tables else None
+
+
+def _check_names(reader: ConfigReader, tables: tuple[str, ...], namespace: str) -> None:
+    by_name: dict[str, list[str]] = {}
+    for name in tables:
+        by_name.setdefault(shorten_name(name, namespace), []).append(name)
+    twice = next((names for names in by_name.values() if len(names) > 1), None)
+    entry = reader.entry(TABLES)
+    if twice and entry:
+        reader.add_fault(entry, f"{' and '.join(twice)} are one table", "keep one of them")
 
 
 def _read_regexps(reader: ConfigReader) -> dict[str, str]:

@@ -92,12 +92,12 @@ def build(reader: ConfigReader, namespace: str) -> TableNameSettings:
         destination_regexp=reader.get(DESTINATION_REGEXP),
         destination_regexp_replace=reader.get(DESTINATION_REPLACE),
         case=_read_case(reader),
-        mapped={topic: _shorten(table, namespace) for topic, table in reader.get(TOPIC_TABLES)},
+        mapped={topic: shorten_name(table, namespace) for topic, table in reader.get(TOPIC_TABLES)},
     )
 
 
-def _shorten(table: str, namespace: str) -> str:
-    """Leave the sink's own namespace out, so that one table has one name however its topics are told it."""
+def shorten_name(table: str, namespace: str) -> str:
+    """Leave the sink's own namespace out, so that one table has one name however topics and events are told it."""
     own, _, name = table.rpartition(".")
     return name if own == namespace else table
 

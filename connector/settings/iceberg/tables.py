@@ -203,9 +203,10 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
     """Read the tables' part; faults go to the reader. Indexes (`indexes`) keep no deleted documents by default."""
     keeps = reader.get(KEEP_DELETED_DOCUMENTS if indexes else KEEP_DELETES)
     reader.get(TABLE_MAPPER)
-    names = table_names.build(reader, reader.get(catalog.SINK_CATALOG.namespace))
+    namespace = reader.get(catalog.SINK_CATALOG.namespace)
+    names = table_names.build(reader, namespace)
     keys, written = primary_key.build(reader), write_mode.build(reader, UPSERT)
-    routes = routing.build(reader, iceberg_kafka_connect.cdc_target(reader))
+    routes = routing.build(reader, iceberg_kafka_connect.cdc_target(reader), "" if indexes else namespace)
     declared_schema.check(reader, routes, one_by_topic=names.have_one_table(reader.get(topics.TOPICS)))
     _check_formats(reader)
     mapped = reader.entry(table_names.TOPIC_TABLES)

@@ -119,8 +119,8 @@ def group_by_code(change: Changes, codes: Ints) -> Iterator[tuple[int, Changes, 
 
 def _match_tables(value: str, rule: RouteSettings) -> tuple[str, ...]:
     if rule.dynamic:
-        name = value if rule.template else value.lower()
-        return (name,) if all(part.strip() for part in name.split(".")) else ()
+        name = rule.name_table(value)
+        return () if name is None else (name,)
     return tuple(name for name, regexp in rule.tables if regexp is not None and compile_java(regexp).fullmatch(value))
 
 

@@ -185,12 +185,18 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return commits
 
     def _load_existing(self, name: str) -> TargetTable | None:
-        table = self._catalog.load(name)
+        table = None if self._is_own(name) else self._catalog.load(name)
         if table is None:
             return None
         target = self._target(name, table)
         self._compare(name, target)
         return target
+
+    def _is_own(self, name: str) -> bool:
+        """Tell whether the sink stores its own in it: offsets, deleted keys, schemas. Catalogs may not tell case."""
+        rule, connectors = self._settings.table, self._settings.server.config_table
+        own = (rule.offsets_table, rule.deleted_keys.table, rule.history_table, connectors)
+        return self._catalog.full_name(name).lower() in {self._catalog.full_name(one).lower() for one in own if one}
 
     def _compare(self, name: str, target: TargetTable) -> None:
         """Compare an existing table with the settings for new tables.
@@ -262,6 +268,11 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return last_commit
 
     def _create(self, name: str, needs: list[SchemaChange]) -> TargetTable:
+        if self._is_own(name):
+            raise DataFault(
+                f"table {self._catalog.full_name(name)} is one of the sink's own, which holds what the sink stores; "
+                "route its events to another table"
+            )
         # Events may name a table that is there and that no batch has met yet.
         existing = self._load_existing(name) if needs[0].table is not None else None
         if existing is not None:
