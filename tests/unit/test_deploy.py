@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 import types
@@ -283,3 +284,21 @@ def test_the_pod_says_how_many_cores_it_takes() -> None:
     master = re.search(r"^spark\.master=local\[(\d+)\]$", documents["ConfigMap"]["data"]["sink.properties"], re.M)
     (container,) = documents["Deployment"]["spec"]["template"]["spec"]["containers"]
     assert master is not None and master[1] == container["resources"]["requests"]["cpu"]
+
+
+def test_any_free_port_may_be_a_containers() -> None:
+    """A port of .env is this host's: none of those within containers, where others have their places."""
+    stack = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text("utf-8"))["services"]
+    ports = [port for service in stack.values() for port in service.get("ports", [])]
+    assert ports and all(re.fullmatch(r"127\.0\.0\.1:\$\{\w+_PORT\}:\d+", port) for port in ports)
+    assert "${" not in stack["kafka"]["environment"]["KAFKA_LISTENERS"]
+
+
+def test_the_databases_password_is_that_of_the_env_file() -> None:
+    """Debezium's connector logs in with what PostgreSQL was started with, whatever that is."""
+    stack = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text("utf-8"))["services"]
+    connector = json.loads((ROOT / "docker" / "config" / "inventory.json").read_text("utf-8"))
+    assert connector["database.password"] == "${env:POSTGRES_PASSWORD}"
+    given = stack["connect"]["environment"]
+    assert given["POSTGRES_PASSWORD"] == stack["postgres"]["environment"]["POSTGRES_PASSWORD"] == "${POSTGRES_PASSWORD}"
+    assert given["CONNECT_CONFIG_PROVIDERS"] == "env" and given["CONNECT_CONFIG_PROVIDERS_ENV_CLASS"]
