@@ -52,7 +52,7 @@ def load_settings(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSe
 
 def parse_overrides(overrides: tuple[str, ...]) -> dict[str, str]:
     """Return the properties of `-X KEY=VALUE`. ConfigError with every text that is none."""
-    broken = [text for text in overrides if "=" not in text]
+    broken = [text for text in overrides if "=" not in text or not text.split("=")[0].strip()]
     if broken:
         raise ConfigError(*(f"-X {text.split('=')[0]}: is not KEY=VALUE; write -X key=value" for text in broken))
     return {key.strip(): value for key, value in (text.split("=", 1) for text in overrides)}

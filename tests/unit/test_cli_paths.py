@@ -61,3 +61,13 @@ def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     result = _call("package", "--to", str(file / "packed.tar.gz"))
     assert result.exit_code == 1
     assert "cannot be written" in result.output
+
+
+@pytest.mark.parametrize("text", ["key", "=value", " =value"])
+def test_an_option_without_key_or_value_is_told_how_to_write_it(tmp_path: Path, text: str) -> None:
+    """It is no key that nobody knows."""
+    file = tmp_path / "sink.properties"
+    file.write_text(SINK, "utf-8")
+    result = _call("validate", str(file), "-X", text)
+    assert (result.exit_code, "is not KEY=VALUE" in result.output) == (3, True)
+    assert "value" not in result.output.replace("write -X key=value", "")
