@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
@@ -22,7 +23,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
-from connector.iceberg.java import jvm, map_java_errors
+from connector.iceberg.java import jvm
 from connector.iceberg.read.frame_columns import column_name
 from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import TableReader, release_reads
@@ -32,14 +33,13 @@ from connector.iceberg.state.deleted_keys_schema import (
     DELETED_KEYS_SCHEMA,
     SOURCE_POSITION_COLUMNS,
 )
+from connector.iceberg.state.small_files import merge_small_files
 from connector.iceberg.state.system_tables import (
     MAX_SNAPSHOTS,
     SYSTEM_TABLE_PROPERTIES,
-    compact_files,
     count_snapshots,
     retain_newest_snapshots,
 )
-from connector.runtime.spark.job_pools import MAINTENANCE, enter_pool
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 
 DELETED_KEYS_PARTITIONS = (PartitionTerm("connector", "identity"), PartitionTerm("noted_at", "day"))
@@ -128,7 +128,8 @@ class DeletedKeysTable:
     def clean_up(self) -> None:
         """Once in a while: forget what is older than the retention, merge small files, expire snapshots.
 
-        May be called beside everything else: it loads the table for itself, and its jobs let those of batches go first.
+        May be called beside everything else: it loads the table for itself, and takes no core from batches' jobs but
+        the driver's.
 
         Raises:
             RetriableError: another writer was faster; nothing is lost by leaving it for the next time.
@@ -138,21 +139,29 @@ class DeletedKeysTable:
         table = self._catalog.load(self._table.name)
         if table is None or not _is_due(table):
             return
-        doing, now_ms = f"tidying {table.name}", _now_ms()
-        table.settle(doing, lambda: table.java.updateProperties().set(LAST_CLEANUP_PROPERTY, now_ms).commit())
-        enter_pool(self._spark, MAINTENANCE)
-        with map_java_errors(doing):
-            expressions = jvm(self._spark).org.apache.iceberg.expressions.Expressions
-            mine = expressions.equal("connector", self._name)
-            first = (datetime.now(UTC) - self._retention).strftime("%Y-%m-%dT00:00:00+00:00")
-            old = getattr(expressions, "and")(mine, expressions.lessThan("noted_at", first))
-            commit_exactly_once(
-                table,
-                uuid.uuid4().hex,
-                lambda: table.java.newDelete().set(CREATED_BY, self._name).deleteFromRowFilter(old),
-            )
-            compact_files(self._spark, table, mine, self._name)
+        now_ms = _now_ms()
+        table.settle(
+            f"tidying {table.name}",
+            lambda: table.java.updateProperties().set(LAST_CLEANUP_PROPERTY, now_ms).commit(),
+        )
+        mine = {"type": "eq", "term": "connector", "value": self._name}
+        self._forget(table, mine)
+        merge_small_files(self._spark, table, orjson.dumps(mine).decode(), self._name)
         retain_newest_snapshots(table)
+
+    def _forget(self, table: Table, mine: Mapping[str, str]) -> None:
+        """Take out the files of days that are older than the retention, if there are any."""
+        first = (datetime.now(UTC) - self._retention).strftime("%Y-%m-%dT00:00:00+00:00")
+        since = {"type": "lt", "term": "noted_at", "value": first}
+        old = orjson.dumps({"type": "and", "left": mine, "right": since}).decode()
+        base = table.snapshot_id
+        if base is None or not plan_files(self._spark, table, base, old):
+            return
+
+        def update() -> Any:
+            return table.java.newDelete().set(CREATED_BY, self._name).deleteFromRowFilter(table.expression(old))
+
+        commit_exactly_once(table, uuid.uuid4().hex, update)
 
 
 def _is_due(table: Table) -> bool:

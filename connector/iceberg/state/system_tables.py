@@ -1,4 +1,4 @@
-"""Rows -> a data file of one of our own tables (offsets, schemas, deleted keys); old snapshots, small files -> away.
+"""Rows -> a data file of one of our own tables (offsets, schemas, deleted keys); old snapshots -> away.
 
 On the driver, through Java's FileIO: so few rows are no job for executors.
 """
@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
-from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.retention_properties import METADATA_CLEANUP_PROPERTIES
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import settle_commits
-from connector.iceberg.java import activate_session, jvm, map_java_errors
+from connector.iceberg.java import map_java_errors
 from connector.iceberg.write.partitioning import UNPARTITIONED
 from connector.iceberg.write.rolling_file import FileKind, describe_file
 
@@ -75,21 +72,6 @@ def delete_orphan(table: Table, description: FileDescription) -> None:
         table.delete_file(description.path)
     except ConnectorError as error:
         structlog.get_logger().warning("a file is left behind", reason=str(error))
-
-
-def compact_files(spark: SparkSession, table: Table, where: Any, name: str) -> None:
-    """Merge small files of the rows that an Iceberg expression holds, for the connector of this name. A Spark job.
-
-    Raises:
-        CommitUnknown: nobody could tell until `errors.retry.timeout`.
-        RetriableError: another writer was faster.
-    """
-    session, java_vm = spark._jsparkSession, jvm(spark)  # noqa: SLF001 - Iceberg takes Java's session
-    activate_session(spark)
-    doing = f"merging files of {table.name}"
-    with map_java_errors(doing), settle_commits(table, doing) as java:
-        rewrite = java_vm.org.apache.iceberg.spark.actions.SparkActions.get(session).rewriteDataFiles(java)
-        rewrite.filter(where).snapshotProperty(CREATED_BY, name).execute()
 
 
 def describe_uncounted(kind: FileKind, path: str, size_bytes: int, count: int) -> FileDescription:

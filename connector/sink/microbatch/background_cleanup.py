@@ -1,6 +1,6 @@
 """Stored offsets -> the destination's cleanup, in a thread beside the batches: one at a time, and none waits for it.
 
-To merge the files of the deleted keys takes seconds, every fifty batches.
+To merge the files of the deleted keys takes longer than a small batch, every fifty batches.
 """
 
 from __future__ import annotations
