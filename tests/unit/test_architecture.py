@@ -42,6 +42,19 @@ def test_the_picture_has_every_package() -> None:
     assert drawn == {path.parent.name for path in (ROOT / "connector").glob("*/__init__.py")}
 
 
+def test_the_page_names_every_package() -> None:
+    """Each folder of modules stands somewhere on the page: by its path, or in the row of its package."""
+    rows = {line.split("`")[1]: line for line in PAGE.splitlines() if re.match(r"\| `(connector|serde)/", line)}
+    made = [path for package in ("connector", "serde") for path in (ROOT / package).rglob("__init__.py")]
+    missing = []
+    for folder in (f"{path.parent.relative_to(ROOT).as_posix()}/" for path in made):
+        package = next((row for row in rows if folder.startswith(row)), "")
+        inside = folder.removeprefix(package)
+        if inside and folder not in PAGE and f"`{inside}`" not in rows.get(package, ""):
+            missing.append(folder)
+    assert sorted(missing) == []
+
+
 def test_the_projects_file_names_what_is_there() -> None:
     """Each module of a contract, each file that faults are put into and each test that judges them exists."""
     modules = {
@@ -52,6 +65,7 @@ def test_the_projects_file_names_what_is_there() -> None:
         for name in layer.split(" | ")
     }
     modules |= {name for one in CONTRACTS for name in [*one.get("modules", []), *one.get("source_modules", [])]}
+    modules |= {name for one in CONTRACTS for name in one.get("forbidden_modules", []) if "." in name}
     assert sorted(name for name in modules if not _exists(name)) == []
     mutmut = PROJECT["tool"]["mutmut"]
     paths = [*mutmut["only_mutate"], *mutmut["also_copy"], *mutmut["pytest_add_cli_args_test_selection"]]

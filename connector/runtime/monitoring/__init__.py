@@ -1,1 +1,1 @@
-"""What a run reports -> log lines and terminal progress."""
+"""What a run reports -> log lines, a terminal's status line, metrics, lineage and telemetry."""

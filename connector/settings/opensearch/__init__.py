@@ -1,1 +1,1 @@
-"""`opensearch.*` options -> the node, its indexes and documents."""
+"""Options of the OpenSearch sink -> the node, its indexes and documents."""

@@ -1,1 +1,1 @@
-"""Arrow batches -> the bytes of one Parquet or Avro file, and what its manifest says of it."""
+"""Arrow batches -> the bytes of one Parquet, Avro or ORC file, and what its manifest says of it."""
