@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import attrs
@@ -70,13 +71,12 @@ def replay_dead_letters(
         return
     cluster = KafkaAdmin(settings.kafka)
     cluster_state = call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
-    with open_session(settings) as spark:
-        sink = build_sink(spark, settings, cluster_state=cluster_state, prime=False)
-        try:
-            replayer = Replayer(settings, sink.destination, sink.batches, cluster, known)
-            result = replayer.replay(waiting, execute=execute)
-        finally:
-            sink.close()
+    with (
+        open_session(settings) as spark,
+        closing(build_sink(spark, settings, cluster_state=cluster_state, prime=False)) as sink,
+    ):
+        replayer = Replayer(settings, sink.destination, sink.batches, cluster, known)
+        result = replayer.replay(waiting, execute=execute)
     if execute:
         through = {*result.done, *result.overtaken}
         mark_replayed(settings.kafka, settings.errors.topic, [one for one in waiting if one.id in through])

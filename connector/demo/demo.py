@@ -6,8 +6,10 @@ import shutil
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 
 from connector.demo.opensearch_demo import search_documents
@@ -49,11 +51,7 @@ def play(home: Path | None, *, fresh: bool) -> None:
     console, terminal = Console(), sys.stderr.isatty()
     console.print(f"[bold]icebridge demo[/] in {home}", highlight=False)
     if terminal:
-        # A person reads tables here: lines of the log would stand between them.
-        configure_logging(terminal=True, level="WARNING")
-        console.print("[dim]Java and jars are fetched once (some 170 MB); the whole demo takes about two minutes[/]")
-        size = show_progress(JARS)
-        console.print(f"[dim]{size // 1_000_000} MB of jars are here; a broker and Spark are started[/]")
+        _prepare_terminal(console)
     began = time.monotonic()
     with ThreadPoolExecutor(1) as beside, KafkaBroker(home / "broker") as broker:
         replayed = beside.submit(replay, broker.bootstrap_servers)
@@ -62,18 +60,9 @@ def play(home: Path | None, *, fresh: bool) -> None:
             count = replayed.result()
             console.print(f"broker on {broker.bootstrap_servers}, {count} recorded Debezium events replayed")
             progress = SinkStatusLine(terminal=terminal)
-            cluster_state = inspect_cluster(KafkaAdmin(settings.kafka))
-            sink = build_sink(
-                spark,
-                settings,
-                SinkObservers((progress,), await_warmup=WarmUpBeside(spark, settings, cluster_state).wait),
-                cluster_state,
-            )
-            with progress:
-                sink.stream.run(once=True)
-                sink.close()
+            names = _fill_tables(spark, settings, progress)
             catalog = Catalog(spark, settings.catalog, settings.errors)
-            tables = [table for name in sorted(sink.destination.tables) if (table := catalog.load(name)) is not None]
+            tables = [table for name in names if (table := catalog.load(name)) is not None]
             for table in tables:
                 show_rows(console, spark, table)
             show_commits(console, tables, settings.name)
@@ -85,6 +74,23 @@ def play(home: Path | None, *, fresh: bool) -> None:
     if not progress.events:
         console.print("nothing new since the last run: the tables are as they were (--fresh starts over)")
     show_summary(console, home)
+
+
+def _prepare_terminal(console: Console) -> None:
+    """Have no lines of the log between the tables that a person reads here; fetch what is started, and show how far."""
+    configure_logging(terminal=True, level="WARNING")
+    console.print("[dim]Java and jars are fetched once (some 170 MB); the whole demo takes about two minutes[/]")
+    size = show_progress(JARS)
+    console.print(f"[dim]{size // 1_000_000} MB of jars are here; a broker and Spark are started[/]")
+
+
+def _fill_tables(spark: SparkSession, settings: SinkSettings, progress: SinkStatusLine) -> list[str]:
+    """Run the sink up to the events that are there; return the names of its tables."""
+    cluster_state = inspect_cluster(KafkaAdmin(settings.kafka))
+    observers = SinkObservers((progress,), await_warmup=WarmUpBeside(spark, settings, cluster_state).wait)
+    with closing(build_sink(spark, settings, observers, cluster_state)) as sink, progress:
+        sink.stream.run(once=True)
+    return sorted(sink.destination.tables)
 
 
 def _settings(home: Path, servers: str) -> SinkSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from pyspark.sql import Row, SparkSession
@@ -42,11 +43,8 @@ def search_documents(console: Console, spark: SparkSession, home: Path, servers:
         path = home / "search-sink.properties"
         values = {"servers": servers, "warehouse": home / "warehouse", "topics": ",".join(topics), "url": node.url}
         path.write_text(_SINK.format(**values))
-        running = build_sink(spark, load([path]))
-        try:
-            running.stream.run(once=True)
-        finally:
-            running.close()
+        with closing(build_sink(spark, load([path]))) as sink:
+            sink.stream.run(once=True)
         console.print(f"[bold]the same tables, searched[/] on an OpenSearch node at {node.url}")
         for table, topic in zip(TABLES, topics, strict=True):
             _compare_documents(spark, node, table, topic)

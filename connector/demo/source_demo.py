@@ -7,6 +7,7 @@ the tables of the one before: more rows, one more column.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import attrs
@@ -129,11 +130,8 @@ def _tables(spark: SparkSession) -> int:
 
 def _replicate(spark: SparkSession, sink: SinkSettings) -> None:
     """Let the sink read what is new."""
-    running = build_sink(spark, sink)
-    try:
+    with closing(build_sink(spark, sink)) as running:
         running.stream.run(once=True)
-    finally:
-        running.close()
 
 
 def _compare_tables(spark: SparkSession, table: str) -> int:
