@@ -46,13 +46,15 @@ def _choose(*sizes: int) -> list[int]:
         ((1, 1, 1, 1, 1, 6), [1, 1, 1, 1, 1]),
         ((1, 1, 1, 1, 6), []),
         ((1, 6, 6, 6, 6), [1, 6, 6, 6, 6]),
-        ((MIB, 64 * MIB, 64 * MIB, MIB, MIB, MIB, MIB), [MIB] * 5),
+        ((MIB, 16 * MIB, 16 * MIB, MIB, MIB, MIB, MIB), [MIB] * 5),
+        ((8 * MIB,) * 100, [8 * MIB] * 8),
     ],
 )
 def test_files_are_merged_with_those_that_are_no_larger_than_all_others_together(
     sizes: tuple[int, ...], chosen: list[int]
 ) -> None:
-    """No file is written anew for a few that are small beside it; large ones, and fewer than five, stay."""
+    """No file is written anew for a few that are small beside it; large ones, fewer than five, and all beyond 64 MiB
+    stay."""
     assert _choose(*sizes) == chosen
 
 
@@ -73,7 +75,7 @@ def test_a_steady_load_leaves_few_files_and_is_seldom_written_anew() -> None:
         for size in chosen:
             sizes.remove(size)
         sizes, rewritten = [*sizes, sum(chosen)] if chosen else sizes, rewritten + sum(chosen)
-        most = max(most, sum(size < 64 * MIB for size in sizes))
+        most = max(most, sum(size < 16 * MIB for size in sizes))
     assert most < 16
     assert rewritten / ingested < 8
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -29,8 +29,10 @@ from connector.iceberg.state.system_tables import delete_orphan
 from connector.iceberg.write.table_writer import TableWriter
 
 _LEAST_FILES = 5
-_LARGE_BYTES = 64 * 1024**2
-"""Files of this size are not merged any more: a driver reads and writes them in seconds."""
+_LARGE_BYTES = 16 * 1024**2
+"""Files of this size are not merged any more."""
+_MOST_BYTES = 64 * 1024**2
+"""So much of a partition passes through the driver at once, however many keys are deleted: it takes a second or two."""
 _BATCH_ROWS = 1 << 16
 
 
@@ -68,7 +70,7 @@ def merge_small_files(spark: SparkSession, table: Table, where: str, name: str) 
 
 def choose_small_files(files: Iterable[FileScanTask]) -> Iterator[FileScanTask]:
     """Return what is to be merged: of each partition the smallest files, as many as there are without one that is
-    larger than all others of them.
+    larger than all others of them, and no more than `_MOST_BYTES`.
 
     So what they become is twice as large at least as any of them: a row is written anew as often as its partition's
     rows double, and not as often as files come.
@@ -82,8 +84,9 @@ def choose_small_files(files: Iterable[FileScanTask]) -> Iterator[FileScanTask]:
 
 
 def _take_smallest(files: Sequence[FileScanTask]) -> Sequence[FileScanTask]:
-    together = accumulate(file.size_bytes for file in files)
-    count = max((i for i, whole in enumerate(together, 1) if files[i - 1].size_bytes * 2 <= whole), default=0)
+    sizes = [file.size_bytes for file in files]
+    together = takewhile(lambda whole: whole <= _MOST_BYTES, accumulate(sizes))
+    count = max((i for i, whole in enumerate(together, 1) if sizes[i - 1] * 2 <= whole), default=0)
     return files[:count] if count >= _LEAST_FILES else ()
 
 
