@@ -10,7 +10,6 @@ from unittest.mock import patch
 from connector.source.snapshots import next_step, snapshot_info
 from connector.source.snapshots.offset_store import TableOffsetStore
 from connector.source.table_capture import TableCapture
-from tests.simulation import capture_process
 from tests.simulation.capture_process import MemoryPublisher, Published
 
 
@@ -76,18 +75,6 @@ def only_the_newest_snapshot_is_compared() -> Iterator[None]:
 
 
 @contextmanager
-def deletes_are_left_out() -> Iterator[None]:
-    """Rows are compared by what is there: nobody tells that one is gone."""
-    whole = capture_process.compare
-
-    def compare(before: Any, after: Any) -> Any:
-        return [one for one in whole(before, after) if one.op != "d"]
-
-    with patch.object(capture_process, "compare", compare):
-        yield
-
-
-@contextmanager
 def tables_are_known_by_their_names() -> Iterator[None]:
     """A table that was dropped and made again is taken for the one before."""
     whole = next_step.decide_next_step
@@ -122,7 +109,6 @@ CAPTURE_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         reads_begin_anew_at_the_newest_snapshot,
         times_are_those_of_commits,
         only_the_newest_snapshot_is_compared,
-        deletes_are_left_out,
         tables_are_known_by_their_names,
         a_read_is_stored_once_it_is_through,
     )

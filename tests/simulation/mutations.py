@@ -18,10 +18,12 @@ from connector.errors import CommitRefused
 from connector.iceberg.commit.commit_attempts import _CommitAttempts
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.keys.key_bounds import KeyBounds
+from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.maintenance import expiry
 from connector.maintenance.lease_rules import UnfinishedRun
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
+from connector.sink.destinations.iceberg.write_modes.position_delete import PositionDelete
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
 from connector.sink.fold import fold
 from connector.sink.microbatch.processor import BatchProcessor
@@ -71,7 +73,7 @@ def creates_are_doubled() -> Iterator[None]:
 @contextmanager
 def deletes_are_resurrected() -> Iterator[None]:
     """Nobody remembers what was deleted: an old change that comes again brings the row back."""
-    with patch("tests.simulation.tables.SimulatedDeletedKeys.remembered", lambda *_: []):
+    with patch.object(DeletedKeysTable, "add", lambda *_: None):
         yield
 
 
@@ -160,7 +162,14 @@ def offsets_go_back() -> Iterator[None]:
 @contextmanager
 def moved_rows_are_deleted_where_they_were() -> Iterator[None]:
     """Positions are deleted in a data file that a compaction has put another in the place of."""
-    with patch("tests.simulation.java_table.Update.validateDataFilesExist", lambda self, _: self):
+    whole = PositionDelete.apply
+
+    def apply(self: Any, update: Any, rows: Any) -> None:
+        demanded = set(update.demands.exist)
+        whole(self, update, rows)
+        update.demands.exist = demanded
+
+    with patch.object(PositionDelete, "apply", apply):
         yield
 
 
