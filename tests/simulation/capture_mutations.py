@@ -101,6 +101,31 @@ def a_read_is_stored_once_it_is_through() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def deletes_are_taken_for_rewrites() -> Iterator[None]:
+    """A snapshot that only takes rows away is passed over as one that changed none."""
+    whole = next_step._decide_next
+
+    def decide(*values: Any) -> Any:
+        found = whole(*values)
+        is_delete = isinstance(found, next_step.StreamChanges) and found.snapshot.operation == "delete"
+        return next_step.SkipSnapshot(found.snapshot) if is_delete else found
+
+    with patch.object(next_step, "_decide_next", decide):
+        yield
+
+
+@contextmanager
+def times_are_not_stored() -> Iterator[None]:
+    """How late the last event was is not stored: behind a clock that was put back the next one is earlier."""
+
+    def store(self: Any, before: Any, table: Any) -> None:
+        self._store(before.advance_to(self.access.table.uuid, table.snapshot.snapshot_id))
+
+    with patch.object(TableCapture, "_store_published", store):
+        yield
+
+
 CAPTURE_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     made.__name__: made
     for made in (
@@ -111,5 +136,7 @@ CAPTURE_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         only_the_newest_snapshot_is_compared,
         tables_are_known_by_their_names,
         a_read_is_stored_once_it_is_through,
+        deletes_are_taken_for_rewrites,
+        times_are_not_stored,
     )
 }
