@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from serde.arrays import Mask, column_at
 from serde.events.changes import DELETED_COLUMN, Changes, select_paths
-from serde.events.kinds.operations import DELETE, encode_ops
+from serde.events.kinds.operations import OP_DELETE, encode_ops
 from serde.events.positions.event_times import read_total_order, read_ts_ns
 from serde.events.positions.log_positions import LogPositions
 from serde.events.positions.origins import ORIGIN_FIELDS, join_origin
@@ -28,7 +28,7 @@ def read_flattened(block: MessageBlock, prefix: str, op_field: str) -> Changes:
     op = encode_ops(column) if text else np.zeros(count, np.uint8)
     order = _read_order(fields, prefix)
     optional = select_paths(block.optional, frozenset(fields.type.names))
-    deleted = (op == DELETE) | _read_deleted(fields)
+    deleted = (op == OP_DELETE) | _read_deleted(fields)
     ts_ns = read_ts_ns(fields, f"{prefix}source_")
     place, origin = read_row_position(fields, prefix)
     clock = mark_clock_dates(_find_added(fields, prefix), count) | _is_document(fields)

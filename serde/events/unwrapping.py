@@ -22,7 +22,7 @@ from serde.events.images.envelope_images import choose_images, find_image
 from serde.events.images.modified_columns import CAPTURE_TYPE
 from serde.events.kinds.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.kinds.event_kind import is_envelope, is_other_event
-from serde.events.kinds.operations import DELETE, MESSAGE, TRUNCATE, Ops, encode_ops
+from serde.events.kinds.operations import OP_DELETE, OP_MESSAGE, OP_TRUNCATE, Ops, encode_ops
 from serde.events.kinds.sourceless import IMAGES
 from serde.events.positions.event_times import FINE_DATES, derive_date, read_total_order, read_ts_ns
 from serde.events.positions.origins import ORIGIN_FIELDS, join_origin
@@ -90,7 +90,7 @@ def _flatten_envelopes(
 ) -> tuple[Changes | None, tuple[RecordError, ...], int]:
     op = encode_ops(block.fields.field("op"))
     after, before = find_image(block, "after"), find_image(block, "before")
-    message = op == MESSAGE
+    message = op == OP_MESSAGE
     faults = _find_faults(block, op, after)
     keep = ~message
     keep[[fault[0] for fault in faults]] = False
@@ -108,7 +108,7 @@ def _flatten_envelopes(
         rows=block.rows,
         row=row,
         op=op,
-        deleted=op == DELETE,
+        deleted=op == OP_DELETE,
         ts_ns=read_ts_ns(block.fields, "source."),
         place=place,
         total_order=order,
@@ -128,7 +128,7 @@ def _envelope_position(fields: pa.StructArray, name: str) -> pa.Array | None:
 
 def _find_faults(block: MessageBlock, op: Ops, after: pa.StructArray | None) -> list[tuple[int, str]]:
     there = valid_mask(after) if after is not None else np.zeros(len(op), np.bool_)
-    bare, ranges = np.isin(op, np.frombuffer(b"cru", np.uint8)) & ~there, (op == TRUNCATE) & there
+    bare, ranges = np.isin(op, np.frombuffer(b"cru", np.uint8)) & ~there, (op == OP_TRUNCATE) & there
     if not (bare.any() or ranges.any()) and op.all():
         return []
     text = valid_mask(block.fields.field("op"))
@@ -146,7 +146,7 @@ def _add_fields(
     side = "after." if any(path.startswith("after.") for path in block.optional) else "before."
     sides = {path.removeprefix(side): told for path, told in block.optional.items() if path.startswith(side)}
     optional = select_paths(sides, columns)
-    flag = pc.if_else(pa.array(op == DELETE), "true", "false")
+    flag = pc.if_else(pa.array(op == OP_DELETE), "true", "false")
     added = {DELETED_COLUMN: flag, **told}
     for name, column in added.items():
         if name not in columns:

@@ -18,6 +18,7 @@ from attrs import evolve, frozen
 
 from serde.arrays import Mask, valid_mask
 from serde.byte_windows import ByteWindows, window_array
+from serde.events.kinds.event_kind import NOTIFICATION_FIELDS, SCHEMA_CHANGE_FIELDS
 from serde.events.kinds.sourceless import ENVELOPE_FIELDS
 from serde.faults import Unfit
 from serde.json.row_reader import parse_message
@@ -28,8 +29,6 @@ HEARTBEAT_TYPE = pa.struct([("ts_ms", pa.int64())])
 _HEARTBEAT = r'^\s*\{\s*"ts_ms"\s*:\s*[0-9]+\s*\}\s*$'
 _MAX_HEARTBEAT_BYTES = 64
 
-_SCHEMA_CHANGE = frozenset({"source", "ts_ms", "ts_us", "ts_ns", "databaseName", "schemaName", "ddl", "tableChanges"})
-_NOTIFICATION = frozenset({"id", "aggregate_type", "type", "additional_data", "timestamp"})
 _TOLD = ("id", "aggregate_type", "type")
 
 
@@ -46,7 +45,7 @@ class _SideEvent:
 
 
 def _is_schema_change(event: Mapping[str, Any]) -> bool:
-    if not isinstance(event.get("source"), dict) or not event.keys() <= _SCHEMA_CHANGE:
+    if not isinstance(event.get("source"), dict) or not event.keys() <= SCHEMA_CHANGE_FIELDS:
         return False
     known = event.keys() & {"ddl", "tableChanges"}
     # Those of some connectors, or of older versions, lack one of both.
@@ -55,7 +54,7 @@ def _is_schema_change(event: Mapping[str, Any]) -> bool:
 
 def _is_notification(event: Mapping[str, Any]) -> bool:
     told = all(isinstance(event.get(name), str) for name in _TOLD)
-    return told and {*_TOLD, "additional_data"} <= event.keys() <= _NOTIFICATION
+    return told and {*_TOLD, "additional_data"} <= event.keys() <= NOTIFICATION_FIELDS
 
 
 def _is_logical_message(event: Mapping[str, Any]) -> bool:

@@ -13,10 +13,11 @@ from typing import Any
 import attrs
 
 from connector.iceberg.catalog.retention_properties import EXPIRE_SNAPSHOTS_PROPERTY
-from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
+from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import EventSettings
+from connector.settings.iceberg.new_tables.file_formats import DEFAULT_FORMAT_PROPERTY
 from connector.sink.model.destination import WriterFactory
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import TaskOutput

@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from connector.sink.destinations.iceberg.lookups.key_changes import RowsBefore
 from connector.sink.job.shuffle import pack
-from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, RECORD_BITS, ChangeBatch, ChangeOrder
+from connector.sink.model.change_rows import OP_KEY_CHANGE, RECORD_BITS, ChangeBatch, ChangeOrder
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OUTPUT_SCHEMA, OutputKind, TaskOutput, to_batches
 from serde.events.images.unavailable_value import PLACEHOLDER
+from serde.events.kinds.operations import OP_CREATE
 from serde.events.positions.log_positions import NO_VALUE
 from tests.harness.tiers import tiered
 from tests.model.rows_before import Before, Event, draw_events, follow

@@ -13,8 +13,8 @@ import orjson
 from connector.errors import FatalError
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import Driver, jvm, map_java_errors
+from connector.settings.iceberg.write_mode import MAIN_BRANCH
 
-MAIN_BRANCH = "main"
 Json = dict[str, Any]
 
 

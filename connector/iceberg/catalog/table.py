@@ -24,7 +24,7 @@ from connector.iceberg.catalog.credentials import renewal_time_ms
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.file_io import map_read_errors
 from connector.iceberg.catalog.metadata_file import load_static_table
-from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
+from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.java import (
     Driver,
     JavaTable,
@@ -42,6 +42,7 @@ from connector.runtime.jvm.callback_connections import callback_connections
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.driver_gateway import DriverGateway
 from connector.settings import ErrorSettings
+from connector.settings.iceberg.new_tables.file_formats import DEFAULT_FORMAT_PROPERTY
 from connector.settings.iceberg.write_mode import MAIN_BRANCH
 from connector.settings.kafka.error_handling import NO_RETRIES
 

@@ -14,6 +14,7 @@ from pyiceberg.table.sorting import SortOrder
 from connector.errors import FatalError
 from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.iceberg.types.values.orc_values import EARLY_FRACTIONS, find_early_fractions
+from connector.settings.iceberg.new_tables.file_formats import DEFAULT_FORMAT_PROPERTY
 from serde.arrays import Mask
 from serde.avro import object_file
 from serde.avro.object_file import Compression
@@ -28,7 +29,6 @@ DATA_PATH_PROPERTY = "write.data.path"
 ORC_CODEC_PROPERTY = "write.orc.compression-codec"
 ORC_STRATEGY_PROPERTY = "write.orc.compression-strategy"
 ORC_STRIPE_PROPERTY = "write.orc.stripe-size-bytes"
-DEFAULT_FORMAT_PROPERTY = "write.format.default"
 DataFormat = Literal["parquet", "avro", "orc"]
 DATA_FORMATS = get_args(DataFormat)
 _ORC_CODECS = {"zlib": "zlib", "zstd": "zstd", "snappy": "snappy", "lz4": "lz4", "none": "uncompressed"}

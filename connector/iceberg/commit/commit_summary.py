@@ -29,6 +29,8 @@ LOST_COMMIT_REMEDY = (
 """What a person can do about a table that lost what the connector had written."""
 
 
+REMOVED_EQUALITY_DELETES = "removed-equality-delete-files"
+"""How many equality delete files a commit took away; Iceberg's."""
 MANIFEST_REWRITE = "entries-processed"
 """What Iceberg says in the summary of a rewrite of manifests, which leaves all files as they are, and of no other."""
 

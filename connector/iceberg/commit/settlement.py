@@ -22,6 +22,7 @@ from connector.errors import CommitRefused, CommitUnknown, ConnectorError, Retri
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
 from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS
+from connector.iceberg.commit.commit_summary import REMOVED_EQUALITY_DELETES
 from connector.iceberg.java import JavaTable, gateway_of, iterate, java_exception_name, jvm, map_java_errors, to_dict
 from connector.runtime.retry import call_with_retries
 
@@ -29,7 +30,6 @@ T = TypeVar("T")
 
 JavaMetadata = Any
 """Java's `TableMetadata`."""
-_REMOVED_DELETES = "removed-equality-delete-files"
 _LOCATION_PROVIDER = "write.location-provider.impl"
 
 
@@ -197,7 +197,7 @@ class _SettlingOperations:
         Iceberg drops deletes that are older than each file which stays, and does not count those that are added.
         Reads the manifests that it made, where it takes equality deletes away at all.
         """
-        if to_dict(snapshot.summary()).get(_REMOVED_DELETES, "0") == "0":
+        if to_dict(snapshot.summary()).get(REMOVED_EQUALITY_DELETES, "0") == "0":
             return False
         changes = jvm(self.table.driver).org.apache.iceberg.SnapshotChanges.builderFor(self.table.java)
         found = changes.snapshot(snapshot).build()

@@ -16,11 +16,15 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from connector.iceberg.catalog.manifest_entries import read_manifest_entries
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit_summary import CONNECTOR_NAME, is_harmless_rewrite, is_icebridge_commit
+from connector.iceberg.commit.commit_summary import (
+    CONNECTOR_NAME,
+    REMOVED_EQUALITY_DELETES,
+    is_harmless_rewrite,
+    is_icebridge_commit,
+)
 from connector.iceberg.commit.last_commit import snapshot_summary
 from connector.iceberg.guard.delete_reach import ContentFile, FieldTypes, ForeignRewrite
 
-_REMOVED_DELETES = "removed-equality-delete-files"
 """What Iceberg says in a summary of the equality delete files that went."""
 
 
@@ -64,7 +68,7 @@ def find_conversions(table: Table) -> list[tuple[Snapshot, Snapshot]]:
 def _takes_deletes_out(snapshot: Snapshot) -> bool:
     replaces = snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
     summary = snapshot_summary(snapshot)
-    return replaces and is_icebridge_commit(summary) and summary.get(_REMOVED_DELETES, "0") != "0"
+    return replaces and is_icebridge_commit(summary) and summary.get(REMOVED_EQUALITY_DELETES, "0") != "0"
 
 
 def read_history(table: Table, checked: int | None, connector: str) -> UncheckedHistory:

@@ -18,12 +18,11 @@ from connector.kafka.client_errors import NO_CLIENT, map_kafka_errors
 from connector.kafka.consumer.fetcher import FetchSettings
 from connector.kafka.kept_client import KeptClient
 from connector.kafka.protocol.requests import READ_COMMITTED
+from connector.settings.kafka.client_overrides import ISOLATION_LEVELS
 
 _REFUSAL = "SASL authentication error"
 _MOST_FETCH_BYTES, _LEAST_WAIT_MS = 1_000_000_000, 50
 """What it takes; and so long brokers wait for records at least, or it would ask at the log's end without a pause."""
-
-_ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
 
 @attrs.frozen
@@ -89,7 +88,7 @@ def _open_consumer(how: FetchSettings, config: dict[str, Any]) -> OpenConsumer:
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
-        "isolation.level": _ISOLATION_LEVELS[how.isolation == READ_COMMITTED],
+        "isolation.level": ISOLATION_LEVELS[how.isolation == READ_COMMITTED],
         "fetch.message.max.bytes": min(max(how.partition_bytes, 1), _MOST_FETCH_BYTES),
         "fetch.wait.max.ms": max(how.max_wait_ms, _LEAST_WAIT_MS),
     }

@@ -13,7 +13,13 @@ from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.backoff import pause_s
 from connector.kafka.consumer.raw_batches import fetch_partition
 from connector.kafka.consumer.records.batch_reader import read_batches
-from connector.kafka.consumer.records.record_batches import bound_last, check_leaps, drop_aborted, parse_batches
+from connector.kafka.consumer.records.record_batches import (
+    END_OF_OFFSETS,
+    bound_last,
+    check_leaps,
+    drop_aborted,
+    parse_batches,
+)
 from connector.kafka.consumer.records.record_columns import RecordColumns
 from connector.kafka.consumer.records.unreadable_records import BATCH_REMEDY, UnreadableRecords
 from connector.kafka.protocol.fetch import FetchedPartition, FetchRequest
@@ -23,8 +29,6 @@ from connector.runtime.topic_partitions import TopicPartition
 _FETCH_BYTES = 1 << 20
 _EMPTY_FETCH_MS = 10
 """So long a broker waits for more at the end of a log."""
-
-_END_OF_OFFSETS = 2**63 - 1
 
 
 def read_forward(
@@ -60,11 +64,11 @@ def read_forward(
             raise FatalError(f"{at[0]}-{at[1]} from offset {start}: {error}; {BATCH_REMEDY}") from error
         if not len(listed) or listed.last[-1] < start:
             return
-        for some in read_batches(kept, fetched.data, start, _END_OF_OFFSETS, max_unpacked_bytes):
+        for some in read_batches(kept, fetched.data, start, END_OF_OFFSETS, max_unpacked_bytes):
             if isinstance(some, RecordColumns):
                 yield some
         start = int(listed.last[-1]) + 1
-        if start > _END_OF_OFFSETS:
+        if start > END_OF_OFFSETS:
             return
 
 

@@ -6,7 +6,6 @@ eight bytes, unless they are told otherwise.
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -15,18 +14,17 @@ import attrs
 from connector.settings.configdef.option import Importance, Option
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, TEXT, InvalidValue, ValueType, one_of
-from connector.settings.converters.schema_registry import name_within_cloud_events
+from connector.settings.converters.schema_registry import HTTP_URL, name_within_cloud_events
 
 T = TypeVar("T")
 IdKind = Literal["globalId", "contentId"]
-_URL = re.compile(r"https?://[^/\s]+\S*")
 _API = "/apis/registry/v2"
 _CONFLUENT_BYTES, _OWN_BYTES = 4, 8
 
 
 def _parse_url(text: str) -> str:
     url = text.strip().rstrip("/")
-    if not _URL.fullmatch(url):
+    if not HTTP_URL.fullmatch(url):
         raise InvalidValue("{} is no URL", "write http://host:port/apis/registry/v2")
     return url if "/apis/" in url else url + _API
 

@@ -28,14 +28,14 @@ _TLS = {
     "key.password": "password of the own key",
     "endpoint.identification.algorithm": "https; the check of the host name cannot be turned off",
 }
-_URL = re.compile(r"https?://[^/\s]+\S*")
+HTTP_URL = re.compile(r"https?://[^/\s]+\S*")
 _SECRET = frozenset({"truststore.password", "keystore.password", "key.password"})
 _FILES = frozenset({"ssl.ca.location", "ssl.key.location", "ssl.certificate.location", "ssl.key.password"})
 
 
 def _parse_urls(text: str) -> str:
     urls = split_list(text)
-    if not urls or not all(_URL.fullmatch(url) for url in urls):
+    if not urls or not all(HTTP_URL.fullmatch(url) for url in urls):
         raise InvalidValue("{} is not a list of URLs", "write http://host:port, several separated by commas")
     return ",".join(urls)
 

@@ -19,11 +19,12 @@ from connector.iceberg.types.values.conversion import convert
 from connector.sink.convert.columns.column_renames import follow_key_renames
 from connector.sink.convert.columns.expected_types import find_own_texts
 from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
-from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch
+from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, Mask, children, valid_mask, with_columns
 from serde.connect.values.binary_values import base64_to_binary
 from serde.connect.values.variable_scale_decimal import to_text
+from serde.events.kinds.operations import OP_CREATE
 from serde.formats import make_deserializer
 from serde.messages import DecodedMessages, MessageBlock
 

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from connector.settings.configdef.regexps import compile_java
 from connector.settings.iceberg.routing import RouteSettings, split_template
 from connector.sink.model.plan import BatchPlan, FieldRoutes
-from connector.sink.model.truncates import OP_TRUNCATE
 from serde.arrays import Ints, column_at
 from serde.events.changes import Changes, slice_changes, take_changes
+from serde.events.kinds.operations import OP_TRUNCATE
 from serde.faults import RecordError
 from serde.messages import MessageBlock
 

@@ -31,6 +31,7 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import OutputKind, Task, TaskOutput
 from serde.arrays import Ints, Mask
 from serde.events.flattened_rows import read_row_position
+from serde.events.kinds.operations import OP_READ, OP_UPDATE
 from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions, unknown_positions
 from serde.events.positions.origins import ORIGIN_FIELDS
 from serde.events.positions.source_positions import POSITION_FIELDS, TRANSACTION_FIELDS
@@ -47,7 +48,6 @@ CANDIDATE_SCHEMA = pa.schema(
     ]
 )
 CANDIDATE_COLUMNS = ("_bucket", "_row", "_date", *_PLACE_COLUMNS, *_ROW_PLACE_COLUMNS)
-_OP_UPDATE, _OP_READ = ord("u"), ord("r")
 
 
 def find_age_columns(layout: RowLayout, plan: BatchPlan) -> frozenset[str]:
@@ -117,11 +117,11 @@ def _read_age(
     place, _ = read_row_position(row, prefix)
     dedup = to_int64(columns[plan.dedup_column]) if plan.dedup_column in columns else np.full(count, NO_VALUE, np.int64)
     # A row that does not tell how it came is none of a read as far as anybody knows.
-    op = np.full(count, _OP_UPDATE, np.uint8)
+    op = np.full(count, OP_UPDATE, np.uint8)
     if order is not None:
-        op = np.where(order.op == 0, _OP_UPDATE, order.op)
+        op = np.where(order.op == 0, OP_UPDATE, order.op)
     elif plan.op_field in columns and pa.types.is_string(columns[plan.op_field].type):
-        op[np.asarray(pc.equal(columns[plan.op_field], "r").fill_null(False))] = _OP_READ
+        op[np.asarray(pc.equal(columns[plan.op_field], "r").fill_null(False))] = OP_READ
     evidence = (dedup, op, np.zeros(count, np.bool_), second)
     return select_proven_dates(*evidence), select_proven_places(place, *evidence)
 

@@ -25,11 +25,11 @@ from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.fold.watermarks import GROWN_PARTITION, merge_partitions
 from connector.sink.model.change_rows import ChangeOrder, FoldedChanges, compute_key_codes
 from serde.arrays import Ints, Mask
+from serde.events.kinds.operations import OP_READ
 from serde.events.positions.log_positions import NO_VALUE
 
 TOTAL_ORDER_RANGE = 1_000
 """Times in nanoseconds of a clock of microseconds have room for the place in the transaction."""
-_OP_READ = ord("r")
 
 
 def derive_versions(dedup: Ints, total_order: Ints, *, nanoseconds: bool) -> Ints:
@@ -71,7 +71,7 @@ def assign_versions(own: Ints, before: Ints, op: npt.NDArray[np.uint8], repeats:
     """
     risen = np.where(own < before, before + 1, own)
     result = np.where(repeats, own, risen)
-    result = np.where(op == _OP_READ, np.maximum(before, 0), result)
+    result = np.where(op == OP_READ, np.maximum(before, 0), result)
     return np.where(own == NO_VALUE, NO_VALUE, result)
 
 

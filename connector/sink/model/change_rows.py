@@ -31,8 +31,8 @@ MASKS = ("deleted", "image", "suspect", "truncated")
 RECORD_BITS = 44
 """A record's number holds a topic-partition's rank and an offset: offsets of 44 bits last for 17 trillion records."""
 
-OP_CREATE, OP_KEY_CHANGE = ord("c"), ord("C")
-"""The operation of a create, and of one that is known to be an update of another key's row."""
+OP_KEY_CHANGE = ord("C")
+"""The operation of a create that is known to be an update of another key's row; the others are Debezium's."""
 
 
 @attrs.frozen(eq=False)

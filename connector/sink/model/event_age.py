@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from serde.arrays import Ints, Mask
+from serde.events.kinds.operations import OP_READ
 from serde.events.positions.log_positions import (
     FIRST_NUMBER,
     NO_VALUE,
@@ -22,7 +23,6 @@ from serde.events.positions.log_positions import (
 )
 
 _UNITS_PER_SECOND = {"ns": 1_000_000_000, "us": 1_000_000, "ms": 1_000}
-_OP_READ = ord("r")
 
 
 def units_per_second(column: str, prefix: str = "__") -> int | None:
@@ -96,4 +96,4 @@ def _pair_with(place: LogPositions, limit: npt.NDArray[np.int64]) -> tuple[Ints,
 
 
 def _is_read(op: npt.NDArray[np.uint8], deleted: Mask) -> Mask:
-    return (op == _OP_READ) | ((op == 0) & ~deleted)
+    return (op == OP_READ) | ((op == 0) & ~deleted)

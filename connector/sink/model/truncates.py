@@ -18,6 +18,7 @@ from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import mark_above, mark_below, select_proven_dates, select_proven_places
 from serde.arrays import Ints, Mask
+from serde.events.kinds.operations import OP_READ
 from serde.events.positions.log_positions import (
     FIRST_NUMBER,
     NO_VALUE,
@@ -27,12 +28,10 @@ from serde.events.positions.log_positions import (
     source_number,
 )
 
-OP_TRUNCATE = ord("t")
 SOURCE_TS_NS = "__source_ts_ns"
 """The dedup column whose values and a truncate's time can be compared."""
 
 _SECOND_NS = 1_000_000_000
-_OP_READ = ord("r")
 
 
 @attrs.frozen
@@ -168,7 +167,7 @@ def mark_before_truncate(order: ChangeOrder, ts_ns: int, place: SourcePosition) 
         place: its source and place, empty where it told none.
     """
     with_place = _mark_comparable(order.place, place)
-    date = np.where(order.op == _OP_READ, order.dedup, order.date)
+    date = np.where(order.op == OP_READ, order.dedup, order.date)
     older: Mask = ~with_place & (date != NO_VALUE) & (date < ts_ns)
     return older | (with_place & _mark_not_above(order.place, place) & ~_mark_newer(order.date, ts_ns))
 
@@ -223,5 +222,5 @@ def _rank(place: SourcePosition) -> tuple[int, ...]:
 
 
 def _is_read(moments: ChangeTimes) -> Mask:
-    mask: Mask = ((moments.op == _OP_READ) | (moments.op == 0)) & ~moments.deleted
+    mask: Mask = ((moments.op == OP_READ) | (moments.op == 0)) & ~moments.deleted
     return mask

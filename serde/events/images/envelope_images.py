@@ -8,7 +8,7 @@ from attrs import evolve
 
 from serde.arrays import Mask, children, choose_values
 from serde.events.kinds.event_kind import is_envelope
-from serde.events.kinds.operations import DELETE, Ops, encode_ops
+from serde.events.kinds.operations import OP_DELETE, Ops, encode_ops
 from serde.messages import MessageBlock
 
 
@@ -22,7 +22,7 @@ def find_image(block: MessageBlock, name: str) -> pa.StructArray | None:
 
 def choose_images(after: pa.StructArray | None, before: pa.StructArray | None, op: Ops) -> pa.StructArray:
     """The image of each event: after, for deletes before; columns of both where the two differ."""
-    deletes = op == DELETE
+    deletes = op == OP_DELETE
     if before is None or (after is not None and not deletes.any()):
         return after if after is not None else pa.nulls(len(op), pa.struct([]))
     if after is None:
@@ -66,7 +66,7 @@ def split_images(block: MessageBlock) -> list[MessageBlock]:
     after, before = find_image(block, "after"), find_image(block, "before")
     if after is None or before is None or _is_compatible(after.type, before.type):
         return [block]
-    deletes = encode_ops(block.fields.field("op")) == DELETE
+    deletes = encode_ops(block.fields.field("op")) == OP_DELETE
     parts = [(mask, name) for mask, name in ((~deletes, "before"), (deletes, "after")) if mask.any()]
     return [_drop_image(block, mask, name) for mask, name in parts]
 

@@ -34,8 +34,10 @@ TRANSACTION_METADATA_TYPE = pa.struct(
 _BEGIN, _END = (b'{"status":"%s","id":"' % status for status in (b"BEGIN", b"END"))
 _TRANSACTION_WORDS = (b'"event_count"', b'"data_collections"')
 _TRANSACTION = frozenset({"status", "id", "event_count", "data_collections", "ts_ms"})
-_SCHEMA_CHANGE = frozenset({"source", "ts_ms", "ts_us", "ts_ns", "databaseName", "schemaName", "ddl", "tableChanges"})
-_NOTIFICATION = frozenset({"id", "aggregate_type", "type", "additional_data", "timestamp"})
+SCHEMA_CHANGE_FIELDS = frozenset(
+    {"source", "ts_ms", "ts_us", "ts_ns", "databaseName", "schemaName", "ddl", "tableChanges"}
+)
+NOTIFICATION_FIELDS = frozenset({"id", "aggregate_type", "type", "additional_data", "timestamp"})
 _ENVELOPE = frozenset({"op", "source"})
 _IMAGES = frozenset({"before", "after"})
 _FLATTENED = frozenset({"__op", "__deleted"})
@@ -83,7 +85,7 @@ def _is_schema_change(kind: pa.StructType) -> bool:
     names = field_names(kind)
     if names >= {"source", "ddl", "tableChanges"}:
         return True
-    if not {"source"} < names <= _SCHEMA_CHANGE or not names & {"ddl", "tableChanges"}:
+    if not {"source"} < names <= SCHEMA_CHANGE_FIELDS or not names & {"ddl", "tableChanges"}:
         return False
     source = kind.field("source").type
     return pa.types.is_struct(source) and "connector" in field_names(source)
@@ -94,7 +96,7 @@ def _is_notification(kind: pa.StructType) -> bool:
     told = ("id", "aggregate_type", "type")
     return (
         names.issuperset((*told, "additional_data"))
-        and names <= _NOTIFICATION
+        and names <= NOTIFICATION_FIELDS
         and all(pa.types.is_string(kind.field(name).type) for name in told)
     )
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 from serde.arrays import Bytes, valid_mask, view_bytes
 
 KNOWN_OPS = b"crudtm"
-DELETE, MESSAGE, TRUNCATE = ord("d"), ord("m"), ord("t")
-_CREATE, _INSERT = ord("c"), ord("i")
+"""Debezium's: create, read, update, delete, truncate, message."""
+OP_CREATE, OP_READ, OP_UPDATE, OP_DELETE, OP_TRUNCATE, OP_MESSAGE = KNOWN_OPS
+_INSERT = ord("i")
 Ops = Bytes
 
 
@@ -19,6 +20,6 @@ def encode_ops(op: pa.StringArray) -> Ops:
     single = valid_mask(op) & (ends - starts == 1)
     codes = np.zeros(len(op), np.uint8)
     codes[single] = data[starts[single]]
-    codes[codes == _INSERT] = _CREATE
+    codes[codes == _INSERT] = OP_CREATE
     codes[~np.isin(codes, np.frombuffer(KNOWN_OPS, np.uint8))] = 0
     return codes

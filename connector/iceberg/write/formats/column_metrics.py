@@ -19,7 +19,7 @@ from pyiceberg.types import PrimitiveType
 from connector.iceberg.types.values.single_values import to_stored_values
 from connector.iceberg.write.formats.value_bounds import UNORDERED_TYPES, ValueBounds
 
-_BOUNDED_MODES = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)
+BOUNDED_MODES = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)
 
 
 @define
@@ -95,6 +95,6 @@ def _plan_metrics(
         if collected is None or collected.mode.type == MetricModeTypes.NONE:
             continue
         kind, mode = collected.iceberg_type, collected.mode
-        bounded = mode.type in _BOUNDED_MODES and not isinstance(kind, UNORDERED_TYPES)
+        bounded = mode.type in BOUNDED_MODES and not isinstance(kind, UNORDERED_TYPES)
         found.append((each.field_id, place, (kind, mode.length) if bounded else None))
     return tuple(found)

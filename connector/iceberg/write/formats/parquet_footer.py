@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import MetricModeTypes, StatisticsCollector
 from pyiceberg.types import DecimalType, DoubleType, FloatType, StringType
 
+from connector.iceberg.write.formats.column_metrics import BOUNDED_MODES
 from connector.iceberg.write.formats.value_bounds import UNORDERED_TYPES, ValueBounds
-
-_BOUNDED_MODES = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)
 
 
 def read_statistics(
@@ -81,7 +80,7 @@ class _ChunkTotals:
         known = before is not None and statistics is not None and statistics.has_null_count
         self.null_counts[field_id] = before + statistics.null_count if before is not None and known else None
         kind = wanted.iceberg_type
-        if mode.type in _BOUNDED_MODES and not isinstance(kind, UNORDERED_TYPES):
+        if mode.type in BOUNDED_MODES and not isinstance(kind, UNORDERED_TYPES):
             _extend_bounds(self.bounds.setdefault(field_id, ValueBounds(kind, mode.length)), chunk, statistics)
 
 

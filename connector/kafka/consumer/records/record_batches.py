@@ -34,7 +34,7 @@ _CHECKSUM_START = 21
 """Where in a batch that begins which its checksum covers."""
 
 _MESSAGE_FORMAT, _OLD_FORMATS = 2, (0, 1)
-_END_OF_OFFSETS = 2**63 - 1
+END_OF_OFFSETS = 2**63 - 1
 _CODEC_BITS, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x10, 0x20
 _ABORT_MARKER = 0
 _BEGUN_AT_ONCE = 1 << 16
@@ -160,7 +160,7 @@ def _find_last(base: Ints, span: Ints, faults: Mapping[int, str], behind: int | 
         behind: where the batch behind the last one begins, if that is known.
     """
     last: Ints = base + np.maximum(span, 0)
-    following = [*base[1:].tolist(), _END_OF_OFFSETS if behind is None else behind]
+    following = [*base[1:].tolist(), END_OF_OFFSETS if behind is None else behind]
     for place in faults:
         last[place] = max(int(base[place]), min(int(last[place]), following[place] - 1))
     wrong = last < base

@@ -8,9 +8,9 @@ from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.reader import ConfigReader
 
 FORMATS = ("parquet", "avro", "orc")
-_KEY = "write.format.default"
+DEFAULT_FORMAT_PROPERTY = "write.format.default"
 _CHOICES = {
-    _KEY: FORMATS,
+    DEFAULT_FORMAT_PROPERTY: FORMATS,
     # Iceberg's own default is the data files' format; a manifest says of each file what it is, so readers mind neither.
     "write.delete.format.default": ("parquet",),
     "write.avro.compression-codec": ("gzip", "zstd", "snappy", "uncompressed"),
@@ -43,7 +43,11 @@ def check(
                 shown = f"'{text}'" if named.text == text else "the value"
                 reader.add_fault(named, f"{shown} is not written", f"write {' or '.join(choices)}")
     option, create_props = created
-    chosen = {f.name + _KEY: text for f in (written, create_props) if (text := reader.under(f).get(_KEY))}
+    chosen = {
+        f.name + DEFAULT_FORMAT_PROPERTY: text
+        for f in (written, create_props)
+        if (text := reader.under(f).get(DEFAULT_FORMAT_PROPERTY))
+    }
     key, text = next(iter(chosen.items()), (option.name, reader.get(option)))
     entry = reader.entry(variants)
     if entry and reader.get(variants) and text.lower() != "parquet":

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from serde.arrays import Ints, Mask, column_at
 from serde.events.changes import Changes, filter_changes
+from serde.events.kinds.operations import OP_DELETE
 from serde.faults import RecordError
 
 DEFAULT_OP_FIELD = "__op"
@@ -26,7 +27,6 @@ _KNOWN_WORDS = pa.array(list(_OP_WORDS))
 _WORD_CODES = np.frombuffer("".join(_OP_WORDS.values()).encode(), np.uint8)
 _CRUD_CODES = np.frombuffer(b"crud", np.uint8)
 _ALL_CODES = np.frombuffer(b"crudtm", np.uint8)
-_DELETE = ord("d")
 
 
 def read_operations(change: Changes, field: str) -> tuple[Changes | None, list[RecordError]]:
@@ -65,7 +65,7 @@ def _set_operations(
     missing: Mask,
 ) -> tuple[Changes | None, list[RecordError]]:
     op = np.where(open_ & (place >= 0), _WORD_CODES[place], change.op).astype(np.uint8)
-    changes = attrs.evolve(change, op=op, deleted=change.deleted | (op == _DELETE))
+    changes = attrs.evolve(change, op=op, deleted=change.deleted | (op == OP_DELETE))
     if not bad.any():
         return changes, []
     why = (f"field {field} holds no known operation", f"the event has no operation in field {field}")

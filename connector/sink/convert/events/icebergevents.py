@@ -17,6 +17,7 @@ from connector.sink.convert.change_order import order_by_offset
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
 from serde.arrays import Mask
+from serde.events.kinds.operations import OP_CREATE
 from serde.faults import RecordError
 
 TABLE = "debezium_events"
@@ -54,7 +55,7 @@ def build_rows(run: ConsumerRecords, table: TablePlan, plan: BatchPlan) -> tuple
         fields[field.name].cast(field.type) if field.name in fields else pa.nulls(len(offset), field.type)
         for field in table.layout.columns
     ]
-    order = order_by_offset(offset, plan.ranks[run.at], ord("c"))
+    order = order_by_offset(offset, plan.ranks[run.at], OP_CREATE)
     all_rows = np.ones(len(offset), np.bool_)
     part = ChangeBatch(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~all_rows, all_rows)
     bad = bad_keys | bad_values

@@ -22,6 +22,7 @@ from connector.sink.convert.change_order import order_by_offset
 from connector.sink.convert.events.outbox_values import Reading, read_texts, read_values
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
+from serde.events.kinds.operations import OP_CREATE
 from serde.faults import RecordError
 from serde.formats import make_deserializer
 
@@ -124,7 +125,7 @@ def _build_part(
         reason = f"column {field.name}: a value does not fit the table's {field.type}"
         wrong = [] if bad is None else np.flatnonzero(bad).tolist()
         faults += [RecordError(row, "TASK_PUT", reason) for row in wrong]
-    order = order_by_offset(run.offset, plan.ranks[run.at], ord("c"))
+    order = order_by_offset(run.offset, plan.ranks[run.at], OP_CREATE)
     all_rows = np.ones(count, np.bool_)
     part = ChangeBatch(pa.RecordBatch.from_arrays(columns, schema=table.layout.rows), order, ~all_rows, all_rows)
     keep = run.offset >= table.committed.get(run.at, 0)

@@ -11,9 +11,10 @@ from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert.change_order import to_int64
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.truncate_scope import REFUSED_REASON, TruncateScope
-from connector.sink.model.truncates import OP_TRUNCATE, ChangeTimes, Truncate, is_repeated
+from connector.sink.model.truncates import ChangeTimes, Truncate, is_repeated
 from serde.arrays import Ints, Mask
 from serde.events.changes import Changes, filter_changes
+from serde.events.kinds.operations import OP_TRUNCATE
 from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, strip_log_name
 from serde.faults import RecordError
 

@@ -20,8 +20,8 @@ from connector.sink.convert.routing import RoutedChanges, gather_alike, route_ch
 from connector.sink.convert.row_builder import ConvertedRows, complete_rows, convert_rows
 from connector.sink.convert.value_keys import leaves_keys
 from connector.sink.model.plan import BatchPlan, FieldRoutes, TablePlan
-from connector.sink.model.truncates import OP_TRUNCATE
 from serde.events.changes import Changes, slice_changes
+from serde.events.kinds.operations import OP_TRUNCATE
 from serde.faults import RecordError
 from serde.messages import DecodedMessages, MessageBlock
 

@@ -13,15 +13,15 @@ import attrs
 import numpy as np
 
 from connector.sink.fold.order.key_runs import find_last_known, mark_run_starts
-from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeOrder
+from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeOrder
 from serde.arrays import Ints, Mask
+from serde.events.kinds.operations import OP_CREATE, OP_DELETE, OP_READ
 from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
 
 _OP_PRIORITY = np.zeros(256, dtype=np.int64)
 for _rank, _op in enumerate("durc", start=1):
     _OP_PRIORITY[ord(_op)] = _rank
 _OP_PRIORITY[OP_KEY_CHANGE] = _OP_PRIORITY[OP_CREATE]
-_OP_READ = ord("r")
 
 
 def choose_across_partitions(best: Ints, codes: Ints, order: ChangeOrder) -> Ints:
@@ -46,7 +46,7 @@ def sort_by_rule(several: Ints, codes: Ints, order: ChangeOrder) -> Ints:
     where = np.where(comparable[key][:, None], place[:, FIRST_NUMBER:], 0)
     date = np.where(_any_per_key(key, own.dedup == NO_VALUE, count)[key], 0, own.dedup)
     latest = np.full(count, NO_VALUE, np.int64)
-    changes = op != _OP_READ
+    changes = op != OP_READ
     np.maximum.at(latest, key[changes], date[changes])
     date = np.where(latest[key] == NO_VALUE, date, np.minimum(date, latest[key]))
     rank = _OP_PRIORITY[op]
@@ -65,7 +65,7 @@ def _resolve_tombstones(several: Ints, codes: Ints, order: ChangeOrder) -> Chang
         own,
         dedup=np.where(bare, before.dedup, own.dedup),
         place=np.where(bare[:, None], before.place, own.place),
-        op=np.where(bare & (before.op == ord("d")), before.op, own.op),
+        op=np.where(bare & (before.op == OP_DELETE), before.op, own.op),
     )
 
 
@@ -75,7 +75,7 @@ def _resolve_reads(own: ChangeOrder, several: Ints, codes: Ints, order: ChangeOr
     This applies if all of these changes are from one log. That change is in what every fold keeps
     (`Decision.rows_to_keep`).
     """
-    reads = np.flatnonzero(own.op == _OP_READ)
+    reads = np.flatnonzero(own.op == OP_READ)
     group = codes * (int(order.partition.max()) + 1) + order.partition
     wanted = group[several[reads]]
     rows = np.flatnonzero((order.place[:, FIRST_NUMBER] != NO_VALUE) & np.isin(group, wanted))

@@ -8,8 +8,9 @@ import numpy as np
 
 from connector.sink.fold.order.key_runs import mark_run_starts
 from connector.sink.fold.order.winners import sort_changes
-from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch, ChangeOrder, compute_key_codes
+from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch, ChangeOrder, compute_key_codes
 from serde.arrays import Ints
+from serde.events.kinds.operations import OP_CREATE
 
 
 def sort_by_key(parts: Sequence[ChangeBatch], keys: Sequence[str], *, by_date: bool = False) -> tuple[Ints, Ints]:

@@ -23,9 +23,8 @@ from connector.sink.model.change_rows import (
     gather,
 )
 from serde.arrays import Ints, Mask
+from serde.events.kinds.operations import OP_READ
 from serde.events.positions.log_positions import NO_VALUE
-
-_OP_READ = ord("r")
 
 
 def find_last_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
@@ -98,7 +97,7 @@ def _tell_lives(folded: FoldedChanges, rows: Ints, ends: Ints, keys: Sequence[st
     end_positions = places.take(ends)
     order = attrs.evolve(
         end_positions,
-        dedup=np.where(end_positions.op == _OP_READ, NO_VALUE, end_positions.dedup),
+        dedup=np.where(end_positions.op == OP_READ, NO_VALUE, end_positions.dedup),
         partition=places.partition[origin],
         offset=places.offset[origin],
         op=places.op[origin],

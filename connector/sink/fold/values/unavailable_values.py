@@ -18,11 +18,10 @@ import pyarrow as pa
 
 from connector.sink.fold.values.document_patches import apply_in_batch
 from connector.sink.fold.values.key_histories import find_creates, find_row_starts, sort_by_key
-from connector.sink.model.change_rows import OP_CREATE, OP_KEY_CHANGE, ChangeBatch, ChangeOrder, FoldedChanges, gather
+from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch, ChangeOrder, FoldedChanges, gather
 from serde.arrays import Ints, Mask, place_others
 from serde.events.images.document_patches import apply_patch, find_patches
-
-_OP_READ, _OP_UPDATE, _OP_DELETE = ord("r"), ord("u"), ord("d")
+from serde.events.kinds.operations import OP_CREATE, OP_DELETE, OP_READ, OP_UPDATE
 
 
 def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> dict[str, Mask]:
@@ -34,7 +33,7 @@ def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> 
     if not part.unsent_values:
         return {}
     op = part.order.op
-    whole = (op == _OP_READ) | (op == _OP_DELETE) | ((op == OP_CREATE) & (not suspicious))
+    whole = (op == OP_READ) | (op == OP_DELETE) | ((op == OP_CREATE) & (not suspicious))
     meant = {name: found & part.image & ~whole for name, found in part.unsent_values.items()}
     return {name: found for name, found in meant.items() if found.any()}
 
@@ -75,7 +74,7 @@ def fill_in_batch(
 
 def _mark_whole_rows(part: ChangeBatch) -> Mask:
     """Mark the changes whose rows have real values: rows that a truncate ended too, but not delete events."""
-    ended = np.isin(part.order.op, (OP_CREATE, OP_KEY_CHANGE, _OP_UPDATE, _OP_READ))
+    ended = np.isin(part.order.op, (OP_CREATE, OP_KEY_CHANGE, OP_UPDATE, OP_READ))
     whole: Mask = part.image & (~part.deleted | ended)
     return whole
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from connector.errors import DataFault, FatalError
-from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY, TableLayout
+from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.types.schemas.schema_evolution import evolve
 from connector.iceberg.write.formats.format_limits import find_unreadable, find_unwritable
+from connector.settings.iceberg.new_tables.file_formats import DEFAULT_FORMAT_PROPERTY
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 
 _NANOSECONDS_VERSION = 3

@@ -12,11 +12,11 @@ from connector.errors import DataFault, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.retention_properties import CREATED_TABLE_PROPERTIES
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.types.schemas.full_names import find_ambiguous_columns
 from connector.iceberg.types.schemas.schema_evolution import union_shapes
 from connector.settings import SinkSettings, TableSettings
+from connector.settings.iceberg.new_tables.file_formats import DEFAULT_FORMAT_PROPERTY
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm, parse_partition_term
 from connector.settings.iceberg.new_tables.sort_order import SortTerm, parse_sort_term
 from connector.sink.convert.columns.field_matching import match_key_shapes, merge_case_variants

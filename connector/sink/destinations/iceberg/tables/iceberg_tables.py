@@ -12,7 +12,6 @@ from connector.errors import DataFault, FatalError, GapError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.catalog.table_layout import DEFAULT_FORMAT_PROPERTY
 from connector.iceberg.commit.ancestry import check_ancestry
 from connector.iceberg.commit.commit import CommittedSnapshot, check_sole_writer
 from connector.iceberg.commit.commit_summary import LOST_COMMIT_REMEDY
@@ -28,6 +27,7 @@ from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE
 from connector.iceberg.types.schemas.schema_evolution import evolve, find_changed, make_optional
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
+from connector.settings.iceberg.new_tables.file_formats import DEFAULT_FORMAT_PROPERTY
 from connector.settings.iceberg.new_tables.partition_spec import parse_partition_term
 from connector.sink.convert.columns.column_renames import (
     RENAMES_PROPERTY,

@@ -26,9 +26,10 @@ from connector.sink.model.driver_output import VersionsWritten
 from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, TablePlan
 from connector.sink.model.task_output import OutputKind, TaskOutput
 from serde.arrays import Ints, Mask
+from serde.events.kinds.operations import OP_UPDATE
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 
-_OP_UPDATE, _NS_PER_US = ord("u"), 1000
+_NS_PER_US = 1000
 
 
 def emit_for_lookup(folded: FoldedChanges, table: TablePlan) -> Iterator[TaskOutput]:
@@ -53,7 +54,7 @@ def to_changes(rows: pa.RecordBatch) -> ChangeBatch:
     unknown, none = np.full(count, NO_VALUE, np.int64), np.zeros(count, np.bool_)
     since = _to_micros(rows.column(VALID_FROM)) * _NS_PER_US
     place = np.full(count, -1, np.int64)
-    order = ChangeOrder(place, place, since, unknown, unknown_positions(count), np.full(count, _OP_UPDATE, np.uint8))
+    order = ChangeOrder(place, place, since, unknown, unknown_positions(count), np.full(count, OP_UPDATE, np.uint8))
     return ChangeBatch(rows, order, none, ~none)
 
 

@@ -28,19 +28,11 @@ from connector.sink.fold.order.key_runs import mark_run_starts
 from connector.sink.fold.order.repeated_changes import mark_repeated
 from connector.sink.fold.order.winners import sort_changes
 from connector.sink.fold.values.unavailable_values import find_unavailable_columns
-from connector.sink.model.change_rows import (
-    OP_CREATE,
-    OP_KEY_CHANGE,
-    RECORD_BITS,
-    ChangeBatch,
-    FoldedChanges,
-    gather,
-)
+from connector.sink.model.change_rows import OP_KEY_CHANGE, RECORD_BITS, ChangeBatch, FoldedChanges, gather
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints
+from serde.events.kinds.operations import OP_CREATE, OP_READ
 from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
-
-_OP_READ = ord("r")
 
 
 @attrs.frozen(eq=False)
@@ -167,7 +159,7 @@ def _find_moves_of_key(
             # What came with the change has a number of that, and may be below the version of the delete before it.
             since = since if since == NO_VALUE else min(since, origin.number - MOVED_BELOW)
         if part.image[row] and not part.deleted[row]:
-            last, whole = row, whole or int(part.order.op[row]) in (OP_CREATE, _OP_READ)
+            last, whole = row, whole or int(part.order.op[row]) in (OP_CREATE, OP_READ)
         if not part.deleted[row]:
             continue
         version = int(part.order.dedup[row] if versioned else part.order.offset[row])
