@@ -21,8 +21,8 @@ from connector.settings import load
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.clients.lake import Lake
+from tests.histories.written_tables import Case, Written, fill
 from tests.model.key_types import KEY_TYPES
-from tests.spark.test_key_types import Case, Written, fill
 
 LONG = next(kind for kind in KEY_TYPES if kind.name == "long")
 OFFSETS = "_debezium_offset_storage"

@@ -43,8 +43,8 @@ from connector.source.snapshots.offset_store import TableOffsetStore
 from connector.source.snapshots.table_offset import TableOffset
 from tests.clients.lake import Lake
 from tests.harness.tiers import tiered
+from tests.histories.written_tables import Case, fill
 from tests.servers.rest_catalog import Fate, RestCatalog, see_whole
-from tests.spark.test_key_types import Case, fill
 from tests.spark.test_repair import UUID
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

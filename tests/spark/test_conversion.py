@@ -21,8 +21,15 @@ from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.clients.lake import Lake
 from tests.harness.tiers import tiered
+from tests.histories.written_tables import (
+    PARTITIONS,
+    Case,
+    Written,
+    check_rows,
+    fill,
+    summary_of,
+)
 from tests.model.key_types import KEY_TYPES
-from tests.spark.test_key_types import PARTITIONS, Case, Written, fill, values_by_iceberg, values_by_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -57,22 +64,6 @@ KEPT = [
     if (case.kind.name, case.version, case.format, case.partition is None)
     in {("long", 2, "avro", True), ("uuid", 3, "parquet", False)}
 ]
-
-
-def summary_of(written: Written) -> dict[str, str]:
-    """The newest snapshot's summary, with its operation."""
-    snapshot = written.table.java.currentSnapshot()
-    return {"operation": str(snapshot.operation()), **{str(k): str(v) for k, v in dict(snapshot.summary()).items()}}
-
-
-def check_rows(spark: SparkSession, lake: Lake, written: Written) -> None:
-    """Every reader gives the model's rows."""
-    case, right = written.case, sorted(written.model.values())
-    assert values_by_iceberg(spark, lake, case) == right
-    if case.kind.in_spark:
-        assert values_by_spark(spark, case) == right
-    if case.version == 2 and case.format == "parquet":
-        assert sorted(written.table.metadata().scan().to_arrow()["v"].to_pylist()) == right
 
 
 @pytest.mark.parametrize("case", tiered(CASES, KEPT, lambda case: case.name))

@@ -20,8 +20,7 @@ from connector.maintenance.tasks import CONVERT, MANIFESTS, REWRITE
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.harness.tiers import crossed, tiered
 from tests.histories.workshop import Workshop
-from tests.spark.test_conversion import summary_of
-from tests.spark.test_key_types import Written, values_by_iceberg, values_by_spark
+from tests.histories.written_tables import Written, summary_of, values_by_iceberg, values_by_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -31,8 +31,7 @@ from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.table_offset import TableOffset
 from tests.harness.tiers import tiered
 from tests.histories.workshop import OFFSETS, Workshop
-from tests.spark.test_conversion import check_rows, summary_of
-from tests.spark.test_key_types import values_by_spark
+from tests.histories.written_tables import check_rows, summary_of, values_by_spark
 from tests.unit.test_maintenance_looks import draw_files, draw_policy
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -16,9 +16,8 @@ from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REW
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.harness.tiers import crossed
 from tests.histories.workshop import Workshop, disturb_tasks
+from tests.histories.written_tables import Written, summary_of, values_by_iceberg, values_by_spark
 from tests.runs.processes import catalog
-from tests.spark.test_conversion import summary_of
-from tests.spark.test_key_types import Written, values_by_iceberg, values_by_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

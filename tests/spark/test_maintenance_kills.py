@@ -18,8 +18,8 @@ from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REW
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.harness.tiers import crossed, tiered
 from tests.histories.workshop import AFTER, BEFORE, Workshop, cut_commits
+from tests.histories.written_tables import Written, values_by_iceberg, values_by_spark
 from tests.runs.processes import Sink
-from tests.spark.test_key_types import Written, values_by_iceberg, values_by_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

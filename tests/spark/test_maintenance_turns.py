@@ -29,8 +29,8 @@ from connector.settings.iceberg.maintenance.policies import (
     RewritePolicy,
 )
 from tests.histories.workshop import OFFSETS, Workshop, disturb_tasks
+from tests.histories.written_tables import check_rows, summary_of
 from tests.runs.host import Host
-from tests.spark.test_conversion import check_rows, summary_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -36,10 +36,10 @@ from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.clients.lake import Lake
 from tests.harness.paths import PROJECT
 from tests.harness.tiers import tiered
+from tests.histories.written_tables import Case, Written, fill, new_table, values_by_iceberg, values_by_spark
 from tests.model.key_types import KEY_TYPES
 from tests.runs.host import Host
 from tests.runs.processes import catalog
-from tests.spark.test_key_types import Case, Written, fill, new_table, values_by_iceberg, values_by_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
