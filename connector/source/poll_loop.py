@@ -16,6 +16,7 @@ import attrs
 import structlog
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
+from connector.runtime.retry import call_with_retries
 from connector.settings import SourceSettings
 from connector.source.destination import ChangePublisher, PublishTarget
 from connector.source.snapshots.discovery import DiscoveredTables, missing_table
@@ -127,15 +128,15 @@ class PollLoop:
         now = time.monotonic()
         if self._discovered_at is not None and now - self._discovered_at < DISCOVERY_S:
             return
-        try:
-            tables = self.find_tables()
-        except RetriableError as error:
-            if self._discovered_at is None:
-                raise
-            structlog.get_logger().warning("cannot look for new tables", reason=str(error))
-            tables = self._names
         if self._discovered_at is None:
+            tables = call_with_retries(self.find_tables, self.settings.errors)
             self._note_missing(tables)
+        else:
+            try:
+                tables = self.find_tables()
+            except RetriableError as error:
+                structlog.get_logger().warning("cannot look for new tables", reason=str(error))
+                tables = self._names
         self._discovered_at = now
         for name in sorted(tables.keys() - self._names.keys()):
             self._schedules[name] = self._admit_table(name)

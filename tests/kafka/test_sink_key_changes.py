@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -16,6 +17,10 @@ from tests.model.moving_rows import MovingRows, Tells
 from tests.runs.inside import Inside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+Told = tuple[int, int, str]
+"""The number of a row, its counter, and its large value."""
 
 
 @frozen
@@ -58,11 +63,38 @@ def test_rows_take_what_is_theirs_along(
     own, name = WAYS[way], f"moves_{way.replace(' ', '_')}_{SEED or 0}"
     source = MovingRows(name, Random(f"{way}{SEED or 0}"), keys=20, tells=own.tells)
     source.live(90)
-    inside, done = Inside(spark, plain_workspace(name, _properties(name, own))), 0
-    for part in (source.ends[30], source.ends[60], len(source.log)):
-        topics.replay(source.log[done:part], create=not done)
+    ends = [source.ends[30], source.ends[60], len(source.log)]
+    assert _apply(source, ends, topics, Inside(spark, plain_workspace(name, _properties(name, own)))) == _told(source)
+
+
+@pytest.mark.parametrize("way", tiered([way for way in WAYS if way != "dates"], ["places", "rewritten"]))
+def test_rows_keep_what_is_theirs_when_changes_of_their_keys_come_again(
+    way: str, topics: Topics, spark: SparkSession, plain_workspace: MakeWorkspace
+) -> None:
+    """A connector restarts and sends changes of keys again, whose old keys other rows have by then, and whose values
+    nothing but the row itself has any more."""
+    own, name = WAYS[way], f"moves_again_{way.replace(' ', '_')}_{SEED or 0}"
+    rng = Random(f"again {way}{SEED or 0}")
+    source = MovingRows(name, rng, keys=12, tells=own.tells, whole=0.0)
+    ends = []
+    for _ in range(3):
+        source.live(30)
+        ends.append(len(source.log))
+        source.send_again(rng.choice(source.ends[-25:-1]))
+    ends.append(len(source.log))
+    assert _apply(source, ends, topics, Inside(spark, plain_workspace(name, _properties(name, own)))) == _told(source)
+
+
+def _apply(source: MovingRows, ends: Sequence[int], topics: Topics, inside: Inside) -> dict[int, Told]:
+    """Have the sink read up to one end after the other; what its table has then."""
+    done = 0
+    for end in ends:
+        topics.replay(source.log[done:end], create=not done)
         inside.run()
-        done = part
-    rows = {row["id"]: row for row in inside.lake.rows(name) if row.get("__deleted") != "true"}
-    found = {key: (row["of"], row["n"], row["big"]) for key, row in rows.items()}
-    assert found == {key: (row["of"], row["n"], row["big"]) for key, row in source.rows.items()}
+        done = end
+    rows = (row for row in inside.lake.rows(source.topic) if row.get("__deleted") != "true")
+    return {row["id"]: (row["of"], row["n"], row["big"]) for row in rows}
+
+
+def _told(source: MovingRows) -> dict[int, Told]:
+    return {key: (row["of"], row["n"], row["big"]) for key, row in source.rows.items()}

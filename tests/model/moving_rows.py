@@ -13,6 +13,7 @@ from collections import Counter
 from random import Random
 from typing import Any, Literal
 
+import attrs
 from attrs import define, field
 
 from serde.events.images.unavailable_value import PLACEHOLDER
@@ -54,6 +55,17 @@ class MovingRows:
             self._order = 0
             self._step()
             self.ends.append(len(self.log))
+
+    def send_again(self, first: int) -> None:
+        """Send all records from one on again, as a connector that restarts does; the time of processing differs."""
+        for record in self.log[first:]:
+            value = record.value
+            if value is not None:
+                event = json.loads(value)
+                value = json.dumps({**event, "ts_ns": event["ts_ns"] + 1_000_000_000}).encode()
+            self.log.append(attrs.evolve(record, offset=self._offsets[record.partition], value=value))
+            self._offsets[record.partition] += 1
+        self.ends.append(len(self.log))
 
     def _step(self) -> None:
         rng = self.rng

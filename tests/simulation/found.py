@@ -39,6 +39,34 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
         World(),
         (*TWICE, TableStep("rewrite files", 983), SourceStep("commit", 275), TableStep("roll back", 525), TWICE[1]),
     ),
+    # A delete that came again seemed to end the row that has the key by now: the row of another key got its values.
+    "a change of key comes again, and its old key is another row's by then": (
+        World(leaves_out=True),
+        (
+            SourceStep("commits", 594),
+            SourceStep("commit", 421),
+            SourceStep("restart", 356),
+            Batch(0, 0, whole=True),
+            SourceStep("restart", 189),
+            SourceStep("restart", 764),
+        ),
+    ),
+    # Nothing but the row under its new key had the values: it got the placeholder.
+    "a change of key comes again, and its old row came and went in one batch": (
+        World(leaves_out=True),
+        (SourceStep("commits", 949), Batch(0, 0, whole=True), SourceStep("restart", 734)),
+    ),
+    # Java said it in its words, and stopped the sink.
+    "a table is rolled back while a second sink commits": (
+        World(leaves_out=True),
+        (
+            SourceStep("commits", 835),
+            Batch(0, 7, grid=1),
+            Maintain(("convert", "rewrite"), 233, ((12, Batch(0, 1, whole=True)),)),
+            SourceStep("commits", 969),
+            Batch(1, 4, during=((19, TableStep("roll back", 421)),), grid=1),
+        ),
+    ),
     # Its offsets went back to the batch's, and the rest came into the table once more.
     "a batch that is read again ends earlier": (
         APPENDED,

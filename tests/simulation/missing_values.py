@@ -33,6 +33,7 @@ from connector.sink.destinations.iceberg.lookups.key_chains import follow_chains
 from connector.sink.destinations.iceberg.lookups.key_changes import (
     CHANGED,
     RECORD,
+    SINCE,
     RowsBefore,
     _forget_unsent,
     _unpack_marks,
@@ -134,7 +135,7 @@ class MemoryMissingValueLookup:
         held_by_key, gone_by_key = _by_key(live, table.layout.keys), _by_key(struck, table.layout.keys)
         own, places = _keys(came.rows, table.layout.keys), [column.to_pylist() for column in encode_place(came)]
         knowing: list[Row] = []
-        held: dict[str, list[HeldRow | None]] = {"live": [], "struck": []}
+        held: dict[str, list[HeldRow | None]] = {"own": [], "live": [], "struck": []}
         for at in range(len(came)):
             known = before.get(places[0][at]) if places[1][at] else None
             under = (
@@ -144,19 +145,27 @@ class MemoryMissingValueLookup:
             )
             changed = None if known is None else known[1][CHANGED]
             knowing.append({} if known is None else known[1])
+            since = None if known is None else known[1][SINCE]
+            held["own"].append(self._find_own(held_by_key.get(own[at], ()), since if dated else None))
             for side, rows in (("live", held_by_key), ("struck", gone_by_key)):
                 found = [one for one in rows.get(under, ()) if not dated or self._is_before(one, changed)]
                 held[side].append(max(found, key=self._rank) if found else None)
         values = dict(zip(columns.names, came.rows.columns, strict=True))
         for place, name in enumerate(names):
             kind, alias = columns.field(name).type, column_aliases("before", len(names))[place]
-            sides = [[row.get(alias) for row in knowing]] if moved else []
+            own_values = [None if one is None else one.values[name] for one in held["own"]]
+            sides = [own_values, [row.get(alias) for row in knowing]] if moved else []
             for side in ("live", "struck") if moved and told else ("live",):
                 sides.append([None if one is None else one.values[name] for one in held[side]])
             for side in sides:
                 values[name] = coalesce_unavailable(values[name], pa.array(side, kind))
         batch = pa.RecordBatch.from_arrays(list(values.values()), schema=columns)
         return _write(table, unavailable_values.FILE_LABEL, batch, lambda rows: rows)
+
+    def _find_own(self, rows: Sequence[HeldRow], since: int | None) -> HeldRow | None:
+        """Find what the table has of a row since its key changed."""
+        found = [one for one in rows if since is not None and not self._is_read(one)]
+        return next((one for one in found if (one.values[self.dedup_column] or _LEAST) >= since), None)  # type: ignore[operator]
 
     def _is_before(self, row: HeldRow, changed: int | None) -> bool:
         order = row.values[self.dedup_column]
@@ -209,7 +218,7 @@ def _follow(
         told.append(_encode(last.take(np.asarray(needed, np.int64)), table, names, is_row=True))
     events = pa.concat_batches([pa.RecordBatch.from_arrays(one, [*keys, *values, *_EVENT]) for one in told])
     linked = link_rows(events, keys, values, [RECORD, *keys, *values, CHANGED, _BEFORE, _KNOWN])
-    found: dict[int, Row] = {row[RECORD]: row for row in linked.to_pylist()}
+    found: dict[int, Row] = {row[RECORD]: {**row, SINCE: row[CHANGED]} for row in linked.to_pylist()}
     moved = linked.filter(linked.column(_BEFORE).is_valid())
     if moved.num_rows:
         marks = _unpack_marks(moved.column(_KNOWN), len(names))
@@ -223,7 +232,7 @@ def _follow_moved(at: Any, before: Any, known: Any, found: dict[int, Row], rows:
     depths: dict[int, int] = {}
     for some in follow_chains(at, before, known):
         for of, source, marks, depth in zip(some.of, some.source, some.columns, some.depth, strict=True):
-            row = made.setdefault(int(of), dict.fromkeys(rows.values))
+            row = made.setdefault(int(of), {**dict.fromkeys(rows.values), SINCE: found[int(of)][SINCE]})
             told = found.get(int(source))
             if told is None:
                 continue

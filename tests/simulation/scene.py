@@ -85,7 +85,7 @@ class Scene:
 
     def _make_source(self, name: str, partitions: int) -> Source:
         world, base = self.story.world, SPREAD * self.names.index(name) if self.is_shared else 0
-        told = {"leaves_out": world.leaves_out, "tells_keys": world.documents}
+        told = {"leaves_out": world.leaves_out, "tells_keys": world.documents or world.leaves_out}
         return Source(name, partitions, world.clock, **told, base=base)
 
     @property

@@ -94,6 +94,22 @@ def test_what_may_pass_is_tried_again_and_the_rest_is_given_up(make: Callable[..
     assert {name: script.abandoned for name, script in made.scripts.items()} == {"a": 0, "b": 1, "c": 0}
 
 
+def test_a_catalog_that_is_away_at_the_start_is_asked_again(make: Callable[..., Round]) -> None:
+    """Tables that cannot be listed when a source starts are listed later; only `errors.retry.timeout` ends that."""
+    made = make(a=[True])
+    answers = iter([RetriableError("away"), {"db.a": (("db",), "a")}])
+
+    def find_tables() -> Any:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    made.tables.find_tables = find_tables
+    made.tables.run(once=True)
+    assert made.scripts["a"].does == []
+
+
 def test_several_that_failed_are_all_named(make: Callable[..., Round]) -> None:
     """Two tables that stop are one error with both reasons, also without `once`: nothing is left to go on with."""
     made = make(a=[GapError("no a")], b=[FatalError("no b")])

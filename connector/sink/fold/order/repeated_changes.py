@@ -29,8 +29,8 @@ def mark_repeated(group: Ints, order: ChangeOrder) -> Mask:
     sequence = np.lexsort((np.arange(count), source, group))
     run = np.cumsum(mark_run_starts(group[sequence], source[sequence])) - 1
     place, date = place[sequence], date[sequence]
-    where, most_where = _rank_rows(place[:, FIRST_NUMBER:], run)
-    when, most_when = _rank_rows(date[:, None], run)
+    where, most_where = rank_rows(place[:, FIRST_NUMBER:], run)
+    when, most_when = rank_rows(date[:, None], run)
     both = (where > 0) & (most_where > 0)
     older = (when > 0) & (when < most_when)
     newer = (when > 0) & (most_when > 0) & (when > most_when)
@@ -51,12 +51,12 @@ def _mark_new_transactions(place: LogPositions, run: Ints) -> Mask:
     if len(rows):
         rows = rows[np.lexsort((rows, owner[rows], run[rows]))]
         numbering = np.cumsum(mark_run_starts(run[rows], owner[rows])) - 1
-        rank, before = _rank_rows(number[rows, None], numbering)
+        rank, before = rank_rows(number[rows, None], numbering)
         result[rows] = rank >= before
     return result
 
 
-def _rank_rows(columns: npt.NDArray[np.int64], run: Ints) -> tuple[Ints, Ints]:
+def rank_rows(columns: npt.NDArray[np.int64], run: Ints) -> tuple[Ints, Ints]:
     """Return the rank of each row of numbers (0 if unknown), and the greatest rank before it in its run."""
     keys = tuple(columns[:, place] for place in reversed(range(columns.shape[1])))
     sequence = np.lexsort(keys)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from connector.sink.fold.order.key_runs import mark_run_starts
+from connector.sink.fold.order.original_order import restore_order
 from connector.sink.fold.order.winners import sort_changes
 from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch, ChangeOrder, compute_key_codes
 from serde.arrays import Ints
@@ -14,13 +15,22 @@ from serde.events.kinds.operations import OP_CREATE
 
 
 def sort_by_key(parts: Sequence[ChangeBatch], keys: Sequence[str], *, by_date: bool = False) -> tuple[Ints, Ints]:
-    """Return all changes sorted by key and place, and for each sorted one where its key begins."""
+    """Return all changes by key in the order in which they came first, and for each where its key begins."""
     codes = compute_key_codes(parts, keys)
     order = ChangeOrder.concat([part.order for part in parts])
     dates = (order.offset, order.partition, order.dedup, codes)
-    sequence = np.lexsort(dates) if by_date else sort_changes(codes, order)
+    sequence = np.lexsort(dates) if by_date else _sort_by_origin(codes, order)
     ordered = codes[sequence]
     return sequence, np.maximum.accumulate(np.where(mark_run_starts(ordered), np.arange(len(ordered)), 0))
+
+
+def _sort_by_origin(codes: Ints, order: ChangeOrder) -> Ints:
+    sequence = sort_changes(codes, order)
+    if not len(sequence):
+        return sequence
+    sorted_order = order.take(sequence)
+    group = np.cumsum(mark_run_starts(codes[sequence], sorted_order.partition)) - 1
+    return sequence[restore_order(group, sorted_order)]
 
 
 def find_creates(parts: Sequence[ChangeBatch], places: ChangeOrder, keys: Sequence[str]) -> Ints:

@@ -39,7 +39,7 @@ from serde.events.positions.log_positions import NO_VALUE
 PLACE_TYPES = [pa.int64(), pa.bool_()]
 """Of the record that made a row: its number (`ChangeOrder.records`), and whether it is a change of key."""
 
-RECORD, CHANGED = "_at", "_changed"
+RECORD, CHANGED, SINCE = "_at", "_changed", "_since"
 _MOVED, _BEFORE, _KNOWN, _ENDED, _IS_ROW = "_at_moved", "_before_record", "_known", "_ended", "_is_row"
 _AGE = ("_dedup", "_source", "_first", "_second", "_third")
 _OF, _FROM, _DEPTH = "_of", "_from", "_depth"
@@ -80,14 +80,14 @@ class RowsBefore:
             until: closes what the frame is read from.
 
         Returns:
-            The number of its create's record (`RECORD`), `values`, the key before the batch as `keys`, and the dedup
-            value of the change that took that key away (`CHANGED`).
+            The number of its create's record (`RECORD`), `values`, the key before the batch as `keys`, the dedup value
+            of the change that took that key away (`CHANGED`), and its own (`SINCE`).
 
         Cost: two jobs: one over the old keys, one over them and the rows that have them.
         """
         linked = self._link_rows(self._read_events(old_keys, last_rows)).persist(StorageLevel.MEMORY_AND_DISK)
         until.callback(linked.unpersist)
-        columns = (RECORD, *self.keys, *self.values, CHANGED)
+        columns = (RECORD, *self.keys, *self.values, CHANGED, F.col(CHANGED).alias(SINCE))
         followed = linked.where(F.col(_BEFORE).isNotNull())
         if not followed.count():
             return linked.select(*columns)
@@ -142,8 +142,9 @@ class RowsBefore:
         )
         rows_before = joined.groupBy(_OF).agg(F.max_by("_root", _DEPTH).alias("_root"), *known)
         root = {name: F.col(f"_root.{name}").alias(name) for name in (*self.keys, CHANGED)}
+        rows_before = rows_before.join(followed.select(F.col(RECORD).alias(_OF), F.col(CHANGED).alias(SINCE)), _OF)
         return rows_before.select(
-            F.col(_OF).alias(RECORD), *(root[name] for name in self.keys), *self.values, root[CHANGED]
+            F.col(_OF).alias(RECORD), *(root[name] for name in self.keys), *self.values, root[CHANGED], SINCE
         )
 
 

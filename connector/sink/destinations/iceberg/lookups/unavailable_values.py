@@ -3,6 +3,7 @@
 came    rows with unsent values (`fold.unavailable_values`), each to be looked up under its own key, or, where it goes
         back to a create that a change of key made, under the key before (`convert.key_change_headers`)
 before  what the batch knows of such a row from before its key changed, change by change (`lookups.key_changes`)
+own     what the table has of the row under its new key, where the change of key came once before
 live    the table as it was at batch start
 struck  rows of its files that deletes hit: what an old key had, where the delete of it came in an earlier batch
 One join by Spark, only for batches that have such rows. What none of them tells stays as it came.
@@ -29,6 +30,7 @@ from connector.sink.destinations.iceberg.lookups.key_changes import (
     CHANGED,
     PLACE_TYPES,
     RECORD,
+    SINCE,
     RowsBefore,
     encode_place,
 )
@@ -96,7 +98,9 @@ def fill_from_table(
     joined = _join_rows_before(joined, outputs, table, sides, until, moved=moved)
     joined = _join_table_rows(joined, table_rows, sides, dedup_column if moved else None, op_field)
     batch_sides = ("before",) if moved else ()
-    table_sides = ("live", "struck") if moved and dedup_column in table_rows.names else ("live",)
+    table_sides: tuple[str, ...] = ("live",)
+    if moved and dedup_column in table_rows.names:
+        table_sides = ("own", "live", "struck") if _is_dated(sides, dedup_column) else ("live", "struck")
     own = column_aliases("came", len(layout.columns))
     aliases = [name for side in batch_sides for name in column_aliases(side, len(unsent))]
     for side in table_sides:
@@ -113,11 +117,13 @@ def _fill_rows(
     batch_sides: tuple[str, ...],
     table_sides: tuple[str, ...],
 ) -> pa.RecordBatch:
-    """Return joined rows with unavailable values filled from the first side that has them; the batch comes first."""
+    """Return joined rows with unavailable values filled from the first side that has them: what the table has of the
+    very row, then what the batch has.
+    """
     own = column_aliases("came", len(layout.columns))
     fields = [layout.columns.field(name) for name in sides.rest]
     columns = {f.name: from_spark(batch.column(a), f.type) for f, a in zip(layout.columns, own, strict=True)}
-    for side in (*batch_sides, *table_sides):
+    for side in sorted((*batch_sides, *table_sides), key=lambda side: side != "own"):
         names = sides.names if side in batch_sides else sides.values
         for name, alias in zip(names, column_aliases(side, len(names)), strict=True):
             columns[name] = coalesce_unavailable(columns[name], from_spark(batch.column(alias), columns[name].type))
@@ -139,6 +145,7 @@ def _join_rows_before(
         before = RowsBefore(table, sides.names).find(old_keys, last_rows, until)
         incoming = incoming.join(before, (F.col(_RECORD) == F.col(RECORD)) & F.col(_MOVED), "left")
         old = column_aliases("old", len(under))
+        incoming = incoming.select("*", *(key.alias(f"_self_{place}") for place, key in enumerate(under)))
         under = [F.coalesce(F.col(one), own) for one, own in zip(old, under, strict=True)]
     names = column_aliases("under", len(under))
     return incoming.select("*", *(column.alias(name) for column, name in zip(under, names, strict=True)))
@@ -152,14 +159,20 @@ def _join_table_rows(
     Only numbers are dedup values in their original form, and can be compared with a key change.
     """
     order = dedup_column if dedup_column in table_rows.names else None
-    dated = order is not None and pa.types.is_integer(sides.columns.field(order).type)
+    dated = order is not None and _is_dated(sides, order)
     condition = _is_before_change() if dated else F.lit(True)
     live = _tell_age(table_rows.live_rows, table_rows, order if dated else None, op_field)
-    joined = _join_side(
-        joined, "live", _rename_columns(live, "live", table_rows, sides, _ORDER, _READ), sides, condition
-    )
-    joined = joined.drop(_ORDER, _READ)
+    wanted = {"live": ("under", condition)}
+    if dated:
+        wanted["own"] = ("self", F.col(_MOVED) & ~F.col(_READ) & (F.col(_ORDER) >= F.col(SINCE)))
+    for side, (under, condition) in wanted.items():
+        rows = _rename_columns(live, side, table_rows, sides, _ORDER, _READ)
+        joined = _join_side(joined, side, rows, sides, condition, under).drop(_ORDER, _READ)
     return joined if order is None else _join_struck(joined, table_rows, sides, order, op_field, dated=dated)
+
+
+def _is_dated(sides: _JoinColumns, dedup_column: str) -> bool:
+    return pa.types.is_integer(sides.columns.field(dedup_column).type)
 
 
 def _tell_age(rows: DataFrame, table_rows: TableRows, dedup_column: str | None, op_field: str) -> DataFrame:
@@ -230,11 +243,10 @@ def _side_columns(side: str, sides: _JoinColumns) -> list[str]:
 
 
 def _join_side(
-    joined: DataFrame, side: str, rows: DataFrame, sides: _JoinColumns, condition: Column | None = None
+    joined: DataFrame, side: str, rows: DataFrame, sides: _JoinColumns, condition: Column, under: str
 ) -> DataFrame:
-    condition = F.lit(True) if condition is None else condition
-    for under, key in zip(*(column_aliases(name, len(sides.keys)) for name in ("under", f"{side}_key")), strict=True):
-        condition = condition & (F.col(under) == F.col(key))
+    for own, key in zip(*(column_aliases(name, len(sides.keys)) for name in (under, f"{side}_key")), strict=True):
+        condition = condition & (F.col(own) == F.col(key))
     return joined.join(rows, condition, "left")
 
 
