@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter, defaultdict
 
 import pytest
@@ -20,7 +21,12 @@ UNKNOWN_S = 20.0
 
 
 def put_in_order(items: list[pytest.Item]) -> None:
-    """Sort by what the files take, tests of a file as they stand there; only the tiers count that are to run."""
+    """Sort by what the files take, tests of a file as they stand there; only the tiers count that are to run.
+
+    mutmut gives the quickest tests first by itself: most faults need no other.
+    """
+    if os.environ.get("MUTANT_UNDER_TEST"):
+        return
     known = _read()
     tiers: dict[str, set[str]] = defaultdict(set)
     for item in items:
