@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import attrs
 import pytest
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
@@ -42,11 +45,68 @@ def test_the_part_of_a_position_that_is_about_some_topics() -> None:
     )
 
 
+def test_a_position_moves_on() -> None:
+    """What the later one tells takes the place of what was known of the same; what it does not tell stays."""
+    before = WHOLE.only(["t"])
+    news = KafkaOffsets("", {"u": "id-u"}, {THERE: 5}, {THERE: {"s": Watermark(8)}}, {THERE: 5}, epochs={THERE: 2})
+    assert before.advance(news) == WHOLE
+    later = KafkaOffsets(
+        "c2", {"u": "id-v"}, {THERE: 6}, {THERE: {"s": Watermark(9)}}, {THERE: 6}, "transaction 10", epochs={THERE: 3}
+    )
+    assert WHOLE.advance(later) == KafkaOffsets(
+        "c2",
+        {"t": "id-t", "u": "id-v"},
+        {HERE: 4, THERE: 6},
+        {HERE: {"s": Watermark(7)}, THERE: {"s": Watermark(9)}},
+        {HERE: 4, THERE: 6},
+        "transaction 10",
+        {"s": LastTruncate(100)},
+        {HERE: 1, THERE: 3},
+    )
+
+
+def test_a_position_without_topic_ids_does_not_go_back() -> None:
+    """What was stored before brokers told ids is of the same topic: a batch that ends earlier changes nothing."""
+    assert KafkaOffsets("c1", {}, {HERE: 4}).advance(KafkaOffsets("c1", {"t": "id-t"}, {HERE: 2})).offsets == {HERE: 4}
+
+
+def test_where_a_position_is_behind_another() -> None:
+    """In the topic-partitions where the other has read more, also where only the other has begun; in their order."""
+    ahead = KafkaOffsets(offsets={THERE: 6, HERE: 4, ("t", 1): 1, ("t", 2): 0})
+    assert WHOLE.behind(ahead) == [("t", 1), THERE]
+    assert WHOLE.behind(WHOLE) == []
+
+
+def test_a_commit_without_anything_tells_where_it_stands_too() -> None:
+    """Its summary has the offsets and topics, which may be none, and nothing else that is empty."""
+    summary = KafkaOffsets("c1").summary("n", "abc")
+    assert summary == {
+        "icebridge.name": "n",
+        "icebridge.commit-id": "abc",
+        "icebridge.kafka.cluster-id": "c1",
+        "icebridge.kafka.topic-ids": "{}",
+        "icebridge.kafka.offsets": "{}",
+    }
+    assert KafkaOffsets.from_summary(summary, "n") == KafkaOffsets("c1")
+    assert KafkaOffsets.from_summary({"icebridge.name": "n"}, "n") == KafkaOffsets()
+    assert KafkaOffsets.parse(b'{"cluster-id":"","topic-ids":{},"offsets":{}}') == KafkaOffsets()
+    assert KafkaOffsets.from_summary(summary, "another") is None
+
+
+def test_a_position_is_read_as_it_was_written() -> None:
+    """All of its parts come back from the offsets table, and all but the epochs from a snapshot."""
+    assert KafkaOffsets.parse(WHOLE.json()) == WHOLE
+    told = KafkaOffsets.from_summary(WHOLE.summary("n", "abc"), "n")
+    assert told == attrs.evolve(WHOLE, epochs={})
+
+
 def test_a_position_is_stored_in_one_form() -> None:
     """Whatever order its parts came in, so that a process knows what it wrote."""
-    other = KafkaOffsets("c1", {"u": "id-u", "t": "id-t"}, {THERE: 5, HERE: 4})
-    assert other.json() == KafkaOffsets("c1", {"t": "id-t", "u": "id-u"}, {HERE: 4, THERE: 5}).json()
-    summaries = [one.summary("n", "1") for one in (other, KafkaOffsets("c1", other.topic_ids, {HERE: 4, THERE: 5}))]
+    a, b = LastTruncate(1), LastTruncate(2)
+    other = KafkaOffsets("c1", {"u": "id-u", "t": "id-t"}, {THERE: 5, HERE: 4}, truncates={"b": b, "a": a})
+    same = KafkaOffsets("c1", {"t": "id-t", "u": "id-u"}, {HERE: 4, THERE: 5}, truncates={"a": a, "b": b})
+    assert other.json() == same.json()
+    summaries = [one.summary("n", "1") for one in (other, same)]
     assert summaries[0] == summaries[1]
     assert KafkaOffsets.from_summary({"other": ""} | summaries[0], "n") == other
 
@@ -62,6 +122,15 @@ def test_a_commit_is_known_by_its_snapshot() -> None:
     assert own is not None
     assert (own.commit_id, own.sequence_number, own.position.offsets) == ("abc", 6, WHOLE.offsets)
     assert parse_last_commit(_snapshot(**{COMMIT_ID: "abc"}), "n") is None
+
+
+def test_a_commit_to_a_table_of_format_version_1() -> None:
+    """Its snapshots have no sequence number, and those of other engines may have no summary."""
+    told = Summary(Operation.APPEND, **WHOLE.summary("n", "abc"))
+    facts: dict[str, Any] = {"snapshot-id": 1, "manifest-list": "m"}
+    own = parse_last_commit(Snapshot(**facts, summary=told), "n")
+    assert own is not None and own.sequence_number == 0
+    assert parse_last_commit(Snapshot(**facts), "n") is None
 
 
 @pytest.mark.parametrize(

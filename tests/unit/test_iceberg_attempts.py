@@ -10,7 +10,8 @@ import attrs
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from connector.errors import CommitRefused, CommitUnknown, RetriableError
+from connector.errors import CommitRefused, CommitUnknown, GapError, RetriableError
+from connector.iceberg.catalog.table import SnapshotEntry
 from connector.iceberg.commit.commit_attempts import Ancestors, _AncestryValidator, _CommitAttempts, commit_exactly_once
 from connector.iceberg.commit.commit_summary import COMMIT_ID
 from connector.settings import ErrorSettings
@@ -184,3 +185,157 @@ def test_what_nobody_answers_ends_as_unknown() -> None:
     with pytest.raises(RetriableError) as caught:
         _attempts(unsent, _never()).settle()
     assert not isinstance(caught.value, CommitRefused)
+
+
+@attrs.define(slots=False)
+class _Found:
+    """A table as it is found after a try: its newest snapshot, and all of any branch."""
+
+    snapshot_id: int | None
+    snapshots: dict[int, SnapshotEntry]
+    name: str = "d.t"
+    refreshed: bool = False
+
+    def refresh(self) -> None:
+        self.refreshed = True
+
+    def list_snapshots(self) -> dict[int, SnapshotEntry]:
+        assert self.refreshed
+        return self.snapshots
+
+
+def _line(**commits: str) -> dict[int, SnapshotEntry]:
+    """Snapshots of these commits, each upon the one before; the first names a parent that has expired."""
+    return {
+        number: SnapshotEntry(number - 1, {COMMIT_ID: commit, "operation": "append"})
+        for number, commit in enumerate(commits.values(), 1)
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "there"),
+    [
+        (_Found(3, _line(a="x", b="y", c="id")), True),
+        (_Found(3, _line(a="x", b="id", c="y")), True),
+        (_Found(3, _line(a="id", b="x", c="y")), True),
+        (_Found(2, _line(a="x", b="y")), False),
+        (_Found(1, {1: SnapshotEntry(None, {})}), False),
+        (_Found(None, {}), False),
+    ],
+)
+def test_a_commit_is_looked_for_in_what_the_table_has_by_now(table: _Found, there: bool) -> None:
+    """It is in if the newest snapshot or any of its ancestors has its id; older ones may have expired."""
+    assert _CommitAttempts(cast("Any", table), "id", lambda: None, None)._is_committed() is there
+
+
+@pytest.mark.parametrize("newest", [None, 1])
+def test_a_commit_that_was_rolled_back_meanwhile_stops(newest: int | None) -> None:
+    """A snapshot that has it, and is no ancestor of the newest one, is neither in nor to be made once more."""
+    table = _Found(newest, _line(a="x", b="id"))
+    with pytest.raises(
+        GapError, match=r"^table d\.t was rolled back .*: snapshot 2 is no ancestor of the newest one; "
+    ):
+        _CommitAttempts(cast("Any", table), "id", lambda: None, None)._is_committed()
+
+
+@attrs.define(slots=False)
+class _Branch:
+    """A table whose branch has snapshots of these commits, and what its catalog does to each try: lands it, answers."""
+
+    line: list[str]
+    tries: list[tuple[bool, str | None]]
+    late: bool = False
+    unread: bool = False
+    name: str = "d.t"
+    errors: ErrorSettings = ERRORS
+    turn: Any = attrs.field(factory=nullcontext)
+    said: dict[str, str] = attrs.field(factory=dict)
+    deleted: list[str] = attrs.field(factory=list)
+    validator: Any = None
+    leftovers: Any = None
+
+    def accept_callbacks(self) -> Any:
+        return nullcontext()
+
+    def refresh(self) -> None:
+        self.unread = False
+
+    @property
+    def snapshot_id(self) -> int | None:
+        if self.unread:
+            raise RetriableError("the metadata file is away")
+        return len(self.line) or None
+
+    def list_snapshots(self) -> dict[int, SnapshotEntry]:
+        return _line(**{str(at): commit for at, commit in enumerate(self.line)})
+
+    def delete_file(self, path: str) -> None:
+        self.deleted.append(path)
+
+    def set(self, name: str, value: str) -> _Branch:
+        self.said[name] = value
+        return self
+
+    def validateWith(self, validator: Any) -> _Branch:  # noqa: N802 - Java's name
+        self.validator = validator
+        return self
+
+    def deleteWith(self, leftovers: Any) -> _Branch:  # noqa: N802 - Java's name
+        self.leftovers = leftovers
+        return self
+
+    def commit(self) -> None:
+        if self.late and not self.tries[1:]:
+            self.line.append("id")  # the try before this one arrives only now
+        self.leftovers.accept(f"manifest-{len(self.line)}")
+        ancestors = [_Snapshot(at, commit) for at, commit in enumerate(self.line, 1)]
+        if not self.validator.validate(_Snapshots(ancestors[::-1])):
+            raise _Thrown("ValidationException")
+        lands, answer = self.tries.pop(0)
+        if lands:
+            self.line.append(self.said[COMMIT_ID])
+        self.unread = answer == "unread"
+        if answer not in {None, "unread"}:
+            raise _Thrown(str(answer))
+
+
+UNKNOWN = "CommitStateUnknownException"
+
+
+@pytest.mark.parametrize(
+    ("tries", "late", "deleted"),
+    [
+        ([(True, None)], False, ["manifest-1"]),
+        ([(True, UNKNOWN)], False, []),  # its answer was lost
+        ([(True, "unread")], False, []),  # Iceberg cannot read the table behind it, and only logs that
+        ([(True, "CommitFailedException")], False, []),  # the catalog refused a retry of its own
+        ([(False, UNKNOWN), (True, None)], False, ["manifest-1"]),
+        ([(False, UNKNOWN), (False, "CommitFailedException"), (True, None)], False, ["manifest-1"]),
+        ([(False, UNKNOWN), (True, None)], True, []),  # the first lands when nobody expects it
+    ],
+)
+def test_a_commit_is_in_once_whatever_its_catalog_says(
+    tries: list[tuple[bool, str | None]], late: bool, deleted: list[str]
+) -> None:
+    """One snapshot has its id in the end; what Iceberg takes for needless is deleted where a try is known to be in."""
+    table = _Branch(["x"], tries, late)
+    commit_exactly_once(cast("Any", table), "id", lambda: table, lambda _: True)
+    assert (table.line, table.snapshot_id, table.deleted) == (["x", "id"], 2, deleted)
+
+
+def test_the_first_commit_to_a_table() -> None:
+    """A branch without a snapshot lets a commit in, also where its answer is lost at first."""
+    table = _Branch([], [(False, UNKNOWN), (True, None)])
+    commit_exactly_once(cast("Any", table), "id", lambda: table, lambda found: not list(found))
+    assert table.line == ["id"]
+
+
+def test_a_rule_keeps_a_commit_out() -> None:
+    """What the snapshots since do not let in is refused, and its files may go."""
+    table = _Branch(["x", "y"], [(True, None)])
+    with pytest.raises(CommitRefused, match=r"^committing to table d\.t: ") as caught:
+        commit_exactly_once(cast("Any", table), "id", lambda: table, lambda found: len(list(found)) == 3)
+    assert isinstance(caught.value.__cause__, _Thrown)
+    assert (table.line, table.deleted) == (["x", "y"], ["manifest-2"])
+    commit_exactly_once(cast("Any", table), "id", lambda: table, lambda found: len(list(found)) == 2)
+    assert (table.line, table.deleted) == (["x", "y", "id"], ["manifest-2", "manifest-2"])

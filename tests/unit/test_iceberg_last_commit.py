@@ -9,13 +9,14 @@ import pytest
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.errors import GapError
+from connector.iceberg.commit.ancestry import check_ancestry
 from connector.iceberg.commit.commit import expect_last_commit
 from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME
-from connector.iceberg.commit.kafka_offsets import (
-    KafkaOffsets,
-)
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, is_rolled_back
+from connector.iceberg.commit.stored_commit import StoredCommit
 from connector.iceberg.java import iterate
+from connector.runtime.topic_partitions import TopicPartition
 
 AT = ("t", 0)
 
@@ -36,7 +37,7 @@ def test_expired_is_not_rolled_back(parent: int | None, number: int, left: bool)
 class _Line:
     """A table whose branch has these snapshots, newest first: (number, parent, offset our commit stands at, its id)."""
 
-    name = "d.t"
+    name, uuid = "d.t", "u"
 
     def __init__(self, *snapshots: tuple[int, int | None, int | None, str]) -> None:
         self._snapshots = snapshots
@@ -78,6 +79,7 @@ def test_the_newest_commit_is_found(left: _Line, before: LastCommit, commit: str
         (_Line((4, 3, None, "")), _OURS),  # rolled back to another's
         (_Line((7, 4, None, ""), (4, 3, None, "")), _OURS),
         (_Line((1, None, None, "")), _OURS),
+        (_Line((0, 7, None, "")), attrs.evolve(_OURS, sequence_number=1)),  # to one of format version 1: without number
         (_Line(), _OURS),
         (_Line(), attrs.evolve(_OURS, commit_id=None)),
         (_Line((4, 3, 5, "a")), attrs.evolve(_OURS, commit_id=None)),
@@ -88,6 +90,38 @@ def test_a_commit_that_is_gone_stops(left: _Line, before: LastCommit) -> None:
     """A newest commit that was left, and did not expire, is a gap, also where an older one of ours is there."""
     with pytest.raises(GapError, match="rolled back"):
         find_last_commit(left, "me", before)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("left", "noted", "commit", "offsets"),
+    [
+        (_Line((6, 5, 9, "b")), None, "b", {AT: 9}),
+        (_Line((6, 5, None, "")), None, None, {}),  # the connector never wrote there
+        (_Line(), None, None, {}),
+        (_Line((8, 6, 12, "c")), StoredCommit(_OURS.position, "u", 6, 6), "c", {AT: 12}),
+        (_Line((8, 6, None, "")), StoredCommit(_OURS.position, "u", 6, 6), None, {AT: 9}),
+        (_Line((8, 6, None, "")), StoredCommit(_OURS.position, "", 6, 6), None, {AT: 9}),  # noted before ids were
+    ],
+)
+def test_where_a_connector_stands_in_a_table(
+    left: _Line, noted: StoredCommit | None, commit: str | None, offsets: dict[TopicPartition, int]
+) -> None:
+    """Its newest snapshot tells, or what was noted of one that expired; without either it stands at the beginning."""
+    found = check_ancestry(left, "me", noted)  # type: ignore[arg-type]
+    assert (found.commit_id, found.position.offsets) == (commit, offsets)
+
+
+@pytest.mark.parametrize(
+    ("left", "uuid", "says"),
+    [
+        (_Line((6, 5, 9, "b")), "another", r"^table d\.t was dropped and made again since connector me wrote to it"),
+        (_Line((4, 3, None, "")), "u", r"^table d\.t does not have the newest commit of connector me any more"),
+    ],
+)
+def test_a_table_that_lost_what_was_noted_stops(left: _Line, uuid: str, says: str) -> None:
+    """A table of another id was made again, one whose snapshots are older than the noted one was rolled back."""
+    with pytest.raises(GapError, match=says):
+        check_ancestry(left, "me", StoredCommit(_OURS.position, uuid, 6, 6))  # type: ignore[arg-type]
 
 
 class _Java:
