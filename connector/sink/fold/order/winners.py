@@ -37,8 +37,6 @@ class Decision:
     """The result of folding changes: `codes` numbers the key of each change (`keys.key_codes`), `order` what decides.
 
     Cost: O(n) when changes come in order (the usual case), O(n log n) otherwise.
-
-    Cost: O(n) when changes come in order (the usual case), O(n log n) otherwise.
     """
 
     codes: Ints

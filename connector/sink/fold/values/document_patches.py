@@ -4,8 +4,6 @@ MongoDB's updates without their document (`capture.mode=change_streams`) are row
 and the text of the change beside them (`images.document_patches`). Patches without a row are joined into one.
 
 Cost: Python per such change, and only for the columns that it names.
-
-Cost: Python per such change, and only for the columns that it names.
 """
 
 from __future__ import annotations
