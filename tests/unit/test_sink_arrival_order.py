@@ -82,6 +82,7 @@ def test_partitions_come_one_after_another(where: list[tuple[int, int]], expecte
         _dated(5, 5, 6),
         _dated(5, None, 6),
         _order(_Change(place=(5,), date=9), _Change(place=(6,), date=3)),  # a clock that was set back
+        _order(_Change(place=(5,), date=9), _Change(), _Change(place=(6,), date=3)),
         _order(_Change(place=(5,)), _Change(), _Change(place=(6,))),
         _order(_Change(place=(5,), date=3), _Change(date=4)),
         _order(_Change(0, place=(5,)), _Change(1, place=(4,))),
@@ -102,6 +103,7 @@ def test_no_change_is_a_repetition(order: ChangeOrder) -> None:
         _at(5, 6, 5),
         _at(5, 7, 6),
         _at((5, 2), (5, 1)),
+        _at((5, 2), (5, 1), (6, 0)),
         _at((5, 1, 9), (5, 1, 8)),
         _dated(5, 4),
         _dated(5, None, 4),
