@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ from connector.errors import ConfigError
 from connector.settings import load
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
+from tests.unit.local_sink import local_sink
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert
 
 COLUMNS = {"id": pa.int64(), "kind": pa.string(), "x": pa.int64()}
@@ -190,3 +193,33 @@ def test_listed_tables_have_one_name_each() -> None:
     search = {"debezium.sink.type": "opensearch", "connection.url": "http://h:1", "collection.name.format": "${kind}"}
     indexes = load([], GOOD | search, {}).table.routes
     assert indexes is not None and indexes.name_table("default.one") == "default.one"
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "beside others"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["iceberg.tables.dynamic-enabled=true", "iceberg.tables.route-field=after.region"],
+        ["collection.name.format=a.${after.region}"],
+        ["iceberg.tables=a.b", "iceberg.tables.route-field=after.region", "iceberg.table.a.b.route-regex=.*b"],
+    ],
+    ids=["dynamic", "template", "listed"],
+)
+def test_a_delete_has_in_after_what_its_row_had(tmp_path: Path, settings: list[str], alone: bool) -> None:
+    """It goes to the table that its row went to, by the row before; without one it names no table."""
+    value = "b" if "collection" in settings[0] else "a.b"
+    source = {"connector": "postgresql", "db": "d", "schema": "s", "table": "t"}
+
+    def event(op: str, place: int, key: int, side: str, **row: str | None) -> tuple[Any, bytes, bytes]:
+        images = {"before": None, "after": None, side: {"id": key, **row}}
+        told = {**images, "op": op, "source": {**source, "ts_ms": place, "lsn": place}}
+        return ("t", 0), json.dumps({"id": key}).encode(), json.dumps(told).encode()
+
+    sink = local_sink(tmp_path, ["topics=t", "debezium.sink.iceberg.upsert-keep-deletes=false", *settings])
+    gone = event("d", 9, 1, "before", region=value)
+    sink.process(*(event("c", key, key, "after", region=value) for key in (1, 2)))
+    sink.process(*([gone] if alone else [event("c", 8, 3, "after", region=value), gone]))
+    assert [row["id"] for row in sink.rows("a.b")] == ([2] if alone else [2, 3])
+    assert sink.letters == []
+    sink.process(event("d", 10, 2, "before", region=None))
+    assert len(sink.letters) == (0 if "iceberg.tables=a.b" in settings else 1)

@@ -23,6 +23,8 @@ from serde.events.kinds.operations import OP_TRUNCATE
 from serde.faults import RecordError
 from serde.messages import MessageBlock
 
+_AFTER = "after."
+
 
 @attrs.frozen(eq=False)
 class RoutedChanges:
@@ -155,12 +157,23 @@ def _include_truncates(change: Changes) -> pa.StructArray:
 
 
 def _read_text(path: str, change: Changes, block: MessageBlock, places: Ints) -> pa.StringArray | None:
-    """Return a field of the event as it came, else of its row, as text."""
+    """Return a field of the event as it came, else of its row, as text; `after` of a delete is the row that it had."""
     column = column_at(block.fields, path)
     if column is not None and len(places) != len(column):
         column = column.take(pa.array(places))
-    if column is None:
-        column = column_at(_include_truncates(change), path)
+    rows = _include_truncates(change)
+    text = _to_text(column_at(rows, path) if column is None else column)
+    is_envelope = {"before", "after"} & set(block.fields.type.names)
+    if not path.startswith(_AFTER) or not is_envelope or not change.deleted.any():
+        return text
+    gone = _to_text(column_at(rows, path.removeprefix(_AFTER)))
+    if gone is None:
+        return text
+    text = pa.nulls(len(gone), pa.string()) if text is None else text
+    return pc.if_else(pc.and_(pa.array(change.deleted), text.is_null()), gone, text)
+
+
+def _to_text(column: pa.Array | None) -> pa.StringArray | None:
     if column is None or pa.types.is_nested(column.type) or pa.types.is_null(column.type):
         return None
     return column if pa.types.is_string(column.type) else column.cast(pa.string())
