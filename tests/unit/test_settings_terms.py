@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from connector.errors import ConfigError
 from connector.settings import load
 from connector.settings.configdef.regexps import compile_java, translate_replacement
 from connector.settings.iceberg.new_tables import sort_order
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm, parse_partition_term, split_terms
 from connector.settings.iceberg.new_tables.sort_order import SortTerm
+from connector.settings.source.settings import load_source
 
 BASE = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 
@@ -115,3 +117,51 @@ def test_broken_java_replacement(replacement: str) -> None:
     """A replacement that Java would refuse is refused."""
     with pytest.raises(ValueError, match=r"lone|group"):
         translate_replacement(replacement, compile_java("a"))
+
+
+@pytest.mark.parametrize("terms", ["day(ts),hour(ts)", "a,b,a", "bucket(a, 4), bucket(a,4)", "year(ts), days(ts)"])
+def test_terms_that_no_spec_has_together_are_refused(terms: str) -> None:
+    """Before anything runs: Iceberg refuses them when the table is made."""
+    with pytest.raises(ConfigError, match=r"twice|two of year"):
+        load([], BASE | {"debezium.sink.iceberg.partition-by": terms}, {})
+    apart = "day(ts), hour(other), a, bucket(a, 4), bucket(a, 8), truncate(a, 2)"
+    assert load([], BASE | {"debezium.sink.iceberg.partition-by": apart}, {})
+
+
+def test_what_one_table_is_partitioned_by_has_the_name_of_its_other_options() -> None:
+    """`iceberg.table.<t>.partition-by` stands beside `.id-columns` in any file; our own name wins over it."""
+    given = {"iceberg.table.default.t.id-columns": "id", "iceberg.table.default.t.partition-by": "day(ts)"}
+    assert load([], BASE | given, {}).table.new_tables.partition_by_table == {"default.t": ("day(ts)",)}
+    both = given | {"debezium.sink.iceberg.partition-by.default.t": "hour(ts)"}
+    assert load([], BASE | both, {}).table.new_tables.partition_by_table == {"default.t": ("hour(ts)",)}
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("debezium.sink.iceberg.write.format.default", "PARQUET"), ("debezium.sink.iceberg.type", "JDBC")],
+)
+def test_words_that_iceberg_takes_in_any_case(key: str, text: str) -> None:
+    """A file that Debezium Server runs with is not refused for them."""
+    settings = load([], BASE | {key: text}, {})
+    assert text.lower() in (settings.table.new_tables.write_format, settings.catalog.properties.get("type"))
+
+
+@pytest.mark.parametrize(
+    "key", ["snapshot.mode", "decimal.handling.mode", "time.precision.mode", "binary.handling.mode"]
+)
+def test_words_that_debezium_takes_in_any_case(key: str) -> None:
+    """Debezium compares the words of its options without case."""
+    word = {"snapshot.mode": "NO_DATA", "time.precision.mode": "Adaptive"}.get(key, "")
+    word = word or {"decimal.handling.mode": "STRING", "binary.handling.mode": "Base64"}[key]
+    source = {"connector.class": "IcebergSource", "bootstrap.servers": "h:1", "topic.prefix": "p"}
+    both = [
+        load_source([], source | {"iceberg.catalog.warehouse": "/w", key: text}, {}) for text in (word, word.lower())
+    ]
+    assert both[0] == both[1]
+
+
+@pytest.mark.parametrize("servers", ["h:0", "h:65536", "h:9092,g:99999"])
+def test_a_port_that_there_is_not_is_a_fault(servers: str) -> None:
+    """It is told at once, not after the time that brokers have to answer."""
+    with pytest.raises(ConfigError, match="write ports from 1 to 65535"):
+        load([], BASE | {"bootstrap.servers": servers}, {})

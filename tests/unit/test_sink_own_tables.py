@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
+from connector.errors import ConfigError
 from connector.settings import load
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.model.plan import SchemaChange
@@ -40,3 +41,17 @@ def test_no_topic_has_a_table_of_the_sinks_own() -> None:
     tables.apply_schema_changes([SchemaChange("_debezium_offset_storage", ROW, None, {})])
     assert "one of the sink's own" in tables.refused["_debezium_offset_storage"]
     assert not catalog.load.called and not catalog.create.called
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"debezium.source.offset.storage.iceberg.table-name": "_debezium_deleted_keys"},
+        {"deleted.keys.table.name": "default._debezium_offset_storage"},
+        {"debezium.source.schema.history.internal.iceberg.table-name": "_debezium_offset_storage"},
+    ],
+)
+def test_two_things_that_the_sink_stores_are_not_in_one_table(given: dict[str, str]) -> None:
+    """A file that says so is refused: the columns of one are not those of the other."""
+    with pytest.raises(ConfigError, match="have one table"):
+        load([], BASE | given, {})

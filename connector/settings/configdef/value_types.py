@@ -16,6 +16,7 @@ from connector.settings.configdef import regexps
 
 T_co = TypeVar("T_co", covariant=True)
 TOPIC_REGEX = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_MAX_PORT = 65535
 SERVER_REGEX = re.compile(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d{1,5}")
 
 
@@ -83,7 +84,7 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 def one_of(*choices: str, any_case: bool = False) -> ValueType[str]:
-    """One of the given words, as written there; read in any case where Kafka's clients do so."""
+    """One of the given words, as written there; read in any case where those whose option it is do so."""
     known = {choice.lower() if any_case else choice: choice for choice in choices}
 
     def read(text: str) -> str:
@@ -147,6 +148,8 @@ def _parse_servers(text: str) -> str:
     servers = split_list(text)
     if not servers or not all(SERVER_REGEX.fullmatch(server) for server in servers):
         raise InvalidValue("{} is not a list of brokers", "write host:port, several separated by commas")
+    if not all(0 < int(server.rpartition(":")[2]) <= _MAX_PORT for server in servers):
+        raise InvalidValue("{} has a port that there is not", f"write ports from 1 to {_MAX_PORT}")
     return ",".join(servers)
 
 

@@ -49,7 +49,7 @@ _WAREHOUSE = Option(
 )
 _TYPE = Option(
     name="type",
-    kind=one_of("jdbc", "rest", "hive", "glue", "nessie", "hadoop", "bigquery"),
+    kind=one_of("jdbc", "rest", "hive", "glue", "nessie", "hadoop", "bigquery", any_case=True),
     default=None,
     importance="high",
     doc="Catalog type: jdbc, rest, hive, glue, nessie, hadoop or bigquery.",

@@ -99,12 +99,15 @@ def is_iceberg_kafka_connect(entries: Mapping[str, Entry]) -> bool:
 
 
 def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return the entries by our names, that sink's defaults below them; an entry keeps its key for messages."""
-    if not is_iceberg_kafka_connect(entries):
-        return dict(entries)
+    """Return the entries by our names, that sink's defaults below them; an entry keeps its key for messages.
+
+    In a file that is not that sink's only what one table is partitioned by: the other options of one table have that
+    sink's names in any file.
+    """
+    rename = _rename_key if is_iceberg_kafka_connect(entries) else _rename_partitions
     result: dict[str, Entry] = {}
     for key, entry in entries.items():
-        name = _rename_key(key)
+        name = rename(key)
         if name != key and name in entries and entries[name].layer >= entry.layer:
             continue  # said by its own name too
         if name not in result or entry.layer >= result[name].layer:
@@ -124,15 +127,19 @@ def _default_entries(entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
 def _rename_key(key: str) -> str:
     if key in _RENAMED:
         return _RENAMED[key]
-    table = _TABLE_PARTITION.fullmatch(key)
-    if table:
-        return f"{_PREFIX}partition-by.{table[1]}"
+    if _TABLE_PARTITION.fullmatch(key):
+        return _rename_partitions(key)
     if key.removeprefix(_KAFKA).startswith(_LOGIN):
         return key.removeprefix(_KAFKA)
     for theirs, ours in _FAMILIES:
         if key.startswith(theirs):
             return ours + key.removeprefix(theirs)
     return key
+
+
+def _rename_partitions(key: str) -> str:
+    table = _TABLE_PARTITION.fullmatch(key)
+    return f"{_PREFIX}partition-by.{table[1]}" if table else key
 
 
 def check(reader: ConfigReader) -> None:

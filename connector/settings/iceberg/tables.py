@@ -6,6 +6,7 @@ Names and defaults: Debezium Server's iceberg sink.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 
 import attrs
 
@@ -209,6 +210,7 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
     routes = routing.build(reader, iceberg_kafka_connect.cdc_target(reader), "" if indexes else namespace)
     declared_schema.check(reader, routes, one_by_topic=names.have_one_table(reader.get(topics.TOPICS)))
     _check_formats(reader)
+    _check_own_tables(reader, namespace)
     mapped = reader.entry(table_names.TOPIC_TABLES)
     if mapped and indexes:
         reader.add_fault(
@@ -246,6 +248,16 @@ def _check_formats(reader: ConfigReader) -> None:
     properties = (catalog.SINK_CATALOG.rest, created, WRITE_PROPS)
     own = (new_tables.WRITE_FORMAT, created)
     file_formats.check(reader, properties, own, WRITE_PROPS, new_tables.NESTED_AS_VARIANT)
+
+
+def _check_own_tables(reader: ConfigReader, namespace: str) -> None:
+    """Refuse one table for two things that the sink stores."""
+    options = (OFFSETS_TABLE, HISTORY_TABLE, deleted_keys.TABLE)
+    named = [(table_names.shorten_name(name, namespace), one) for one in options if (name := reader.get(one))]
+    for (name, first), (other, second) in combinations(named, 2):
+        entry = reader.entry(second) or reader.entry(first)
+        if name == other and entry:
+            reader.add_fault(entry, f"{first.name} and {second.name} have one table", "give each its own")
 
 
 def _read_truncate(reader: ConfigReader, *, keeps: bool, indexes: bool) -> bool:

@@ -69,28 +69,28 @@ TOPIC_SCHEMA_IGNORE = Option(
 )
 WRITE_METHOD = Option(
     name="index.write.method",
-    kind=one_of("insert", "upsert"),
+    kind=one_of("insert", "upsert", any_case=True),
     default="insert",
     importance="medium",
     doc="insert replaces documents whole, guarded by versions; upsert sets only the fields that an event has.",
 )
 NULL_VALUES = Option(
     name="behavior.on.null.values",
-    kind=one_of("ignore", "delete", "fail"),
+    kind=one_of("ignore", "delete", "fail", any_case=True),
     default="delete",
     importance="medium",
     doc="What a tombstone does: delete its document, ignore it, or fail.",
 )
 MALFORMED = Option(
     name="behavior.on.malformed.documents",
-    kind=one_of("report", "ignore", "warn", "fail"),
+    kind=one_of("report", "ignore", "warn", "fail", any_case=True),
     default="report",
     importance="medium",
     doc="If the index rejects a document: report makes its record a dead letter; ignore and warn drop it.",
 )
 CONFLICT = Option(
     name="behavior.on.version.conflict",
-    kind=one_of("ignore", "warn", "fail"),
+    kind=one_of("ignore", "warn", "fail", any_case=True),
     default="ignore",
     importance="low",
     doc="If a change is older than the indexed document it is dropped; warn also logs it, fail stops instead.",

@@ -54,7 +54,7 @@ KEYS = Option(
 )
 SNAPSHOT_MODE = Option(
     name="snapshot.mode",
-    kind=one_of("initial", "no_data", "initial_only", "when_needed", "always"),
+    kind=one_of("initial", "no_data", "initial_only", "when_needed", "always", any_case=True),
     default="initial",
     importance="high",
     doc="initial reads a table in full, then its changes; no_data only changes from now on; initial_only the full read "

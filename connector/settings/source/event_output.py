@@ -76,14 +76,14 @@ HEARTBEAT_TOPIC = Option(
 
 DECIMALS = Option(
     name="decimal.handling.mode",
-    kind=one_of("precise", "double", "string"),
+    kind=one_of("precise", "double", "string", any_case=True),
     default="precise",
     importance="medium",
     doc="How decimals are represented: precise (Connect's Decimal), double, or string.",
 )
 TIMES = Option(
     name="time.precision.mode",
-    kind=one_of(*get_args(TimeMode)),
+    kind=one_of(*get_args(TimeMode), any_case=True),
     default="adaptive",
     importance="medium",
     doc="How dates and times are represented: adaptive keeps the column's precision, connect uses milliseconds, "
@@ -91,14 +91,14 @@ TIMES = Option(
 )
 BINARIES = Option(
     name="binary.handling.mode",
-    kind=one_of("bytes", "base64", "base64-url-safe", "hex"),
+    kind=one_of("bytes", "base64", "base64-url-safe", "hex", any_case=True),
     default="bytes",
     importance="low",
     doc="How binary columns are represented: bytes, or encoded as text.",
 )
 SCHEMA_NAMES = Option(
     name="schema.name.adjustment.mode",
-    kind=one_of("none", "avro", "avro_unicode"),
+    kind=one_of("none", "avro", "avro_unicode", any_case=True),
     default="none",
     importance="low",
     doc="Names of schemas: none leaves them (only what Avro refuses becomes _ in Avro), avro puts _ for each character "
@@ -106,7 +106,7 @@ SCHEMA_NAMES = Option(
 )
 FIELD_NAMES = Option(
     name="field.name.adjustment.mode",
-    kind=one_of("none", "avro", "avro_unicode"),
+    kind=one_of("none", "avro", "avro_unicode", any_case=True),
     default="none",
     importance="low",
     doc="The same for column names in events.",

@@ -7,8 +7,8 @@ A term is a column (`region`), `year(c)`, `month(c)`, `day(c)`, `hour(c)` (plura
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
 
 import attrs
 
@@ -17,6 +17,7 @@ from connector.settings.configdef.value_types import InvalidValue, ValueType
 Transform = Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"]
 PARTITION_HINT = "write a column, year|month|day|hour(column), bucket(column, N) or truncate(column, N)"
 
+T = TypeVar("T")
 _CALL = re.compile(r"(\w+)\s*\(\s*([^(),]+?)\s*(?:,\s*([^(),]+?)\s*)?\)")
 _WITHOUT_WIDTH: dict[str, Transform] = {"year": "year", "month": "month", "day": "day", "hour": "hour"}
 _WITH_WIDTH: dict[str, Transform] = {"bucket": "bucket", "truncate": "truncate"}
@@ -69,19 +70,32 @@ def _parse_transform(name: str, column: str, width: str | None) -> PartitionTerm
     return PartitionTerm(column, wide, int(width))
 
 
-def terms_type(parse: Callable[[str], object], what: str, hint: str) -> ValueType[tuple[str, ...]]:
-    """Return the value type of a list of terms: each is checked by `parse`, and kept as it was written."""
+def check_spec(terms: Sequence[PartitionTerm]) -> None:
+    """Raise ValueError for terms that no spec has together, as Iceberg does once it makes the table."""
+    if len(set(terms)) < len(terms):
+        raise ValueError("a term is there twice")
+    by_time = [term.column for term in terms if term.transform in _WITHOUT_WIDTH]
+    if len(set(by_time)) < len(by_time):
+        raise ValueError("a column has two of year, month, day and hour, of which the finest is enough")
+
+
+def terms_type(
+    parse: Callable[[str], T], what: str, hint: str, check: Callable[[Sequence[T]], None] = lambda _: None
+) -> ValueType[tuple[str, ...]]:
+    """Return the value type of a list of terms: each is checked by `parse`, and kept as it was written.
+
+    `check` raises ValueError for terms that are not to be together.
+    """
 
     def read(text: str) -> tuple[str, ...]:
         terms = split_terms(text)
-        for term in terms:
-            try:
-                parse(term)
-            except ValueError as wrong:
-                raise InvalidValue(f"{{}} is not a list of {what} ({wrong})", hint) from None
+        try:
+            check([parse(term) for term in terms])
+        except ValueError as wrong:
+            raise InvalidValue(f"{{}} is not a list of {what} ({wrong})", hint) from None
         return terms
 
     return ValueType("list", read)
 
 
-PARTITION_TERMS = terms_type(parse_partition_term, "partition terms", PARTITION_HINT)
+PARTITION_TERMS = terms_type(parse_partition_term, "partition terms", PARTITION_HINT, check_spec)

@@ -34,7 +34,7 @@ PRESERVE_REQUIRED = Option(
 )
 WRITE_FORMAT = Option(
     name="debezium.sink.iceberg.write.format.default",
-    kind=one_of(*file_formats.FORMATS),
+    kind=one_of(*file_formats.FORMATS, any_case=True),
     default="parquet",
     importance="low",
     doc="Data file format of new tables: parquet, avro or orc. Delete files are Parquet.",
