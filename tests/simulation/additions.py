@@ -11,9 +11,9 @@ import attrs
 from tests.simulation.interruptions import FAULTS
 from tests.simulation.steps import Batch, Maintain, SourceStep, Step, TableAct, TableStep, World
 
-_BUSY, _DROPPED, _READ, _TRUNCATED = 0.35, 0.04, 0.5, 0.05
-"""How often nodes of a cluster have no time, a table is dropped, a source reads what is maintained, and a truncate
-stands among changes in several batches."""
+_BUSY, _DROPPED, _READ, _TRUNCATED, _GROWN = 0.35, 0.04, 0.5, 0.05, 0.04
+"""How often nodes of a cluster have no time, a table is dropped, a source reads what is maintained, a truncate stands
+among changes in several batches, and a topic grows between changes of its keys."""
 _TRUNCATE_WORKS = (6, 30)
 """Calls of a batch between which its truncates are carried out, roughly."""
 
@@ -47,6 +47,19 @@ def make_truncate(seed: int, world: World, steps: list[Step], move: Callable[[],
         scene.append(SourceStep("restart", rng.randrange(1000)))
     scene += [Batch(0, rng.randrange(1000), during=_interrupt_truncate(rng, calm=calm)), Batch(0, 0, whole=True)]
     return [*steps[: rng.randint(1, 3)], *scene]
+
+
+def make_growth(seed: int, world: World, steps: list[Step], move: Callable[[], Step]) -> list[Step]:
+    """Have some stories be about a topic that grows: keys have changes in two partitions, batches end within them, and
+    the connector may send all of it again.
+    """
+    rng = Random(f"growth {seed}")
+    if not world.upsert or world.documents or world.clock != "postgres" or rng.random() >= _GROWN:
+        return steps
+    scene = [move(), Batch(0, 0, whole=True), move(), SourceStep("grow", rng.randrange(1000)), move()]
+    if rng.random() < 0.5:
+        scene.append(SourceStep("restart", rng.randrange(1000)))
+    return [*steps[:1], *scene, *(Batch(0, rng.randrange(1000)) for _ in range(3)), Batch(0, 0, whole=True)]
 
 
 def _interrupt_truncate(rng: Random, *, calm: bool) -> tuple[tuple[int, Any], ...]:

@@ -10,16 +10,20 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import attrs
 import numpy as np
 import pyarrow as pa
 
 from connector.maintenance import maintainer
 from connector.opensearch.bulk import bulk_processor
+from connector.sink.convert import row_builder
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write import table_writer
 from connector.sink.destinations.soft_deletes import mark_deleted
 from connector.sink.microbatch.processor import BatchProcessor
+from connector.sink.model.plan import BatchPlan
 from connector.sink.model.truncates import TableTruncate
+from serde.events.positions.log_positions import FIRST_NUMBER
 
 _BUSY = 429
 
@@ -129,6 +133,46 @@ def missing_values_are_not_looked_up() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def grown_topics_are_not_noticed() -> Iterator[None]:
+    """A topic that got partitions is read as before: what the old one still has of a key goes over newer rows."""
+    with (
+        patch.object(BatchPlan, "has_grown", lambda *_: False),
+        patch("connector.sink.destinations.table_position.track_grown_topics", lambda *_: {}),
+    ):
+        yield
+
+
+@contextmanager
+def the_last_partition_wins() -> Iterator[None]:
+    """Of changes of a key in several partitions the one in the last of these wins, wherever the source's log has it."""
+
+    def sort(several: Any, codes: Any, order: Any) -> Any:
+        own = order.take(several)
+        return np.lexsort((own.offset, own.partition, np.unique(codes[several], return_inverse=True)[1]))
+
+    with patch("connector.sink.fold.order.rival_partitions.sort_by_rule", sort):
+        yield
+
+
+@contextmanager
+def sources_are_where_a_batch_ends() -> Iterator[None]:
+    """How far a source has come is what the last change of a batch says, though it may have come again."""
+    whole = row_builder.find_latest_by_source
+
+    def find(order: Any, origin: Any, versions: Any = None) -> Any:
+        found = whole(order, origin, versions)
+        if len(found) != 1 or not len(order):
+            return found
+        ((name, mark),) = found.items()
+        last = order.take(np.array([len(order) - 1]))
+        place = tuple(map(int, last.place[0, FIRST_NUMBER:])) if mark.place else ()
+        return {name: attrs.evolve(mark, date=int(last.date[0]), place=place)}
+
+    with patch.object(row_builder, "find_latest_by_source", find):
+        yield
+
+
 WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     made.__name__: made
     for made in (
@@ -140,5 +184,8 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         expiry_forgets_readers,
         versions_are_not_raised,
         missing_values_are_not_looked_up,
+        grown_topics_are_not_noticed,
+        the_last_partition_wins,
+        sources_are_where_a_batch_ends,
     )
 }
