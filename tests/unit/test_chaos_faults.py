@@ -291,5 +291,5 @@ def test_what_goes_wrong_while_something_is_done_is_told() -> None:
 
     acts.do(["one"], "SIGKILL of one", act)
     acts.finish(60)
-    assert failures == ["SIGKILL of one: no port"]
+    assert failures == ["SIGKILL of one: OSError('no port')"]
     assert not acts.is_busy("one")
