@@ -14,7 +14,7 @@ from connector.sink.fold.order.arrival_order import is_ascending
 from connector.sink.fold.order.key_runs import mark_run_starts
 from connector.sink.fold.order.repeated_changes import mark_repeated, rank_rows
 from connector.sink.model.change_rows import ChangeOrder
-from serde.arrays import Ints
+from serde.arrays import Ints, Mask
 from serde.events.kinds.operations import OP_READ
 from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
 
@@ -40,7 +40,7 @@ def restore_order(group: Ints, order: ChangeOrder) -> Ints:
     return np.lexsort((places, *_rank_by_origin(group, order, repeated), group))
 
 
-def _rank_by_origin(group: Ints, order: ChangeOrder, repeated: Ints) -> tuple[Ints, Ints]:
+def _rank_by_origin(group: Ints, order: ChangeOrder, repeated: Mask) -> tuple[Ints, Ints]:
     """Return the rank of each change in its log, and how often its log had begun anew before."""
     places, first = np.arange(len(group)), mark_run_starts(group)
     evidence = np.maximum.accumulate(np.where(~order.bare | first, places, 0))
