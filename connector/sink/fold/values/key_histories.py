@@ -15,22 +15,29 @@ from serde.events.kinds.operations import OP_CREATE
 
 
 def sort_by_key(parts: Sequence[ChangeBatch], keys: Sequence[str], *, by_date: bool = False) -> tuple[Ints, Ints]:
-    """Return all changes by key in the order in which they came first, and for each where its key begins."""
+    """Return all changes sorted by key and place, and for each sorted one where its key begins."""
     codes = compute_key_codes(parts, keys)
     order = ChangeOrder.concat([part.order for part in parts])
     dates = (order.offset, order.partition, order.dedup, codes)
-    sequence = np.lexsort(dates) if by_date else _sort_by_origin(codes, order)
-    ordered = codes[sequence]
-    return sequence, np.maximum.accumulate(np.where(mark_run_starts(ordered), np.arange(len(ordered)), 0))
+    sequence = np.lexsort(dates) if by_date else sort_changes(codes, order)
+    return sequence, _find_key_starts(codes[sequence])
 
 
-def _sort_by_origin(codes: Ints, order: ChangeOrder) -> Ints:
+def sort_by_origin(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> tuple[Ints, Ints]:
+    """Return the same with what repeats an older change where it came first (`order.original_order`)."""
+    codes = compute_key_codes(parts, keys)
+    order = ChangeOrder.concat([part.order for part in parts])
     sequence = sort_changes(codes, order)
-    if not len(sequence):
-        return sequence
-    sorted_order = order.take(sequence)
-    group = np.cumsum(mark_run_starts(codes[sequence], sorted_order.partition)) - 1
-    return sequence[restore_order(group, sorted_order)]
+    if len(sequence):
+        sorted_order = order.take(sequence)
+        group = np.cumsum(mark_run_starts(codes[sequence], sorted_order.partition)) - 1
+        sequence = sequence[restore_order(group, sorted_order)]
+    return sequence, _find_key_starts(codes[sequence])
+
+
+def _find_key_starts(sorted_codes: Ints) -> Ints:
+    starts: Ints = np.where(mark_run_starts(sorted_codes), np.arange(len(sorted_codes)), 0)
+    return np.maximum.accumulate(starts)
 
 
 def find_creates(parts: Sequence[ChangeBatch], places: ChangeOrder, keys: Sequence[str]) -> Ints:

@@ -6,14 +6,14 @@ If a row's key changes, the event under the new key lacks the values that the up
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
 from connector.sink.fold.order.winners import find_winners
-from connector.sink.fold.values.key_histories import find_creates, sort_by_key
+from connector.sink.fold.values.key_histories import find_creates, sort_by_key, sort_by_origin
 from connector.sink.model.change_rows import (
     OP_KEY_CHANGE,
     ChangeBatch,
@@ -47,8 +47,9 @@ def find_needed_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
     to another row.
     """
     op = np.concatenate([part.order.op for part in folded.parts])
-    deletes, rows = _find_reused_keys(folded, keys)
-    return np.unique(np.concatenate([find_last_rows(folded, keys), np.flatnonzero(op == OP_KEY_CHANGE), deletes, rows]))
+    # A later fold may know more of what is repeated: in Kafka's order other rows are in front of the same deletes.
+    reused = [*_find_reused_keys(folded, keys), *_find_reused_keys(folded, keys, sort_by_key)]
+    return np.unique(np.concatenate([find_last_rows(folded, keys), np.flatnonzero(op == OP_KEY_CHANGE), *reused]))
 
 
 def find_rows_of_lives(folded: FoldedChanges, keys: Sequence[str]) -> list[ChangeBatch]:
@@ -77,7 +78,7 @@ def _find_ends(folded: FoldedChanges, order: ChangeOrder, rows: Ints, keys: Sequ
     ending = np.concatenate([part.deleted for part in folded.parts]) & ~order.bare
     if not ending.any():
         return rows
-    sequence, starts = sort_by_key(folded.parts, keys)
+    sequence, starts = sort_by_origin(folded.parts, keys)
     place, count = np.arange(len(sequence)), len(sequence)
     following = np.minimum.accumulate(np.where(ending[sequence], place, count)[::-1])[::-1]
     ends = np.where(np.append(starts, -1)[following] == starts, np.append(sequence, -1)[following], -1)
@@ -116,7 +117,9 @@ def _forget_values(rows: pa.RecordBatch, which: Mask, keys: Sequence[str]) -> pa
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
-def _find_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> tuple[Ints, Ints]:
+def _find_reused_keys(
+    folded: FoldedChanges, keys: Sequence[str], sort: Callable[..., tuple[Ints, Ints]] = sort_by_origin
+) -> tuple[Ints, Ints]:
     """Find the deletes that are followed by another row of their key, and the last row before each (else itself).
 
     Cost: a look at the operations; where there are deletes beside rows, a sort of all changes.
@@ -126,7 +129,7 @@ def _find_reused_keys(folded: FoldedChanges, keys: Sequence[str]) -> tuple[Ints,
     none = np.zeros(0, np.int64)
     if not deleted.any() or not gives.any():
         return none, none
-    sequence, starts = sort_by_key(folded.parts, keys)
+    sequence, starts = sort(folded.parts, keys)
     place = np.arange(len(sequence))
     last = np.maximum.accumulate(np.where(gives[sequence], place, -1))
     following = np.minimum.accumulate(np.where(gives[sequence], place, len(place))[::-1])[::-1]
