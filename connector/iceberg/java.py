@@ -27,8 +27,6 @@ Jvm = Any
 JavaTable = Any
 JavaCatalog = Any
 
-_PUT_BACK = "is not an ancestor of"
-"""How Iceberg says, when it validates a commit, that the table was rolled back since: a new look at it tells why."""
 _RETRIABLE_EXCEPTIONS = (
     "CommitFailedException",
     "ValidationException",
@@ -81,7 +79,7 @@ def _to_connector_error(cause: Any, doing: str) -> ConnectorError:
         return CommitUnknown(text)
     if is_permanent(causes):
         return FatalError(f"{text}; {_CATALOG_REMEDY}")
-    if causes[0].name in _RETRIABLE_EXCEPTIONS or is_transient(causes) or _PUT_BACK in causes[0].message:
+    if causes[0].name in _RETRIABLE_EXCEPTIONS or is_transient(causes):
         return RetriableError(text)
     return FatalError(text)
 

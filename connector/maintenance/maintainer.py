@@ -13,9 +13,8 @@ from connector.errors import CommitRefused, ConnectorError, FatalError, Retriabl
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
-from connector.iceberg.commit.commit_attempts import CONFLICT_EXCEPTIONS
+from connector.iceberg.commit.commit_attempts import is_refusal
 from connector.iceberg.guard.delete_guard import DeleteGuard
-from connector.iceberg.java import java_exception_name
 from connector.maintenance.conversion.conversion import ConversionResult, convert_deletes
 from connector.maintenance.conversion.position_files import FILE_LABEL
 from connector.maintenance.expiry import (
@@ -258,8 +257,8 @@ class Maintainer:
         for left in reversed(range(LOST_RACES)):
             try:
                 return do()
-            except RetriableError as error:
-                if not _is_lost_race(error):
+            except (RetriableError, FatalError) as error:
+                if not is_refusal(error):
                     raise
                 structlog.get_logger().warning("another writer committed first", table=table.name, reason=str(error))
                 if not left:
@@ -307,7 +306,7 @@ class Maintainer:
         try:
             done = rewrite_data_files(self.spark, table, policy, state, self.name, permit, by_groups=by_groups)
         except (RetriableError, FatalError) as error:
-            fails_again = isinstance(error, FatalError) or _is_lost_race(error)
+            fails_again = isinstance(error, FatalError) or is_refusal(error)
             if by_groups or not policy.partial_progress or not fails_again:
                 raise
             self._grouped.add(table.name)
@@ -329,11 +328,6 @@ class Maintainer:
 def _folder(table: Table, run: str) -> str:
     """Return where a run writes: what it leaves behind is found there."""
     return f"{table.layout().data_path}/{FILE_LABEL}-{run}"
-
-
-def _is_lost_race(error: ConnectorError) -> bool:
-    """Tell whether another writer was faster: Iceberg's own actions say so by its exceptions."""
-    return isinstance(error, CommitRefused) or java_exception_name(error) in CONFLICT_EXCEPTIONS
 
 
 def _count_conversion(done: ConversionResult) -> dict[str, int]:

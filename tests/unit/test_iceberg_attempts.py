@@ -20,12 +20,12 @@ ERRORS = ErrorSettings("all", "t", -1, 0.1, 1, 5_000, 1)
 
 
 class _Thrown(Py4JJavaError):
-    """What Py4J raises for a Java exception of this name."""
+    """What Py4J raises for a Java exception of this name; a message may follow it behind a colon."""
 
-    def __init__(self, name: str) -> None:
-        Exception.__init__(self, name)
+    def __init__(self, told: str) -> None:
+        Exception.__init__(self, told)
         self.java_exception = self
-        self._name = name
+        self._name, _, self._message = told.partition(": ")
 
     def __str__(self) -> str:
         return self._name
@@ -37,7 +37,7 @@ class _Thrown(Py4JJavaError):
         return self._name
 
     def getMessage(self) -> str:  # noqa: N802 - Java's name
-        return "said by Java"
+        return self._message or "said by Java"
 
     def getCause(self) -> None:  # noqa: N802 - Java's name
         return None
@@ -155,6 +155,16 @@ def test_a_refusal_counts_when_no_other_try_may_land() -> None:
         _attempts(table, _never()).settle()
     assert table.answers == []
     assert table.deleted == ["manifest-1", "manifest-0"]
+
+
+def test_a_commit_whose_base_has_expired_is_refused_at_once() -> None:
+    """Iceberg cannot look for conflicts since a snapshot that is gone: no later try of the same commit could."""
+    table = _Table([], [1, 1, 1])
+    gone = "IllegalArgumentException: Snapshot 7 is not an ancestor of 8"
+    table.validateWith = lambda _: (_ for _ in ()).throw(_Thrown(gone))  # type: ignore[method-assign]
+    with pytest.raises(CommitRefused, match="not an ancestor"):
+        _attempts(table, _never()).settle()
+    assert table.heads == [1, 1]
 
 
 @pytest.mark.parametrize("rule", [None, lambda ancestors: len(list(ancestors)) > 0], ids=["no rule", "a rule"])

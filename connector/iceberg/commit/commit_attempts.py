@@ -24,6 +24,9 @@ from connector.runtime.retry import call_with_retries
 
 CONFLICT_EXCEPTIONS = ("CommitFailedException", "ValidationException")
 """Java's exceptions by which the catalog, or Iceberg before it asked, says that a commit is not to be."""
+_BASE_IS_GONE = "is not an ancestor of"
+"""How Iceberg says that it cannot look for conflicts: the snapshot that a commit was made of has expired, or the table
+was rolled back. What is made of the table as it is now finds which."""
 
 Ancestors = Iterable[Any]
 """Java's snapshots that a commit would land on, newest first."""
@@ -109,7 +112,7 @@ class _CommitAttempts:
         return None
 
     def _judge(self, error: ConnectorError) -> CommitRefused | None:
-        refused = isinstance(error, CommitRefused) or java_exception_name(error) in CONFLICT_EXCEPTIONS
+        refused = is_refusal(error)
         if self._ancestry.asked and not refused:
             self._unanswered.add(self._ancestry.base)
         if self._ancestry.asked and self._is_committed():
@@ -138,6 +141,13 @@ class _CommitAttempts:
                 f"ancestor of the newest one; {LOST_COMMIT_REMEDY}"
             )
         return at is not None
+
+
+def is_refusal(error: ConnectorError) -> bool:
+    """Tell whether another writer was faster: what was made for the table has to be made anew."""
+    if isinstance(error, CommitRefused) or java_exception_name(error) in CONFLICT_EXCEPTIONS:
+        return True
+    return java_exception_name(error) == "IllegalArgumentException" and _BASE_IS_GONE in str(error)
 
 
 class _AncestryValidator:

@@ -25,14 +25,22 @@ def sort_by_key(parts: Sequence[ChangeBatch], keys: Sequence[str], *, by_date: b
 
 def sort_by_origin(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> tuple[Ints, Ints]:
     """Return the same with what repeats an older change where it came first (`order.original_order`)."""
+    return sort_both_ways(parts, keys)[-1]
+
+
+def sort_both_ways(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> list[tuple[Ints, Ints]]:
+    """Return all changes sorted by key and place, and where anything is repeated, sorted by origin too."""
     codes = compute_key_codes(parts, keys)
     order = ChangeOrder.concat([part.order for part in parts])
     sequence = sort_changes(codes, order)
+    sequences = [sequence]
     if len(sequence):
         sorted_order = order.take(sequence)
         group = np.cumsum(mark_run_starts(codes[sequence], sorted_order.partition)) - 1
-        sequence = sequence[restore_order(group, sorted_order)]
-    return sequence, _find_key_starts(codes[sequence])
+        original = restore_order(group, sorted_order)
+        if not np.array_equal(original, np.arange(len(sequence))):
+            sequences.append(sequence[original])
+    return [(each, _find_key_starts(codes[each])) for each in sequences]
 
 
 def _find_key_starts(sorted_codes: Ints) -> Ints:

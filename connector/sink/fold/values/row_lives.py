@@ -6,14 +6,14 @@ If a row's key changes, the event under the new key lacks the values that the up
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
 from connector.sink.fold.order.winners import find_winners
-from connector.sink.fold.values.key_histories import find_creates, sort_by_key, sort_by_origin
+from connector.sink.fold.values.key_histories import find_creates, sort_both_ways, sort_by_origin
 from connector.sink.model.change_rows import (
     OP_KEY_CHANGE,
     ChangeBatch,
@@ -47,9 +47,12 @@ def find_needed_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
     to another row.
     """
     op = np.concatenate([part.order.op for part in folded.parts])
-    # A later fold may know more of what is repeated: in Kafka's order other rows are in front of the same deletes.
-    reused = [*_find_reused_keys(folded, keys), *_find_reused_keys(folded, keys, sort_by_key)]
-    return np.unique(np.concatenate([find_last_rows(folded, keys), np.flatnonzero(op == OP_KEY_CHANGE), *reused]))
+    needed = [find_last_rows(folded, keys), np.flatnonzero(op == OP_KEY_CHANGE)]
+    if _may_reuse_keys(folded):
+        # A later fold may know more of what is repeated: in Kafka's order other rows are in front of the same deletes.
+        for sequence, starts in sort_both_ways(folded.parts, keys):
+            needed += _find_reused_keys(folded, sequence, starts)
+    return np.unique(np.concatenate(needed))
 
 
 def find_rows_of_lives(folded: FoldedChanges, keys: Sequence[str]) -> list[ChangeBatch]:
@@ -61,7 +64,9 @@ def find_rows_of_lives(folded: FoldedChanges, keys: Sequence[str]) -> list[Chang
     the create that a row goes back to, if there is one.
     """
     last = find_last_rows(folded, keys)
-    deletes, rows = _find_reused_keys(folded, keys)
+    deletes = rows = np.zeros(0, np.int64)
+    if _may_reuse_keys(folded):
+        deletes, rows = _find_reused_keys(folded, *sort_by_origin(folded.parts, keys))
     order = ChangeOrder.concat([part.order for part in folded.parts])
     if len(deletes):
         codes = compute_key_codes(folded.parts, keys)
@@ -117,19 +122,15 @@ def _forget_values(rows: pa.RecordBatch, which: Mask, keys: Sequence[str]) -> pa
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
-def _find_reused_keys(
-    folded: FoldedChanges, keys: Sequence[str], sort: Callable[..., tuple[Ints, Ints]] = sort_by_origin
-) -> tuple[Ints, Ints]:
-    """Find the deletes that are followed by another row of their key, and the last row before each (else itself).
+def _may_reuse_keys(folded: FoldedChanges) -> bool:
+    deleted = np.concatenate([part.deleted for part in folded.parts])
+    return bool(deleted.any() and (np.concatenate([part.image for part in folded.parts]) & ~deleted).any())
 
-    Cost: a look at the operations; where there are deletes beside rows, a sort of all changes.
-    """
+
+def _find_reused_keys(folded: FoldedChanges, sequence: Ints, starts: Ints) -> tuple[Ints, Ints]:
+    """Find the deletes that are followed by another row of their key, and the last row before each (else itself)."""
     deleted = np.concatenate([part.deleted for part in folded.parts])
     gives = np.concatenate([part.image for part in folded.parts]) & ~deleted
-    none = np.zeros(0, np.int64)
-    if not deleted.any() or not gives.any():
-        return none, none
-    sequence, starts = sort(folded.parts, keys)
     place = np.arange(len(sequence))
     last = np.maximum.accumulate(np.where(gives[sequence], place, -1))
     following = np.minimum.accumulate(np.where(gives[sequence], place, len(place))[::-1])[::-1]

@@ -96,11 +96,11 @@ def fill_from_table(
     sides = _JoinColumns(keys, layout.key_paths, values, rest, layout.columns)
     joined = _read_incoming(outputs, table)
     joined = _join_rows_before(joined, outputs, table, sides, until, moved=moved)
-    joined = _join_table_rows(joined, table_rows, sides, dedup_column if moved else None, op_field)
+    order = dedup_column if moved and dedup_column in table_rows.names else None
+    dated = order is not None and pa.types.is_integer(sides.columns.field(order).type)
+    joined = _join_table_rows(joined, table_rows, sides, order, op_field, dated=dated)
     batch_sides = ("before",) if moved else ()
-    table_sides: tuple[str, ...] = ("live",)
-    if moved and dedup_column in table_rows.names:
-        table_sides = ("own", "live", "struck") if _is_dated(sides, dedup_column) else ("live", "struck")
+    table_sides = ("own",) * dated + ("live",) + ("struck",) * (order is not None)
     own = column_aliases("came", len(layout.columns))
     aliases = [name for side in batch_sides for name in column_aliases(side, len(unsent))]
     for side in table_sides:
@@ -152,14 +152,12 @@ def _join_rows_before(
 
 
 def _join_table_rows(
-    joined: DataFrame, table_rows: TableRows, sides: _JoinColumns, dedup_column: str | None, op_field: str
+    joined: DataFrame, table_rows: TableRows, sides: _JoinColumns, order: str | None, op_field: str, *, dated: bool
 ) -> DataFrame:
     """Add the table's values of each row; if a column orders rows, those of deleted rows too.
 
-    Only numbers are dedup values in their original form, and can be compared with a key change.
+    Only numbers are dedup values in their original form, and can be compared with a key change (`dated`).
     """
-    order = dedup_column if dedup_column in table_rows.names else None
-    dated = order is not None and _is_dated(sides, order)
     condition = _is_before_change() if dated else F.lit(True)
     live = _tell_age(table_rows.live_rows, table_rows, order if dated else None, op_field)
     wanted = {"live": ("under", condition)}
@@ -169,10 +167,6 @@ def _join_table_rows(
         rows = _rename_columns(live, side, table_rows, sides, _ORDER, _READ)
         joined = _join_side(joined, side, rows, sides, condition, under).drop(_ORDER, _READ)
     return joined if order is None else _join_struck(joined, table_rows, sides, order, op_field, dated=dated)
-
-
-def _is_dated(sides: _JoinColumns, dedup_column: str) -> bool:
-    return pa.types.is_integer(sides.columns.field(dedup_column).type)
 
 
 def _tell_age(rows: DataFrame, table_rows: TableRows, dedup_column: str | None, op_field: str) -> DataFrame:
