@@ -9,7 +9,7 @@ import pytest
 from attrs import define, field
 from pyspark.sql import SparkSession
 
-from connector.iceberg.java import accept_callbacks, gateway_of, jvm
+from connector.iceberg.java import accept_callbacks, gateway_of, iterate, jvm
 from connector.runtime.jvm.callback_connections import CallbackConnections
 from tests.harness.waiting import wait_until
 
@@ -97,3 +97,24 @@ def test_a_sweep_within_a_callback_leaves_the_caller_its_connection(spark: Spark
         call_back(living, task, 2)
         living.shutdown()
     assert task.runs == ["0", "True"] * 2
+
+
+def test_a_thread_that_is_called_back_within_its_own_call_takes_its_connection_along(spark: SparkSession) -> None:
+    """Its connection and Java's thread at the other end are gone with it: maintenance begins a thread each time."""
+    connections = CallbackConnections(gateway_of(spark))
+    task = Task(jvm(spark), connections)
+
+    def maintain() -> None:
+        with accept_callbacks(spark):
+            task.java.java.util.concurrent.Executors.callable(task).call()
+
+    def count_in_java() -> int:
+        names = [str(one.getName()) for one in iterate(jvm(spark).java.lang.Thread.getAllStackTraces().keySet())]
+        return len([name for name in names if name in task.runs])
+
+    for _ in range(3):
+        thread = threading.Thread(target=maintain)
+        thread.start()
+        thread.join()
+    assert len(set(task.runs)) == 3
+    wait_until(lambda: count_in_java() == 0, 20)

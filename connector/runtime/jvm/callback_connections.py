@@ -32,9 +32,13 @@ class CallbackConnections:
         self._turn = threading.Lock()
 
     def note_caller(self) -> None:
-        """Remember which thread of Java calls now, the first time it does; cost: a call to Java then, none later."""
+        """Remember which thread of Java calls now, the first time it does; cost: a call to Java then, none later.
+
+        A thread of ours that is called back from within its own call keeps its connection until it ends itself: Java's
+        thread at the other end waits for just that, so nothing here may hold it.
+        """
         own = self._client.get_thread_connection()
-        if own not in self._callers:
+        if not own.initiated_from_client and own not in self._callers:
             self._callers[own] = JavaClass("java.lang.Thread", self._client).currentThread()
 
     def sweep_sometimes(self) -> None:
