@@ -20,7 +20,7 @@ from benchmarks.contenders import Place, connector_command, started_process, wri
 from benchmarks.endurance.load import Pace, SteadyLoad
 from benchmarks.endurance.picture import draw
 from benchmarks.endurance.samples import Sample, Verdict, judge
-from benchmarks.endurance.watch import Sampler, TableWatch
+from benchmarks.endurance.watch import Sampler, TableWatch, measure_leftovers
 from benchmarks.latency import drain, stop
 from benchmarks.options import OUT
 from benchmarks.plan import Case
@@ -56,11 +56,13 @@ def main(
             file = out / "endurance.jsonl"
             samples = _sample(case, place, load, minutes * 60, every, _say_to(console, file))
         fault = find_fault(place.warehouse, case.table, load)
+        left, left_bytes = measure_leftovers(place.warehouse, case.table)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     draw(samples, out / "endurance.png")
     verdicts = judge(samples)
     console.print(_table_of(verdicts), f"{load.sent:,} events; the table is {fault or 'right'}")
+    console.print(f"{left} files with {left_bytes / 1e6:.1f} MB in its folder are of no snapshot")
     sys.exit(1 if fault or not all(one.is_flat for one in verdicts) else 0)
 
 

@@ -23,6 +23,8 @@ def draw(samples: Sequence[Sample], picture: Path) -> None:
         axes.set_title(measure.title, fontsize=10)
         axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)
+    for axes in places:
+        axes.set_axis_off()
     for axes in figure.axes[-_COLUMNS:]:
         axes.set_xlabel("minutes")
     figure.savefig(picture, dpi=100)

@@ -20,6 +20,7 @@ class Sample:
     delete_files: int
     equality_deletes: int
     position_deletes: int
+    live_bytes: int
     stored_bytes: int
     planning_s: float
     commits: int
@@ -56,6 +57,7 @@ MEASURES = (
     Measure("data_files", "data files", 50),
     Measure("delete_files", "delete files", 50),
     Measure("equality_deletes", "equality deletes", 20_000),
+    Measure("live_bytes", "bytes of live files, MB", 10, 1e-6),
     Measure("stored_bytes", "bytes of the table on disk, MB", 20, 1e-6),
     Measure("commit_s", "seconds of a commit", 0.1),
     Measure("planning_s", "CPU seconds to list all live files (PyIceberg)", 0.1),

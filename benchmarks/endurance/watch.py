@@ -95,7 +95,8 @@ class Sampler:
             delete_files=int(totals.get("total-delete-files", 0)),
             equality_deletes=int(totals.get("total-equality-deletes", 0)),
             position_deletes=int(totals.get("total-position-deletes", 0)),
-            stored_bytes=_size_bytes(folder),
+            live_bytes=int(totals.get("total-files-size", 0)),
+            stored_bytes=sum(_size_bytes(file) for file in folder.rglob("*")),
             planning_s=self._plan(),
             commits=int(fresh),
             commit_s=(commit_s - self._commit_s) / fresh if fresh else 0.0,
@@ -141,11 +142,24 @@ def read_metrics(port: int) -> Sequence[float]:
     return [sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name}{{")) for name in _METRICS]
 
 
-def _size_bytes(folder: Path) -> int:
-    total = 0
-    for file in folder.rglob("*"):
-        try:
-            total += file.stat().st_size
-        except OSError:  # deleted meanwhile
-            continue
-    return total
+def measure_leftovers(warehouse: Path, table: str) -> tuple[int, int]:
+    """How many files of a table's folder no snapshot and no metadata has, and their bytes; nobody may write to it.
+
+    Cost: every manifest of every snapshot is read once.
+    """
+    opened = open_table(warehouse, table)
+    known = {opened.metadata_location, *(entry.metadata_file for entry in opened.metadata.metadata_log)}
+    manifests = {one.manifest_path: one for each in opened.metadata.snapshots for one in each.manifests(opened.io)}
+    known |= {each.manifest_list for each in opened.metadata.snapshots} | manifests.keys()
+    for manifest in manifests.values():
+        known |= {one.data_file.file_path for one in manifest.fetch_manifest_entry(opened.io, discard_deleted=False)}
+    paths = {local_path(location) for location in known}
+    left = [file for file in local_path(opened.location()).rglob("*") if file.is_file() and file not in paths]
+    return len(left), sum(map(_size_bytes, left))
+
+
+def _size_bytes(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:  # deleted meanwhile
+        return 0
