@@ -188,6 +188,28 @@ def test_rows_of_keys_that_are_given_anew_are_known_by_their_deletes(cut: int) -
     }
 
 
+SENT = ((1, "c", "x"), (1, "u", "a"), (1, "u", PLACEHOLDER), (1, "d", None), (1, "c", "b"), (1, "u", PLACEHOLDER))
+"""What the source did, in the order of its log; a connector that restarts sends a part of it again."""
+
+
+@pytest.mark.parametrize("known", [0, 2])
+@pytest.mark.parametrize("again", range(len(SENT)))
+def test_an_update_that_is_sent_again_takes_the_value_of_its_own_row(again: int, known: int) -> None:
+    """In front of it in Kafka may be the next row of its key: neither the life before the delete nor what a lookup asks
+    for is of that one, also where the batch does not have the value.
+    """
+    serials = [*range(known, len(SENT)), *range(again, len(SENT))]
+    changes = part(*((*SENT[serial][:2], offset, SENT[serial][2]) for offset, serial in enumerate(serials, 1)))
+    place = unknown_positions(len(serials))
+    place[:, 0], place[:, 1], place[:, 2:] = 7, np.array(serials) + 10, 0
+    order = attrs.evolve(changes.order, dedup=np.array(serials) + 10, date=np.array(serials) + 10, place=place)
+    folded = fill_in_batch(fold([attrs.evolve(changes, order=order)], ["id"]), ["id"])
+    assert _rows(folded) == {1: "b"}
+    lives = ChangeBatch.concat(find_rows_of_lives(folded, ["id"]))
+    was = "a" if known < 2 or again < 2 else PLACEHOLDER
+    assert dict(zip(lives.deleted.tolist(), lives.rows["v"].to_pylist(), strict=True)) == {False: "b", True: was}
+
+
 def test_a_soft_deletes_own_row_is_not_the_last_known_one() -> None:
     """What a delete event says of its row is invented but for the key: the row before it is what a new key takes."""
     changes = part((1, "u", 5, "a"), (1, "d", 7, ""))

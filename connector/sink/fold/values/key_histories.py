@@ -14,22 +14,25 @@ from serde.arrays import Ints
 from serde.events.kinds.operations import OP_CREATE
 
 
-def sort_by_key(parts: Sequence[ChangeBatch], keys: Sequence[str], *, by_date: bool = False) -> tuple[Ints, Ints]:
-    """Return all changes sorted by key and place, and for each sorted one where its key begins."""
-    codes = compute_key_codes(parts, keys)
-    order = ChangeOrder.concat([part.order for part in parts])
-    dates = (order.offset, order.partition, order.dedup, codes)
-    sequence = np.lexsort(dates) if by_date else sort_changes(codes, order)
-    return sequence, _find_key_starts(codes[sequence])
-
-
 def sort_by_origin(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return the same with what repeats an older change where it came first (`order.original_order`)."""
+    """Return all changes sorted by key and place, and for each sorted one where its key begins.
+
+    What repeats an older change is where it came first (`order.original_order`): the changes before it in Kafka may be
+    of the next row of its key.
+    """
     return sort_both_ways(parts, keys)[-1]
 
 
+def sort_by_date(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> tuple[Ints, Ints]:
+    """Return the same of changes that go by their timestamps alone."""
+    codes = compute_key_codes(parts, keys)
+    order = ChangeOrder.concat([part.order for part in parts])
+    sequence = np.lexsort((order.offset, order.partition, order.dedup, codes))
+    return sequence, _find_key_starts(codes[sequence])
+
+
 def sort_both_ways(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> list[tuple[Ints, Ints]]:
-    """Return all changes sorted by key and place, and where anything is repeated, sorted by origin too."""
+    """Return all changes sorted by key and place as Kafka has them, and where anything is repeated, by origin too."""
     codes = compute_key_codes(parts, keys)
     order = ChangeOrder.concat([part.order for part in parts])
     sequence = sort_changes(codes, order)
@@ -50,7 +53,7 @@ def _find_key_starts(sorted_codes: Ints) -> Ints:
 
 def find_creates(parts: Sequence[ChangeBatch], places: ChangeOrder, keys: Sequence[str]) -> Ints:
     """For every change the last create of its key up to it, -1 without one."""
-    sequence, starts = sort_by_key(parts, keys)
+    sequence, starts = sort_by_origin(parts, keys)
     is_create = np.isin(places.op[sequence], (OP_CREATE, OP_KEY_CHANGE))
     last = np.maximum.accumulate(np.where(is_create, np.arange(len(sequence)), -1))
     result = np.full(len(sequence), -1, np.int64)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from connector.sink.fold.values.document_patches import apply_in_batch
-from connector.sink.fold.values.key_histories import find_creates, find_row_starts, sort_by_key
+from connector.sink.fold.values.key_histories import find_creates, find_row_starts, sort_by_date, sort_by_origin
 from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch, ChangeOrder, FoldedChanges, gather
 from serde.arrays import Ints, Mask, place_others
 from serde.events.images.document_patches import apply_patch, find_patches
@@ -53,7 +53,7 @@ def fill_in_batch(
     patched = any(part.patches is not None for part in folded.parts)
     if not names and not patched:
         return folded
-    sequence, starts = sort_by_key(folded.parts, keys, by_date=by_date)
+    sequence, starts = (sort_by_date if by_date else sort_by_origin)(folded.parts, keys)
     starts = find_row_starts(folded.parts, sequence, starts)
     giving = np.concatenate([_mark_whole_rows(part) for part in folded.parts])
     parts = list(folded.parts)
