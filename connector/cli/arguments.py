@@ -1,8 +1,4 @@
-"""Arguments of commands -> settings; errors -> one clear message and an exit code.
-
-Exit codes: 0 done, or stopped as asked (SIGTERM, SIGINT, SIGHUP); 1 stopped by an error; 3 the configuration cannot be
-used.
-"""
+"""Arguments of commands -> settings; errors -> one clear message and an exit code."""
 
 from __future__ import annotations
 
@@ -30,6 +26,12 @@ OUTPUT = click.option(
 FOLDER = click.Path(file_okay=False, path_type=Path)
 """One that is there, or will be."""
 EXIT_ERROR, EXIT_CONFIG = 1, 3
+EXIT_CODES = """\
+Exit codes: 0 done, or run, serve and maintain stopped by a signal: the next one goes on there. 1 stopped by an error,
+or a check failed. 2 the command line cannot be used. 3 the configuration cannot be used. 129 (SIGHUP), 130 (SIGINT,
+Ctrl-C), 143 (SIGTERM) any other command stopped by a signal before it had finished.
+"""
+"""Those of errors are given here, those of signals by `leave_on_signals`."""
 
 
 def load_sink_settings(files: tuple[Path, ...], overrides: tuple[str, ...]) -> SinkSettings:

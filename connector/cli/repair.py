@@ -17,6 +17,7 @@ from connector.iceberg.repair.partition_repair import MisplacedFiles, find_mispl
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_driver
+from connector.runtime.stop_signals import finish_first
 from connector.settings import SinkSettings
 
 _Place = tuple[tuple[str, ...], str]
@@ -42,6 +43,8 @@ class _Findings:
 def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: bool) -> None:
     """Find tables with bounds or partition values by which readers leave out deletes and rows, and put them right.
 
+    A signal ends it after the table that is being repaired.
+
     Args:
         settings: a sink's; its catalog is looked through, and of it the namespace of its tables.
         tables: only these, with their namespace where it is another; by default all of the namespace, and all others
@@ -59,7 +62,8 @@ def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: b
         hurt = {name: (table, findings) for name, (table, findings) in checked.items() if findings.repairable}
         _print_tables({name: findings for name, (_, findings) in hurt.items()}, execute=execute)
         for name, (table, _) in hurt.items() if execute else ():
-            click.echo(f"{name}: {call_with_retries(partial(_mend_table, table), settings.errors)} files mended")
+            with finish_first():
+                click.echo(f"{name}: {call_with_retries(partial(_mend_table, table), settings.errors)} files mended")
     if hurt and not execute:
         click.echo("nothing was changed; use --execute to do so")
     others = {name: findings.branches for name, (_, findings) in checked.items() if findings.branches}

@@ -32,6 +32,8 @@ from connector.sink.microbatch.warmup import WarmUpBeside
 HOME = Path("icebridge-demo")
 JARS = ("spark", "broker", "search")
 """Components that the demo starts."""
+_UNFINISHED = "demo.unfinished"
+"""File in the folder of a run that has not come to its end."""
 PROPERTIES = """\
 # The demo's sink: Debezium envelopes of topics js.* into Iceberg tables, by upsert, deletes kept as marked rows.
 name=icebridge-demo
@@ -44,12 +46,20 @@ debezium.sink.iceberg.table-namespace=demo
 
 
 def play(home: Path | None, *, fresh: bool) -> None:
-    """Run the demo in a folder; a second run finds everything in place, reads on and changes nothing."""
+    """Run the demo in a folder; a second run finds everything in place, reads on and changes nothing.
+
+    One that was stopped, by a signal or an error, has left some of a step: the next one starts over.
+    """
     home = (home or HOME).absolute()
-    if fresh:
+    is_cut = (home / _UNFINISHED).exists()
+    if fresh or is_cut:
         _delete_earlier_runs(home)
+    home.mkdir(parents=True, exist_ok=True)
+    (home / _UNFINISHED).touch()
     console, terminal = Console(), sys.stderr.isatty()
     console.print(f"[bold]icebridge demo[/] in {home}", highlight=False)
+    if is_cut:
+        console.print("the last run did not come to its end: this one starts over")
     if terminal:
         _prepare_terminal(console)
     began = time.monotonic()
@@ -68,6 +78,7 @@ def play(home: Path | None, *, fresh: bool) -> None:
             show_commits(console, tables, settings.name)
             play_steps(console, spark, home, broker.bootstrap_servers)
             search_documents(console, spark, home, broker.bootstrap_servers)
+    (home / _UNFINISHED).unlink()
     # No rate: so few events tell of the first batch's start, not of the sink.
     took = time.monotonic() - began
     console.print(f"{progress.events} events applied; {took:.0f} s in all, most of them for servers to start")
@@ -101,7 +112,7 @@ def _settings(home: Path, servers: str) -> SinkSettings:
 
 def _delete_earlier_runs(home: Path) -> None:
     """Delete what earlier runs made, and only that."""
-    if home.exists() and not (home / "sink.properties").exists():
+    if home.exists() and not any((home / name).exists() for name in ("sink.properties", _UNFINISHED)):
         raise ConfigError(f"--fresh: {home} is not a folder of the demo; name another with --home")
     for part in ("broker", "warehouse", "search"):
         shutil.rmtree(home / part, ignore_errors=True)

@@ -21,6 +21,7 @@ from connector.kafka.consumer import assign_ranges
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.dlq.reader import DeadLetterRecord
 from connector.kafka.dlq.rejected_records import BATCH_STAGE
+from connector.runtime.stop_signals import finish_first, leave_if_asked
 from connector.runtime.topic_partitions import TopicPartition, is_other_topic
 from connector.settings import SinkSettings
 from connector.sink.convert.decoded_records import DecodedRecords
@@ -116,6 +117,7 @@ class Replayer:
         alive = {letter.name for own, _ in usable.values() for letter in own} - dead.keys()
         done, late, target = set[str](), set[str](), self._destination.replay_target()
         for table, name in zip(decoded.plan.tables, decoded.names, strict=True):
+            leave_if_asked()
             put = self._replay_table(decoded, table, name, target, execute=execute)
             done |= put.done
             late |= put.overtaken
@@ -149,7 +151,8 @@ class Replayer:
         kept, late = select_rows(fresh, self._mark_standing(decoded, table, name, fresh) if table.upsert else None)
         if not kept:
             return _TableReplay(done, late)
-        put = target.replay(decoded.plan, table.index, name, kept, execute=execute)
+        with finish_first():
+            put = target.replay(decoded.plan, table.index, name, kept, execute=execute)
         done |= {one for _, ids in kept for one in ids} - put.overtaken - put.dead.keys()
         return _TableReplay(done, late | put.overtaken, put.dead)
 

@@ -51,12 +51,16 @@ class CapturedTable:
 
 @attrs.frozen(eq=False)
 class TargetRebuild:
-    """A fresh target of one table, beside the one that consumers see under `alias`; `put_in_place` swaps them."""
+    """A fresh target of one table, beside the one that consumers see under `alias`.
+
+    `put_in_place` swaps them; `discard` deletes it before that, when nobody writes to it any more.
+    """
 
     name: str
     alias: str
     publisher: ChangePublisher
     put_in_place: Callable[[], object]
+    discard: Callable[[], object]
 
 
 class ChangePublisher(Protocol):

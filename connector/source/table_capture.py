@@ -11,6 +11,7 @@ import structlog
 from connector.errors import FatalError, GapError
 from connector.iceberg.read.table_reader import TableReader
 from connector.runtime.monitoring.listeners import SnapshotStage, StepReport
+from connector.runtime.stop_signals import finish_first
 from connector.source.capture_reports import CaptureReports
 from connector.source.changes.initial_snapshot import SnapshotParts, is_numbered, read_part
 from connector.source.changes.key_values import MISSING_ROW_ID
@@ -155,8 +156,9 @@ class TableCapture:
         for part in parts:
             with self.access.reads(current):
                 publisher.publish(read_part(reader, part, table.key), table)
-        before_offset_moves()
-        self._store_published(attrs.evolve(before, target_id=self.access.publisher.target_id(table)), table)
+        with finish_first():
+            before_offset_moves()
+            self._store_published(attrs.evolve(before, target_id=self.access.publisher.target_id(table)), table)
         return StepReport(self.name, "part read", current, time.monotonic() - began, part=len(parts), parts=len(parts))
 
     def _look(self) -> TableHead:

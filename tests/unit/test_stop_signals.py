@@ -51,7 +51,7 @@ class Run:
     def stop(self):
         self.stopping.set()
 
-with report_errors(), leave_on_signals():
+with report_errors(), leave_on_signals(resumes=True):
     if "start" in sys.argv:
         try:
             say("starting")
@@ -194,7 +194,7 @@ def test_what_fails_behind_a_stop_is_no_error(asked: bool) -> None:
     """Spark's JVM is asked to stop as we are, and calls to it fail; a failure that nobody asked for stays one."""
     before = {number: signal.getsignal(number) for number in NUMBERS}
     try:
-        with pytest.raises(SystemExit if asked else ConnectionRefusedError) as ended, leave_on_signals():
+        with pytest.raises(SystemExit if asked else ConnectionRefusedError) as ended, leave_on_signals(resumes=True):
             _call_jvm(asked=asked)
     finally:
         for number, handler in before.items():

@@ -13,10 +13,8 @@ from connector.cli.arguments import (
     OUTPUT,
     OVERRIDES,
     load_settings,
-    report_errors,
 )
 from connector.redaction import redact
-from connector.runtime.stop_signals import leave_on_signals
 from connector.settings import SourceSettings
 
 
@@ -29,10 +27,9 @@ def run(files: tuple[Path, ...], overrides: tuple[str, ...], once: bool) -> None
 
     FILE... are properties files, or the JSON of a Kafka Connect connector; later ones override earlier ones.
     """
-    with report_errors(), leave_on_signals():
-        from connector.cli.run import run_connector
+    from connector.cli.run import run_connector
 
-        run_connector(files, overrides, once=once)
+    run_connector(files, overrides, once=once)
 
 
 @click.command()
@@ -44,10 +41,9 @@ def serve(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     FILE... have the settings that all of them share: brokers, catalog, Spark, listeners. A restart continues with the
     stored connectors in their states.
     """
-    with report_errors(), leave_on_signals():
-        from connector.cli.run import serve_connectors
+    from connector.cli.run import serve_connectors
 
-        serve_connectors(files, overrides)
+    serve_connectors(files, overrides)
 
 
 @click.command()
@@ -59,16 +55,15 @@ def validate(files: tuple[Path, ...], overrides: tuple[str, ...], connect: bool)
 
     Without --connect no server is contacted.
     """
-    with report_errors():
-        settings = load_settings(files, overrides)
-        for note in settings.notes:
-            click.echo(f"note: {redact(note)}")
-        if connect:
-            from connector.cli.validate import check_connections
+    settings = load_settings(files, overrides)
+    for note in settings.notes:
+        click.echo(f"note: {redact(note)}")
+    if connect:
+        from connector.cli.validate import check_connections
 
-            for line in check_connections(settings):
-                click.echo(redact(line))
-        click.echo(f"{settings.name}: the configuration is good")
+        for line in check_connections(settings):
+            click.echo(redact(line))
+    click.echo(f"{settings.name}: the configuration is good")
 
 
 @click.command()
@@ -81,23 +76,22 @@ def status(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal[
     A sink: newest commit, lag and drift. A source: published and newest snapshot, lag, and snapshots on demand. The
     connector may be running. Requests are not retried; the output names servers that do not answer.
     """
-    with report_errors():
-        settings = load_settings(files, overrides)
-        from connector.runtime.spark.session import start_gateway
+    settings = load_settings(files, overrides)
+    from connector.runtime.spark.session import start_gateway
 
-        # What follows is imported beside the start of the JVM.
-        with start_gateway(settings) as starting:
-            if isinstance(settings, SourceSettings):
-                from connector.cli.status import source as source_status
+    # What follows is imported beside the start of the JVM.
+    with start_gateway(settings) as starting:
+        if isinstance(settings, SourceSettings):
+            from connector.cli.status import source as source_status
 
-                source_status.show(settings, starting, output=output)
-            else:
-                from connector.cli.status.end_offsets import view_ends
+            source_status.show(settings, starting, output=output)
+        else:
+            from connector.cli.status.end_offsets import view_ends
 
-                with view_ends(settings) as asked:
-                    from connector.cli.status import sink as sink_status
+            with view_ends(settings) as asked:
+                from connector.cli.status import sink as sink_status
 
-                    sink_status.show(settings, starting, asked, output=output)
+                sink_status.show(settings, starting, asked, output=output)
 
 
 @click.command()
@@ -109,8 +103,7 @@ def doctor(files: tuple[Path, ...], overrides: tuple[str, ...], output: Literal[
 
     Java, jars, broker and permissions, registry, catalog, store. Nothing is changed. Exit code 1: a check failed.
     """
-    with report_errors():
-        from connector.cli.doctor.report import examine
+    from connector.cli.doctor.report import examine
 
-        if not examine(load_settings(files, overrides), output=output):
-            raise SystemExit(EXIT_ERROR)
+    if not examine(load_settings(files, overrides), output=output):
+        raise SystemExit(EXIT_ERROR)

@@ -11,7 +11,6 @@ from connector.cli.arguments import (
     FOLDER,
     OVERRIDES,
     load_sink_settings,
-    report_errors,
 )
 
 
@@ -25,10 +24,9 @@ def dlq() -> None:
 @OVERRIDES
 def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
     """List dead letters with their records and reasons."""
-    with report_errors():
-        from connector.cli.dlq import list_dead_letters
+    from connector.cli.dlq import list_dead_letters
 
-        list_dead_letters(load_sink_settings(files, overrides))
+    list_dead_letters(load_sink_settings(files, overrides))
 
 
 @dlq.command("show")
@@ -38,10 +36,9 @@ def dlq_list(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 @click.option("--save", type=FOLDER, default=None, help="Folder to write key and value to.")
 def dlq_show(files: tuple[Path, ...], overrides: tuple[str, ...], letter: str, save: Path | None) -> None:
     """Print a dead letter, or save it for repair."""
-    with report_errors():
-        from connector.cli.dlq import show_dead_letter
+    from connector.cli.dlq import show_dead_letter
 
-        show_dead_letter(load_sink_settings(files, overrides), letter=letter, save=save)
+    show_dead_letter(load_sink_settings(files, overrides), letter=letter, save=save)
 
 
 @dlq.command("replay")
@@ -68,7 +65,6 @@ def dlq_replay(
     Dry run unless --execute is given. Stop the sink first. A record is skipped when a later record changed its key; no
     record is replayed twice.
     """
-    with report_errors():
-        from connector.cli.dlq import replay_dead_letters
+    from connector.cli.dlq import replay_dead_letters
 
-        replay_dead_letters(load_sink_settings(files, overrides), letters=letters, repaired=repaired, execute=execute)
+    replay_dead_letters(load_sink_settings(files, overrides), letters=letters, repaired=repaired, execute=execute)

@@ -11,7 +11,6 @@ from connector.cli.arguments import (
     FILES,
     OVERRIDES,
     load_settings,
-    report_errors,
 )
 from connector.errors import ConfigError
 from connector.settings import SourceSettings
@@ -30,23 +29,22 @@ def offsets_show(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 
     A sink's per topic-partition: in the offsets table, in its tables, in Kafka. A source's per table.
     """
-    with report_errors():
-        settings = load_settings(files, overrides)
-        from connector.runtime.spark.session import start_gateway
+    settings = load_settings(files, overrides)
+    from connector.runtime.spark.session import start_gateway
 
-        # What follows is imported beside the start of the JVM.
-        with start_gateway(settings) as starting:
-            if isinstance(settings, SourceSettings):
-                from connector.cli.offsets import source as source_offsets
+    # What follows is imported beside the start of the JVM.
+    with start_gateway(settings) as starting:
+        if isinstance(settings, SourceSettings):
+            from connector.cli.offsets import source as source_offsets
 
-                source_offsets.show(settings, starting)
-            else:
-                from connector.cli.status.cluster import view_cluster
+            source_offsets.show(settings, starting)
+        else:
+            from connector.cli.status.cluster import view_cluster
 
-                with view_cluster(settings) as asked:
-                    from connector.cli.offsets import sink_positions
+            with view_cluster(settings) as asked:
+                from connector.cli.offsets import sink_positions
 
-                    sink_positions.show(settings, starting, asked)
+                sink_positions.show(settings, starting, asked)
 
 
 @offsets.command("reset")
@@ -80,17 +78,16 @@ def offsets_reset(
     Source: earliest removes a table's offset, so that snapshot.mode applies again; latest sets it to the newest
     snapshot.
     """
-    with report_errors():
-        settings = load_settings(files, overrides)
-        if isinstance(settings, SourceSettings):
-            if to not in ("earliest", "latest"):
-                raise ConfigError(
-                    f"--to {to}: a source reads snapshots and has no offsets in Kafka; use earliest or latest"
-                )
-            from connector.cli.offsets import source as source_offsets
+    settings = load_settings(files, overrides)
+    if isinstance(settings, SourceSettings):
+        if to not in ("earliest", "latest"):
+            raise ConfigError(
+                f"--to {to}: a source reads snapshots and has no offsets in Kafka; use earliest or latest"
+            )
+        from connector.cli.offsets import source as source_offsets
 
-            source_offsets.reset(settings, to=to, tables=tables, execute=execute)
-        else:
-            from connector.cli.offsets import sink as sink_offsets
+        source_offsets.reset(settings, to=to, tables=tables, execute=execute)
+    else:
+        from connector.cli.offsets import sink as sink_offsets
 
-            sink_offsets.reset(settings, to=to, topics=topics, execute=execute)
+        sink_offsets.reset(settings, to=to, topics=topics, execute=execute)

@@ -11,10 +11,8 @@ from connector.cli.arguments import (
     OVERRIDES,
     load_settings,
     load_sink_settings,
-    report_errors,
 )
 from connector.errors import ConfigError
-from connector.runtime.stop_signals import leave_on_signals
 from connector.settings import SourceSettings
 
 
@@ -31,10 +29,9 @@ def repair(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[st
     NaN, infinities or times beyond the calendar to wrong partitions, where readers do not find them. The repair
     corrects the manifests of the newest snapshot; data and delete files stay. The sink may be running.
     """
-    with report_errors():
-        from connector.cli.repair import repair_tables
+    from connector.cli.repair import repair_tables
 
-        repair_tables(load_sink_settings(files, overrides), tables=tables, execute=execute)
+    repair_tables(load_sink_settings(files, overrides), tables=tables, execute=execute)
 
 
 @click.command()
@@ -68,16 +65,15 @@ def maintain(
     what is needed: convert equality deletes to deletion vectors, merge small files, merge manifests, expire old
     snapshots except those that a source has yet to read, delete files that no snapshot needs. The sink may be running.
     """
-    with report_errors(), leave_on_signals():
-        from connector.cli.maintain.arguments import parse_duration, parse_tasks
-        from connector.cli.maintain.rounds import Round, maintain_tables
+    from connector.cli.maintain.arguments import parse_duration, parse_tasks
+    from connector.cli.maintain.rounds import Round, maintain_tables
 
-        if once and every is not None:
-            raise ConfigError("--once and --every are both given; give one of them")
-        named = () if tasks is None else parse_tasks(tasks)
-        asked = Round(tables, named, by_triggers=every is not None, execute=execute)
-        every_s = None if every is None else parse_duration(every)
-        maintain_tables(load_sink_settings(files, overrides), asked, every_s=every_s, as_json=as_json)
+    if once and every is not None:
+        raise ConfigError("--once and --every are both given; give one of them")
+    named = () if tasks is None else parse_tasks(tasks)
+    asked = Round(tables, named, by_triggers=every is not None, execute=execute)
+    every_s = None if every is None else parse_duration(every)
+    maintain_tables(load_sink_settings(files, overrides), asked, every_s=every_s, as_json=as_json)
 
 
 @click.command()
@@ -90,10 +86,9 @@ def reindex(files: tuple[Path, ...], overrides: tuple[str, ...], tables: tuple[s
     They are built beside the old ones, then the alias is switched in one step. Stop the source first; afterwards it
     continues from the snapshot that was loaded.
     """
-    with report_errors():
-        from connector.cli.reindex import reindex_tables
+    from connector.cli.reindex import reindex_tables
 
-        settings = load_settings(files, overrides)
-        if not isinstance(settings, SourceSettings):
-            raise ConfigError("reindex reads Iceberg tables; give the configuration files of a source")
-        reindex_tables(settings, tables=tables)
+    settings = load_settings(files, overrides)
+    if not isinstance(settings, SourceSettings):
+        raise ConfigError("reindex reads Iceberg tables; give the configuration files of a source")
+    reindex_tables(settings, tables=tables)

@@ -11,7 +11,6 @@ from connector.cli.arguments import (
     FOLDER,
     OVERRIDES,
     parse_overrides,
-    report_errors,
 )
 from connector.redaction import redact
 
@@ -24,16 +23,15 @@ def connect_config(files: tuple[Path, ...], overrides: tuple[str, ...]) -> None:
 
     The output is the body for `POST /connectors`; notes on standard error say what was changed or left out.
     """
-    with report_errors():
-        import orjson
+    import orjson
 
-        from connector.cli.connect_config import convert_files
+    from connector.cli.connect_config import convert_files
 
-        configuration = convert_files(files, parse_overrides(overrides))
-        for note in configuration.notes:
-            click.echo(f"note: {redact(note)}", err=True)
-        document = {"name": configuration.name, "config": configuration.config}
-        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+    configuration = convert_files(files, parse_overrides(overrides))
+    for note in configuration.notes:
+        click.echo(f"note: {redact(note)}", err=True)
+    document = {"name": configuration.name, "config": configuration.config}
+    click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
 
 
 @click.command()
@@ -45,10 +43,9 @@ def jars(components: tuple[str, ...], folder: Path | None) -> None:
     Those of the COMPONENTs (spark, s3, gcs, adls, postgresql, mysql, mariadb, ...), by default those of the demo. On
     machines without access to a registry, set ICEBRIDGE_JARS to a copy of the folder.
     """
-    with report_errors():
-        from connector.cli.cluster import fetch
+    from connector.cli.cluster import fetch
 
-        fetch(components, folder)
+    fetch(components, folder)
 
 
 @click.command()
@@ -58,10 +55,9 @@ def package(target: Path | None) -> None:
 
     Executors that have only Python import the packages from this archive. The settings for this are printed.
     """
-    with report_errors():
-        from connector.cli.cluster import pack
+    from connector.cli.cluster import pack
 
-        pack(target)
+    pack(target)
 
 
 @click.command()
@@ -72,7 +68,6 @@ def demo(home: Path | None, fresh: bool) -> None:  # noqa: FBT001
 
     The events go through a local broker; the tables are printed.
     """
-    with report_errors():
-        from connector.demo.demo import play
+    from connector.demo.demo import play
 
-        play(home, fresh=fresh)
+    play(home, fresh=fresh)

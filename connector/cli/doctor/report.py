@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Literal
 
 import attrs
@@ -77,14 +78,27 @@ def _examine(settings: _Settings) -> Iterator[Finding]:
         far = [ask(subject, check) for subject, check in checks]
         findings = [finding for one in near for finding in one.result()]
         is_startable = not any(finding.state == "failed" for finding in findings)
-        starting = beside.submit(start_session, settings) if is_startable else None
-        yield from (*guard("python", check_python), *findings)
-        for one in far:
-            yield from one.result()
-        if starting is None:
-            yield Finding("catalog", "skipped", "Spark cannot be started without Java and jars")
-        else:
-            yield from guard("catalog", lambda: _check_with_spark(settings, starting))
+        with ExitStack() as ending:
+            starting = ending.enter_context(_start_beside(beside, settings)) if is_startable else None
+            yield from (*guard("python", check_python), *findings)
+            for one in far:
+                yield from one.result()
+            if starting is None:
+                yield Finding("catalog", "skipped", "Spark cannot be started without Java and jars")
+            else:
+                yield from guard("catalog", lambda: _check_with_spark(settings, starting))
+
+
+@contextmanager
+def _start_beside(beside: ThreadPoolExecutor, settings: _Settings) -> Iterator[Future[StartingSession]]:
+    """Begin to start Spark; a JVM that nobody has waited for in the end is ended."""
+    starting = beside.submit(start_session, settings)
+    try:
+        yield starting
+    finally:
+        if not starting.cancel() and starting.exception() is None:
+            with starting.result():
+                pass
 
 
 def _far_checks(settings: _Settings) -> Iterator[tuple[str, Callable[[], Iterable[Finding]]]]:

@@ -12,6 +12,7 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_driver
+from connector.runtime.stop_signals import finish_first
 from connector.settings import SinkSettings
 from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.offset_reset import ResetTarget, find_new_offsets, merge_offsets, open_state, replace_offsets
@@ -44,7 +45,8 @@ def reset(settings: SinkSettings, *, to: ResetTarget, topics: tuple[str, ...], e
         _print_reset(before, wanted, execute=execute)
         if execute:
             kept = to == "tables"
-            replace_offsets(settings, offsets, targets, cluster_state, wanted, topics=topics, keeps_tables=kept)
+            with finish_first():
+                replace_offsets(settings, offsets, targets, cluster_state, wanted, topics=topics, keeps_tables=kept)
 
 
 def _print_reset(before: KafkaOffsets, wanted: KafkaOffsets, *, execute: bool) -> None:

@@ -19,6 +19,7 @@ from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_driver, open_gateway
 from connector.runtime.spark.session_builder import StartingSession
+from connector.runtime.stop_signals import finish_first
 from connector.settings import SourceSettings
 from connector.source.snapshots import discovery
 from connector.source.snapshots.next_step import SnapshotLine, SnapshotOffset
@@ -77,8 +78,9 @@ def reset(settings: SourceSettings, *, to: str, tables: tuple[str, ...], execute
         new = {t.name: _newest_offset(t) for t in chosen if to == "latest" and t.uuid is not None}
         _print_reset(chosen, new, execute=execute)
         if execute:
-            rows.forget(t.name for t in chosen)
-            rows.put(None, {name: standing.json() for name, standing in new.items()})
+            with finish_first():
+                rows.forget(t.name for t in chosen)
+                rows.put(None, {name: standing.json() for name, standing in new.items()})
 
 
 def _newest_offset(table: SourceTable) -> TableOffset:

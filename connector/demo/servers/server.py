@@ -45,13 +45,21 @@ class Server:
         return self.home / f"{self.name}.log"
 
     def start(self) -> Self:
-        """Start and wait until it answers. FatalError with the log's end if it does not."""
+        """Start and wait until it answers; one that is not waited for to the end is gone.
+
+        FatalError with the log's end if it does not answer.
+        """
         if self.pid is not None:
             return self
         self.home.mkdir(parents=True, exist_ok=True)
         for left in reversed(range(self.starts)):
-            self._child = self._launch()
-            if self._wait_ready(self._child):
+            try:
+                self._child = self._launch()
+                is_ready = self._wait_ready(self._child)
+            except BaseException:
+                self.kill()
+                raise
+            if is_ready:
                 return self
             self.kill()
             if not left or not self._is_worth_another_start():

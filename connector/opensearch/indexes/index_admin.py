@@ -208,6 +208,15 @@ class IndexAdmin:
             self._client.indices.update_aliases(body={"actions": [*gone, added_alias]})
         return before
 
+    def delete(self, name: str) -> None:
+        """Delete an index, if it is there.
+
+        Raises:
+            RetriableError, FatalError: the cluster is away, or refuses it.
+        """
+        with map_opensearch_errors(f"deleting {name}"):
+            self._client.indices.delete(index=name, ignore_unavailable=True)
+
 
 def parse_index(name: str, answer: Mapping[str, Any]) -> IndexInfo:
     """Read what a name stands for (pure).

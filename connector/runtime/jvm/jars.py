@@ -34,6 +34,7 @@ FOLDER = "ICEBRIDGE_JARS"
 _THREADS = 8
 _TRIES = 3
 _PAUSE_S = 2.0
+_ASIDE, _ABANDONED_S = ".fetch-", 3600
 STORES = frozenset({"s3", "gcs", "adls", "postgresql", "mysql", "mariadb"})
 """Components that only some catalogs need."""
 PEERS = frozenset({"flink", "iceberg-connect"})
@@ -77,6 +78,7 @@ def fetch_artifacts(
     files = {artifact: home / (artifact.file_name if given else artifact.relative) for artifact in artifacts}
     stale = [artifact for artifact, file in files.items() if not _is_stamped(stamp, artifact, file)]
     if stale:
+        _tidy(home)
         with ThreadPoolExecutor(_THREADS) as pool:
             for artifact in pool.map(lambda artifact: ensure(artifact, home), stale):
                 done(artifact)
@@ -97,8 +99,11 @@ def copy_jars(components: Iterable[str], folder: Path, done: Callable[[Artifact]
             target = folder / file.name
             if not target.exists() or target.stat().st_size != file.stat().st_size:
                 draft = target.with_name(f".{target.name}.{os.getpid()}")
-                shutil.copyfile(file, draft)
-                draft.replace(target)
+                try:
+                    shutil.copyfile(file, draft)
+                    draft.replace(target)
+                finally:
+                    draft.unlink(missing_ok=True)
             copied[target] = target.stat().st_size
     return sum(copied.values())
 
@@ -136,7 +141,7 @@ def _ensure_artifact(artifact: Artifact, home: Path) -> Artifact:
         return artifact
     target.parent.mkdir(parents=True, exist_ok=True)
     # Fetched aside and moved into place: another process, or a kill in the middle, never leaves half a jar.
-    with TemporaryDirectory(prefix=".fetch-", dir=home) as aside:
+    with TemporaryDirectory(prefix=_ASIDE, dir=home) as aside:
         fetched = _download(artifact, Path(aside))
         digest = sha256_of(fetched)
         if digest != artifact.sha256:
@@ -146,6 +151,14 @@ def _ensure_artifact(artifact: Artifact, home: Path) -> Artifact:
             )
         fetched.replace(target)
     return artifact
+
+
+def _tidy(home: Path) -> None:
+    """Remove what processes that ended while they fetched have left."""
+    for aside in home.glob(f"{_ASIDE}*"):
+        with suppress(OSError):
+            if time.time() - aside.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(aside, ignore_errors=True)
 
 
 def _download(artifact: Artifact, folder: Path) -> Path:

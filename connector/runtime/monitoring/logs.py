@@ -9,13 +9,37 @@ import logging
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import TextIO
 
+import attrs
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from connector.redaction import redact, redact_all
+from connector.runtime.closed_outputs import drop_output
+
+
+@attrs.frozen(eq=False)
+class _LogOutput:
+    """A stream that lines are written to as long as somebody reads them: those that nobody does end no batch."""
+
+    stream: TextIO
+
+    def write(self, text: str) -> None:
+        self._try(self.stream.write, text)
+
+    def flush(self) -> None:
+        self._try(self.stream.flush)
+
+    def _try(self, call: Callable[..., object], *arguments: str) -> None:
+        try:
+            call(*arguments)
+        except OSError as error:
+            if not drop_output(self.stream.fileno(), error):
+                raise
 
 
 def configure_logging(*, terminal: bool, level: str = "INFO") -> None:
@@ -39,7 +63,7 @@ def configure_logging(*, terminal: bool, level: str = "INFO") -> None:
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_LogOutput(sys.stderr)),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)

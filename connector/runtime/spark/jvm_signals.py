@@ -6,6 +6,16 @@ import os
 from contextlib import suppress
 from typing import Any
 
+from connector.runtime.spark.submitted import is_submitted
+
+
+def leave_sigterm(jvm: Any) -> None:
+    """Have the JVM leave it to this process, which is told of it if the JVM alone is."""
+    if is_submitted():
+        pass_sigterm_on(jvm)
+    else:
+        ignore_sigterm(jvm)
+
 
 def ignore_sigterm(jvm: Any) -> None:
     """Have the JVM take no notice of it.

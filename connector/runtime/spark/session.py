@@ -15,6 +15,7 @@ from connector.runtime.jvm.class_data import write_class_data
 from connector.runtime.lifecycle import start_call
 from connector.runtime.spark import session_builder
 from connector.runtime.spark.driver_gateway import DriverGateway
+from connector.runtime.spark.jvm_signals import leave_sigterm
 from connector.runtime.spark.session_builder import StartingSession
 from connector.runtime.stop_signals import keep_handlers
 from connector.settings import SinkSettings, SourceSettings
@@ -53,8 +54,12 @@ def open_gateway(starting: StartingSession) -> Iterator[DriverGateway]:
 
 @contextmanager
 def open_driver(settings: SinkSettings | SourceSettings) -> Iterator[DriverGateway]:
-    """Start a JVM that reads and changes tables without Spark, and end it afterwards."""
+    """Start a JVM that reads and changes tables without Spark, and end it afterwards.
+
+    SIGTERM is left to this process, which finishes a commit in progress.
+    """
     with start_gateway(settings) as starting, open_gateway(starting) as driver:
+        leave_sigterm(driver.gateway.jvm)
         yield driver
 
 

@@ -16,7 +16,7 @@ from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java
 from connector.runtime.spark.cluster_security import OPEN_NOTE, is_open
 from connector.runtime.spark.driver_jvm import DriverJvm, fits_class_path, start_driver_jvm
-from connector.runtime.spark.jvm_signals import ignore_sigterm, pass_sigterm_on
+from connector.runtime.spark.jvm_signals import leave_sigterm
 from connector.runtime.spark.packages import packages_root, packages_zip
 from connector.runtime.spark.session_conf import DEFAULTS, CatalogProperties, is_local, session_conf
 from connector.runtime.spark.spark_home import find_spark_home
@@ -81,8 +81,7 @@ class StartingSession:
             SparkContext.getOrCreate(SparkConf().setAll(list(conf.items())))
         session = SparkSession.builder.config(conf=pairs).getOrCreate()
         disable_checksum_files(session)
-        handle_sigterm = pass_sigterm_on if is_submitted() else ignore_sigterm
-        handle_sigterm(session._jvm)  # noqa: SLF001
+        leave_sigterm(session._jvm)  # noqa: SLF001
         if is_cluster:
             _ship_packages(session)
         return session

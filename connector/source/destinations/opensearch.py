@@ -207,7 +207,8 @@ def rebuild_index(settings: SourceSettings, table: str) -> TargetRebuild:
     indexes, alias = IndexAdmin(search), to_index_name(settings.outgoing.topic(table))
     fresh = f"{alias}-{time.time_ns() // 1_000_000}"
     publisher = OpenSearchPublisher(settings, search, indexes, partial(_name_index, fresh))
-    return TargetRebuild(fresh, alias, publisher, partial(indexes.swap_alias, alias, fresh))
+    swap, delete = partial(indexes.swap_alias, alias, fresh), partial(indexes.delete, fresh)
+    return TargetRebuild(fresh, alias, publisher, swap, delete)
 
 
 def _name_index(name: str, topic: str) -> str:  # noqa: ARG001 - one table at a time
