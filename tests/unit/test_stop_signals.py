@@ -131,7 +131,7 @@ IN_EVERY_RUN = [case for case in CASES if case[1] == "SIGTERM" or case[0] in ("i
 def test_a_stop_is_one_line(moment: str, name: str) -> None:
     """Whenever it is asked to stop, the process says so in one line and exits with 0."""
     slow, says = MOMENTS[moment]
-    _check_stop([SCRIPT, *slow], says, name)
+    check_stop([SCRIPT, *slow], says, name)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_stop_is_one_line(moment: str, name: str) -> None:
 )
 def test_a_stop_while_the_command_is_imported(command: str, name: str) -> None:
     """What comes while the command's modules are imported stops it too: nothing else is looked at."""
-    _check_stop([COMMAND_LINE, command], ["importing"], name)
+    check_stop([COMMAND_LINE, command], ["importing"], name)
 
 
 def test_nohup_is_heeded() -> None:
@@ -210,16 +210,22 @@ def _call_jvm(*, asked: bool) -> None:
     raise ConnectionRefusedError
 
 
-def _check_stop(script: list[str], says: list[str], name: str) -> None:
+def check_stop(script: list[str], says: list[str], name: str, code: int = 0) -> list[str]:
+    """Send a process a signal whenever it says one of these words; it ends with one line. Return all that it said."""
     with subprocess.Popen(
         [sys.executable, "-c", *script], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stderr is not None
+        said = list[str]()
         for awaited in says:
             while (line := process.stdout.readline().strip()) != awaited:
                 assert line, process.stderr.read()
+                said.append(line)
+            said.append(awaited)
             process.send_signal(signal.Signals[name])
         log = process.stderr.read()
-        assert process.wait(60) == 0, log
+        said += process.stdout.read().splitlines()
+        assert process.wait(60) == code, log
     assert "Traceback" not in log
     assert sum("stopped a" in line for line in log.splitlines()) == 1, log
+    return said
