@@ -6,11 +6,12 @@ import math
 import os
 import sys
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from signal import SIGKILL
+from signal import SIGKILL, SIGTERM
 from sqlite3 import connect
 from subprocess import DEVNULL, Popen
 from threading import Event
@@ -39,7 +40,7 @@ from tests.harness.tiers import tiered
 from tests.histories.written_tables import Case, Written, fill, new_table, values_by_iceberg, values_by_spark
 from tests.model.key_types import KEY_TYPES
 from tests.runs.host import Host
-from tests.runs.processes import catalog
+from tests.runs.processes import Sink, catalog
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -239,12 +240,7 @@ def test_a_repair_that_is_killed_changes_nothing_by_half(
     written = fill(spark, tables, case)
     misleading.undo()
     before, right = values_by_spark(spark, case), sorted(written.model.values())
-    file = tmp_path / "sink.properties"
-    lines = {f"debezium.sink.iceberg.{key}": value for key, value in properties.items()}
-    lines |= {"name": name, "bootstrap.servers": "localhost:1", "topics": "t", "debezium.sink.type": "iceberg"}
-    lines["debezium.sink.iceberg.catalog-name"] = name
-    file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-    command = [sys.executable, "-m", "connector", "repair", "--execute", str(file)]
+    command = [sys.executable, "-m", "connector", "repair", "--execute", str(_write_file(tmp_path, name, properties))]
     for _ in range(2):
         seen = len(list(tmp_path.glob("**/*-mended.avro")))
         process = Popen(command, cwd=PROJECT, start_new_session=True, stdout=DEVNULL, stderr=DEVNULL)
@@ -258,6 +254,52 @@ def test_a_repair_that_is_killed_changes_nothing_by_half(
     if find_misleading_bounds(written.table).manifests:
         _mended(spark, lake, written, case)
     assert values_by_iceberg(spark, lake, case) == sorted(written.model.values())
+
+
+def _write_file(folder: Path, name: str, properties: Mapping[str, str]) -> Path:
+    """The file of a sink that has this catalog, and whose broker nobody asks."""
+    file = folder / "sink.properties"
+    lines = {f"debezium.sink.iceberg.{key}": value for key, value in properties.items()}
+    lines |= {"name": name, "bootstrap.servers": "localhost:1", "topics": "t", "debezium.sink.type": "iceberg"}
+    lines["debezium.sink.iceberg.catalog-name"] = name
+    file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return file
+
+
+def test_a_repair_that_is_stopped_ends_between_two_tables(
+    spark: SparkSession, tmp_path: Path, misleading: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM to all of its processes, twice, while it repairs a table: that one is done, no other one is begun, and
+    none of its processes is left; the next repair does the rest."""
+    (tmp_path / "warehouse").mkdir()
+    name, properties = "repair_stopped", catalog(tmp_path)
+    Lake(spark, name, properties)
+    tables = Catalog(spark, CatalogSettings(name, properties, ("default",), {}))
+    cases = [Case(UUID, "equality-delete", version, "parquet", None, catalog=name) for version in (2, 3)]
+    filled = [fill(spark, tables, case) for case in cases]
+    misleading.undo()
+    file = _write_file(tmp_path, name, properties)
+
+    def count_mended() -> int:
+        for one in filled:
+            one.table.refresh()
+        return sum(not find_misleading_bounds(one.table).manifests for one in filled)
+
+    repairing = Sink(file, ("--execute",), "repair")
+    try:
+        assert repairing.wait_until(lambda: any(tmp_path.glob("**/*-mended.avro")), 120, 0.003), repairing.text()
+        os.killpg(repairing.process.pid, SIGTERM)
+        run = repairing.terminate_group(60)
+        repairing.wait_for_group(60)
+    finally:
+        repairing.kill()
+    assert (run.code, count_mended()) == (143, 1), run.text
+    assert run.text.count("stopped as asked, before the command had finished") == run.text.count("stopped a") == 1
+    assert "Traceback" not in run.text
+    assert Sink(file, ("--execute",), "repair").wait(120).code == 0
+    assert count_mended() == 2
+    for case, written in zip(cases, filled, strict=True):
+        assert values_by_spark(spark, case) == sorted(written.model.values())
 
 
 def _moved(spark: SparkSession, lake: Lake, written: Written, case: Case) -> None:

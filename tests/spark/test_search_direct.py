@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from contextlib import nullcontext
 from random import Random
 from typing import Any
@@ -18,7 +19,9 @@ from pyspark.sql import SparkSession
 from connector.cli.reindex import reindex_tables
 from connector.errors import ConfigError, FatalError, GapError
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
+from connector.runtime.stop_signals import leave_on_signals
 from connector.settings.source.settings import load_source
+from connector.source.destinations.opensearch import OpenSearchPublisher
 from connector.source.factory import build_source
 from tests.clients.search import Search
 from tests.harness.rounds import THOROUGH, seeded
@@ -214,6 +217,42 @@ def test_reindex_swaps_a_fresh_index_in_and_changes_follow(direct: Direct, monke
     direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (3, 'c')")
     assert [step.kind for step in direct.run(table)] == ["snapshot published"]
     assert sorted(direct.search.documents(index)) == ["2", "3"]
+
+
+@pytest.mark.parametrize("moment", ["publish", "swap"])
+def test_a_reindex_that_is_stopped_leaves_one_index(
+    direct: Direct, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """A signal ends the load, and what was loaded is deleted; one that comes with the swap lets it end, position and
+    all."""
+    from connector.cli import reindex
+
+    table = _table(direct, f"stopped_{moment}", "id BIGINT NOT NULL, v STRING")
+    index = index_of(table)
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (1, 'a'), (2, 'b')")
+    direct.run(table)
+    direct.search.ask("POST", f"{index}/_doc/stranger", {"v": "not of the table"})
+    monkeypatch.setattr(reindex, "open_session", lambda _: nullcontext(direct.spark))
+    kind, name = {"publish": (OpenSearchPublisher, "publish"), "swap": (IndexAdmin, "swap_alias")}[moment]
+    usual = getattr(kind, name)
+
+    def stop(*arguments: Any) -> Any:
+        done = usual(*arguments)
+        signal.raise_signal(signal.SIGTERM)
+        return done
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(kind, name, stop)
+        with pytest.raises(SystemExit) as ended, leave_on_signals(resumes=False):
+            reindex_tables(direct.settings(table))
+            raise SystemExit(0)
+    assert ended.value.code == (143 if moment == "publish" else 0)
+    behind = list(direct.search.ask("GET", f"{index}*"))
+    assert behind == [index] if moment == "publish" else len(behind) == 1 and behind != [index]
+    assert ("stranger" in direct.search.documents(index)) == (moment == "publish")
+    direct.spark.sql(f"INSERT INTO {CATALOG}.{table} VALUES (3, 'c')")
+    assert [step.kind for step in direct.run(table)] == ["snapshot published"]
+    assert sorted(set(direct.search.documents(index)) - {"stranger"}) == ["1", "2", "3"]
 
 
 def test_an_alias_that_is_rolled_over_stays_equal_to_the_table(direct: Direct) -> None:

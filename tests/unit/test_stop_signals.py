@@ -217,15 +217,18 @@ def check_stop(script: list[str], says: list[str], name: str, code: int = 0) -> 
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         said = list[str]()
-        for awaited in says:
-            while (line := process.stdout.readline().strip()) != awaited:
-                assert line, process.stderr.read()
-                said.append(line)
-            said.append(awaited)
-            process.send_signal(signal.Signals[name])
-        log = process.stderr.read()
-        said += process.stdout.read().splitlines()
-        assert process.wait(60) == code, log
+        try:
+            for awaited in says:
+                while (line := process.stdout.readline().strip()) != awaited:
+                    assert line, process.stderr.read()
+                    said.append(line)
+                said.append(awaited)
+                process.send_signal(signal.Signals[name])
+            log = process.stderr.read()
+            said += process.stdout.read().splitlines()
+            assert process.wait(60) == code, log
+        finally:
+            process.kill()
     assert "Traceback" not in log
     assert sum("stopped a" in line for line in log.splitlines()) == 1, log
     return said

@@ -69,10 +69,10 @@ with leave_on_signals(resumes=False):
         Lost()
     if "thread" in slow:
         with ThreadPoolExecutor(1) as beside:
-            beside.submit(time.sleep, 60)
+            beside.submit(time.sleep, 600)
             be("thread")
     if "left thread" in slow:
-        ThreadPoolExecutor(1).submit(time.sleep, 60)
+        ThreadPoolExecutor(1).submit(time.sleep, 600)
         be("left thread")
     take("first")
     take("last")
