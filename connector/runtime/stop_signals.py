@@ -165,7 +165,8 @@ def leave_on_signals(*, resumes: bool) -> Iterator[None]:
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, _end_at_once if is_stopped else handler)
-        _REQUEST.asked = _REQUEST.early = False
+        _REQUEST.asked = _REQUEST.early = _REQUEST.held = False
+        _REQUEST.asked_at = None
 
 
 def _is_stop(error: BaseException) -> bool:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from rich.table import Column
 from rich.table import Table as Grid
 
+from connector.cli.arguments import load_settings
 from connector.cli.console import open_console
 from connector.cli.doctor import report as doctor
 from connector.cli.doctor.findings import Finding
@@ -94,6 +95,33 @@ def test_an_unforeseen_error_of_a_check_is_a_finding() -> None:
     assert found[1].todo
     (away,) = doctor.guard("broker", lambda: (_ for _ in ()).throw(RetriableError("away")))
     assert away.text == "away"
+
+
+def test_a_jvm_that_nobody_waits_for_is_ended(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever ends the command while servers are asked has started Spark's JVM already."""
+    begun, ended = threading.Event(), threading.Event()
+
+    class Starting:
+        def __init__(self, _: object) -> None:
+            begun.set()
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None:
+            ended.set()
+
+    def interrupt() -> list[Finding]:
+        begun.wait(60)
+        raise KeyboardInterrupt
+
+    for name in ("check_java", "check_jars"):
+        monkeypatch.setattr(doctor, name, lambda *_: [])
+    monkeypatch.setattr(doctor, "_far_checks", lambda _: [])
+    monkeypatch.setattr(doctor, "start_session", Starting)
+    monkeypatch.setattr(doctor, "check_python", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        doctor.examine(load_settings((file,), ()), output="text")
+    assert ended.is_set()
 
 
 def test_a_configuration_that_cannot_be_used_is_told_as_by_validate(tmp_path: Path) -> None:

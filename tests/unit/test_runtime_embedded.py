@@ -16,6 +16,7 @@ import pytest
 from connector.demo.servers.kafka_broker import KafkaBroker, server_properties
 from connector.demo.servers.ports import LOOPBACK, free_ports, is_answering, is_free
 from connector.demo.servers.process import ChildProcess
+from connector.demo.servers.server import Server
 from connector.errors import FatalError
 
 SLEEP = "/bin/sleep"
@@ -88,6 +89,27 @@ def test_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux only")
+class _Silent(Server):
+    """A server that runs and never answers; somebody stops to wait for it."""
+
+    def _launch(self) -> ChildProcess:
+        return ChildProcess([SLEEP, "600"], self.log)
+
+    def _is_answering(self) -> bool:
+        raise KeyboardInterrupt
+
+
+def test_a_server_that_nobody_waits_for_is_gone(tmp_path: Path) -> None:
+    """A start that is cut off leaves no process."""
+    server = _Silent(tmp_path)
+    started = list[ChildProcess]()
+    launch = server._launch
+    server._launch = lambda: started.append(launch()) or started[-1]  # type: ignore[func-returns-value,method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        server.start()
+    assert server.pid is None and _gone(started[0].pid)
+
+
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_child_dies_with_a_killed_parent(tmp_path: Path, end: signal.Signals) -> None:
     """A Python process that is killed leaves no child behind."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -141,6 +142,18 @@ def test_missing_jars_are_fetched(maven: Path, registry: Path, tmp_path: Path) -
     files = fetch_artifacts(artifacts, tmp_path / "stamp.json", lambda _: None)
     assert [file.read_bytes() for file in files] == [b"jar"] * 5
     assert sorted(file for file in maven.rglob("*") if file.is_file()) == sorted(files)
+
+
+def test_what_a_fetch_that_was_ended_left_is_removed(maven: Path, registry: Path, tmp_path: Path) -> None:
+    """The next fetch does, once it is old; another process may be at work in one that is not."""
+    old, new = (maven / f"{jars_module._ASIDE}{name}" for name in ("old", "new"))
+    for aside in (old, new):
+        aside.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    artifact = _artifact("n")
+    _put(registry, artifact, b"jar")
+    fetch_artifacts([artifact], tmp_path / "stamp.json", lambda _: None)
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_registry_with_another_file(maven: Path, registry: Path, tmp_path: Path) -> None:

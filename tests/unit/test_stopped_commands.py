@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from connector.cli.main import RESUMED, main
-from connector.runtime.stop_signals import finish_first
+from connector.runtime.stop_signals import finish_first, leave_if_asked, leave_on_signals
 from tests.harness.tiers import tiered
 from tests.runs.processes import PROJECT
 from tests.unit.test_stop_signals import COMMAND_LINE, check_stop
@@ -210,6 +210,13 @@ def test_a_pipe_that_nobody_reads_ends_no_batch(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     assert finished.read_text() == "finished"
+
+
+def test_a_stop_is_the_one_command_s() -> None:
+    """What a command was asked while it took its last step is not asked of the next one in the process."""
+    with leave_on_signals(resumes=False), finish_first():
+        signal.raise_signal(signal.SIGTERM)
+    leave_if_asked()
 
 
 def test_a_step_leaves_signals_to_whom_they_are() -> None:
