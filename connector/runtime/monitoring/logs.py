@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import TextIO, cast
 
 import attrs
 import structlog
@@ -63,7 +63,7 @@ def configure_logging(*, terminal: bool, level: str = "INFO") -> None:
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(_LogOutput(sys.stderr)),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _LogOutput(sys.stderr))),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
