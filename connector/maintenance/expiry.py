@@ -137,8 +137,11 @@ def limit_metadata_files(table: Table) -> None:
     structlog.get_logger().info("each commit deletes old metadata files from now on", table=table.name)
 
 
-def expire_snapshots(spark: SparkSession, table: Table, expiry: Expiry) -> int:
-    """Expire what may go, with its files; tags and branches stay, with what they have. Gives how many files went.
+def expire_snapshots(spark: SparkSession, table: Table, expiry: Expiry) -> dict[str, int]:
+    """Expire what may go, with its files; tags and branches stay, with what they have.
+
+    Returns:
+        How many files of each kind went.
 
     Raises:
         CommitUnknown: nobody could tell until `errors.retry.timeout`.
@@ -153,16 +156,13 @@ def expire_snapshots(spark: SparkSession, table: Table, expiry: Expiry) -> int:
             action = jvm(spark).org.apache.iceberg.spark.actions.SparkActions.get(session).expireSnapshots(java)
             action = action.expireOlderThan(expiry.older_than_ms).retainLast(expiry.retain_last)
             done = action.executeDeleteWith(pool).option("stream-results", "true").execute()
-            return sum(
-                int(count)
-                for count in (
-                    done.deletedDataFilesCount(),
-                    done.deletedEqualityDeleteFilesCount(),
-                    done.deletedPositionDeleteFilesCount(),
-                    done.deletedManifestsCount(),
-                    done.deletedManifestListsCount(),
-                )
-            )
+            return {
+                "data_files": int(done.deletedDataFilesCount()),
+                "equality_delete_files": int(done.deletedEqualityDeleteFilesCount()),
+                "position_delete_files": int(done.deletedPositionDeleteFilesCount()),
+                "manifests": int(done.deletedManifestsCount()),
+                "manifest_lists": int(done.deletedManifestListsCount()),
+            }
         finally:
             pool.shutdown()
 

@@ -16,6 +16,7 @@ import structlog
 from connector.errors import CommitRefused, ConnectorError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.state.offset_rows import MAINTAINER, OffsetRows
+from connector.maintenance.file_counts import FileCounts
 from connector.maintenance.lease_rules import LEASE_MS, Lease, UnfinishedRun
 
 _ROWS_NAME = "_maintenance"
@@ -34,7 +35,7 @@ class MaintenanceRun:
     """A run under a table's lease.
 
     `name` is part of the paths of its files; `left` are unfinished runs before it. Whoever does it says whether it has
-    `failed`, and whether it `is_alone`: the connector commits nothing to the table meanwhile.
+    `failed`, whether it `is_alone`: the connector commits nothing to the table meanwhile; and what it has counted.
     """
 
     name: str
@@ -43,6 +44,7 @@ class MaintenanceRun:
     until_ms: int
     failed: bool = False
     is_alone: bool = False
+    counts: FileCounts | None = None
 
     def is_held(self) -> bool:
         """Tell whether the lease lasts: without it nothing may be committed, as another may remove the run's files."""
@@ -75,6 +77,11 @@ class LeaseTable:
                 self._rows.reload()
             return Lease.parse(self._rows.by_table.get(table))
 
+    def known(self, table: str) -> Lease:
+        """Return a table's lease as it was last read or stored here; asks nobody."""
+        with self._lock:
+            return Lease.parse(self._rows.by_table.get(table))
+
     def take(self, table: str, run: str = "") -> bool:
         """Take a table's lease for a run; tell whether this process has it.
 
@@ -83,10 +90,12 @@ class LeaseTable:
         """
         return self._change(table, lambda lease: lease.take(self._owner, self._now_ms(), run))
 
-    def release(self, table: str, run: str | None = None, *, failed: bool = False) -> None:
+    def release(
+        self, table: str, run: str | None = None, *, failed: bool = False, counts: FileCounts | None = None
+    ) -> None:
         """Give a table's lease back, if it is still that of the run; where that fails it ends by itself."""
         try:
-            self._change(table, lambda lease: lease.release(failed=failed), run)
+            self._change(table, lambda lease: lease.release(failed=failed, counts=counts), run)
         except ConnectorError as error:
             structlog.get_logger().warning(
                 "a lease could not be released, and expires by itself", table=table, reason=str(error)
@@ -125,7 +134,7 @@ class LeaseTable:
         finally:
             stop.set()
             renewing.join()
-            self.release(table, name, failed=run.failed)
+            self.release(table, name, failed=run.failed, counts=run.counts)
 
     def _renew(self, table: str, run: MaintenanceRun, stop: threading.Event) -> None:
         while not stop.wait(LEASE_MS / 3000):

@@ -7,6 +7,8 @@ from collections.abc import Collection
 import attrs
 import orjson
 
+from connector.maintenance.file_counts import FileCounts
+
 LEASE_MS = 120_000
 """How long a lease lasts that is not renewed; renewed at a third of it."""
 
@@ -38,6 +40,7 @@ class Lease:
     """Who maintains a table, until when (epoch milliseconds); `handed` are tasks that the sink is asked to do.
 
     `run` names the run at work, `left` are those that did not come to their end: their files are still to be removed.
+    `counts` is what the last run counted, for whoever looks at the table next.
     """
 
     owner: str = ""
@@ -45,6 +48,7 @@ class Lease:
     handed: tuple[str, ...] = ()
     run: str = ""
     left: tuple[UnfinishedRun, ...] = ()
+    counts: FileCounts = FileCounts()
 
     def json(self) -> str:
         """Return the text that is stored."""
@@ -54,6 +58,7 @@ class Lease:
             "handed": list(self.handed),
             "run": self.run,
             "left": [[one.run, one.until_ms] for one in self.left],
+            "counts": self.counts.document(),
         }
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
 
@@ -64,7 +69,9 @@ class Lease:
             return Lease()
         found = orjson.loads(text)
         left = tuple(UnfinishedRun(*one) for one in found.get("left", ()))
-        return Lease(found["owner"], found["until-ms"], tuple(found.get("handed", ())), found.get("run", ""), left)
+        counts = FileCounts.parse(found.get("counts", {}))
+        handed = tuple(found.get("handed", ()))
+        return Lease(found["owner"], found["until-ms"], handed, found.get("run", ""), left, counts)
 
     def is_free(self, owner: str, now_ms: int) -> bool:
         """Tell whether this owner may have it."""
@@ -80,10 +87,11 @@ class Lease:
         """Return it as this owner holds it for longer."""
         return self.take(owner, now_ms, self.run)
 
-    def release(self, *, failed: bool = False) -> Lease:
-        """Return it without an owner; a run of which something failed is left."""
+    def release(self, *, failed: bool = False, counts: FileCounts | None = None) -> Lease:
+        """Return it without an owner, with what the run counted; a run of which something failed is left."""
         cut = (UnfinishedRun(self.run, self.until_ms),) if failed and self.run else ()
-        return attrs.evolve(self, owner="", until_ms=0, run="", left=(*self.left, *cut)[-MOST_LEFT:])
+        left = (*self.left, *cut)[-MOST_LEFT:]
+        return attrs.evolve(self, owner="", until_ms=0, run="", left=left, counts=counts or self.counts)
 
     def without(self, runs: Collection[str]) -> Lease:
         """Return it once the files of some unfinished runs are removed."""

@@ -24,9 +24,12 @@ from connector.maintenance.expiry import (
     read_reader_positions,
 )
 from connector.maintenance.expiry_rules import IN_FLIGHT_MS, Expiry
+from connector.maintenance.file_counts import FileCounts
+from connector.maintenance.known_counts import KnownCounts
 from connector.maintenance.lease import LeaseTable, MaintenanceRun
 from connector.maintenance.lease_rules import LOST_RACES
-from connector.maintenance.orphan_files import delete_orphan_files, delete_unfinished_files
+from connector.maintenance.live_files import count_live_files
+from connector.maintenance.orphan_files import ORPHAN_BYTES, delete_orphan_files, delete_unfinished_files
 from connector.maintenance.rewrite_rules import TURN_BYTES, commits_by_groups
 from connector.maintenance.spark_actions import (
     WritePermit,
@@ -83,6 +86,11 @@ class Maintainer:
     _done_ms: dict[tuple[str, str], int] = attrs.field(factory=dict)
     _fruitless: dict[tuple[str, str], int] = attrs.field(factory=dict)
     _grouped: set[str] = attrs.field(factory=set)
+    _counts: KnownCounts = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Know what runs before this one counted."""
+        self._counts = KnownCounts(self.leases)
 
     def policy_of(self, table: str) -> MaintenancePolicy:
         """Return the policy of a table, by its full name."""
@@ -102,7 +110,7 @@ class Maintainer:
 
     def read_state(self, table: Table) -> TableState:
         """Return a table's state as it was last read, which listeners hear of; reads the metadata file."""
-        state = summarize(read_history(table), self._vain_of(table))
+        state = self._counts.describe(table, read_history(table), self._vain_of(table))
         for listener in self.listeners:
             listener.on_table(table.name, state.figures)
         return state
@@ -167,6 +175,7 @@ class Maintainer:
             run.is_alone = alone
             done = [self._run_task(table, task, in_flight, run) for task in wanted]
             run.failed = any(one.failure is not None for one in done)
+            run.counts = self._count(table, done)
             self._clean_up(table, run)
         return [*done, *idle]
 
@@ -208,6 +217,19 @@ class Maintainer:
     def _rewrite_policy(self, table: Table, *, alone: bool) -> RewritePolicy:
         policy = self.policy_of(table.name).rewrite
         return attrs.evolve(policy, max_bytes=min(policy.max_bytes, TURN_BYTES)) if alone else policy
+
+    def _count(self, table: Table, done: Sequence[TaskOutcome]) -> FileCounts | None:
+        """Return what is known of the table's files after some tasks; None where these told nothing new."""
+        orphans = next((one.counts.get(ORPHAN_BYTES) for one in done if one.task == ORPHANS), None)
+        known = self._counts.of(table.name)
+        try:
+            if any(one.task in (CONVERT, REWRITE) for one in done):
+                table.refresh()
+                counted = count_live_files(self.spark, table, self.policy_of(table.name).rewrite)
+                return self._counts.note(table.name, counted, orphan_bytes=orphans)
+        except ConnectorError as error:
+            structlog.get_logger().warning("files could not be counted", table=table.name, reason=str(error))
+        return None if orphans is None else self._counts.note(table.name, known, orphan_bytes=orphans)
 
     def _clean_up(self, table: Table, run: MaintenanceRun) -> None:
         """Remove what runs before this one wrote and did not commit, as soon as they can commit no more."""
@@ -322,7 +344,8 @@ class Maintainer:
         if found is None or not found.snapshots:
             return {"snapshots": 0, "files": 0}
         limit_metadata_files(table)
-        return {"snapshots": found.snapshots, "files": expire_snapshots(self.spark, table, found)}
+        removed = expire_snapshots(self.spark, table, found)
+        return {"snapshots": found.snapshots, "files": sum(removed.values()), **removed}
 
 
 def _folder(table: Table, run: str) -> str:

@@ -1,4 +1,4 @@
-"""A table, a folder of a run -> files there that no snapshot has, counted or deleted by Iceberg's Spark action."""
+"""A table, a folder of a run -> files there that no snapshot has, measured or deleted by Iceberg's Spark action."""
 
 from __future__ import annotations
 
@@ -14,20 +14,29 @@ from connector.errors import FatalError
 from connector.iceberg.catalog.retention_properties import may_delete_files
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import JavaTable, activate_session, iterate, jvm, load_class, map_java_errors, to_dict
+from connector.maintenance.file_sizes import FileSizes
 from connector.maintenance.metadata_files import MetadataFiles, find_metadata_of_others, metadata_folders, plain_path
 from connector.maintenance.spark_actions import open_actions
 from connector.settings.iceberg.maintenance.options import ORPHANS
 from connector.settings.iceberg.maintenance.policies import OrphanPolicy
 
+ORPHAN_BYTES = "orphan_bytes"
+"""What their sizes are counted under."""
+
 
 def delete_orphan_files(spark: SparkSession, table: Table, policy: OrphanPolicy, *, execute: bool) -> dict[str, int]:
-    """Delete files below the table's location that no snapshot has, if they are old enough; count them.
+    """Delete files below the table's location that no snapshot has, if they are old enough; count and measure them.
+
+    Cost: two listings of the table, three where there are some to delete, and a request for the size of each of these.
 
     Args:
         spark: the session.
         table: the table.
         policy: how old they have to be.
         execute: without it they are only counted.
+
+    Returns:
+        How many there were, and their bytes (`ORPHAN_BYTES`), unless the store did not tell.
 
     Raises:
         FatalError: paths differ in scheme or authority, and the policy's mode is ERROR; or another table is there too.
@@ -40,11 +49,13 @@ def delete_orphan_files(spark: SparkSession, table: Table, policy: OrphanPolicy,
         if not may_delete_files(to_dict(table.java.properties())):
             return {"removed": 0}
         _refuse_other_tables(spark, table, policy)
+        sizes = FileSizes(table.io_properties(), table.name)
         action = _below_location(spark, table, policy)
-        if not execute:
-            action = action.deleteWith(_Untouched())
-        done = action.execute()
-        return {"removed": int(done.orphanFilesCount())}
+        found = int(action.deleteWith(sizes).execute().orphanFilesCount())
+        measured = sizes.total()
+        if execute and found:
+            found = int(_below_location(spark, table, policy).execute().orphanFilesCount())
+        return {"removed": found} if measured is None else {"removed": found, ORPHAN_BYTES: measured}
 
 
 def _refuse_other_tables(spark: SparkSession, table: Table, policy: OrphanPolicy) -> None:
@@ -120,16 +131,3 @@ def _orphan_action(spark: SparkSession, java: JavaTable, policy: OrphanPolicy) -
     before_ms = max(0, time.time_ns() // 1_000_000 - policy.min_age_s * 1000)
     action = open_actions(spark).deleteOrphanFiles(java).olderThan(before_ms)
     return action.prefixMismatchMode(mode).option("stream-results", "true")
-
-
-@attrs.frozen(eq=False)
-class _Untouched:
-    """Java's `Consumer` that leaves files where they are."""
-
-    def accept(self, path: Any) -> None:
-        """Do nothing."""
-
-    class Java:
-        """Which Java interface this object stands for (Py4J's convention)."""
-
-        implements = ("java.util.function.Consumer",)

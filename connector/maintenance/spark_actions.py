@@ -25,6 +25,7 @@ MANIFEST_SIZE_PROPERTY, DEFAULT_MANIFEST_BYTES = "commit.manifest.target-size-by
 """Iceberg's."""
 _SMALL_SHARE = 0.75
 _DANGLING_TRIES = 5
+_BY_KEY = "EQUALITY_DELETES"
 
 
 @attrs.frozen
@@ -51,7 +52,8 @@ def rewrite_data_files(
     whose commit is refused, is left for the next time; else all are.
 
     Returns:
-        How many data files went and came, their bytes, and how many files could not be committed.
+        How many data files went and came, their bytes, how many files could not be committed, and how many delete files
+        of each kind went because nothing is left that they apply to.
 
     Raises:
         CommitUnknown: nobody could tell until `errors.retry.timeout`.
@@ -67,7 +69,7 @@ def rewrite_data_files(
         if done["bytes"] >= policy.max_bytes:
             break
     if done["removed"] and table.format_version < VECTORS_VERSION:
-        _remove_dangling_deletes(spark, table, name)
+        done |= _remove_dangling_deletes(spark, table, name)
     return done
 
 
@@ -121,8 +123,8 @@ def _rewrite_once(
     }
 
 
-def _remove_dangling_deletes(spark: SparkSession, table: Table, name: str) -> None:
-    """Take out position deletes of files that are gone; vectors go with their files.
+def _remove_dangling_deletes(spark: SparkSession, table: Table, name: str) -> dict[str, int]:
+    """Take out deletes of files that are gone, and count them by kind; vectors go with their files.
 
     Iceberg refuses it where any commit came since it began. What files were merged stays so, and where commits come too
     fast for several tries the deletes stay until files are merged again: no reader heeds them.
@@ -132,11 +134,13 @@ def _remove_dangling_deletes(spark: SparkSession, table: Table, name: str) -> No
         try:
             with map_java_errors(doing), settle_commits(table, doing) as java:
                 action = open_actions(spark).removeDanglingDeleteFiles(java).snapshotProperty(CREATED_BY, name)
-                action.snapshotProperty(MAINTENANCE_TASK, REWRITE).toBranch(table.branch).execute()
-            return
+                done = action.snapshotProperty(MAINTENANCE_TASK, REWRITE).toBranch(table.branch).execute()
+                by_key = [str(file.content()) == _BY_KEY for file in iterate(done.removedDeleteFiles())]
+                return {"equality_delete_files": sum(by_key), "position_delete_files": len(by_key) - sum(by_key)}
         except RetriableError as error:
             reason = str(error)
     structlog.get_logger().warning("deletes of merged files stay until the next merge", table=table.name, reason=reason)
+    return {}
 
 
 def count_small_manifests(table: Table) -> int:

@@ -60,4 +60,5 @@ def _summary_of(snapshot: Snapshot) -> SnapshotSummary:
     told = snapshot.summary
     operation = "" if told is None else str(told.operation.value)
     properties = {} if told is None else told.additional_properties
-    return SnapshotSummary(snapshot.snapshot_id, snapshot.timestamp_ms, operation, properties)
+    is_first = snapshot.parent_snapshot_id is None
+    return SnapshotSummary(snapshot.snapshot_id, snapshot.timestamp_ms, operation, properties, is_first)

@@ -9,15 +9,24 @@ import attrs
 
 from connector.maintenance.tasks import CONVERT, MAINTENANCE_TASK, TASKS
 
+DELETE_FILES = ("equality_delete_files", "position_delete_files", "deletion_vectors")
+FILE_FIGURES = ("data_files", "small_files", *DELETE_FILES, "snapshots", "metadata_files", "orphan_bytes")
+"""What people look at first, in the words of the metrics."""
+FIGURES = (*FILE_FIGURES, "size_bytes", "delete_files", "equality_deletes", "position_deletes")
+
 
 @attrs.frozen
 class SnapshotSummary:
-    """One snapshot: when it was made (epoch milliseconds), which operation it was, and what its summary says."""
+    """One snapshot: when it was made (epoch milliseconds), which operation it was, and what its summary says.
+
+    `is_first` says that it has no parent; one whose parent has expired still names it.
+    """
 
     snapshot_id: int
     timestamp_ms: int
     operation: str
     summary: Mapping[str, str]
+    is_first: bool = False
 
     def count(self, name: str) -> int:
         """Return a count of the summary; 0 where it says nothing."""
@@ -37,7 +46,10 @@ class Progress:
 
 @attrs.frozen
 class TableState:
-    """A table as its newest snapshot's summary tells it; `progress` by task. `newest_id` is 0 without a snapshot."""
+    """A table as its newest snapshot's summary tells it; `progress` by task. `newest_id` is 0 without a snapshot.
+
+    Summaries do not tell all: files of some kinds are None where nobody has counted them (`FileCounts`).
+    """
 
     data_files: int = 0
     size_bytes: int = 0
@@ -49,12 +61,18 @@ class TableState:
     newest_ms: int = 0
     newest_id: int = 0
     progress: Mapping[str, Progress] = attrs.field(factory=dict)
+    metadata_files: int | None = None
+    small_files: int | None = None
+    equality_delete_files: int | None = None
+    position_delete_files: int | None = None
+    deletion_vectors: int | None = None
+    orphan_bytes: int | None = None
 
     @property
     def figures(self) -> dict[str, int]:
-        """Return its sizes and counts by name."""
-        names = ("data_files", "size_bytes", "delete_files", "equality_deletes", "position_deletes", "snapshots")
-        return {name: getattr(self, name) for name in names}
+        """Return those of its sizes and counts that are known, by name."""
+        found = ((name, getattr(self, name)) for name in FIGURES)
+        return {name: value for name, value in found if value is not None}
 
     def since(self, task: str) -> Progress:
         """Return what came since a task was last done."""

@@ -45,6 +45,7 @@ class ShownConnector(InMemoryConnector):
         return {
             "lag": {"shop.public.orders": 1234, "shop.public.items": 0},
             "tables": {"shop.<b>orders</b>": table},
+            "files": {"shop.<b>orders</b>": {"data_files": 41, "equality_delete_files": 7, "snapshots": 3}},
             "recent": recent.last(),
             "per_minute": minutes,
             "dead_letters": recent.dead_letters(),

@@ -189,20 +189,31 @@ class ChangedFile:
 class RemoveDanglingDeletes(_Action):
     """Position deletes that are older than every data file go, and those by key that are no younger."""
 
-    def execute(self) -> None:
+    def execute(self) -> RemovedDeletes:
         base = self.table.now.newest
         files = self._read("read entries", lambda: base.files if base is not None else ())
         least = min((file.number for file in files if file.is_data), default=None)
         if base is None or least is None:
-            return
+            return RemovedDeletes()
         by_key = [file for file in files if file.content == "equality-deletes" and file.number <= least]
         by_place = [file for file in files if file.content == "position-deletes" and file.number < least]
         if not by_key and not by_place:
-            return
+            return RemovedDeletes()
         update = self._start().validateFromSnapshot(base.id)
         for file in (*by_key, *by_place):
             update.deleteFile(file)
         update.commit()
+        return RemovedDeletes((*by_key, *by_place))
+
+
+@attrs.frozen
+class RemovedDeletes:
+    """Java's result of it."""
+
+    files: tuple[LiveFile, ...] = ()
+
+    def removedDeleteFiles(self) -> JavaIterator:  # noqa: N802
+        return JavaIterator([ChangedFile(file) for file in self.files])
 
 
 class ExpireSnapshots(_Action):

@@ -159,6 +159,9 @@ class JavaMetadata:
     def metadataFileLocation(self) -> str:  # noqa: N802
         return f"{self.now.name}/metadata/{self.now.version}"
 
+    def previousFiles(self) -> JavaSnapshots:  # noqa: N802
+        return JavaSnapshots(())
+
     def snapshots(self) -> JavaSnapshots:
         return JavaSnapshots(self.now.snapshots.values())
 

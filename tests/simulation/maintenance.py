@@ -28,6 +28,7 @@ from connector.maintenance.conversion import conversion, key_search
 from connector.maintenance.conversion.plan import EqualityDeleteFile
 from connector.maintenance.conversion.validation import LaterSnapshot
 from connector.maintenance.expiry_rules import BranchHistory
+from connector.maintenance.file_counts import FileCounts
 from connector.maintenance.lease import LeaseTable
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
 from connector.maintenance.table_state import SnapshotSummary
@@ -72,6 +73,7 @@ def _in_memory(server: CatalogServer, rng: Random) -> Iterator[None]:
             (maintainer, "DeleteGuard", NoRewritesGuard),
             (maintainer, "read_history", _read_history),
             (maintainer, "delete_unfinished_files", _delete_unfinished_files),
+            (maintainer, "count_live_files", lambda _, table, __: _count_files(table.java)),
             (maintainer, "count_rewrite_groups", lambda *_: 1),
             (expiry, "read_branch_histories", lambda table: [BranchHistory(_read_history(table))]),
             (expiry, "time", clock),
@@ -140,6 +142,14 @@ def _read_history(table: Any) -> list[SnapshotSummary]:
         SnapshotSummary(one.id, one.made_ms, one.operation, {**one.summary, **_totals(one)})
         for one in table.java.now.ancestors()
     ]
+
+
+def _count_files(java: JavaTable) -> FileCounts:
+    """As `live_files.count_live_files`, of which every data file is small."""
+    newest = java.now.newest
+    kinds = [] if newest is None else [file.content for file in newest.files]
+    by_key, by_place = kinds.count("equality-deletes"), kinds.count("position-deletes")
+    return FileCounts(0 if newest is None else newest.id, by_key, by_place, 0, kinds.count("data"))
 
 
 def _totals(one: SnapshotVersion) -> dict[str, str]:

@@ -14,6 +14,9 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.stored_commit import StoredCommit
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.maintenance.file_counts import FileCounts
+from connector.maintenance.lease import LeaseTable
+from connector.maintenance.table_state import FILE_FIGURES
 from connector.settings import load
 from connector.settings.source.settings import load_source
 from connector.source.snapshots.next_step import SnapshotOffset
@@ -53,12 +56,28 @@ def test_a_sinks_status_needs_no_spark(spark: SparkSession, space: Workspace) ->
     position = KafkaOffsets(offsets={("t", 0): 5})
     tables = {f"default.{name}": StoredCommit(position) for name in ("ours", "others", "gone")}
     OffsetsTable(catalog, "_debezium_offset_storage", "seen").save(position, tables)
+    leases = LeaseTable.open(catalog, "_debezium_offset_storage", "one")
+    with leases.hold("default.ours") as run:
+        assert run is not None
+        run.counts = FileCounts(small_files=4, orphan_bytes=70)
     told = _status(space, OFFSETS_TABLE)
     assert told["tables"].keys() == {"default.ours", "default.others"}
     ours, others = told["tables"]["default.ours"], told["tables"]["default.others"]
     assert (ours["snapshot_id"], ours["iceberg_schema_drift_count"], ours["lag"]) == (committed, 3, None)
     assert (others["snapshot_id"], others["committed_at"]) == (None, None)
     assert told["unanswered"].startswith("Kafka gave no answer")
+    files = {name: ours[name] for name in FILE_FIGURES}
+    assert files == {
+        "data_files": 0,
+        "small_files": 4,
+        "equality_delete_files": 0,
+        "position_delete_files": 0,
+        "deletion_vectors": 0,
+        "snapshots": 2,
+        "metadata_files": 3,
+        "orphan_bytes": 70,
+    }
+    assert (others["snapshots"], others["metadata_files"], others["small_files"]) == (0, 1, None)
 
 
 OFFSETS_TABLE = {"debezium.source.offset.storage.iceberg.table-name": "_debezium_offset_storage"}

@@ -21,6 +21,7 @@ from connector.iceberg.catalog.metadata_file import load_static_table
 from connector.iceberg.catalog.table import Table
 from connector.maintenance import expiry, maintainer, spark_actions
 from connector.maintenance.expiry import find_expiry
+from connector.maintenance.lease_rules import Lease
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
 from connector.maintenance.metadata_files import MetadataFiles, find_metadata_of_others
 from connector.maintenance.rewrite_rules import rewrite_options
@@ -153,7 +154,7 @@ class History:
 def _maintainer(monkeypatch: pytest.MonkeyPatch, history: History, policy: MaintenancePolicy) -> Maintainer:
     monkeypatch.setattr(maintainer, "read_history", lambda _: history.ancestors)
     settings: Any = SimpleNamespace(maintenance=MaintenanceSettings(policy), offsets_table="db.offsets")
-    return Maintainer(Mock(), Mock(), settings, "s", Mock())
+    return Maintainer(Mock(), Mock(), settings, "s", Mock(known=lambda _: Lease()))
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -162,7 +163,7 @@ def test_tasks_are_due_by_time_where_snapshots_are_kept_for_less(
 ) -> None:
     """Where ten minutes of snapshots are kept files are merged once an hour, though none tells of the last time."""
     history, found = History(), list[int]()
-    table: Any = SimpleNamespace(name="db.t")
+    table: Any = SimpleNamespace(name="db.t", metadata_files=1)
     subject = _maintainer(monkeypatch, history, MaintenancePolicy(rewrite=RewritePolicy(files=100_000)))
     begun = 1_000_000
     if is_known:
@@ -202,7 +203,7 @@ def test_one_file_full_of_deletes_is_enough(monkeypatch: pytest.MonkeyPatch) -> 
     """A table of one file is due by time where rows of it may be deleted, and never otherwise."""
     policy = MaintenancePolicy(rewrite=RewritePolicy(interval_s=1))
     for deletes, wanted in (("1", True), ("0", False)):
-        history, table = History(), SimpleNamespace(name="db.t")
+        history, table = History(), SimpleNamespace(name="db.t", metadata_files=1)
         history.add(NOW_MS // S - 60, total_data_files="1", total_delete_files=deletes)
         subject = _maintainer(monkeypatch, history, policy)
         monkeypatch.setattr(maintainer, "_now_ms", lambda: NOW_MS)

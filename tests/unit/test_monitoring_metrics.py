@@ -250,12 +250,33 @@ def test_an_initial_snapshot_that_is_given_up() -> None:
     assert told()["SnapshotAborted"] == 0
 
 
+STATE = TableState(
+    3,
+    900,
+    2,
+    1,
+    0,
+    4,
+    metadata_files=7,
+    small_files=2,
+    equality_delete_files=1,
+    position_delete_files=0,
+    deletion_vectors=1,
+    orphan_bytes=80,
+)
+REWRITTEN = {"removed": 5, "added": 1, "bytes": 700, "position_delete_files": 2}
+
+
 def _maintenance() -> MaintenanceMetrics:
     metrics = MaintenanceMetrics("s", lambda: NOW_S)
-    metrics.on_task(MaintenanceReport("a.b", "rewrite", "done", 2.0, {"removed": 5, "added": 1, "bytes": 700}))
+    metrics.on_task(MaintenanceReport("a.b", "rewrite", "done", 2.0, REWRITTEN))
     metrics.on_task(MaintenanceReport("a.b", "rewrite", "lost", 1.0))
     metrics.on_task(MaintenanceReport("a.b", "expire", "failed", 0.5))
-    metrics.on_table("a.b", TableState(3, 900, 2, 1, 0, 4).figures)
+    expired = {"snapshots": 2, "files": 10, "data_files": 1, "manifests": 4, "manifest_lists": 5}
+    metrics.on_task(MaintenanceReport("a.b", "expire", "done", 0.5, expired))
+    metrics.on_task(MaintenanceReport("a.b", "convert", "done", 0.5, {"delete_files": 6, "data_files": 2}))
+    metrics.on_task(MaintenanceReport("a.b", "orphans", "done", 0.5, {"removed": 8, "orphan_bytes": 80}))
+    metrics.on_table("a.b", STATE.figures)
     return metrics
 
 
@@ -272,11 +293,36 @@ def test_maintenance_is_counted() -> None:
     assert value("maintenance_runs_total", task="expire", result="failed") == 1
     assert value("maintenance_seconds_total", **rewrite) == 3
     assert value("maintenance_bytes_rewritten_total", **rewrite) == 700
-    assert value("maintenance_files_removed_total", **rewrite) == 5
+    removed = {
+        (str(labels["task"]), str(labels["kind"])): count
+        for key, count in found["icebridge_maintenance_files_removed_total"].items()
+        if count and (labels := dict(key))
+    }
+    assert removed == {
+        ("rewrite", "data"): 5,
+        ("rewrite", "position_delete"): 2,
+        ("expire", "data"): 1,
+        ("expire", "manifest"): 4,
+        ("expire", "manifest_list"): 5,
+        ("convert", "equality_delete"): 6,
+        ("orphans", "orphan"): 8,
+    }
     assert value("maintenance_conflicts_total", **rewrite) == 1
     assert value("maintenance_last_success_timestamp_seconds", **rewrite) == NOW_S
     left = {"data_files": 3, "size_bytes": 900, "delete_files": 2, "equality_deletes": 1, "snapshots": 4}
+    left |= {"small_files": 2, "equality_delete_files": 1, "position_delete_files": 0, "deletion_vectors": 1}
+    left |= {"metadata_files": 7, "orphan_bytes": 80}
     assert {name: value(f"table_{name}") for name in left} == left
+
+
+def test_what_nobody_has_counted_of_a_table_is_not_told() -> None:
+    """Rather than 0: files by kind, and orphans, are there once somebody has looked."""
+    metrics = MaintenanceMetrics("s", lambda: NOW_S)
+    metrics.on_table("a.b", TableState(3, metadata_files=1).figures)
+    found = _scrape(metrics)
+    assert {"icebridge_table_data_files", "icebridge_table_metadata_files"} <= found.keys()
+    uncounted = ("small_files", "equality_delete_files", "position_delete_files", "deletion_vectors", "orphan_bytes")
+    assert not {f"icebridge_table_{name}" for name in uncounted} & found.keys()
 
 
 DEBEZIUM_DASHBOARD = (

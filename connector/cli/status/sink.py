@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 import click
@@ -18,6 +18,7 @@ from connector.cli.status.end_offsets import EndsView
 from connector.cli.status.sink_state import SinkTable, read_state
 from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
 from connector.iceberg.commit.last_commit import snapshot_summary
+from connector.maintenance.table_state import FILE_FIGURES
 from connector.runtime.spark.session import open_gateway
 from connector.runtime.spark.session_builder import StartingSession
 from connector.runtime.topic_partitions import TopicPartition
@@ -26,9 +27,10 @@ from connector.settings import SinkSettings
 
 @attrs.frozen
 class TableStatus:
-    """A table's newest commit of this sink: when, how many events are not in the table yet, and the drift.
+    """A table's newest commit of this sink: when, how many events are not in the table yet, the drift, and its files.
 
-    The first two are None where no commit of the sink is left in the table's history, `lag` where Kafka does not tell.
+    The first two are None where no commit of the sink is left in the table's history, `lag` where Kafka does not tell,
+    of `files` what nobody has counted.
     """
 
     table: str
@@ -36,6 +38,12 @@ class TableStatus:
     committed_at: str | None
     lag: int | None
     iceberg_schema_drift_count: int
+    files: Mapping[str, int | None]
+
+    def document(self) -> dict[str, Any]:
+        """Return it with its files beside the rest, without the name."""
+        fields = attrs.asdict(self, filter=lambda field, _: field.name not in ("table", "files"))
+        return {**fields, **self.files}
 
 
 def show(
@@ -50,25 +58,32 @@ def show(
         RetriableError: the catalog is away, or does not answer; it is asked once.
     """
     with open_gateway(starting) as driver:
-        state = read_state(driver, settings)
+        state = read_state(driver, settings, with_files=True)
     answer = asked.result()
     ends = None if answer.unanswered else answer.ends
     statuses = [_table_status(table, state.position.offsets, ends) for table in state.tables]
     if output == "json":
-        tables = {one.table: attrs.asdict(one, filter=lambda field, _: field.name != "table") for one in statuses}
+        tables = {one.table: one.document() for one in statuses}
         unanswered = {"unanswered": answer.unanswered} if answer.unanswered else {}
         document = {"name": settings.name, "tables": tables, **unanswered}
         click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
         return
     names = ("table", "snapshot", "committed", "lag", "iceberg_schema_drift_count")
-    # In a narrow window, or none, a number that is cut off is worse than one on two lines.
-    grid = Grid(*(Column(name, overflow="fold") for name in names), title=f"{settings.name}: status")
-    for one in statuses:
-        row = (one.table, one.snapshot_id, one.committed_at, one.lag, one.iceberg_schema_drift_count)
-        grid.add_row(*("-" if value is None else str(value) for value in row))
-    open_console().print(grid)
+    rows = [(one.table, one.snapshot_id, one.committed_at, one.lag, one.iceberg_schema_drift_count) for one in statuses]
+    _print_grid(f"{settings.name}: status", names, rows)
+    _print_grid(
+        f"{settings.name}: files", ("table", *FILE_FIGURES), [(one.table, *one.files.values()) for one in statuses]
+    )
     if answer.unanswered:
         click.echo(answer.unanswered)
+
+
+def _print_grid(title: str, names: Iterable[str], rows: Iterable[tuple[object, ...]]) -> None:
+    # In a narrow window, or none, a number that is cut off is worse than one on two lines.
+    grid = Grid(*(Column(name, overflow="fold") for name in names), title=title)
+    for row in rows:
+        grid.add_row(*("-" if value is None else str(value) for value in row))
+    open_console().print(grid)
 
 
 def _count_lag(
@@ -83,9 +98,9 @@ def _table_status(
     table: SinkTable, own: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int] | None
 ) -> TableStatus:
     lag = None if ends is None else _count_lag(table.noted, own, ends)
-    snapshot = table.snapshot
+    snapshot, files = table.snapshot, {name: getattr(table.files, name) for name in FILE_FIGURES}
     if snapshot is None:
-        return TableStatus(table.name, None, None, lag, 0)
+        return TableStatus(table.name, None, None, lag, 0, files)
     drift = int(snapshot_summary(snapshot).get(SCHEMA_DRIFT_COUNT, 0))
     at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return TableStatus(table.name, snapshot.snapshot_id, at, lag, drift)
+    return TableStatus(table.name, snapshot.snapshot_id, at, lag, drift, files)

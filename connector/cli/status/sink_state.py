@@ -19,6 +19,10 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import find_newest_snapshot
 from connector.iceberg.java import Driver
 from connector.iceberg.state.offsets_table import OffsetsTable
+from connector.maintenance.known_counts import KnownCounts
+from connector.maintenance.lease import LeaseTable, owner_name
+from connector.maintenance.table_history import read_history
+from connector.maintenance.table_state import TableState
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 
@@ -28,11 +32,15 @@ THREADS = 8
 
 @attrs.frozen
 class SinkTable:
-    """A table's newest snapshot of the sink, None without one, and what the offsets table says of the table."""
+    """A table's newest snapshot of the sink, None without one, and what the offsets table says of the table.
+
+    `files` is the table as its snapshots tell it, with what maintenance counted; empty where that was not asked.
+    """
 
     name: str
     snapshot: Snapshot | None
     noted: Mapping[TopicPartition, int]
+    files: TableState = TableState()
 
 
 @attrs.frozen
@@ -43,17 +51,22 @@ class SinkState:
     tables: tuple[SinkTable, ...] = ()
 
 
-def read_state(driver: Driver, settings: SinkSettings, others: Iterable[str] = ()) -> SinkState:
+def read_state(
+    driver: Driver, settings: SinkSettings, others: Iterable[str] = (), *, with_files: bool = False
+) -> SinkState:
     """Read the offsets table, then side by side the tables that it names and `others`; none that is gone.
+
+    With `with_files` what maintenance knows of their files too.
 
     Raises:
         RetriableError: the catalog is away, or does not answer; it is asked once.
     """
     with ThreadPoolExecutor(THREADS, "status") as beside:
         catalog, stored = wait_for(beside.submit(_open_offsets, driver, settings))
+        leases = wait_for(beside.submit(_open_leases, catalog, settings)) if with_files else None
         noted = {name: commit.position.offsets for name, commit in stored.tables.items()}
         names = sorted({*noted, *map(catalog.full_name, others)})
-        reads = [beside.submit(_read_table, catalog, settings, name, noted.get(name, {})) for name in names]
+        reads = [beside.submit(_read_table, catalog, settings, name, noted.get(name, {}), leases) for name in names]
         tables = tuple(table for one in reads if (table := wait_for(one)) is not None)
     return SinkState(stored.position or KafkaOffsets(), tables)
 
@@ -63,8 +76,16 @@ def _open_offsets(driver: Driver, settings: SinkSettings) -> tuple[Catalog, Offs
     return catalog, OffsetsTable(catalog, settings.table.offsets_table, settings.name)
 
 
+def _open_leases(catalog: Catalog, settings: SinkSettings) -> LeaseTable:
+    return LeaseTable.open(catalog, settings.table.offsets_table, owner_name())
+
+
 def _read_table(
-    catalog: Catalog, settings: SinkSettings, name: str, noted: Mapping[TopicPartition, int]
+    catalog: Catalog,
+    settings: SinkSettings,
+    name: str,
+    noted: Mapping[TopicPartition, int],
+    leases: LeaseTable | None,
 ) -> SinkTable | None:
     table = catalog.load(name)
     if table is None:
@@ -75,4 +96,5 @@ def _read_table(
     except FatalError as error:
         click.echo(str(error), err=True)
         return SinkTable(name, None, noted)
-    return SinkTable(name, find_newest_snapshot(table, settings.name), noted)
+    files = TableState() if leases is None else KnownCounts(leases).describe(table, read_history(table))
+    return SinkTable(name, find_newest_snapshot(table, settings.name), noted, files)

@@ -143,6 +143,11 @@ class Table:
         return int(self.java.operations().current().formatVersion())
 
     @property
+    def metadata_files(self) -> int:
+        """How many metadata files the newest one lists, with itself: those that may be deleted with later commits."""
+        return int(self.java.operations().current().previousFiles().size()) + 1
+
+    @property
     def own_thread(self) -> Any:
         """Java's `ExecutorService` that has no threads: who gives it work does it."""
         guava = jvm(self.driver).org.apache.iceberg.relocated.com.google.common

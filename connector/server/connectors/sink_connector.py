@@ -90,6 +90,7 @@ class SinkConnector(LiveConnector):
         return {
             "lag": by_topic,
             "tables": self._metrics.tables(),
+            "files": self._maintenance.tables(),
             "recent": self._recent.last(),
             "per_minute": self._recent.per_minute(),
             "dead_letters": self._recent.dead_letters(),

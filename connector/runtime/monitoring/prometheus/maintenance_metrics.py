@@ -11,8 +11,24 @@ from connector.runtime.monitoring.listeners import MaintenanceReport
 from connector.runtime.monitoring.prometheus import own_series as own
 from connector.runtime.monitoring.prometheus.series import MetricSample
 
-_REMOVED = ("delete_files", "files", "removed")
-"""What tasks call the files that they take away; see `maintenance.maintainer`."""
+_REMOVED: Mapping[str, Mapping[str, str]] = {
+    "convert": {"delete_files": "equality_delete"},
+    "rewrite": {
+        "removed": "data",
+        "equality_delete_files": "equality_delete",
+        "position_delete_files": "position_delete",
+    },
+    "manifests": {"removed": "manifest"},
+    "expire": {
+        "data_files": "data",
+        "equality_delete_files": "equality_delete",
+        "position_delete_files": "position_delete",
+        "manifests": "manifest",
+        "manifest_lists": "manifest_list",
+    },
+    "orphans": {"removed": "orphan"},
+}
+"""What tasks call the files that they take away (see `maintenance.maintainer`), and of which kind these are."""
 
 
 class MaintenanceMetrics:
@@ -42,6 +58,11 @@ class MaintenanceMetrics:
         with self._lock:
             self._tables[table] = dict(figures)
 
+    def tables(self) -> dict[str, dict[str, int]]:
+        """Return what is known of each table."""
+        with self._lock:
+            return {table: dict(figures) for table, figures in self._tables.items()}
+
     def samples(self) -> Iterator[MetricSample]:
         """Return the values of now."""
         with self._lock:
@@ -51,7 +72,8 @@ class MaintenanceMetrics:
                 labels, counts = (self._connector, *at), self._sums[at]
                 yield own.MAINTENANCE_SECONDS.at(seconds, *labels)
                 yield own.MAINTENANCE_BYTES.at(counts["bytes"], *labels)
-                yield own.MAINTENANCE_FILES.at(sum(counts[name] for name in _REMOVED), *labels)
+                for name, kind in _REMOVED.get(at[1], {}).items():
+                    yield own.MAINTENANCE_FILES.at(counts[name], *labels, kind)
                 yield own.MAINTENANCE_CONFLICTS.at(self._runs[(*at, "lost")], *labels)
                 if at in self._done_at:
                     yield own.MAINTENANCE_TIME.at(self._done_at[at], *labels)

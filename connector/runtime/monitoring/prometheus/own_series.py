@@ -66,6 +66,7 @@ NEWEST_EVENT = Series(
 SCHEMA_DRIFT = Series(
     "iceberg_schema_drift_count", "Fields in which events and table have differed since the start.", _T, "gauge"
 )
+SCHEMA_DRIFT_AGAIN = Series("icebridge_schema_drift_count", "The same, by a name as that of the others.", _T, "gauge")
 LATE = Series("icebridge_late_events_total", "Keys whose change was older than what the table holds.", _C, "counter")
 DEAD_LETTERS = Series(
     "icebridge_dead_letters_total", "Dead letters, by the stage that failed.", ("connector", "stage"), "counter"
@@ -91,8 +92,10 @@ MAINTENANCE_BYTES = Series(
 )
 MAINTENANCE_FILES = Series(
     "icebridge_maintenance_files_removed_total",
-    "Files that a task took out of the table, or deleted.",
-    _M,
+    "Files that a task took out of the table, or deleted: data, equality_delete, position_delete (with deletion "
+    "vectors that expired), manifest, manifest_list, orphan. Deletion vectors that go with their data files are not "
+    "counted.",
+    (*_M, "kind"),
     "counter",
 )
 MAINTENANCE_CONFLICTS = Series(
@@ -105,14 +108,23 @@ MAINTENANCE_TIME = Series(
     "gauge",
 )
 TABLE_FIGURES: Mapping[str, Series] = {
-    name: Series(f"icebridge_table_{name}", f"{doc}, by the last look of the sink's maintenance.", _T, "gauge")
+    name: Series(f"icebridge_table_{name}", doc, _T, "gauge")
     for name, doc in {
-        "data_files": "Data files of a table",
-        "size_bytes": "Bytes of its files",
-        "delete_files": "Its delete files, of all kinds",
-        "equality_deletes": "Equality deletes that readers still have to apply",
-        "position_deletes": "Deletes by position, those of deletion vectors among them",
-        "snapshots": "Its snapshots",
+        "data_files": "Data files of a table, by the last look of the sink's maintenance.",
+        "small_files": "Those below the size from which on maintenance does not merge them, when it last counted them: "
+        "after it converted deletes or merged files. None before.",
+        "equality_delete_files": "Files of equality deletes, by the last look; none as long as nobody has counted "
+        "them.",
+        "position_delete_files": "Files of position deletes, in the same way.",
+        "deletion_vectors": "Deletion vectors, in the same way.",
+        "snapshots": "Snapshots, by the last look.",
+        "metadata_files": "Metadata files that the newest one lists, with itself, by the last look: at most one more "
+        "than `write.metadata.previous-versions-max`.",
+        "orphan_bytes": "Bytes of the files that the last look for orphans found, deleted since. None before.",
+        "size_bytes": "Bytes of data files and delete files, by the last look.",
+        "delete_files": "Delete files of all kinds, by the last look.",
+        "equality_deletes": "Equality deletes that readers still have to apply, by the last look.",
+        "position_deletes": "Deletes by position, those of deletion vectors among them, by the last look.",
     }.items()
 }
 ALL = (*(value for value in list(globals().values()) if isinstance(value, Series)), *TABLE_FIGURES.values())

@@ -256,7 +256,8 @@ class SinkMetrics:
             yield own.DATA_FILES.at(counts["data_files"], name, table)
             yield own.DELETE_FILES.at(counts["delete_files"], name, table)
             yield own.TABLE_COMMITS.at(counts["commits"], name, table)
-            yield own.SCHEMA_DRIFT.at(self._drift.get(table, 0), name, table)
+            for series in (own.SCHEMA_DRIFT, own.SCHEMA_DRIFT_AGAIN):
+                yield series.at(self._drift.get(table, 0), name, table)
         for stage, count in self._stages.items():
             yield own.DEAD_LETTERS.at(count, name, stage)
         yield from self._collect_lag(lag)
