@@ -120,6 +120,7 @@ def filtered(text: str) -> bytes:
         b'{"type": 7}',
         b'{"id": 7, "type": "log"}',
         b'{"type": "drop-table"}',
+        b'{"type": "schema-changes", "data": {"database": "db", "changes": [{"type": "ALTER", "id": "db.a"}]}}',
         b'{"type": "log", "data": {}}',
         b'{"type": "log", "data": "no json"}',
         b'{"type": "log", "data": [1]}',
@@ -147,7 +148,7 @@ def filtered(text: str) -> bytes:
         + b"]}}",
         b'{"type": "log", "data": "' + b"x" * 2**20 + b'"}',
     ],
-    ids=range(31),
+    ids=range(32),
 )
 def test_what_is_no_signal_says_why_and_shows_nothing(text: bytes) -> None:
     """Malformed signals, functions and queries in filters are refused, with words of ours and none of the sender's."""
@@ -155,6 +156,15 @@ def test_what_is_no_signal_says_why_and_shows_nothing(text: bytes) -> None:
         parse_signal(read_document(text, "made"))
     assert str(caught.value)
     assert "reflect" not in str(caught.value)
+
+
+def test_a_change_of_schema_is_refused_with_the_reason() -> None:
+    """An Iceberg source keeps no schemas that Debezium's signal could repair, also where its data is no such change."""
+    for data in ({"database": "db", "changes": []}, None, "no json"):
+        with pytest.raises(InvalidSignal, match=r"schema-changes has no effect here: .* change the table"):
+            parse_signal(SignalText("1", "schema-changes", data))
+    with pytest.raises(InvalidSignal, match="has no effect here"):
+        SignalQueue().put({"id": "1", "type": "schema-changes", "data": {}})
 
 
 @pytest.mark.parametrize("pattern", [r"(.*)*x", r"([a-z_.]+)+\\d", r"(\\w+\\.?)+!", r"(a|a?)+$"])
@@ -405,6 +415,11 @@ def test_channels_are_those_of_debezium(tmp_path: Path) -> None:
     assert (listed.topic.topic, listed.topic.kafka.bootstrap_servers) == ("p-signal", "o:1")
     assert listed.file == Path("file-signals.txt")
     assert load("signal.data.collection=db.s\n").signals.table == "db.s"
+    assert load("signal.data.collection=a.b.s\n").signals.table == "a.b.s"
+    for name in ("signals", "db.", ".signals", "db..signals", "db:a.signals"):
+        told = rf"s.properties:5: signal.data.collection: '{name}' is no table with its namespace; write <namespace>"
+        with pytest.raises(ConfigError, match=told):
+            load(f"signal.data.collection={name}\n")
     for wrong in ("signal.enabled.channels=source\n", "signal.enabled.channels=smoke\n", "signal.kafka.topics=t\n"):
         with pytest.raises(ConfigError):
             load(wrong)

@@ -17,6 +17,7 @@ from connector.settings.configdef.value_types import (
     TOPIC_NAME,
     InvalidValue,
     ValueType,
+    is_table_name,
     one_of,
     split_list,
     whole_number,
@@ -38,6 +39,12 @@ def _words(*known: str) -> ValueType[tuple[str, ...]]:
     return ValueType("list", read)
 
 
+def _read_table(text: str) -> str:
+    if "." not in text or not is_table_name(text):
+        raise InvalidValue("{} is no table with its namespace", "write <namespace>.<table>, such as sales.signals")
+    return text
+
+
 CHANNELS = Option(
     name="signal.enabled.channels",
     kind=_words(*_CHANNELS),
@@ -55,7 +62,7 @@ POLL_INTERVAL = Option(
 )
 TABLE = Option(
     name="signal.data.collection",
-    kind=TEXT,
+    kind=ValueType("string", _read_table),
     default=None,
     importance="medium",
     doc="Iceberg table of signals, <namespace>.<table>, with three text columns: id, type, data. Rows that are "

@@ -144,8 +144,15 @@ def parse_signal(text: SignalText) -> Signal:
     """Return what a signal asks for.
 
     Raises:
-        InvalidSignal: its type is unknown, or its data does not fit it.
+        InvalidSignal: its type is unknown, or its data does not fit it; or it is one of Debezium's that has no meaning
+            for an Iceberg table.
     """
+    if text.type == "schema-changes":
+        # Debezium takes a table's columns from it where the schemas that it remembers are lost or wrong.
+        raise InvalidSignal(
+            "schema-changes has no effect here: it repairs the schemas that a connector keeps of a database's tables, "
+            "and an Iceberg source keeps none: each snapshot has its own; change the table (ALTER TABLE)"
+        )
     reader = _READERS.get(text.type)
     if reader is None:
         raise InvalidSignal(f"its type is none of {', '.join(_READERS)}")
