@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
@@ -21,7 +21,12 @@ def read_history(table: Table) -> list[SnapshotSummary]:
         RetriableError: the store is away.
         FatalError: the file cannot be read.
     """
-    return [_summary_of(snapshot) for snapshot in table.ancestors()]
+    return summarize_snapshots(table.ancestors())
+
+
+def summarize_snapshots(snapshots: Iterable[Snapshot]) -> list[SnapshotSummary]:
+    """Return what maintenance takes from snapshots that were read."""
+    return [_summary_of(snapshot) for snapshot in snapshots]
 
 
 def read_branch_histories(table: Table) -> list[BranchHistory]:

@@ -93,6 +93,15 @@ def test_a_lag_that_nobody_knows_is_not_told_as_none() -> None:
     assert f"?\n{last}" in _show({"checks": [AWAY]})["shown"]
 
 
+def test_files_of_tables_are_told_where_somebody_counted_them() -> None:
+    """Also before the first commit; what is not known is no 0."""
+    files = {"db.orders": {"data_files": 41, "equality_delete_files": 7, "orphan_bytes": 12345}}
+    shown = _show({"files": files})["shown"]
+    assert "Files, when maintenance looked last" in shown
+    assert "db.orders\n41\n-\n7\n-\n-\n-\n-\n12,345" in shown
+    assert "Files, when" not in _show({})["shown"]
+
+
 def test_a_button_that_did_nothing_says_so() -> None:
     """With the message of the answer; what works says nothing."""
     assert _show({}, {"error_code": 500, "message": "Request timed out."})["told"] == (

@@ -15,13 +15,14 @@ from pyiceberg.table.snapshots import Snapshot
 from connector.cli.status.answers import wait_for
 from connector.errors import FatalError
 from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.iceberg.commit.last_commit import find_newest_snapshot
+from connector.iceberg.commit.last_commit import find_newest_snapshot, snapshot_summary
 from connector.iceberg.java import Driver
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.maintenance.known_counts import KnownCounts
 from connector.maintenance.lease import LeaseTable, owner_name
-from connector.maintenance.table_history import read_history
+from connector.maintenance.table_history import summarize_snapshots
 from connector.maintenance.table_state import TableState
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
@@ -96,5 +97,8 @@ def _read_table(
     except FatalError as error:
         click.echo(str(error), err=True)
         return SinkTable(name, None, noted)
-    files = TableState() if leases is None else KnownCounts(leases).describe(table, read_history(table))
-    return SinkTable(name, find_newest_snapshot(table, settings.name), noted, files)
+    if leases is None:
+        return SinkTable(name, find_newest_snapshot(table, settings.name), noted)
+    snapshots = list(table.ancestors())
+    newest = next((one for one in snapshots if snapshot_summary(one).get(CONNECTOR_NAME) == settings.name), None)
+    return SinkTable(name, newest, noted, KnownCounts(leases).describe(table, summarize_snapshots(snapshots)))

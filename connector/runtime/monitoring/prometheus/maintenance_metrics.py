@@ -40,6 +40,7 @@ class MaintenanceMetrics:
         self._runs = Counter[tuple[str, str, str]]()
         self._sums: dict[tuple[str, str], Counter[str]] = {}
         self._seconds: dict[tuple[str, str], float] = {}
+        self._last_seconds: dict[tuple[str, str], float] = {}
         self._done_at: dict[tuple[str, str], float] = {}
         self._tables: dict[str, Mapping[str, int]] = {}
 
@@ -50,6 +51,7 @@ class MaintenanceMetrics:
             self._runs[(*at, report.result)] += 1
             self._sums.setdefault(at, Counter()).update(report.counts)
             self._seconds[at] = self._seconds.get(at, 0.0) + report.seconds
+            self._last_seconds[at] = report.seconds
             if report.result == "done":
                 self._done_at[at] = self._clock()
 
@@ -71,6 +73,7 @@ class MaintenanceMetrics:
             for at, seconds in self._seconds.items():
                 labels, counts = (self._connector, *at), self._sums[at]
                 yield own.MAINTENANCE_SECONDS.at(seconds, *labels)
+                yield own.MAINTENANCE_LAST_SECONDS.at(self._last_seconds[at], *labels)
                 yield own.MAINTENANCE_BYTES.at(counts["bytes"], *labels)
                 for name, kind in _REMOVED.get(at[1], {}).items():
                     yield own.MAINTENANCE_FILES.at(counts[name], *labels, kind)

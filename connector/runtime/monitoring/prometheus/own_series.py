@@ -87,6 +87,9 @@ MAINTENANCE_RUNS = Series(
     "counter",
 )
 MAINTENANCE_SECONDS = Series("icebridge_maintenance_seconds_total", "Seconds of these tasks.", _M, "counter")
+MAINTENANCE_LAST_SECONDS = Series(
+    "icebridge_maintenance_seconds", "Seconds that such a task took the last time, however it ended.", _M, "gauge"
+)
 MAINTENANCE_BYTES = Series(
     "icebridge_maintenance_bytes_rewritten_total", "Bytes of files that these tasks wrote.", _M, "counter"
 )
