@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import frozen
+from attrs import evolve, frozen
 
 from serde.arrays import children, column_at, valid_mask
 from serde.events.added_fields import find_added_path
@@ -22,6 +22,7 @@ from serde.events.images.envelope_images import choose_images, find_image
 from serde.events.images.modified_columns import CAPTURE_TYPE
 from serde.events.kinds.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.kinds.event_kind import is_envelope, is_other_event
+from serde.events.kinds.missing_op import mark_missing_op
 from serde.events.kinds.operations import OP_DELETE, OP_MESSAGE, OP_TRUNCATE, Ops, encode_ops
 from serde.events.kinds.sourceless import IMAGES
 from serde.events.positions.event_times import FINE_DATES, derive_date, read_total_order, read_ts_ns
@@ -82,7 +83,14 @@ def extract_changes(block: MessageBlock, unwrap: UnwrapSettings) -> tuple[Change
         return None, (), len(block.rows)
     if is_envelope(block.fields.type):
         return _flatten_envelopes(block, unwrap)
-    return read_flattened(block, unwrap.prefix, unwrap.op_field), (), 0
+    lost = mark_missing_op(block)
+    if not lost.any():
+        return read_flattened(block, unwrap.prefix, unwrap.op_field), (), 0
+    told = tuple(RecordError(int(row), "VALUE_CONVERTER", "envelope without op") for row in block.rows[lost])
+    if lost.all():
+        return None, told, 0
+    rest = evolve(block, rows=block.rows[~lost], fields=block.fields.filter(pa.array(~lost)))
+    return read_flattened(rest, unwrap.prefix, unwrap.op_field), told, 0
 
 
 def _flatten_envelopes(

@@ -121,6 +121,17 @@ def test_what_this_process_counted_comes_before_what_is_stored() -> None:
     assert not KINDS.keys() & lost.figures.keys() or not any(files.there.values())
 
 
+def test_orphans_that_another_process_found_are_told() -> None:
+    """Of a table that this process has counted, and has not looked through for orphans."""
+    stored = [Lease()]
+    leases: Any = SimpleNamespace(known=lambda _: stored[-1])
+    known = KnownCounts(leases)
+    known.note("db.t", FileCounts(1, small_files=2))
+    assert known.of("db.t") == FileCounts(1, small_files=2)
+    stored.append(Lease(counts=FileCounts(9, small_files=7, orphan_bytes=70)))
+    assert known.of("db.t") == FileCounts(1, small_files=2, orphan_bytes=70)
+
+
 def test_sizes_are_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In portions, those that are gone meanwhile as nothing; where the store does not answer nobody knows."""
     monkeypatch.setattr(file_sizes, "_PORTION", 2)

@@ -104,6 +104,60 @@ def test_event_that_cannot_be_a_change_is_a_fault(op: Any, reason: str) -> None:
     assert [(fault.row, fault.reason) for fault in faults] == [(1, reason)]
 
 
+def _outcomes(*messages: bytes) -> tuple[list[int], list[tuple[int, str]]]:
+    """Which messages are rows, or changes, and what is wrong with the others."""
+    told = [extract_changes(block, UNWRAP) for block in decode(*messages).blocks]
+    rows = [row for made, _, _ in told if made is not None for row in made.rows.tolist()]
+    return sorted(rows), sorted((fault.row, fault.reason) for _, faults, _ in told for fault in faults)
+
+
+DEBEZIUMS = {**SOURCE, "connector": "mysql"}
+LOST = {"before": None, "after": {"id": 2}, "source": DEBEZIUMS, "ts_ms": 9}
+
+
+@pytest.mark.parametrize("lost", [LOST, {**LOST, "op": None}, {**LOST, "before": {"id": 2}, "after": None}])
+def test_an_envelope_without_op_is_a_fault_and_no_row_of_the_table(lost: dict[str, Any]) -> None:
+    """Null or left out, alone or among others: it would be a row with columns `after` and `source`."""
+    assert _outcomes(dump(lost)) == ([], [(0, "envelope without op")])
+    good = envelope("c", after={"id": 1}, source=DEBEZIUMS)
+    assert _outcomes(good, dump(lost), good) == ([0, 2], [(1, "envelope without op")])
+    row = {"id": 1, "name": "a"}
+    assert _outcomes(dump(row), dump(lost), dump(row)) == ([0, 2], [(1, "envelope without op")])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {key: value for key, value in LOST.items() if key != "source"},
+        {**LOST, "source": None, "op": None},
+        {**LOST, "source": {"system": "crm", "ts_ms": 5}},
+        {**LOST, "source": {"connector": "pipe"}},
+        {**LOST, "id": 7},
+        {**LOST, "op": 7},
+        {"source": DEBEZIUMS, "ts_ms": 9},
+    ],
+)
+def test_rows_with_columns_as_envelopes_have_stay_rows(row: dict[str, Any]) -> None:
+    """Where the source is none of Debezium's, or another column has a value, or no image is there."""
+    assert _outcomes(dump(row)) == ([0], [])
+    lost, fault = dump(LOST), "envelope without op"
+    assert _outcomes(lost, dump(row), lost) == ([1], [(0, fault), (2, fault)])
+
+
+@pytest.mark.parametrize("row", [{**LOST, "source": "mysql"}, {**LOST, "after": 7, "before": None}])
+def test_rows_with_other_values_where_envelopes_have_structs_stay_rows(row: dict[str, Any]) -> None:
+    """Alone; beside envelopes their types contradict those."""
+    assert _outcomes(dump(row)) == ([0], [])
+
+
+@pytest.mark.parametrize(("name", "is_fault"), [("t.Envelope", True), ("t.Value", False)])
+def test_a_schema_tells_an_envelope_without_op(name: str, is_fault: bool) -> None:
+    """By its name, as ReplaceField leaves it; a row may have a schema with such fields."""
+    fields = [{"type": "struct", "optional": True, "field": "after", "fields": [{"type": "int32", "field": "id"}]}]
+    rows, faults = _outcomes(framed(fields, {"after": {"id": 1}}, name))
+    assert (rows, faults) == (([], [(0, "envelope without op")]) if is_fault else ([0], []))
+
+
 @pytest.mark.parametrize(
     ("term", "name", "value"),
     [
