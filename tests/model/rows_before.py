@@ -143,6 +143,7 @@ def to_columns(events: Sequence[Event], values: Sequence[str]) -> pa.RecordBatch
             name: pa.array(ages[:, place])
             for place, name in enumerate(("_dedup", "_source", "_first", "_second", "_third"))
         },
+        "_time": pa.array([event.dedup for event in events], pa.int64()),
         "_ended": pa.array([event.ended for event in events], pa.bool_()),
         **{
             name: pa.array([event.values[place] if event.is_row else None for event in events], pa.string())

@@ -6,7 +6,7 @@ What is joined and written is the product's own (`lookups`); here is only what S
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from connector.sink.destinations.iceberg.lookups import (
     unavailable_values,
 )
 from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
+from connector.sink.destinations.iceberg.lookups.held_rows import find_time_column
 from connector.sink.destinations.iceberg.lookups.key_chains import follow_chains
 from connector.sink.destinations.iceberg.lookups.key_changes import (
     CHANGED,
@@ -39,6 +40,7 @@ from connector.sink.destinations.iceberg.lookups.key_changes import (
     _unpack_marks,
     encode_place,
     link_rows,
+    read_times,
 )
 from connector.sink.destinations.iceberg.lookups.truncated_rows import TruncatedRows
 from connector.sink.destinations.iceberg.lookups.unavailable_values import _may_be_unavailable
@@ -68,7 +70,8 @@ KINDS = frozenset(
     }
 )
 _LEAST = -(2**63)
-_EVENT = (RECORD, "_at_moved", "_dedup", "_source", "_first", "_second", "_third", "_ended", "_is_row")
+_EVENT = (RECORD, "_at_moved", "_dedup", "_source", "_first", "_second", "_third", "_ended", "_time", "_is_row")
+_HELD = "_held"
 _BEFORE, _KNOWN = "_before_record", "_known"
 
 
@@ -89,6 +92,7 @@ class MemoryMissingValueLookup:
     calls: Interruptions
     dedup_column: str
     op_field: str
+    prefix: str
 
     def applies(self, table: TablePlan, result: JobResult) -> bool:
         return table.needs_tombstone_lookup or table.patches
@@ -128,14 +132,14 @@ class MemoryMissingValueLookup:
         moved = bool(parts[OutputKind.OLD_KEY_ROWS])
         columns = table.layout.columns
         names = [f.name for f in columns if f.name not in table.layout.keys and _may_be_unavailable(f.type)]
-        told = self.dedup_column in columns.names
-        dated = moved and told and pa.types.is_integer(columns.field(self.dedup_column).type)
-        came = _join_parts(parts[OutputKind.UNAVAILABLE_ROWS])
-        before = _follow(parts, table, names) if moved else {}
+        times = find_time_column(table.layout, self.dedup_column, self.prefix) if moved else None
+        ages = _Ages(times or (self.dedup_column if self.dedup_column in columns.names else None), self.op_field)
+        came, dated = _join_parts(parts[OutputKind.UNAVAILABLE_ROWS]), times is not None
         held_by_key, gone_by_key = _by_key(live, table.layout.keys), _by_key(struck, table.layout.keys)
+        before = _follow(parts, table, RowsBefore(table, names, times), held_by_key, ages) if moved else {}
         own, places = _keys(came.rows, table.layout.keys), [column.to_pylist() for column in encode_place(came)]
         knowing: list[Row] = []
-        held: dict[str, list[HeldRow | None]] = {"own": [], "live": [], "struck": []}
+        held: dict[str, list[HeldRow | None]] = {"own": [], "held": [], "live": [], "struck": []}
         for at in range(len(came)):
             known = before.get(places[0][at]) if places[1][at] else None
             under = (
@@ -146,37 +150,57 @@ class MemoryMissingValueLookup:
             changed = None if known is None else known[1][CHANGED]
             knowing.append({} if known is None else known[1])
             since = None if known is None else known[1][SINCE]
-            held["own"].append(self._find_own(held_by_key.get(own[at], ()), since if dated else None))
+            held["own"].append(ages.find_own(held_by_key.get(own[at], ()), since if dated else None))
+            held["held"].append(None if known is None else known[1].get(_HELD))
             for side, rows in (("live", held_by_key), ("struck", gone_by_key)):
-                found = [one for one in rows.get(under, ()) if not dated or self._is_before(one, changed)]
-                held[side].append(max(found, key=self._rank) if found else None)
+                found = [one for one in rows.get(under, ()) if not dated or ages.is_before(one, changed)]
+                held[side].append(max(found, key=ages.rank) if found else None)
         values = dict(zip(columns.names, came.rows.columns, strict=True))
         for place, name in enumerate(names):
             kind, alias = columns.field(name).type, column_aliases("before", len(names))[place]
             own_values = [None if one is None else one.values[name] for one in held["own"]]
             sides = [own_values, [row.get(alias) for row in knowing]] if moved else []
-            for side in ("live", "struck") if moved and told else ("live",):
+            for side in ("held", "live", "struck") if moved and ages.column is not None else ("live",):
                 sides.append([None if one is None else one.values[name] for one in held[side]])
             for side in sides:
                 values[name] = coalesce_unavailable(values[name], pa.array(side, kind))
         batch = pa.RecordBatch.from_arrays(list(values.values()), schema=columns)
         return _write(table, unavailable_values.FILE_LABEL, batch, lambda rows: rows)
 
-    def _find_own(self, rows: Sequence[HeldRow], since: int | None) -> HeldRow | None:
+
+@attrs.frozen
+class _Ages:
+    """When rows of a table were written, as `lookups.held_rows` tells it."""
+
+    column: str | None
+    op_field: str
+
+    def find_own(self, rows: Sequence[HeldRow], since: int | None) -> HeldRow | None:
         """Find what the table has of a row since its key changed."""
         found = [one for one in rows if since is not None and not self._is_read(one)]
-        return next((one for one in found if (one.values[self.dedup_column] or _LEAST) >= since), None)  # type: ignore[operator]
+        return next((one for one in found if self._order(one) >= since), None)  # type: ignore[operator]
 
-    def _is_before(self, row: HeldRow, changed: int | None) -> bool:
-        order = row.values[self.dedup_column]
+    def find_within(self, rows: Sequence[HeldRow], since: int | None, until: int | None) -> HeldRow | None:
+        """Find what the table has of a row under a key that it got and lost."""
+        if since is None or until is None:
+            return None
+        written = [(self._order(one), one) for one in rows if not self._is_read(one)]
+        found = [(at, one) for at, one in written if since <= at < until or since == at == until]
+        return max(found, key=lambda each: each[0])[1] if found else None
+
+    def is_before(self, row: HeldRow, changed: int | None) -> bool:
+        order = None if self.column is None else row.values[self.column]
         return self._is_read(row) or order is None or changed is None or order <= changed
+
+    def rank(self, row: HeldRow) -> tuple[bool, int]:
+        return not self._is_read(row), self._order(row)
 
     def _is_read(self, row: HeldRow) -> bool:
         return row.values.get(self.op_field) == "r"
 
-    def _rank(self, row: HeldRow) -> tuple[bool, int]:
-        order = row.values.get(self.dedup_column)
-        return not self._is_read(row), order if isinstance(order, int) else _LEAST
+    def _order(self, row: HeldRow) -> int:
+        order = None if self.column is None else row.values.get(self.column)
+        return order if isinstance(order, int) else _LEAST
 
 
 def _read_rows(java: JavaTable, table: TablePlan) -> tuple[list[HeldRow], list[HeldRow]]:
@@ -204,48 +228,56 @@ def _present(row: Row, names: Sequence[str]) -> Row:
 
 
 def _follow(
-    parts: dict[OutputKind, list[ChangeBatch]], table: TablePlan, names: Sequence[str]
+    parts: dict[OutputKind, list[ChangeBatch]],
+    table: TablePlan,
+    rows: RowsBefore,
+    held: Mapping[Key, Sequence[HeldRow]],
+    ages: _Ages,
 ) -> dict[int, tuple[Key, Row]]:
     """As `key_changes.RowsBefore.find`: by the record of a create the key before it, and what is known of the row."""
-    rows = RowsBefore(table, names)
     keys, values, layout = rows.keys, rows.values, table.layout
     creates = _join_parts(parts[OutputKind.OLD_KEY_ROWS])
     asked = set(_keys(creates.rows, layout.keys))
-    told = [_encode(creates, table, names, is_row=False)]
+    told = [_encode(creates, table, rows, is_row=False)]
     if parts[OutputKind.LAST_ROWS]:
         last = _join_parts(parts[OutputKind.LAST_ROWS])
         needed = [at for at, key in enumerate(_keys(last.rows, layout.keys)) if key in asked]
-        told.append(_encode(last.take(np.asarray(needed, np.int64)), table, names, is_row=True))
+        told.append(_encode(last.take(np.asarray(needed, np.int64)), table, rows, is_row=True))
     events = pa.concat_batches([pa.RecordBatch.from_arrays(one, [*keys, *values, *_EVENT]) for one in told])
     linked = link_rows(events, keys, values, [RECORD, *keys, *values, CHANGED, _BEFORE, _KNOWN])
     found: dict[int, Row] = {row[RECORD]: {**row, SINCE: row[CHANGED]} for row in linked.to_pylist()}
     moved = linked.filter(linked.column(_BEFORE).is_valid())
     if moved.num_rows:
-        marks = _unpack_marks(moved.column(_KNOWN), len(names))
-        found |= _follow_moved(np.array(moved.column(RECORD)), np.array(moved.column(_BEFORE)), marks, found, rows)
+        for row in moved.to_pylist():
+            before, key = found.get(row[_BEFORE], {}), tuple(row[name] for name in keys)
+            since = None if rows.times is None else before.get(CHANGED)
+            found[row[RECORD]][_HELD] = ages.find_within(held.get(key, ()), since, row[CHANGED])
+        found |= _follow_moved(moved, found, rows)
     return {record: (tuple(row[key] for key in keys), row) for record, row in found.items()}
 
 
-def _follow_moved(at: Any, before: Any, known: Any, found: dict[int, Row], rows: RowsBefore) -> dict[int, Row]:
+def _follow_moved(moved: pa.RecordBatch, found: dict[int, Row], rows: RowsBefore) -> dict[int, Row]:
     """As `key_changes.RowsBefore._follow`: rows that several changes of key made, with what the changes before know."""
+    at, before = (np.array(moved.column(name)) for name in (RECORD, _BEFORE))
+    holds = np.array([found[int(one)].get(_HELD) is not None for one in at])
+    marks = np.column_stack([_unpack_marks(moved.column(_KNOWN), len(rows.names)), holds])
+    names = (*rows.values, _HELD)
     made: dict[int, Row] = {}
     depths: dict[int, int] = {}
-    for some in follow_chains(at, before, known):
-        for of, source, marks, depth in zip(some.of, some.source, some.columns, some.depth, strict=True):
-            row = made.setdefault(int(of), {**dict.fromkeys(rows.values), SINCE: found[int(of)][SINCE]})
+    for some in follow_chains(at, before, marks):
+        for of, source, known, depth in zip(some.of, some.source, some.columns, some.depth, strict=True):
+            row = made.setdefault(int(of), {**dict.fromkeys(names), SINCE: found[int(of)][SINCE]})
             told = found.get(int(source))
             if told is None:
                 continue
-            row |= {
-                name: told[name] for name, mark in zip(rows.values, marks, strict=True) if mark and row[name] is None
-            }
+            row |= {name: told[name] for name, mark in zip(names, known, strict=True) if mark and row[name] is None}
             if depth > depths.get(int(of), -1):
                 depths[int(of)] = int(depth)
                 row |= {name: told[name] for name in (*rows.keys, CHANGED)}
     return made
 
 
-def _encode(part: ChangeBatch, table: TablePlan, names: Sequence[str], *, is_row: bool) -> list[pa.Array]:
+def _encode(part: ChangeBatch, table: TablePlan, asked: RowsBefore, *, is_row: bool) -> list[pa.Array]:
     """As `key_changes.RowsBefore._read_events` encodes changes of key, and rows."""
     order, columns = part.order, table.layout.columns
     place = [pa.array(np.ascontiguousarray(column)) for column in order.place.T]
@@ -254,10 +286,10 @@ def _encode(part: ChangeBatch, table: TablePlan, names: Sequence[str], *, is_row
         to_spark(_forget_unsent(part.rows.column(name)))
         if is_row
         else to_spark(pa.nulls(len(part), columns.field(name).type))
-        for name in names
+        for name in asked.names
     ]
-    made = pa.array([is_row] * len(part), pa.bool_())
-    return [*known, *encode_place(part), pa.array(order.dedup), *place, pa.array(part.deleted), made]
+    age = [pa.array(order.dedup), *place, pa.array(part.deleted), read_times(part, asked.times)]
+    return [*known, *encode_place(part), *age, pa.array([is_row] * len(part), pa.bool_())]
 
 
 def _mark_deleted(asked: Sequence[ChangeBatch], table: TablePlan, live: Sequence[HeldRow]) -> list[TaskOutput]:

@@ -200,7 +200,7 @@ class SimulatedDestination(IcebergDestination):
         deleted: Any = self.tables.deleted_keys
         java = [table.java for table in self.tables.tables(names)]
         calls = self.around.calls
-        missing = MemoryMissingValueLookup(java, calls, plan.dedup_column, plan.op_field)
+        missing = MemoryMissingValueLookup(java, calls, plan.dedup_column, plan.op_field, plan.events.add_fields_prefix)
         return Lookups(MemoryLateEventLookup(plan, java, deleted, calls), (missing,))  # type: ignore[arg-type]
 
 

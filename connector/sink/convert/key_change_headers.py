@@ -52,7 +52,10 @@ def mark_key_changes(part: ChangeBatch, offsets: Ints, old_keys: pa.Array) -> Ch
 
 
 def build_old_key_rows(part: ChangeBatch, offsets: Ints, old_keys: pa.Array, table: TablePlan) -> ChangeBatch | None:
-    """Give, for each moved create, a change of its place whose key is the old one; None without any."""
+    """Give, for each moved create, a change of its place whose key is the old one; None without any.
+
+    Of its values numbers and instants stay, among which is the time of the change (`lookups.held_rows`).
+    """
     at = np.flatnonzero(part.order.op == OP_KEY_CHANGE)
     if not len(at):
         return None
@@ -61,9 +64,16 @@ def build_old_key_rows(part: ChangeBatch, offsets: Ints, old_keys: pa.Array, tab
     old_columns = _decode_header_keys(raw, own, table)
     if old_columns is None:
         return None
-    none = {field.name: pa.nulls(len(at), field.type) for field in own.rows.schema}
-    columns = _replace_keys(none, old_columns, table)
+    kept = {
+        field.name: column if _is_time(field.type) else pa.nulls(len(at), field.type)
+        for field, column in zip(own.rows.schema, own.rows.columns, strict=True)
+    }
+    columns = _replace_keys(kept, old_columns, table)
     return attrs.evolve(own, rows=pa.RecordBatch.from_arrays(columns, schema=own.rows.schema))
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind))
 
 
 def pair_with_other_key(

@@ -59,10 +59,10 @@ class IcebergDestination:
 
     def lookups(self, names: Sequence[str], plan: BatchPlan) -> Lookups:
         """Return the joins with the tables' rows at the snapshots of the plan."""
-        tables = self.tables.tables(names)
+        tables, prefix = self.tables.tables(names), plan.events.add_fields_prefix
+        missing = MissingValueLookup(tables, plan.dedup_column, plan.op_field, prefix)
         return Lookups(
-            LateEventLookup(plan, tables, self.tables.deleted_keys),
-            (HistoryLookup(tables, plan.reducers), MissingValueLookup(tables, plan.dedup_column, plan.op_field)),
+            LateEventLookup(plan, tables, self.tables.deleted_keys), (HistoryLookup(tables, plan.reducers), missing)
         )
 
     def replay_target(self) -> IcebergReplay:

@@ -3,7 +3,8 @@
 A change of key is a delete of the old key and a create of the new one, at one place of the source's log.
 
 last rows, changes of key  by the old key  -> the row that each change took along (`lookups.preceding_rows`)
-changes whose row was made by another one  -> the changes that know its values (`lookups.key_chains`)
+changes whose row was made by another one  -> the changes that know its values (`lookups.key_chains`), among them those
+                                              whose row the table has under the key that it had between the two
 
 The first is done by many tasks, each sorted by key, of which a task holds one key and one Arrow batch. Only changes of
 rows that got several keys in the batch, and whose row leaves values out, come together in one task: as numbers.
@@ -25,6 +26,8 @@ from pyspark.sql.types import StructType
 from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.values.spark_types import to_spark
+from connector.sink.convert.columns.found_columns import count_milliseconds
+from connector.sink.destinations.iceberg.lookups.held_rows import ORDER, HeldRows
 from connector.sink.destinations.iceberg.lookups.key_chains import Marks, follow_chains
 from connector.sink.destinations.iceberg.lookups.key_filter import collect_key_filter
 from connector.sink.destinations.iceberg.lookups.preceding_rows import KeyEvents, find_preceding_rows
@@ -40,9 +43,14 @@ PLACE_TYPES = [pa.int64(), pa.bool_()]
 """Of the record that made a row: its number (`ChangeOrder.records`), and whether it is a change of key."""
 
 RECORD, CHANGED, SINCE = "_at", "_changed", "_since"
+HELD_FILE, HELD_POSITION = "_held_file", "_held_pos"
+"""Where the table has a row under a key that it had between two changes of key of the batch."""
+
 _MOVED, _BEFORE, _KNOWN, _ENDED, _IS_ROW = "_at_moved", "_before_record", "_known", "_ended", "_is_row"
 _AGE = ("_dedup", "_source", "_first", "_second", "_third")
 _OF, _FROM, _DEPTH = "_of", "_from", "_depth"
+_TOLD, _HELD, _TIME = "_told", "_held", "_time"
+_HELD_TYPE = f"struct<{HELD_FILE}: string, {HELD_POSITION}: bigint>"
 _CHAIN_SCHEMA = f"{_OF} bigint, {_FROM} bigint, {_KNOWN} array<boolean>, {_DEPTH} int"
 
 
@@ -55,11 +63,13 @@ def encode_place(part: ChangeBatch) -> list[pa.Array]:
 class RowsBefore:
     """Finds what the batch knows of each row that a change of key made; `names` are the columns that are asked for.
 
+    `times` is the column that tells when a change was written; dedup values do where there is none.
     Frames have the key that the change took away (`keys`), and the values of the row that it took along (`values`).
     """
 
     table: TablePlan
     names: Sequence[str]
+    times: str | None = None
 
     @property
     def keys(self) -> list[str]:
@@ -71,39 +81,55 @@ class RowsBefore:
         """The columns of values, null where nothing is known."""
         return column_aliases("before", len(self.names))
 
-    def find(self, old_keys: DataFrame, last_rows: DataFrame, until: ExitStack) -> DataFrame:
+    def find(
+        self, old_keys: DataFrame, last_rows: DataFrame, until: ExitStack, held: HeldRows | None = None
+    ) -> DataFrame:
         """Return a row for each key change.
 
         Args:
             old_keys: outputs of kind OLD_KEY_ROWS of the table.
             last_rows: its outputs of kind LAST_ROWS.
             until: closes what the frame is read from.
+            held: the rows of the table at batch start, where they tell when they were written.
 
         Returns:
-            The number of its create's record (`RECORD`), `values`, the key before the batch as `keys`, the dedup value
-            of the change that took that key away (`CHANGED`), and its own (`SINCE`).
+            The number of its create's record (`RECORD`), `values`, the key before the batch as `keys`, the date of the
+            change that took that key away (`CHANGED`), its own (`SINCE`), and where the table has the row under a key
+            that it got and lost in this batch (`HELD_FILE`, `HELD_POSITION`).
 
-        Cost: two jobs: one over the old keys, one over them and the rows that have them.
+        Cost: two jobs: one over the old keys, one over them and the rows that have them. Where a row got several keys
+        a join of these with the table's rows too.
         """
         linked = self._link_rows(self._read_events(old_keys, last_rows)).persist(StorageLevel.MEMORY_AND_DISK)
         until.callback(linked.unpersist)
-        columns = (RECORD, *self.keys, *self.values, CHANGED, F.col(CHANGED).alias(SINCE))
+        nowhere = [
+            F.lit(None).cast(kind).alias(name) for name, kind in ((HELD_FILE, "string"), (HELD_POSITION, "long"))
+        ]
+        columns = (RECORD, *self.keys, *self.values, CHANGED, F.col(CHANGED).alias(SINCE), *nowhere)
         followed = linked.where(F.col(_BEFORE).isNotNull())
         if not followed.count():
             return linked.select(*columns)
+        followed = self._join_held_rows(followed, linked, held)
         return linked.where(F.col(_BEFORE).isNull()).select(*columns).unionAll(self._follow(followed, linked))
 
     def _read_events(self, old_keys: DataFrame, last_rows: DataFrame) -> DataFrame:
         """Return changes of key beside the rows of all keys that they may have taken away."""
         wanted, layout = collect_key_filter(old_keys, self.table), self.table.layout
-        kinds = [*(field.type for field in layout.key_fields), *PLACE_TYPES, *[pa.int64()] * len(_AGE), pa.bool_()]
-        aliases = [*self.keys, RECORD, _MOVED, *_AGE, _ENDED]
+        kinds = [
+            *(field.type for field in layout.key_fields),
+            *PLACE_TYPES,
+            *[pa.int64()] * len(_AGE),
+            pa.bool_(),
+            pa.int64(),
+        ]
+        aliases = [*self.keys, RECORD, _MOVED, *_AGE, _ENDED, _TIME]
         types = [layout.columns.field(name).type for name in self.names]
 
         def encode(part: ChangeBatch) -> list[pa.Array]:
             keys = (unify_floats(to_spark(column)) for column in read_columns(part.rows, layout.keys))
             place = (pa.array(np.ascontiguousarray(column)) for column in part.order.place.T)
-            return [*keys, *encode_place(part), pa.array(part.order.dedup), *place, pa.array(part.deleted)]
+            age = [pa.array(part.order.dedup), *place, pa.array(part.deleted), read_times(part, self.times)]
+            return [*keys, *encode_place(part), *age]
 
         def encode_rows(part: ChangeBatch) -> list[pa.Array]:
             own = wanted.select(part)
@@ -130,22 +156,47 @@ class RowsBefore:
 
         return events.repartition(*keys).sortWithinPartitions(*keys).mapInArrow(task, schema)
 
+    def _join_held_rows(self, followed: DataFrame, linked: DataFrame, held: HeldRows | None) -> DataFrame:
+        """Add where the table has each row that a change took along, under the key that the change before gave it."""
+        if held is None:
+            return followed.withColumn(_HELD, F.lit(None).cast(_HELD_TYPE))
+        since = linked.select(F.col(RECORD).alias(_TOLD), F.col(CHANGED).alias(SINCE))
+        lives = followed.join(since, F.col(_BEFORE) == F.col(_TOLD)).select(RECORD, *self.keys, SINCE, CHANGED)
+        found = lives.join(held.rows, held.is_within(self.keys, SINCE, CHANGED))
+        place = F.struct(F.col(held.place[0]).alias(HELD_FILE), F.col(held.place[1]).alias(HELD_POSITION))
+        found = found.groupBy(F.col(RECORD).alias(_TOLD)).agg(F.max_by(place, ORDER).cast(_HELD_TYPE).alias(_HELD))
+        return followed.join(found, F.col(RECORD) == F.col(_TOLD), "left").drop(_TOLD)
+
     def _follow(self, followed: DataFrame, linked: DataFrame) -> DataFrame:
         """Return the changes whose row was made by another key change, with the values of the earlier changes."""
-        narrow = followed.select(RECORD, _BEFORE, _KNOWN).coalesce(1)
-        pairs = narrow.mapInArrow(chain_task(len(self.names)), _CHAIN_SCHEMA)
-        rows = linked.select(F.col(RECORD).alias("_told"), F.struct(*self.keys, CHANGED).alias("_root"), *self.values)
-        joined = pairs.join(rows, F.col(_FROM) == F.col("_told"))
+        marks = F.concat(F.col(_KNOWN), F.array(F.col(_HELD).isNotNull())).alias(_KNOWN)
+        narrow = followed.select(RECORD, _BEFORE, marks).coalesce(1)
+        pairs = narrow.mapInArrow(chain_task(len(self.names) + 1), _CHAIN_SCHEMA)
+        held = followed.select(F.col(RECORD).alias(_TOLD), _HELD)
+        rows = linked.select(F.col(RECORD).alias(_TOLD), F.struct(*self.keys, CHANGED).alias("_root"), *self.values)
+        joined = pairs.join(rows.join(held, _TOLD, "left"), F.col(_FROM) == F.col(_TOLD))
         known = (
             F.first(F.when(F.col(_KNOWN)[place], F.col(name)), ignorenulls=True).alias(name)
-            for place, name in enumerate(self.values)
+            for place, name in enumerate((*self.values, _HELD))
         )
         rows_before = joined.groupBy(_OF).agg(F.max_by("_root", _DEPTH).alias("_root"), *known)
         root = {name: F.col(f"_root.{name}").alias(name) for name in (*self.keys, CHANGED)}
         rows_before = rows_before.join(followed.select(F.col(RECORD).alias(_OF), F.col(CHANGED).alias(SINCE)), _OF)
         return rows_before.select(
-            F.col(_OF).alias(RECORD), *(root[name] for name in self.keys), *self.values, root[CHANGED], SINCE
+            F.col(_OF).alias(RECORD),
+            *(root[name] for name in self.keys),
+            *self.values,
+            root[CHANGED],
+            SINCE,
+            *(F.col(f"{_HELD}.{name}").alias(name) for name in (HELD_FILE, HELD_POSITION)),
         )
+
+
+def read_times(part: ChangeBatch, column: str | None) -> pa.Array:
+    """Return when changes were written, as the column of their rows has it, else their dedup values."""
+    if column is not None:
+        return count_milliseconds(part.rows.column(column), column).cast(pa.int64())
+    return pa.array(part.order.dedup, mask=part.order.dedup == NO_VALUE)
 
 
 def _forget_unsent(column: pa.Array) -> pa.Array:
@@ -189,7 +240,7 @@ def link_rows(
     moved = has_row & np.asarray(events.column(_MOVED))[rows_taken] & ~known.all(axis=1)
     record = pa.array(np.asarray(events.column(RECORD))[rows_taken], mask=~moved)
     own = [events.column(name).take(pa.array(at)) for name in (RECORD, *keys)]
-    changed = pa.array(changes.dedup, mask=changes.dedup == NO_VALUE)
+    changed = events.column(_TIME).take(pa.array(at))
     return pa.RecordBatch.from_arrays([*own, *columns, changed, record, _pack_marks(known)], list(names))
 
 

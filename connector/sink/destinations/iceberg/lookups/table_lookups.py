@@ -90,6 +90,7 @@ class MissingValueLookup:
     tables: Sequence[Table]
     dedup_column: str
     op_field: str
+    prefix: str
 
     def applies(self, table: TablePlan, result: JobResult) -> bool:
         """Tell whether there are such rows."""
@@ -105,7 +106,7 @@ class MissingValueLookup:
             yield mark_deleted_rows(outputs.where(F.col("kind") == OutputKind.TOMBSTONES), table, rows)
         if OutputKind.UNAVAILABLE_ROWS in kinds:
             moved = OutputKind.OLD_KEY_ROWS in kinds
-            columns = {"dedup_column": self.dedup_column, "op_field": self.op_field}
+            columns = {"dedup_column": self.dedup_column, "op_field": self.op_field, "prefix": self.prefix}
             yield fill_from_table(outputs, table, rows, until, moved=moved, **columns)
         if OutputKind.PATCHED_ROWS in kinds:
             yield patch_table_rows(outputs.where(F.col("kind") == OutputKind.PATCHED_ROWS), table, rows)

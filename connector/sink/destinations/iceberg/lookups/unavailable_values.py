@@ -4,6 +4,7 @@ came    rows with unsent values (`fold.unavailable_values`), each to be looked u
         back to a create that a change of key made, under the key before (`convert.key_change_headers`)
 before  what the batch knows of such a row from before its key changed, change by change (`lookups.key_changes`)
 own     what the table has of the row under its new key, where the change of key came once before
+held    what it has of the row under a key that the row got and lost in this batch, for the same reason
 live    the table as it was at batch start
 struck  rows of its files that deletes hit: what an old key had, where the delete of it came in an earlier batch
 One join by Spark, only for batches that have such rows. What none of them tells stays as it came.
@@ -26,6 +27,14 @@ from connector.iceberg.types.dotted_names import Path
 from connector.iceberg.types.nested_columns import find_field
 from connector.iceberg.types.values.spark_types import from_spark, to_spark
 from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
+from connector.sink.destinations.iceberg.lookups.held_rows import (
+    ORDER,
+    READ,
+    find_time_column,
+    hold_rows,
+    is_before,
+    tell_age,
+)
 from connector.sink.destinations.iceberg.lookups.key_changes import (
     CHANGED,
     PLACE_TYPES,
@@ -44,9 +53,8 @@ from connector.sink.model.task_output import OutputKind
 
 FILE_LABEL = "patch"
 _RECORD, _MOVED = "_record", "_moved"
-_ORDER, _READ = "_order", "_read"
-"""The dedup value of a row that the table has or had, and whether it was a snapshot read. A row with a later value than
-a key change is another row; a read is not, because its timestamp does not say when the row was made."""
+_SIDES = ("own", "before", "held", "live", "struck")
+"""Where values are taken from, the first that has them: the closer to the row as it is now, the earlier."""
 
 
 @attrs.frozen
@@ -77,6 +85,7 @@ def fill_from_table(
     moved: bool,
     dedup_column: str,
     op_field: str,
+    prefix: str,
 ) -> DataFrame:
     """Write the rows with stored values in place of unavailable ones; return the outputs of the files.
 
@@ -88,23 +97,35 @@ def fill_from_table(
         moved: whether there are outputs of kind OLD_KEY_ROWS.
         dedup_column: what tells the later of two rows of a key.
         op_field: the column that tells rows that were read.
+        prefix: what the names of added fields begin with.
     """
     layout = file_layout(table)
     keys = layout.keys
     unsent = [f.name for f in layout.columns if f.name not in keys and _may_be_unavailable(f.type)]
     values, rest = (tuple(name for name in unsent if (name in table_rows.names) is read) for read in (True, False))
     sides = _JoinColumns(keys, layout.key_paths, values, rest, layout.columns)
+    times = find_time_column(layout, dedup_column, prefix) if moved else None
+    order = times or (dedup_column if moved and dedup_column in table_rows.names else None)
+    live = tell_age(table_rows.live_rows, table_rows, layout, times, op_field)
     joined = _read_incoming(outputs, table)
-    joined = _join_rows_before(joined, outputs, table, sides, until, moved=moved)
-    order = dedup_column if moved and dedup_column in table_rows.names else None
-    dated = order is not None and pa.types.is_integer(sides.columns.field(order).type)
-    joined = _join_table_rows(joined, table_rows, sides, order, op_field, dated=dated)
+    if moved:
+        before = RowsBefore(table, sides.names, times)
+        held = None if times is None else hold_rows(table_rows, live, layout)
+        changes = [_filter_kind(outputs, kind) for kind in (OutputKind.OLD_KEY_ROWS, OutputKind.LAST_ROWS)]
+        joined = _join_rows_before(joined, before.find(*changes, until, held), sides)
+    else:
+        joined = _name_keys(joined, sides, "under")
+    joined = _join_live_rows(joined, table_rows, live, sides, dated=times is not None)
+    if order is not None:
+        struck = tell_age(table_rows.deleted_rows, table_rows, layout, order, op_field)
+        joined = _join_struck(joined, table_rows, struck, sides, dated=times is not None)
     batch_sides = ("before",) if moved else ()
-    table_sides = ("own",) * dated + ("live",) + ("struck",) * (order is not None)
+    table_sides = ("own",) * (times is not None) + ("live",) + ("struck",) * (order is not None)
     own = column_aliases("came", len(layout.columns))
     aliases = [name for side in batch_sides for name in column_aliases(side, len(unsent))]
     for side in table_sides:
         aliases += [*column_aliases(side, len(values)), *_place_names(side)]
+    aliases += _place_names("held") * moved
     fill = partial(_fill_rows, layout=layout, sides=sides, batch_sides=batch_sides, table_sides=table_sides)
     return joined.select(*own, *aliases).mapInArrow(rewrite_task(table, FILE_LABEL, fill), task_output.OUTPUT_SCHEMA)
 
@@ -121,66 +142,48 @@ def _fill_rows(
     very row, then what the batch has.
     """
     own = column_aliases("came", len(layout.columns))
-    fields = [layout.columns.field(name) for name in sides.rest]
     columns = {f.name: from_spark(batch.column(a), f.type) for f, a in zip(layout.columns, own, strict=True)}
-    for side in sorted((*batch_sides, *table_sides), key=lambda side: side != "own"):
-        names = sides.names if side in batch_sides else sides.values
+    for side in _SIDES:
+        names = sides.names if side in batch_sides else sides.values if side in table_sides else ()
         for name, alias in zip(names, column_aliases(side, len(names)), strict=True):
             columns[name] = coalesce_unavailable(columns[name], from_spark(batch.column(alias), columns[name].type))
-        if fields and side in table_sides:
+        at_places = sides.rest if side in table_sides else sides.names if side == "held" and batch_sides else ()
+        if at_places:
             files, positions = (batch.column(name) for name in _place_names(side))
+            fields = [layout.columns.field(name) for name in at_places]
             for field, column in zip(fields, read_rows_at(layout, files, positions, fields), strict=True):
                 columns[field.name] = coalesce_unavailable(columns[field.name], column)
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns)
 
 
-def _join_rows_before(
-    incoming: DataFrame, outputs: DataFrame, table: TablePlan, sides: _JoinColumns, until: ExitStack, *, moved: bool
-) -> DataFrame:
-    """Add the batch's values of each row from before its key changed, and the key under which the table has the row."""
+def _name_keys(incoming: DataFrame, sides: _JoinColumns, side: str) -> DataFrame:
+    """Add the keys of incoming rows under the names that joins with a side of this name ask for."""
     alias = dict(zip(sides.columns.names, column_aliases("came", len(sides.columns)), strict=True))
-    under: list[Column] = [key_column(alias, path) for path in sides.paths]
-    if moved:
-        old_keys, last_rows = (_filter_kind(outputs, k) for k in (OutputKind.OLD_KEY_ROWS, OutputKind.LAST_ROWS))
-        before = RowsBefore(table, sides.names).find(old_keys, last_rows, until)
-        incoming = incoming.join(before, (F.col(_RECORD) == F.col(RECORD)) & F.col(_MOVED), "left")
-        old = column_aliases("old", len(under))
-        incoming = incoming.select("*", *(key.alias(f"_self_{place}") for place, key in enumerate(under)))
-        under = [F.coalesce(F.col(one), own) for one, own in zip(old, under, strict=True)]
-    names = column_aliases("under", len(under))
-    return incoming.select("*", *(column.alias(name) for column, name in zip(under, names, strict=True)))
+    names = column_aliases(side, len(sides.paths))
+    keys = (key_column(alias, path).alias(name) for path, name in zip(sides.paths, names, strict=True))
+    return incoming.select("*", *keys)
 
 
-def _join_table_rows(
-    joined: DataFrame, table_rows: TableRows, sides: _JoinColumns, order: str | None, op_field: str, *, dated: bool
+def _join_rows_before(incoming: DataFrame, before: DataFrame, sides: _JoinColumns) -> DataFrame:
+    """Add the batch's values of each row from before its key changed, and the key under which the table has the row."""
+    incoming = incoming.join(before, (F.col(_RECORD) == F.col(RECORD)) & F.col(_MOVED), "left")
+    incoming = _name_keys(incoming, sides, "self")
+    names = (column_aliases(side, len(sides.paths)) for side in ("old", "self", "under"))
+    keys = (F.coalesce(old, own).alias(name) for old, own, name in zip(*names, strict=True))
+    return incoming.select("*", *keys)
+
+
+def _join_live_rows(
+    joined: DataFrame, table_rows: TableRows, live: DataFrame, sides: _JoinColumns, *, dated: bool
 ) -> DataFrame:
-    """Add the table's values of each row; if a column orders rows, those of deleted rows too.
-
-    Only numbers are dedup values in their original form, and can be compared with a key change (`dated`).
-    """
-    condition = _is_before_change() if dated else F.lit(True)
-    live = _tell_age(table_rows.live_rows, table_rows, order if dated else None, op_field)
-    wanted = {"live": ("under", condition)}
+    """Add the table's values of each row; where rows tell when they were written (`dated`), those of that time."""
+    wanted = {"live": ("under", is_before(CHANGED) if dated else F.lit(True))}
     if dated:
-        wanted["own"] = ("self", F.col(_MOVED) & ~F.col(_READ) & (F.col(_ORDER) >= F.col(SINCE)))
+        wanted["own"] = ("self", F.col(_MOVED) & ~F.col(READ) & (F.col(ORDER) >= F.col(SINCE)))
     for side, (under, condition) in wanted.items():
-        rows = _rename_columns(live, side, table_rows, sides, _ORDER, _READ)
-        joined = _join_side(joined, side, rows, sides, condition, under).drop(_ORDER, _READ)
-    return joined if order is None else _join_struck(joined, table_rows, sides, order, op_field, dated=dated)
-
-
-def _tell_age(rows: DataFrame, table_rows: TableRows, dedup_column: str | None, op_field: str) -> DataFrame:
-    """Add the dedup value of the table's rows (null without that column), and whether they were snapshot reads."""
-    order = F.lit(None) if dedup_column is None else F.col(table_rows.names[dedup_column])
-    read = F.lit(False)
-    if op_field in table_rows.names:
-        read = F.coalesce(F.col(table_rows.names[op_field]).cast("string") == "r", read)
-    return rows.withColumn(_ORDER, order.cast("bigint")).withColumn(_READ, read)
-
-
-def _is_before_change() -> Column:
-    """Tell whether a row may be the one that a key change took along, not another row that got the key later."""
-    return F.col(_READ) | F.coalesce(F.col(_ORDER) <= F.col(CHANGED), F.lit(True))
+        rows = _rename_columns(live, side, table_rows, sides, ORDER, READ)
+        joined = _join_side(joined, side, rows, sides, condition, under).drop(ORDER, READ)
+    return joined
 
 
 def _may_be_unavailable(kind: pa.DataType) -> bool:
@@ -211,19 +214,18 @@ def _place_names(side: str) -> tuple[str, str]:
 
 
 def _join_struck(
-    joined: DataFrame, table_rows: TableRows, sides: _JoinColumns, dedup_column: str, op_field: str, *, dated: bool
+    joined: DataFrame, table_rows: TableRows, struck: DataFrame, sides: _JoinColumns, *, dated: bool
 ) -> DataFrame:
     """Add the last deleted row of each key, among rows from before its key change."""
-    rows = _tell_age(table_rows.deleted_rows, table_rows, dedup_column, op_field)
-    rows = _rename_columns(rows, "struck", table_rows, sides, _ORDER, _READ)
+    rows = _rename_columns(struck, "struck", table_rows, sides, ORDER, READ)
     keys = column_aliases("struck_key", len(sides.keys))
     under = column_aliases("under", len(sides.keys))
     keys_to_find = joined.select(_RECORD, *under, *((CHANGED,) if dated else ()))
-    condition = _is_before_change() if dated else F.lit(True)
+    condition = is_before(CHANGED) if dated else F.lit(True)
     for own, key in zip(under, keys, strict=True):
         condition = condition & (F.col(own) == F.col(key))
     values = [name for name in _side_columns("struck", sides) if name not in keys] + [*_place_names("struck")]
-    rank = F.struct(~F.col(_READ), F.coalesce(_ORDER, F.lit(-(2**63))))
+    rank = F.struct(~F.col(READ), F.coalesce(ORDER, F.lit(-(2**63))))
     last = F.max_by(F.struct(*values), rank).alias("_row")
     last_rows = keys_to_find.join(rows, condition).groupBy(_RECORD).agg(last)
     deleted_rows = last_rows.select(
