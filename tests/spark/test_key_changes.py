@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from connector.sink.destinations.iceberg.lookups.key_changes import RowsBefore
+from connector.sink.destinations.iceberg.lookups.held_rows import ORDER, READ, HeldRows
+from connector.sink.destinations.iceberg.lookups.key_changes import HELD_FILE, RowsBefore
 from connector.sink.job.shuffle import pack
 from connector.sink.model.change_rows import OP_KEY_CHANGE, RECORD_BITS, ChangeBatch, ChangeOrder
 from connector.sink.model.plan import TablePlan
@@ -84,3 +85,21 @@ def test_rows_before_changes_of_key(spark: SparkSession, keys: int) -> None:
     events = draw_events(Random(keys), len(VALUES), keys=keys, most=150)
     expected = {at: one if one.values else Before(one.key, NOTHING, one.changed) for at, one in follow(events).items()}
     assert _find(spark, TABLE, events, 7) == expected
+
+
+def test_a_row_is_held_under_a_key_that_it_got_and_lost(spark: SparkSession) -> None:
+    """Of the rows that a table has under the keys of a chain 6 -> 9 -> 1 -> 5 only that of its time is the row: neither
+    the next row of a key, nor one before it, nor a snapshot read."""
+    moves = [(6, 9, 10), (9, 1, 20), (1, 5, 30)]
+    changes = [Event(old, (0, at), is_row=False, dedup=date) for at, (old, _, date) in enumerate(moves)]
+    made = [Event(new, (0, at), True, NOTHING, moved=True, dedup=date) for at, (_, new, date) in enumerate(moves)]
+    rows = [(9, "a", 0, 9, False), (9, "b", 1, 10, True), (9, "c", 2, 12, False), (1, "d", 3, 30, False)]
+    schema = f"key long, file string, pos long, {ORDER} long, {READ} boolean"
+    held = HeldRows(spark.createDataFrame(rows, schema), ["key"], ("file", "pos"))
+    old_keys, last_rows = (
+        _to_outputs(spark, kind, events, 2)
+        for kind, events in ((OutputKind.OLD_KEY_ROWS, changes), (OutputKind.LAST_ROWS, made))
+    )
+    with ExitStack() as until:
+        found = RowsBefore(TABLE, VALUES).find(old_keys, last_rows, until, held).collect()
+    assert {one["_at"]: one[HELD_FILE] for one in found} == {0: None, 1: "c", 2: "c"}

@@ -111,8 +111,8 @@ def fill_from_table(
     if moved:
         before = RowsBefore(table, sides.names, times)
         held = None if times is None else hold_rows(table_rows, live, layout)
-        changes = [_filter_kind(outputs, kind) for kind in (OutputKind.OLD_KEY_ROWS, OutputKind.LAST_ROWS)]
-        joined = _join_rows_before(joined, before.find(*changes, until, held), sides)
+        old_keys, last_rows = (_filter_kind(outputs, kind) for kind in (OutputKind.OLD_KEY_ROWS, OutputKind.LAST_ROWS))
+        joined = _join_rows_before(joined, before.find(old_keys, last_rows, until, held), sides)
     else:
         joined = _name_keys(joined, sides, "under")
     joined = _join_live_rows(joined, table_rows, live, sides, dated=times is not None)
