@@ -57,12 +57,12 @@ class MovingRows:
             self.ends.append(len(self.log))
 
     def send_again(self, first: int) -> None:
-        """Send all records from one on again, as a connector that restarts does; the time of processing differs."""
+        """Send all records from one on again, as a connector that restarts does; the time of processing goes on."""
+        self._transactions += 2_000
         for record in self.log[first:]:
             value = record.value
             if value is not None:
-                event = json.loads(value)
-                value = json.dumps({**event, "ts_ns": event["ts_ns"] + 1_000_000_000}).encode()
+                value = json.dumps({**json.loads(value), "ts_ns": self._processed_ns()}).encode()
             self.log.append(attrs.evolve(record, offset=self._offsets[record.partition], value=value))
             self._offsets[record.partition] += 1
         self.ends.append(len(self.log))
@@ -133,14 +133,17 @@ class MovingRows:
     ) -> None:
         self._lsn += 0 if moved else 8
         self._order += 1
-        self._events += 1
         ts_ns = START_NS + self._transactions * 1_000_000 + 1000
         source = {"name": "s", "db": "d", "schema": "public", "table": "t", "connector": "postgresql", "ts_ns": ts_ns}
         source |= {} if self.tells == "dates" else {"lsn": self._lsn}
-        event = {"before": before, "after": after, "source": source, "op": op, "ts_ns": ts_ns + 777 * self._events}
+        event = {"before": before, "after": after, "source": source, "op": op, "ts_ns": self._processed_ns()}
         if self.tells == "places in transactions":
             event["transaction"] = {"id": str(self._transactions), "total_order": self._order}
         self._append((after or before or {})["id"], event, header)
+
+    def _processed_ns(self) -> int:
+        self._events += 1
+        return START_NS + self._transactions * 1_000_000 + 777 * self._events
 
     def _append(self, key: int, event: dict[str, Any] | None, header: Header | None) -> None:
         at = zlib.crc32(_key(key)) % self.partitions

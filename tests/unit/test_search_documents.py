@@ -384,6 +384,34 @@ def test_documents_take_what_is_theirs_along(index: Index, way: str, seed: int) 
         if crashes and rng.random() < 0.3:
             bring_in(batch, make_runs(records[done:end]))
         batch, done = bring_in(batch, make_runs(records[done:end])), end
+    assert _live(index) == _expected(source)
+
+
+@pytest.mark.parametrize("way", [way for way in MOVES if way != "time of processing"])
+@pytest.mark.parametrize("seed", tiered(range(40), range(2)))
+def test_documents_keep_what_is_theirs_when_changes_of_their_keys_come_again(index: Index, way: str, seed: int) -> None:
+    """A connector restarts and sends changes of keys again, whose old keys other rows have by then."""
+    tells, more, keep = MOVES[way]
+    rng = random.Random(f"again {way}{seed}")
+    source = MovingRows("s", rng, keys=rng.choice([4, 8, 12]), tells=tells, whole=rng.choice([0.0, 0.1, 0.6]))
+    for _ in range(3):
+        source.live(rng.choice([10, 30]))
+        source.send_again(rng.choice(source.ends[-9:-1]))
+    batch, most, done = (
+        make_plan(make_runs(source.log), rng.choice([1, 3, 7]), keep_deletes=keep, **more),
+        rng.choice([6, 30, 1000]),
+        0,
+    )
+    while done < len(source.log):
+        end = min(one for one in source.ends if one >= min(done + rng.randint(1, most), len(source.log)))
+        batch, done = bring_in(batch, make_runs(source.log[done:end])), end
+    assert _live(index) == _expected(source)
+
+
+def _live(index: Index) -> dict[str, tuple[int, int, str]]:
     live = {key: one for key, (_, one) in index.held.items() if str(one.get("__deleted")) != "true"}
-    found = {key: (one["of"], one["n"], one["big"]) for key, one in live.items()}
-    assert found == {str(key): (one["of"], one["n"], one["big"]) for key, one in source.rows.items()}
+    return {key: (one["of"], one["n"], one["big"]) for key, one in live.items()}
+
+
+def _expected(source: MovingRows) -> dict[str, tuple[int, int, str]]:
+    return {str(key): (one["of"], one["n"], one["big"]) for key, one in source.rows.items()}
