@@ -43,6 +43,25 @@ class Topic:
     def end(self, partition: int) -> int:
         return len(self.places(partition))
 
+    def ends_of_transactions(self) -> list[dict[int, int]]:
+        """Where batches may end that take whole transactions: the ends of all partitions, from the first to the last.
+
+        A connector may end between any two records, but what it had begun it sends again from there on.
+        """
+        truths, ends = self.source.truth, [dict.fromkeys(range(self.source.partitions), 0)]
+        now = dict(ends[0])
+        for place, record in enumerate(self.source.log):
+            now[record.partition] += 1
+            following = truths[place + 1] if place + 1 < len(truths) else None
+            own = truths[place]
+            if (
+                following is None
+                or (following.transaction, following.says) != (own.transaction, own.says)
+                or following.serial < own.serial
+            ):
+                ends.append(dict(now))
+        return ends
+
     def beginning(self, partition: int) -> int:
         return self.beginnings.get(partition, 0)
 

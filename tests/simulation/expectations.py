@@ -15,6 +15,7 @@ import attrs
 from connector.runtime.topic_partitions import TopicPartition
 from serde.events.images.unavailable_value import PLACEHOLDER
 from tests.simulation.catalog_server import Rows
+from tests.simulation.moves import LARGE
 from tests.simulation.reads_left_behind import ReadsLeftBehind
 from tests.simulation.source import Truth
 
@@ -32,7 +33,7 @@ class Wrong(AssertionError):
 class Expectation:
     """Of one table. `exact` tells that each change proves its age to the table, so that no state of it is older than it
     may be; `precise` that dates are more than whole seconds, `alone` that one partition has all. Keys are above `base`.
-    `keeps`: a row that is deleted, or that a truncate took, stays, and is marked.
+    `together`: batches take whole transactions. `keeps`: a row that is deleted, or that a truncate took, stays, and is marked.
     """
 
     topic: str
@@ -42,6 +43,7 @@ class Expectation:
     alone: bool = True
     base: int = 0
     keeps: bool = False
+    together: bool = False
     ends: dict[TopicPartition, int] = attrs.field(factory=dict)
     taken: list[Truth] = attrs.field(factory=list)
     foreign: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
@@ -130,12 +132,8 @@ class Expectation:
         for key, allowed, row in self._allowed(complete=complete):
             if live.get(key) not in allowed:
                 raise Wrong(f"key {key} is {_told(live.get(key))}, and must be {' or '.join(map(_told, allowed))}")
-            if row is None or live.get(key) != row["n"] or found[key]["name"] == row["name"]:
-                continue
-            if not self.alone and self._moves(key):
-                continue  # of an old key in another partition the last updates may come with a later batch
-            if found[key]["name"] != PLACEHOLDER or not self.partial:
-                raise Wrong(f"the name of key {key} is {found[key]['name']}, and must be {row['name']}")
+            if row is not None and live.get(key) == row["n"]:
+                self._check_large(key, found[key], row)
         if complete and self.keeps:
             self._check_marked(found)
         if complete and self.keeps and (gone := self._with_rows() - found.keys()):
@@ -146,6 +144,15 @@ class Expectation:
             known |= {truth.went_to for truth in self.taken if truth.went_to is not None}
         if strange := live.keys() - known:
             raise Wrong(f"keys {sorted(strange)} are there, and no record has them")
+
+    def _check_large(self, key: int, found: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Compare what updates, and changes of the key, may have left out."""
+        wrong = [name for name in LARGE if name in row and found.get(name) != row[name]]
+        if not wrong or (not self.alone and not self.together and self._moves(key)):
+            return  # of an old key in another partition the last updates may come with a later batch
+        for name in wrong:
+            if found.get(name) != PLACEHOLDER or not self.partial:
+                raise Wrong(f"the {name} of key {key} is {found.get(name)}, and must be {row[name]}")
 
     def _allowed(self, *, complete: bool) -> Iterator[tuple[int, list[int | None], Mapping[str, Any] | None]]:
         """The values that a key may have, None for no row; and its row, if it has one."""

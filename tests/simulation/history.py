@@ -72,6 +72,7 @@ class History(Others, Checks):
             if self.story.world.clock != "postgres" or source.partitions >= 4 or not self._knows(source):
                 return
             self.tables[self._table_of(source.topic)].alone = False
+            self.tables[self._table_of(source.topic)].together = False
         source.once((step.act, step.seed, len(self.names)), lambda: _move(source, step.act, rng))
 
     def _survives_compaction(self, source: Source) -> bool:
@@ -168,10 +169,23 @@ class History(Others, Checks):
 
     def _ends(self, process: Process, step: Batch) -> dict[TopicPartition, int]:
         rng, ends = Random(step.seed), {}
+        if self.story.world.moves:
+            return self._whole_transactions(process, step, rng)
         for at, start in sorted(process.at.items()):
             topic = self.broker.topics[at[0]]
             end = topic.end(at[1])
             ends[at] = max(start, end) if step.whole or end <= start else step.cut(rng.randint(start, end), end)
+        return ends
+
+    def _whole_transactions(self, process: Process, step: Batch, rng: Random) -> dict[TopicPartition, int]:
+        """Have a batch end where transactions do, in all partitions of a topic (`transaction.topic`)."""
+        ends: dict[TopicPartition, int] = {}
+        for name in self.names:
+            starts = {partition: start for (topic, partition), start in process.at.items() if topic == name}
+            known = self.broker.topics[name].ends_of_transactions()
+            later = [one for one in known if all(one[partition] >= start for partition, start in starts.items())]
+            found = (later[-1] if step.whole else rng.choice(later)) if later else starts
+            ends |= {(name, partition): found[partition] for partition in starts}
         return ends
 
     def _stopped(self, process: Process, error: ConnectorError) -> None:

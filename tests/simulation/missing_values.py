@@ -270,7 +270,7 @@ def _follow_moved(moved: pa.RecordBatch, found: dict[int, Row], rows: RowsBefore
             told = found.get(int(source))
             if told is None:
                 continue
-            row |= {name: told[name] for name, mark in zip(names, known, strict=True) if mark and row[name] is None}
+            row |= {name: told.get(name) for name, mark in zip(names, known, strict=True) if mark and row[name] is None}
             if depth > depths.get(int(of), -1):
                 depths[int(of)] = int(depth)
                 row |= {name: told[name] for name in (*rows.keys, CHANGED)}

@@ -69,7 +69,9 @@ class Scene:
         exact, precise = world.clock == "postgres" and world.places, world.clock == "postgres"
         alone, keeps = world.partitions == 1 and not self.is_shared, world.keep_deletes and not world.documents
         self.tables = {
-            self._table_of(name): Expectation(name, world.upsert, exact, precise, alone, sources[name].base, keeps)
+            self._table_of(name): Expectation(
+                name, world.upsert, exact, precise, alone, sources[name].base, keeps, together=world.moves
+            )
             for name in self.names
         }
         self.saved: dict[TopicPartition, int] = {}
@@ -86,6 +88,7 @@ class Scene:
     def _make_source(self, name: str, partitions: int) -> Source:
         world, base = self.story.world, SPREAD * self.names.index(name) if self.is_shared else 0
         told = {"leaves_out": world.leaves_out, "tells_keys": world.documents or world.leaves_out}
+        told |= {"moves": world.moves, "numbered": world.numbered, "processed": world.dedup == "__ts_ns"}
         return Source(name, partitions, world.clock, **told, base=base)
 
     @property

@@ -16,10 +16,11 @@ import attrs
 
 from serde.events.images.unavailable_value import PLACEHOLDER
 from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
-from tests.model.events import Clock, Database, Headers, Row
+from tests.model.events import START_NS, Clock, Database, Headers, Row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.simulation.answers import Answers
+from tests.simulation.moves import Moves, change, leave_out
 
 KEYS = 5
 _UNREAD = ("version", "sequence", "ts_ms", "ts_us", "xmin", "txId", "row", "snapshot")
@@ -50,6 +51,8 @@ _PASTS = count()
 class Source(Database):
     """One table; `truth` is beside `log`. Keys begin at `base`. With `leaves_out` updates may come without a value that
     stays as it was. With `tells_keys` both halves of a change of key tell the other's key, as Debezium's do.
+    With `moves` rows live as `tests.simulation.moves` tells; events are `numbered` in their transaction, and tell when
+    they were `processed`.
     """
 
     def __init__(
@@ -61,9 +64,13 @@ class Source(Database):
         leaves_out: bool = False,
         tells_keys: bool = False,
         base: int = 0,
+        moves: bool = False,
+        numbered: bool = True,
+        processed: bool = False,
     ) -> None:
         super().__init__(topic, partitions, clock=clock)
         self.leaves_out, self.tells_keys, self.base = leaves_out, tells_keys, base
+        self.moves, self.numbered, self.processed = moves, numbered, processed
         self._whole: Row | None = None
         self._header: Header | None = None
         self._came_from: int | None = None
@@ -73,7 +80,7 @@ class Source(Database):
         self.truth: list[Truth] = []
         self.serial = 0
         self._says = Truth(0, "poison")
-        self._past: Hashable = topic, partitions, clock, leaves_out, tells_keys, base
+        self._past: Hashable = topic, partitions, clock, leaves_out, tells_keys, base, moves, numbered, processed
 
     def once(self, what: Hashable, act: Callable[[], None]) -> None:
         """Do what is told: only once where sources of the same past do the same. Nothing else may change a source."""
@@ -91,6 +98,9 @@ class Source(Database):
     def live(self, rng: Random, most: int) -> None:
         """Commit one transaction, now and then two side by side."""
         self.rng = rng
+        if self.moves:
+            self.transaction(*Moves(rng, KEYS, {key - self.base for key in self.rows}).transaction(most))
+            return
         if self.clock == "postgres" and rng.random() < 0.1 and len(self.rows) > 1:
             one, other = (key - self.base for key in rng.sample(sorted(self.rows), 2))
             self.side_by_side([("u", LIFE.made(rng, one))], [("u", LIFE.made(rng, other))])
@@ -116,6 +126,9 @@ class Source(Database):
     def again(self, first: int) -> None:
         """Restart: everything from an event on is sent again, in order, up to now; reads are not."""
         first -= self.truth[first].tombstone
+        if self.moves and self.truth[first].came_from is not None:
+            # Both halves of a change of key are one event of the log; the first one has a tombstone.
+            first -= 2
         for record, truth, header in list(zip(self.log, self.truth, self.headers, strict=True))[first:]:
             if truth.says in ("change", "truncate"):
                 self._says, self._header = truth, header
@@ -128,6 +141,12 @@ class Source(Database):
         new += self.base
         if self.tells_keys and op == "k":
             return self._move(order, what, new)
+        if self.moves and op == "u":
+            before, self.rows[what] = self.rows[what], change(self.rng, self.rows[what])
+            self._whole = self.rows[what]
+            self._event(op, None, leave_out(self.rng, before, self._whole, PLACEHOLDER), order + 1)
+            self._whole = None
+            return order + 1
         if op != "u" or not self.leaves_out or self.rng.random() < 0.5:
             return super()._change(order, op, what, new)
         self._whole = {**what, "name": self.rows[what["id"]]["name"]}
@@ -143,7 +162,10 @@ class Source(Database):
         self._event("d", {"id": old}, None, order + 1)
         self._lsn, self._went_to = self._lsn - 8, None
         self._header, self._whole, self._came_from = (OLD_KEY_HEADER, _key(old)), moved, old
-        image = {**moved, "name": PLACEHOLDER} if self.leaves_out and self.rng.random() < 0.5 else moved
+        if self.moves:
+            image = leave_out(self.rng, moved, moved, PLACEHOLDER)
+        else:
+            image = {**moved, "name": PLACEHOLDER} if self.leaves_out and self.rng.random() < 0.5 else moved
         self._event("c", None, image, order + 2)
         self._header = self._whole = self._came_from = self._moved_at = None
         self.rows[new] = moved
@@ -167,8 +189,20 @@ class Source(Database):
         """The same without fields that the sink does not look at: to guess the types of each takes time."""
         whole = super()._envelope(op, before, after, order)
         source = {name: value for name, value in whole["source"].items() if name not in _UNREAD}
-        transaction = {"id": whole["transaction"]["id"], "total_order": order}
-        return {"before": before, "after": after, "source": source, "op": op, "transaction": transaction}
+        told = {"before": before, "after": after, "source": source, "op": op}
+        if self.numbered:
+            told["transaction"] = {"id": whole["transaction"]["id"], "total_order": order}
+        return {**told, "ts_ns": self._processed_at()} if self.processed else told
+
+    def _processed_at(self) -> int:
+        """When the connector has the event that it writes now, which is later each time."""
+        return START_NS + 10**12 + len(self.log) * 1_000_000
+
+    def _sent_again(self, value: bytes | None) -> bytes | None:
+        value = super()._sent_again(value)
+        if value is None or not self.processed:
+            return value
+        return json.dumps({**json.loads(value), "ts_ns": self._processed_at()}).encode()
 
     def _append(self, partition: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
         self.truth.append(attrs.evolve(self._says, tombstone=True) if value is None else self._says)

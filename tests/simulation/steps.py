@@ -43,6 +43,15 @@ _PLACES: dict[Clock, tuple[str, ...]] = {
 """The fields that make a row tell its place in its source's log."""
 
 
+Dedup = Literal["__source_ts_ns", "__ts_ns", "__source_lsn"]
+_TIMES: dict[Dedup, tuple[str, ...]] = {
+    "__source_ts_ns": ("source.ts_ns",),
+    "__ts_ns": ("source.ts_ns", "ts_ns"),
+    "__source_lsn": ("source.lsn",),
+}
+"""What tells the later of two changes, and the fields that it takes in the table: the last one has no time at all."""
+
+
 _EXPIRY = tuple(
     f"iceberg.maintenance.expire-snapshots.{name}=1" for name in ("max-snapshot-age-seconds", "retain-last")
 )
@@ -53,7 +62,11 @@ CLUSTER_URL = "http://simulated:9200"
 
 @attrs.frozen
 class World:
-    """What holds for a whole story; `then` is the write mode of every other start, where that is changed in between."""
+    """What holds for a whole story; `then` is the write mode of every other start, where that is changed in between.
+
+    `moves`: rows change their keys again and again, nothing but a row itself tells its large values, and batches end as
+    they do with `transaction.topic`. `numbered`: events tell their number in their transaction.
+    """
 
     partitions: int = 1
     topics: int = 1
@@ -71,6 +84,9 @@ class World:
     documents: bool = False
     leaves_out: bool = False
     shared: bool = False
+    moves: bool = False
+    numbered: bool = True
+    dedup: Dedup = "__source_ts_ns"
 
     @property
     def worlds(self) -> tuple[World, ...]:
@@ -81,7 +97,7 @@ class World:
     def properties(self) -> tuple[str, ...]:
         """The sink's."""
         places, parts = _PLACES[self.clock] if self.places else (), ("db", "schema", "table") if self.shared else ()
-        fields = ",".join(("op", "source.ts_ns", *places, *parts))
+        fields = ",".join(dict.fromkeys(("op", *_TIMES[self.dedup], *places, *parts)))
         return (
             "name=simulated",
             "bootstrap.servers=localhost:9",
@@ -91,6 +107,7 @@ class World:
             *(self._into_indexes if self.documents else self._into_tables),
             f"debezium.sink.iceberg.format-version={self.version}",
             f"debezium.sink.iceberg.upsert-keep-deletes={str(self.keep_deletes).lower()}",
+            *((f"debezium.sink.iceberg.upsert-dedup-column={self.dedup}",) if self.dedup != "__source_ts_ns" else ()),
             f"debezium.transforms.unwrap.add.fields={fields}",
             f"truncate.enabled={str(self.upsert and not (self.keep_deletes and self.documents)).lower()}",
             "errors.deadletterqueue.limit.ratio=1",

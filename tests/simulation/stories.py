@@ -22,6 +22,7 @@ from tests.simulation.overlaps import (
 )
 from tests.simulation.steps import (
     Batch,
+    Dedup,
     KafkaAct,
     KafkaStep,
     Kill,
@@ -60,6 +61,9 @@ MOST_CALLS, MOST_MAINTENANCE_CALLS = 34, 30
 """Calls of a batch that begins with a start, and of a run of maintenance, roughly."""
 _TASKS = (("convert",), ("rewrite",), ("expire",), ("convert", "rewrite"), ("convert", "rewrite", "expire"))
 
+_MOVES = 0.25
+"""How many of the scripts that can have them are of rows that change their keys over and over."""
+
 SCRIPT, CUTS = 128, 8
 """So many seeds in a row have one script, and batches of it end in so many ways."""
 
@@ -93,6 +97,8 @@ class Script:
             # Two sources fill one table.
             shared=topics > 1 and not documents and rng.random() < 0.5,
         )
+        if clock == "postgres" and not documents:
+            world = _move_rows(number, world)
         return Script(rng, world, [SourceStep("commits", rng.randrange(1000))], number % 3)
 
     def cut(self, step: Step) -> Step:
@@ -135,6 +141,16 @@ def make_story(seed: int, most: int = 14) -> Story:
     return Story(world, tuple(map(script.cut, steps)))
 
 
+def _move_rows(number: int, world: World) -> World:
+    """Have rows of some scripts change their keys over and over."""
+    rng = Random(f"moves {number}")
+    if rng.random() >= _MOVES:
+        return world
+    dedup: Dedup = rng.choices(["__source_ts_ns", "__ts_ns", "__source_lsn"], [4, 1, 0])[0]  # type: ignore[assignment]
+    told = {"partitions": rng.choice([1, 1, 2]), "topics": 1, "shared": False, "places": rng.random() < 0.85}
+    return attrs.evolve(world, leaves_out=True, moves=True, numbered=rng.random() < 0.6, dedup=dedup, **told)
+
+
 def spread(seeds: range) -> list[int]:
     """Return seeds in an order in which those of one script are far apart."""
     return sorted(seeds, key=lambda seed: seed % SCRIPT)
@@ -153,6 +169,7 @@ def _make_world(rng: Random, sources: World) -> World:
         search=rng.choice(["join", "key-index"]),
         version=rng.choice([2, 3]),
         leaves_out=sources.leaves_out and upsert,
+        moves=sources.moves and upsert,
     )
 
 
