@@ -66,7 +66,7 @@ class Scene:
         self.starts = cycle(settings_of(one.properties, self.folder) for one in world.worlds)
         self.processes: dict[int, Process] = {}
         self.reasons: set[str] = set()
-        exact, precise = world.clock == "postgres" and world.places, world.clock == "postgres"
+        exact, precise = world.proves_ages, world.clock == "postgres"
         alone, keeps = world.partitions == 1 and not self.is_shared, world.keep_deletes and not world.documents
         self.tables = {
             self._table_of(name): Expectation(

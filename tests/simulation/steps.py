@@ -89,6 +89,13 @@ class World:
     dedup: Dedup = "__source_ts_ns"
 
     @property
+    def proves_ages(self) -> bool:
+        """Whether each change proves its age to the table: a time of processing contradicts the place of what is sent
+        again.
+        """
+        return self.clock == "postgres" and self.places and self.dedup != "__ts_ns"
+
+    @property
     def worlds(self) -> tuple[World, ...]:
         """What one start after the other goes by."""
         return (self,) if self.then is None else (self, attrs.evolve(self, mode=self.then))

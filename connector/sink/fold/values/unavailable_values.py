@@ -38,6 +38,22 @@ def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> 
     return {name: found for name, found in meant.items() if found.any()}
 
 
+def find_open_creates(parts: Sequence[ChangeBatch]) -> Ints:
+    """Find the creates with unavailable values, which a change of key may have made.
+
+    A later fold needs them: it takes no value from before them, where another row had the key.
+
+    Returns:
+        Indices that count through the parts in turn, ascending.
+    """
+    found, start = [np.zeros(0, np.int64)], 0
+    for part in parts:
+        for unsent in find_unavailable_columns(part, suspicious=True).values():
+            found.append(start + np.flatnonzero(unsent & np.isin(part.order.op, (OP_CREATE, OP_KEY_CHANGE))))
+        start += len(part)
+    return np.unique(np.concatenate(found))
+
+
 def fill_in_batch(
     folded: FoldedChanges, keys: Sequence[str], *, by_date: bool = False, variants: frozenset[str] = frozenset()
 ) -> FoldedChanges:
