@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import numpy as np
 
 from connector.sink.fold.order.key_runs import mark_run_starts
@@ -14,8 +15,22 @@ from serde.arrays import Ints
 from serde.events.kinds.operations import OP_CREATE
 
 
-def sort_by_origin(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return all changes sorted by key and place, and for each sorted one where its key begins.
+@attrs.frozen(eq=False)
+class KeyHistories:
+    """All changes sorted by key and place (`sequence`); for each sorted one where its key begins (`keys`), and from
+    where on nothing of its key is missing (`starts`).
+
+    A batch may take in the beginning of a repetition only: behind what it has of it, and in front of where the batch
+    itself began, there may be changes that are in the table alone.
+    """
+
+    sequence: Ints
+    keys: Ints
+    starts: Ints
+
+
+def sort_by_origin(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> KeyHistories:
+    """Return the histories of all keys in the order of their source.
 
     What repeats an older change is where it came first (`order.original_order`): the changes before it in Kafka may be
     of the next row of its key.
@@ -23,27 +38,53 @@ def sort_by_origin(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> tuple[I
     return sort_both_ways(parts, keys)[-1]
 
 
-def sort_by_date(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> tuple[Ints, Ints]:
+def sort_by_date(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> KeyHistories:
     """Return the same of changes that go by their timestamps alone."""
     codes = compute_key_codes(parts, keys)
     order = ChangeOrder.concat([part.order for part in parts])
     sequence = np.lexsort((order.offset, order.partition, order.dedup, codes))
-    return sequence, _find_key_starts(codes[sequence])
+    starts = _find_key_starts(codes[sequence])
+    return KeyHistories(sequence, starts, starts)
 
 
-def sort_both_ways(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> list[tuple[Ints, Ints]]:
+def sort_both_ways(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> list[KeyHistories]:
     """Return all changes sorted by key and place as Kafka has them, and where anything is repeated, by origin too."""
     codes = compute_key_codes(parts, keys)
     order = ChangeOrder.concat([part.order for part in parts])
     sequence = sort_changes(codes, order)
-    sequences = [sequence]
+    starts = _find_key_starts(codes[sequence])
+    histories = [KeyHistories(sequence, starts, starts)]
     if len(sequence):
         sorted_order = order.take(sequence)
         group = np.cumsum(mark_run_starts(codes[sequence], sorted_order.partition)) - 1
         original = restore_order(group, sorted_order)
         if not np.array_equal(original, np.arange(len(sequence))):
-            sequences.append(sequence[original])
-    return [(each, _find_key_starts(codes[each])) for each in sequences]
+            histories.append(KeyHistories(sequence[original], starts, _find_gaps(original, starts)))
+    return histories
+
+
+def _find_gaps(original: Ints, keys: Ints) -> Ints:
+    """Return for changes in the order of their source where each goes back to without a gap.
+
+    What Kafka has in the order of the source is without gap, from its first change to its last; each repetition begins
+    no later than where the one before it had come to.
+
+    Args:
+        original: the places of changes in Kafka's order, in that of the source.
+        keys: where the key of each place begins, in either order.
+    """
+    count, places = len(original), np.arange(len(original))
+    at = np.empty(count, np.int64)
+    at[original] = places
+    begins = np.ones(count, np.bool_)
+    begins[1:] = (at[1:] < at[:-1]) | (keys[1:] != keys[:-1])
+    first, last = at[begins], at[np.append(np.flatnonzero(begins)[1:] - 1, count - 1)]
+    opened = np.bincount(first, minlength=count).cumsum()
+    closed = np.append(0, np.bincount(last, minlength=count).cumsum()[:-1])
+    # Where all that was begun before has ended, something may be missing.
+    gap = np.append(0, opened[:-1]) == closed
+    starts: Ints = np.maximum.accumulate(np.where(gap, places, 0))
+    return starts
 
 
 def _find_key_starts(sorted_codes: Ints) -> Ints:
@@ -53,18 +94,21 @@ def _find_key_starts(sorted_codes: Ints) -> Ints:
 
 def find_creates(parts: Sequence[ChangeBatch], places: ChangeOrder, keys: Sequence[str]) -> Ints:
     """For every change the last create of its key up to it, -1 without one."""
-    sequence, starts = sort_by_origin(parts, keys)
+    histories = sort_by_origin(parts, keys)
+    sequence = histories.sequence
     is_create = np.isin(places.op[sequence], (OP_CREATE, OP_KEY_CHANGE))
     last = np.maximum.accumulate(np.where(is_create, np.arange(len(sequence)), -1))
     result = np.full(len(sequence), -1, np.int64)
-    has_create = last >= starts
+    has_create = last >= histories.starts
     result[sequence[has_create]] = sequence[last[has_create]]
     return result
 
 
-def find_row_starts(parts: Sequence[ChangeBatch], sequence: Ints, starts: Ints) -> Ints:
-    """Return for each sorted change where its row's life begins: at the last create before it, else with its key."""
-    op = np.concatenate([part.order.op for part in parts])[sequence]
-    place = np.where(np.isin(op, (OP_CREATE, OP_KEY_CHANGE)), np.arange(len(sequence)), 0)
-    begun: Ints = np.maximum(np.maximum.accumulate(place), starts)
+def find_row_starts(parts: Sequence[ChangeBatch], histories: KeyHistories) -> Ints:
+    """Return for each sorted change where its row's life begins: at the last create before it, else where what is known
+    of its key does.
+    """
+    op = np.concatenate([part.order.op for part in parts])[histories.sequence]
+    place = np.where(np.isin(op, (OP_CREATE, OP_KEY_CHANGE)), np.arange(len(op)), 0)
+    begun: Ints = np.maximum(np.maximum.accumulate(place), histories.starts)
     return begun

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from connector.sink.fold.order.winners import find_winners
-from connector.sink.fold.values.key_histories import find_creates, sort_both_ways, sort_by_origin
+from connector.sink.fold.values.key_histories import KeyHistories, find_creates, sort_both_ways, sort_by_origin
 from connector.sink.model.change_rows import (
     OP_KEY_CHANGE,
     ChangeBatch,
@@ -50,8 +50,8 @@ def find_needed_rows(folded: FoldedChanges, keys: Sequence[str]) -> Ints:
     needed = [find_last_rows(folded, keys), np.flatnonzero(op == OP_KEY_CHANGE)]
     if _may_reuse_keys(folded):
         # A later fold may know more of what is repeated: in Kafka's order other rows are in front of the same deletes.
-        for sequence, starts in sort_both_ways(folded.parts, keys):
-            needed += _find_reused_keys(folded, sequence, starts)
+        for histories in sort_both_ways(folded.parts, keys):
+            needed += _find_reused_keys(folded, histories)
     return np.unique(np.concatenate(needed))
 
 
@@ -66,7 +66,7 @@ def find_rows_of_lives(folded: FoldedChanges, keys: Sequence[str]) -> list[Chang
     last = find_last_rows(folded, keys)
     deletes = rows = np.zeros(0, np.int64)
     if _may_reuse_keys(folded):
-        deletes, rows = _find_reused_keys(folded, *sort_by_origin(folded.parts, keys))
+        deletes, rows = _find_reused_keys(folded, sort_by_origin(folded.parts, keys))
     order = ChangeOrder.concat([part.order for part in folded.parts])
     if len(deletes):
         codes = compute_key_codes(folded.parts, keys)
@@ -83,7 +83,8 @@ def _find_ends(folded: FoldedChanges, order: ChangeOrder, rows: Ints, keys: Sequ
     ending = np.concatenate([part.deleted for part in folded.parts]) & ~order.bare
     if not ending.any():
         return rows
-    sequence, starts = sort_by_origin(folded.parts, keys)
+    histories = sort_by_origin(folded.parts, keys)
+    sequence, starts = histories.sequence, histories.starts
     place, count = np.arange(len(sequence)), len(sequence)
     following = np.minimum.accumulate(np.where(ending[sequence], place, count)[::-1])[::-1]
     ends = np.where(np.append(starts, -1)[following] == starts, np.append(sequence, -1)[following], -1)
@@ -127,14 +128,15 @@ def _may_reuse_keys(folded: FoldedChanges) -> bool:
     return bool(deleted.any() and (np.concatenate([part.image for part in folded.parts]) & ~deleted).any())
 
 
-def _find_reused_keys(folded: FoldedChanges, sequence: Ints, starts: Ints) -> tuple[Ints, Ints]:
+def _find_reused_keys(folded: FoldedChanges, histories: KeyHistories) -> tuple[Ints, Ints]:
     """Find the deletes that are followed by another row of their key, and the last row before each (else itself)."""
     deleted = np.concatenate([part.deleted for part in folded.parts])
     gives = np.concatenate([part.image for part in folded.parts]) & ~deleted
+    sequence, keys, starts = histories.sequence, histories.keys, histories.starts
     place = np.arange(len(sequence))
     last = np.maximum.accumulate(np.where(gives[sequence], place, -1))
     following = np.minimum.accumulate(np.where(gives[sequence], place, len(place))[::-1])[::-1]
-    reused = deleted[sequence] & (np.append(starts, -1)[following] == starts)
+    reused = deleted[sequence] & (np.append(keys, -1)[following] == keys)
     # A tombstone repeats the delete before it, and does not tell when that was.
     repeats = ChangeOrder.concat([part.order for part in folded.parts]).bare[sequence] & (place > starts)
     places = np.flatnonzero(reused & ~(repeats & deleted[np.roll(sequence, 1)]))

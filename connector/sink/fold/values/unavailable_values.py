@@ -69,8 +69,8 @@ def fill_in_batch(
     patched = any(part.patches is not None for part in folded.parts)
     if not names and not patched:
         return folded
-    sequence, starts = (sort_by_date if by_date else sort_by_origin)(folded.parts, keys)
-    starts = find_row_starts(folded.parts, sequence, starts)
+    histories = (sort_by_date if by_date else sort_by_origin)(folded.parts, keys)
+    sequence, starts = histories.sequence, find_row_starts(folded.parts, histories)
     giving = np.concatenate([_mark_whole_rows(part) for part in folded.parts])
     parts = list(folded.parts)
     if patched:
