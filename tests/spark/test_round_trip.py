@@ -190,6 +190,8 @@ def kept(kind: RowType, modes: HandlingModes, *, schemas: bool, top: bool = Fals
             if schemas:
                 # Columns of the top level that a table has as instants in nanoseconds take all digits.
                 return how not in LOSSES or (top and kind.name == "timestamptz_ns")
+            if kind.name == "timestamptz" and modes.times == "structured":
+                return False
             return kind.name in BARE or (kind.name == "decimal" and modes.decimals == "string")
         case RowStruct():
             return all(kept(member.kind, modes, schemas=schemas) for member in kind.members)
