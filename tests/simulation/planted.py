@@ -22,6 +22,7 @@ from attrs import frozen
 
 from tests.simulation.answers import forget_all
 from tests.simulation.capture_mutations import CAPTURE_MUTATIONS
+from tests.simulation.move_mutations import MOVE_MUTATIONS
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.process import quiet
 from tests.simulation.rule_mutations import RULE_MUTATIONS
@@ -45,6 +46,7 @@ page is what `python -m tests.simulation.planted --write docs/planted-faults.md`
 _CHAPTERS = (
     ("The sink, its tables and indexes", MUTATIONS),
     ("What others bring about, and what became of it", WORLD_MUTATIONS),
+    ("Rows whose keys change, and values that are not sent", MOVE_MUTATIONS),
     ("The conditions under which maintenance commits", {name: made for name, (made, *_) in RULE_MUTATIONS.items()}),
     ("The source", CAPTURE_MUTATIONS),
 )

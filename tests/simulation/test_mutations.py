@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.tiers import tiered
+from tests.simulation.move_mutations import MOVE_MUTATIONS
 from tests.simulation.mutations import MUTATIONS, files_of_killed_runs_go_at_once
 from tests.simulation.planted import find
 from tests.simulation.process import quiet
@@ -28,6 +29,8 @@ FREQUENT = (
 )
 """Found within a few histories."""
 
+PLANTED = {**MUTATIONS, **WORLD_MUTATIONS, **MOVE_MUTATIONS}
+
 
 @pytest.fixture(autouse=True)
 def silence() -> Iterator[None]:
@@ -36,10 +39,10 @@ def silence() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("mutation", tiered({**MUTATIONS, **WORLD_MUTATIONS}, FREQUENT))
+@pytest.mark.parametrize("mutation", tiered(PLANTED, FREQUENT))
 def test_a_known_fault_is_found(tmp_path: Path, mutation: str) -> None:
     """Within ten thousand histories an invariant does not hold, in a program that runs."""
-    found = find(mutation, {**MUTATIONS, **WORLD_MUTATIONS}[mutation], str(tmp_path))
+    found = find(mutation, PLANTED[mutation], str(tmp_path))
     assert found.is_found, found.row()
 
 

@@ -20,12 +20,10 @@ from connector.sink.convert import row_builder
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write import table_writer
 from connector.sink.destinations.soft_deletes import mark_deleted
-from connector.sink.fold.values import key_histories
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.truncates import TableTruncate
 from serde.events.positions.log_positions import FIRST_NUMBER
-from tests.simulation.missing_values import MemoryMissingValueLookup
 
 _BUSY = 429
 
@@ -136,20 +134,6 @@ def missing_values_are_not_looked_up() -> Iterator[None]:
 
 
 @contextmanager
-def what_comes_again_ends_rows_of_today() -> Iterator[None]:
-    """A delete that comes again counts for the row in front of it in Kafka (once a fault of this program)."""
-    with patch.object(key_histories, "restore_order", lambda group, _: np.arange(len(group))):
-        yield
-
-
-@contextmanager
-def rows_are_not_asked_for_their_own_values() -> Iterator[None]:
-    """A change of key that comes again asks only what had the old key (once a fault of this program)."""
-    with patch.object(MemoryMissingValueLookup, "_find_own", lambda *_: None):
-        yield
-
-
-@contextmanager
 def grown_topics_are_not_noticed() -> Iterator[None]:
     """A topic that got partitions is read as before: what the old one still has of a key goes over newer rows."""
     with (
@@ -200,8 +184,6 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         expiry_forgets_readers,
         versions_are_not_raised,
         missing_values_are_not_looked_up,
-        what_comes_again_ends_rows_of_today,
-        rows_are_not_asked_for_their_own_values,
         grown_topics_are_not_noticed,
         the_last_partition_wins,
         sources_are_where_a_batch_ends,

@@ -1,0 +1,81 @@
+"""What a fold has of a key's changes, with some of them missing -> values are taken from the very row only."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+
+from connector.sink.fold.fold import fold
+from connector.sink.fold.values.key_histories import find_creates, sort_by_origin
+from connector.sink.fold.values.row_lives import find_rows_of_lives
+from connector.sink.fold.values.unavailable_values import fill_in_batch, find_open_creates, mark_unavailable
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
+from serde.events.images.unavailable_value import PLACEHOLDER
+from serde.events.positions.log_positions import NO_VALUE, unknown_positions
+from tests.unit.folds import select_rows_to_keep
+from tests.unit.test_sink_unavailable_values import part
+
+DAY = 20_001
+
+
+def placed(*changes: tuple[str, int, str | None]) -> ChangeBatch:
+    """Changes (op, place in the source's log, value) of one key, in Kafka's order; of one date. A tombstone has none."""
+    made = part(*((1, op, offset, value) for offset, (op, _, value) in enumerate(changes)))
+    place = unknown_positions(len(changes))
+    place[:, 0], place[:, 1], place[:, 2:] = 7, [at for _, at, _ in changes], 0
+    bare = place[:, 1] == NO_VALUE
+    dates, op = np.where(bare, NO_VALUE, DAY), np.where(bare, np.uint8(0), made.order.op)
+    order = attrs.evolve(made.order, dedup=dates, date=dates, place=place, op=op)
+    return attrs.evolve(made, order=order, image=made.image & ~bare)
+
+
+def values(parts: tuple[ChangeBatch, ...]) -> list[str | None]:
+    return [value for one in parts for value in one.rows["v"].to_pylist()]
+
+
+def test_behind_a_gap_nothing_is_known() -> None:
+    """A batch ends within what is sent again, in front of where it began itself: the update at 40 is of a row that is
+    in the table, and not of the one that was made at 10; nor did the delete at 50 end that one.
+    """
+    whole = placed(("u", 40, PLACEHOLDER), ("d", 50, None), ("c", 10, "other"), ("u", 20, PLACEHOLDER))
+    folded = fill_in_batch(fold([whole], ["id"]), ["id"])
+    assert values(folded.parts) == [PLACEHOLDER, None, "other", "other"]
+    places = ChangeOrder.concat([one.order for one in folded.parts])
+    assert find_creates(folded.parts, places, ["id"]).tolist() == [-1, -1, 2, 2]
+    lives = ChangeBatch.concat(find_rows_of_lives(folded, ["id"]))
+    told = zip(lives.rows["v"].to_pylist(), lives.order.place[:, 1].tolist(), lives.deleted.tolist(), strict=True)
+    assert ("other", 50, True) not in set(told)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "starts"),
+    [
+        ([40, 50, 10, 20], [0, 0, 2, 2]),
+        ([40, 50, 10, 20, 40], [0] * 5),
+        ([40, 50, 10, 20, 10, 20, 30, 40, 50], [0] * 9),
+        ([40, 10, 20, 15], [0, 0, 0, 3]),
+        ([10, 20, 30], [0, 0, 0]),
+        ([30, 20, 10], [0, 1, 2]),
+    ],
+)
+def test_gaps_are_where_no_pass_has_both_sides(ranks: list[int], starts: list[int]) -> None:
+    """What Kafka has in order is without gap, and so are two such passes that overlap."""
+    histories = sort_by_origin([placed(*(("u", rank, "v") for rank in ranks))], ["id"])
+    assert sorted(ranks) == [ranks[at] for at in histories.sequence]
+    assert histories.starts.tolist() == starts
+    assert histories.keys.tolist() == [0] * len(ranks)
+
+
+def test_a_later_fold_knows_the_create_that_a_change_of_key_made() -> None:
+    """It left its value out, and so did the update behind it: the row that had the key before, in the same transaction,
+    is another one.
+    """
+    changes = ("c", 10, "other"), ("d", 20, None), ("d", NO_VALUE, None), ("c", 30, PLACEHOLDER), ("u", 40, PLACEHOLDER)
+    whole = placed(*changes)
+    first = fill_in_batch(fold([whole], ["id"]), ["id"])
+    handed = select_rows_to_keep(first, ["id"], find_open_creates(first.parts))
+    again = fill_in_batch(fold(handed, ["id"]), ["id"])
+    assert mark_unavailable(again, suspicious=True).tolist() == [True]
+    # The date of the first change proves what is older, so that it is handed on, too.
+    assert "other" in values(again.parts)
