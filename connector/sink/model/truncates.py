@@ -125,12 +125,12 @@ class TableTruncate:
     def after(self, at: TopicPartition, offset: Ints, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes of a topic-partition that came after the truncate, and those of them that cannot be told."""
         own: Mask = offset > self.offsets.get(at, -1)
+        # Within a partition Kafka's order is the source's, but for what is proven to come again: a truncate, too.
+        before, behind = self._mark_proven(moments)
         if list(self.offsets) == [at]:
-            # Within a partition Kafka's order is the source's, but for what is proven to come again.
-            before, behind = self._mark_proven(moments)
             return own & ~before | behind, np.zeros(len(own), np.bool_)
         earlier, certain = self._mark_earlier(moments)
-        return own & ~earlier, own & ~certain
+        return own & ~earlier | behind, own & ~certain
 
     def _mark_proven(self, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes that are proven to be older than the truncate, and those proven to be newer: by place, where
