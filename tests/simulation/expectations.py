@@ -33,7 +33,8 @@ class Wrong(AssertionError):
 class Expectation:
     """Of one table. `exact` tells that each change proves its age to the table, so that no state of it is older than it
     may be; `precise` that dates are more than whole seconds, `alone` that one partition has all. Keys are above `base`.
-    `together`: batches take whole transactions. `keeps`: a row that is deleted, or that a truncate took, stays, and is marked.
+    `together`: batches take whole transactions. `keeps`: a row that is deleted, or that a truncate took, stays, and is
+    marked.
     """
 
     topic: str

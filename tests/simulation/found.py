@@ -404,6 +404,21 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 0, whole=True, during=((19, Batch(1, 4, grid=1)),), grid=1),
         ),
     ),
+    # In front of a truncate that came again stood what is later than all truncates: the batch let it go.
+    "a truncate comes again, and another one in another partition": (
+        World(partitions=2, moves=True),
+        (
+            SourceStep("commit", 507),
+            Batch(0, 0, whole=True),
+            SourceStep("truncate", 222),
+            SourceStep("restart", 803),
+            SourceStep("truncate", 676),
+            SourceStep("commit", 864),
+            Batch(0, 3, grid=1),
+            SourceStep("restart", 875),
+            Batch(0, 0, grid=1),
+        ),
+    ),
     # The slower one was refused for another writer's rows, and looked for rows to replace once more: it took the commit
     # of the faster one for its own, and an older row replaced a newer one.
     "a second sink commits between two tries of a commit": (

@@ -1,6 +1,6 @@
-"""a random number generator -> transactions in which rows change their keys over and over, and give them to each other.
+"""a random number generator -> transactions in which rows change their keys over and over, and take those of others.
 
-A row goes through several keys at once, two swap theirs by way of a third, a key is another row's as soon as it is free.
+A row goes through several keys at once, two swap theirs by way of a third, a key is another row's once it is free.
 Whatever it is: rows keep their large values, which few changes tell.
 """
 
@@ -34,9 +34,7 @@ def change(rng: Random, before: Row) -> Row:
 
 def leave_out(rng: Random, before: Row, after: Row, placeholder: str) -> Row:
     """What an event says of a row: of large values that stayed as they were few. A null is no large value."""
-    left = [
-        name for name in LARGE if after[name] is not None and after[name] == before[name] and rng.random() >= _TOLD
-    ]
+    left = [name for name in LARGE if after[name] is not None and after[name] == before[name] and rng.random() >= _TOLD]
     return {**after, **dict.fromkeys(left, placeholder)}
 
 

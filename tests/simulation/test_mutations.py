@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.harness.tiers import tiered
+from tests.simulation.answers import forget_all
+from tests.simulation.found_moves import FOUND_MOVES
 from tests.simulation.move_mutations import MOVE_MUTATIONS
 from tests.simulation.mutations import MUTATIONS, files_of_killed_runs_go_at_once
 from tests.simulation.planted import find
@@ -65,3 +67,15 @@ def test_each_condition_of_a_commit_of_maintenance_counts(tmp_path: Path, mutati
     with without_it():
         found = tell(story, str(tmp_path))
     assert found is not None and wrong in found.reason
+
+
+@pytest.mark.parametrize("found", FOUND_MOVES)
+def test_rows_keep_what_is_theirs_through_keys(tmp_path: Path, found: str) -> None:
+    """Each of these stories was wrong once, and is so again with the fault that was mended."""
+    story, fault = FOUND_MOVES[found]
+    assert tell(story, str(tmp_path)) is None
+    forget_all()
+    with fault():
+        wrong = tell(story, str(tmp_path))
+    forget_all()
+    assert wrong is not None and "must be" in wrong.reason

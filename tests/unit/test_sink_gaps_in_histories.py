@@ -20,7 +20,7 @@ DAY = 20_001
 
 
 def placed(*changes: tuple[str, int, str | None]) -> ChangeBatch:
-    """Changes (op, place in the source's log, value) of one key, in Kafka's order; of one date. A tombstone has none."""
+    """Changes (op, place in the source's log, value) of a key, in Kafka's order, of one date; a tombstone has none."""
     made = part(*((1, op, offset, value) for offset, (op, _, value) in enumerate(changes)))
     place = unknown_positions(len(changes))
     place[:, 0], place[:, 1], place[:, 2:] = 7, [at for _, at, _ in changes], 0

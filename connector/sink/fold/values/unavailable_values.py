@@ -46,12 +46,11 @@ def find_open_creates(parts: Sequence[ChangeBatch]) -> Ints:
     Returns:
         Indices that count through the parts in turn, ascending.
     """
-    found, start = [np.zeros(0, np.int64)], 0
+    marks = []
     for part in parts:
-        for unsent in find_unavailable_columns(part, suspicious=True).values():
-            found.append(start + np.flatnonzero(unsent & np.isin(part.order.op, (OP_CREATE, OP_KEY_CHANGE))))
-        start += len(part)
-    return np.unique(np.concatenate(found))
+        unsent = [np.zeros(len(part), np.bool_), *find_unavailable_columns(part, suspicious=True).values()]
+        marks.append(np.logical_or.reduce(unsent) & np.isin(part.order.op, (OP_CREATE, OP_KEY_CHANGE)))
+    return np.flatnonzero(np.concatenate(marks))
 
 
 def fill_in_batch(

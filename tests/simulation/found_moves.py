@@ -1,0 +1,71 @@
+"""Histories in which rows lost their large values, or got others', on their way through keys: a world, what happens in
+it, and the fault with which it goes wrong again.
+"""
+
+from __future__ import annotations
+
+from tests.simulation.move_mutations import (
+    creates_that_leave_values_out_are_let_go,
+    gaps_behind_repetitions_are_not_seen,
+    rows_are_not_looked_for_under_keys_between,
+    values_are_filled_in_the_order_of_kafka,
+)
+from tests.simulation.planted import Mutation
+from tests.simulation.steps import Batch, SourceStep, Story, World
+
+MOVING = World(leaves_out=True, moves=True)
+_WHOLE = Batch(0, 0, whole=True)
+
+FOUND_MOVES: dict[str, tuple[Story, Mutation]] = {
+    # 6 -> 9, and sent again with 9 -> 1 -> 5: only the table's row under 9 had the value, and the placeholder stayed.
+    "a row moves on, and what brought it to the key between is sent again": (
+        Story(
+            MOVING,
+            (
+                SourceStep("commit", 423),
+                SourceStep("commits", 701),
+                _WHOLE,
+                SourceStep("commit", 839),
+                SourceStep("restart", 637),
+            ),
+        ),
+        rows_are_not_looked_for_under_keys_between,
+    ),
+    # Update 7, delete 9, create 12, and update 7 again: it took the value of the row of 12.
+    "an update is sent again behind the next row of its key": (
+        Story(
+            MOVING,
+            (
+                SourceStep("commit", 845),
+                SourceStep("commits", 483),
+                _WHOLE,
+                SourceStep("commit", 932),
+                SourceStep("restart", 612),
+            ),
+        ),
+        values_are_filled_in_the_order_of_kafka,
+    ),
+    # The batch ended before the change of key came again that stands between: the update took the other row's value.
+    "a batch ends within what is sent again, in front of where it began itself": (
+        Story(
+            MOVING,
+            (
+                SourceStep("commits", 231),
+                SourceStep("commit", 980),
+                SourceStep("commit", 503),
+                SourceStep("commit", 693),
+                _WHOLE,
+                SourceStep("commit", 641),
+                SourceStep("restart", 587),
+                Batch(0, 0, grid=2),
+            ),
+        ),
+        gaps_behind_repetitions_are_not_seen,
+    ),
+    # Create 3, delete 3, 2 -> 3, update 3 in one transaction: the first fold handed on the first of them, as the proof
+    # of its date, and the last one, which the second fold filled from it.
+    "a row gets a key that another one had and lost in the same transaction": (
+        Story(MOVING, (SourceStep("commits", 578), SourceStep("commits", 563))),
+        creates_that_leave_values_out_are_let_go,
+    ),
+}
