@@ -8,12 +8,16 @@ from typing import Any
 
 import attrs
 
-from tests.simulation.interruptions import FAULTS
-from tests.simulation.steps import Batch, Maintain, SourceStep, Step, TableAct, TableStep, World
+from tests.simulation.interruptions import FAULTS, OUTAGE
+from tests.simulation.steps import Batch, KafkaStep, Maintain, SourceStep, Step, TableAct, TableStep, World
 
 _BUSY, _DROPPED, _READ, _TRUNCATED, _GROWN = 0.35, 0.04, 0.5, 0.05, 0.04
 """How often nodes of a cluster have no time, a table is dropped, a source reads what is maintained, a truncate stands
 among changes in several batches, and a topic grows between changes of its keys."""
+_OUT, _RETAINED = 0.08, 0.1
+"""How often nobody answers for long, and retention takes what a topic that grows has in its new partition."""
+_CHANGED, _REWRITE_WORKS = 0.1, (3, 14)
+"""How often another writer changes its rows in a file that a batch writes anew, and the calls while it does so."""
 _TRUNCATE_WORKS = (6, 30)
 """Calls of a batch between which its truncates are carried out, roughly."""
 
@@ -21,6 +25,7 @@ _TRUNCATE_WORKS = (6, 30)
 def add_others(seed: int, world: World, steps: list[Step], *, calm: bool, most_calls: int) -> list[Step]:
     """Add them; in the middle of a batch, too, where the story is not calm."""
     rng = Random(f"others {seed}")
+    steps = steps if calm else _add_outage(seed, steps, most_calls)
     if world.documents:
         busy: list[TableAct] = ["busy nodes"] * rng.randint(1, 3)
         return _insert(rng, steps, busy, most_calls, calm=calm) if rng.random() < _BUSY else steps
@@ -59,7 +64,25 @@ def make_growth(seed: int, world: World, steps: list[Step], move: Callable[[], S
     scene = [move(), Batch(0, 0, whole=True), move(), SourceStep("grow", rng.randrange(1000)), move()]
     if rng.random() < 0.5:
         scene.append(SourceStep("restart", rng.randrange(1000)))
-    return [*steps[:1], *scene, *(Batch(0, rng.randrange(1000)) for _ in range(3)), Batch(0, 0, whole=True)]
+    batches = [Batch(0, rng.randrange(1000)) for _ in range(3)]
+    if rng.random() < _RETAINED:
+        scene.append(KafkaStep("retain", rng.randrange(1000)))
+    return [*steps[:1], *scene, *batches, Batch(0, 0, whole=True)]
+
+
+def make_foreign_change(
+    seed: int, world: World, steps: list[Step], move: Callable[[], Step], *, calm: bool
+) -> list[Step]:
+    """Have some stories be about rows of another writer that change while a batch writes their file anew."""
+    rng = Random(f"foreign change {seed}")
+    if calm or not world.upsert or world.documents or world.mode != "copy-on-write" or rng.random() >= _CHANGED:
+        return steps
+    appended = [TableStep("append rows", rng.randrange(1000)) for _ in range(3)]
+    merged = TableStep("rewrite files", rng.randrange(1000))
+    scene = [move(), Batch(0, 0, whole=True), *appended, merged, move(), move()]
+    at = sorted(rng.sample(range(*_REWRITE_WORKS), 2))
+    during = tuple((place, TableStep("change row", rng.randrange(1000))) for place in at)
+    return [*steps[: rng.randint(1, 3)], *scene, Batch(0, 0, whole=True, during=during)]
 
 
 def _interrupt_truncate(rng: Random, *, calm: bool) -> tuple[tuple[int, Any], ...]:
@@ -67,6 +90,18 @@ def _interrupt_truncate(rng: Random, *, calm: bool) -> tuple[tuple[int, Any], ..
         return ()
     what = Batch(1, rng.randrange(1000), whole=True), TableStep("append rows", rng.randrange(1000)), rng.choice(FAULTS)
     return ((rng.randint(*_TRUNCATE_WORKS), rng.choice(what)),)
+
+
+def _add_outage(seed: int, steps: list[Step], most_calls: int) -> list[Step]:
+    """Have nobody answer for long in the middle of some batches: what is tried again then fails all the same."""
+    rng = Random(f"outage {seed}")
+    batches = [place for place, step in enumerate(steps) if isinstance(step, Batch)]
+    if not batches or rng.random() >= _OUT:
+        return steps
+    at, made = rng.choice(batches), list(steps)
+    during = {rng.randrange(most_calls): OUTAGE, **dict(made[at].during)}
+    made[at] = attrs.evolve(made[at], during=tuple(sorted(during.items(), key=lambda one: one[0])))
+    return made
 
 
 def _insert(rng: Random, steps: list[Step], acts: Iterable[TableAct], most_calls: int, *, calm: bool) -> list[Step]:

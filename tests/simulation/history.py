@@ -144,6 +144,7 @@ class History(Others, Checks):
             self._check_group()
             self._check_ends(process)
             process.process(self._ends(process, step))
+            self._check_settled(process)
         except Crash:
             self.events.append("     killed")
             self._drop(step.process)
@@ -156,6 +157,13 @@ class History(Others, Checks):
             raise Wrong(f"the sink fell over: {type(error).__name__}: {error}") from error
         finally:
             self.running.remove(process)
+
+    def _check_settled(self, process: Process) -> None:
+        """A batch goes through only where the offsets of that before it are stored: else the sink says why not."""
+        missed = [at for at, end in process.through.items() if self.reached.get(at, 0) < end]
+        process.through = dict(process.at)
+        if missed and not self.lost:
+            raise Wrong(f"the sink goes on, and its last offsets of {missed[0]} are not stored")
 
     def _drop(self, number: int) -> None:
         self.processes.pop(number, None)

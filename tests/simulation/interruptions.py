@@ -29,6 +29,9 @@ Fault = Literal["crash", "crash-after", "away", "lost", "late", "twice"]
 """
 FAULTS: tuple[Fault, ...] = ("crash", "crash-after", "away", "lost", "late", "twice")
 
+OUTAGE, OUTAGE_CALLS = "outage", 24
+"""Nobody answers this call and so many behind it: whoever tries again gives up."""
+
 
 class Crash(BaseException):
     """The process is killed: no handler of its own sees it."""
@@ -92,10 +95,11 @@ class Interruptions:
     late: list[Callable[[], None]] = attrs.field(factory=list)
     happened: list[str] = attrs.field(factory=list)
     dead: bool = False
+    unanswered: int = 0
 
     def begin(self, plan: Mapping[int, Any]) -> None:
         """Begin a step."""
-        self.plan, self.trace, self.dead = dict(plan), [], False
+        self.plan, self.trace, self.dead, self.unanswered = dict(plan), [], False, 0
 
     def call(self, what: str, do: Callable[[], R], away: Away, unanswered: Away | None = None) -> R:
         """Make a call. `unanswered` is raised for those that change something, where nobody says what came of it."""
@@ -104,6 +108,12 @@ class Interruptions:
         number = len(self.trace)
         self.trace.append(what)
         planned = self.plan.pop(number, None)
+        if planned == OUTAGE:
+            self.happened.append(f"{OUTAGE} from {what} on")
+            planned, self.unanswered = None, OUTAGE_CALLS
+        if self.unanswered:
+            self.unanswered -= 1
+            raise away()
         if planned is None:
             return do()
         if planned not in FAULTS:

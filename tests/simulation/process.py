@@ -77,7 +77,9 @@ class Surroundings:
 
 @attrs.define(eq=False)
 class Process:
-    """One run of the sink; `reads` is all that it has read, by place. `has_rival` once another run wrote beside it."""
+    """One run of the sink; `reads` is all that it has read, by place. `has_rival` once another run wrote beside it.
+    `through` is where its last batch ended that went through.
+    """
 
     around: Surroundings
     settings: SinkSettings
@@ -87,6 +89,7 @@ class Process:
     batches: Any = None
     count: int = 0
     has_rival: bool = False
+    through: dict[TopicPartition, int] = attrs.field(factory=dict)
 
     def start(self) -> None:
         """Come up to where the first batch begins; raises as the product does."""

@@ -43,7 +43,8 @@ class Scene:
     """Everything that there is in a story; `events` tells what became of each step.
 
     `tables` has what is expected of each topic's rows, by the name of the table that they would have alone; `latest`
-    the greatest number of a commit that was stored, by table.
+    the greatest number of a commit that was stored, by table; `begun` where the sink began to read, `reached` how far
+    the offsets that it stored have ever come.
     """
 
     story: Story
@@ -75,6 +76,8 @@ class Scene:
             for name in self.names
         }
         self.saved: dict[TopicPartition, int] = {}
+        self.begun: dict[TopicPartition, int] = {}
+        self.reached: dict[TopicPartition, int] = {}
         self.noted: dict[str, StoredCommit] = {}
         self.latest: dict[str, int] = {}
         self.states: dict[int, dict[str, Expectation]] = {}
@@ -147,7 +150,25 @@ class Scene:
         there = self._there()
         if self._place(name) in self.put_back:
             reads = {at: {**self._below(self.saved.get(at, 0), there[at]), **reads.get(at, {})} for at in there}
+        elif name not in self.lost:
+            self._refuse_unread(expected, position.offsets, reads, f"the commit to {name}")
         expected.advance(position.offsets, reads, there, f"the commit to {name}")
+
+    def _refuse_unread(
+        self,
+        expected: Expectation,
+        ends: Mapping[TopicPartition, int],
+        reads: Mapping[TopicPartition, Mapping[int, Truth]],
+        why: str,
+    ) -> None:
+        """See that no offset moves over what retention took before anybody read it: that is a gap."""
+        for at, end in ends.items() if self._table_of(expected.topic) not in self.lost else ():
+            topic, read = self.broker.topics[at[0]], reads.get(at, {})
+            first = max(expected.ends.get(at, 0), self.begun.get(at, 0))
+            gone = range(first, min(end, topic.beginning(at[1]))) if at[0] == expected.topic else range(0)
+            unread = [offset for offset in gone if offset not in read and (at[1], offset) not in topic.gone]
+            if unread:
+                raise Wrong(f"{why}: {at[0]}-{at[1]} stands at {end}, and retention took offset {unread[0]} unread")
 
     def _below(self, end: int, there: Mapping[int, Truth]) -> dict[int, Truth]:
         """What had no rows for a table that was put back meanwhile, and is acknowledged: nobody reads it again."""
@@ -157,6 +178,10 @@ class Scene:
         """Offsets were stored: everything before them has to be in its table."""
         for file in snapshot.files if snapshot.summary.get(CREATED_BY) == NAME else ():
             self.saved |= self._read_offsets(file.path)
+            self.reached = {at: max(end, self.reached.get(at, 0)) for at, end in self.saved.items()}
+            # What a topic has grown by is read from its beginning on.
+            first = {at: end if at[1] < self.story.world.partitions else 0 for at, end in self.saved.items()}
+            self.begun = {**first, **self.begun}
             self.noted |= self._read_notes(file.path)
             numbers = {name: one.sequence_number for name, one in self.noted.items()}
             self.latest = {name: max(number, self.latest.get(name, 0)) for name, number in numbers.items()}
@@ -168,6 +193,8 @@ class Scene:
             place = self._place(label)
             for expected in self._states_that_pass(place, label) if place not in self.put_back else ():
                 first = {at: end for at, end in self.saved.items() if at in expected.ends or end}
+                if expected is self.tables[label]:
+                    self._refuse_unread(expected, first, told, "the offsets table")
                 expected.advance(first, told, there, "the offsets table")
 
     def _states_that_pass(self, place: str, label: str) -> Iterator[Expectation]:
