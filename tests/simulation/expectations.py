@@ -55,6 +55,9 @@ class Expectation:
     early_cut: int = 0
     """Up to here rows may be gone: a truncate takes them in a commit of its own, before its batch's."""
 
+    parted: set[int] = attrs.field(factory=set)
+    """Keys of rows whose old key went in the batch before, with changes that no table has seen (decision 0074)."""
+
     left_behind: ReadsLeftBehind = attrs.field(factory=ReadsLeftBehind)
     held: tuple[Any, ...] = ()
     """All that the last comparison saw: where nothing of it is another by now, it holds again."""
@@ -67,6 +70,7 @@ class Expectation:
             taken=list(self.taken),
             foreign=dict(self.foreign),
             poison=set(self.poison),
+            parted=set(self.parted),
             left_behind=self.left_behind.copy(),
         )
 
@@ -99,9 +103,20 @@ class Expectation:
                     self.poison.add((*at, offset))
                 else:
                     self.taken.append(truth)
+                    if truth.came_from is not None and self._is_parted(truth, truth.came_from):
+                        self.parted.add(truth.key)
                     if truth.key in self.foreign and self.upsert:
                         self.foreign.pop(truth.key)
             self.ends[at] = end
+
+    def _is_parted(self, made: Truth, old: int) -> bool:
+        """Tell whether a row's values came and went, under its old key, in one batch, and the row itself later."""
+        batches = self.left_behind.changes
+        gone, come = batches.get(made.serial - 1), batches[made.serial]
+        if old in self.parted or gone is None or gone[0] == come[0]:
+            return old in self.parted
+        before = (one for one in self.taken if one.key == old and one.row is not None and one.serial < made.serial)
+        return any(one.says == "change" and batches[one.serial][0] == gone[0] for one in before)
 
     def has(self, key: int) -> bool:
         """Tell whether a key is of this topic, where several share a table; the first has those of other writers."""
@@ -149,7 +164,7 @@ class Expectation:
     def _check_large(self, key: int, found: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Compare what updates, and changes of the key, may have left out."""
         wrong = [name for name in LARGE if name in row and found.get(name) != row[name]]
-        if not wrong or (not self.alone and not self.together and self._moves(key)):
+        if not wrong or key in self.parted or (not self.alone and not self.together and self._moves(key)):
             return  # of an old key in another partition the last updates may come with a later batch
         for name in wrong:
             if found.get(name) != PLACEHOLDER or not self.partial:
