@@ -25,7 +25,7 @@ from connector.iceberg.java import map_java_errors
 from connector.iceberg.state.offset_rows import MAINTAINER, OffsetRows
 from connector.maintenance import expiry, lease, maintainer, spark_actions
 from connector.maintenance.conversion import conversion, key_search
-from connector.maintenance.conversion.plan import EqualityDeleteFile
+from connector.maintenance.conversion.plan import EqualityDeleteFile, JoinGroup
 from connector.maintenance.conversion.validation import LaterSnapshot
 from connector.maintenance.expiry_rules import BranchHistory
 from connector.maintenance.file_counts import FileCounts
@@ -112,9 +112,10 @@ def _nothing(*_: Any) -> None:
     """What only a session of Spark's needs."""
 
 
-def _refuse_to_join(_: Any, table: Any, __: Any, tasks: Mapping[str, Any], ___: Any) -> None:
-    """Arrow reads all files that are there."""
-    if all(path in table.java.server.files for path in tasks):
+def _refuse_to_join(_: Any, table: Any, __: Any, tasks: Mapping[str, Any], groups: Sequence[JoinGroup]) -> None:
+    """Arrow reads all files that are there, of rows and of deletes."""
+    deletes = (delete.path for group in groups for delete in group.deletes)
+    if all(path in table.java.server.files for path in (*tasks, *deletes)):
         raise AssertionError("files are not read")
     raise FatalError(f"a file of {table.name} is gone")
 
