@@ -32,6 +32,11 @@ class Worker(Connect):
         """Create a connector as soon as the worker has joined its group. ConnectorFailed when it never does."""
         call_until_answered(lambda: self.create(name, config), (OSError, ConnectorFailed), self.ready_s, step_s=0.5)
 
+    def has_left_snapshot(self) -> bool:
+        """Tell whether the connector has stored an offset that is none of its snapshot: it never begins that anew."""
+        stored = self._call("GET", f"/connectors/{CONNECTOR}/offsets")["offsets"]
+        return bool(stored) and not any("snapshot" in name for one in stored for name in one["offset"])
+
     def restart_failed(self) -> bool:
         """Have the connector's failed task started again, as an operator does; tell whether there was one."""
         try:
