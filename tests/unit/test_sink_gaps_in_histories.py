@@ -48,6 +48,18 @@ def test_behind_a_gap_nothing_is_known() -> None:
     assert ("other", 50, True) not in set(told)
 
 
+def test_a_gap_is_one_whatever_another_partition_has_of_the_key() -> None:
+    """Partitions were added behind what was sent again: the later change there fills no gap between earlier ones."""
+    first = placed(("u", 40, PLACEHOLDER), ("d", 50, None), ("c", 10, "other"), ("u", 20, PLACEHOLDER))
+    second = placed(("u", 60, PLACEHOLDER))
+    second = attrs.evolve(second, order=attrs.evolve(second.order, partition=np.array([1])))
+    folded = fill_in_batch(fold([first, second], ["id"]), ["id"])
+    assert values(folded.parts) == [PLACEHOLDER, None, "other", "other", PLACEHOLDER]
+    histories = sort_by_origin([first, second], ["id"])
+    assert histories.sequence.tolist() == [2, 3, 0, 1, 4]
+    assert histories.starts.tolist() == [0, 0, 2, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("ranks", "starts"),
     [

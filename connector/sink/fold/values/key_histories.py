@@ -59,30 +59,33 @@ def sort_both_ways(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> list[Ke
         group = np.cumsum(mark_run_starts(codes[sequence], sorted_order.partition)) - 1
         original = restore_order(group, sorted_order)
         if not np.array_equal(original, np.arange(len(sequence))):
-            histories.append(KeyHistories(sequence[original], starts, _find_gaps(original, starts)))
+            histories.append(KeyHistories(sequence[original], starts, _find_gaps(original, starts, group)))
     return histories
 
 
-def _find_gaps(original: Ints, keys: Ints) -> Ints:
+def _find_gaps(original: Ints, keys: Ints, group: Ints) -> Ints:
     """Return for changes in the order of their source where each goes back to without a gap.
 
     What Kafka has in the order of the source is without gap, from its first change to its last; each repetition begins
-    no later than where the one before it had come to.
+    no later than where the one before it had come to. A partition has passes of its own, and takes up where the one
+    before it ended.
 
     Args:
         original: the places of changes in Kafka's order, in that of the source.
         keys: where the key of each place begins, in either order.
+        group: the key and partition of each place, in either order.
     """
     count, places = len(original), np.arange(len(original))
     at = np.empty(count, np.int64)
     at[original] = places
     begins = np.ones(count, np.bool_)
-    begins[1:] = (at[1:] < at[:-1]) | (keys[1:] != keys[:-1])
+    begins[1:] = (at[1:] < at[:-1]) | (group[1:] != group[:-1])
     first, last = at[begins], at[np.append(np.flatnonzero(begins)[1:] - 1, count - 1)]
     opened = np.bincount(first, minlength=count).cumsum()
     closed = np.append(0, np.bincount(last, minlength=count).cumsum()[:-1])
     # Where all that was begun before has ended, something may be missing.
     gap = np.append(0, opened[:-1]) == closed
+    gap[1:] &= (group[1:] == group[:-1]) | (keys[1:] != keys[:-1])
     starts: Ints = np.maximum.accumulate(np.where(gap, places, 0))
     return starts
 
