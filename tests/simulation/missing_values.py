@@ -142,18 +142,15 @@ class MemoryMissingValueLookup:
         held: dict[str, list[HeldRow | None]] = {"own": [], "held": [], "live": [], "struck": []}
         for at in range(len(came)):
             known = before.get(places[0][at]) if places[1][at] else None
-            under = (
-                own[at]
-                if known is None
-                else tuple(o if b is None else b for b, o in zip(known[0], own[at], strict=True))
-            )
+            under = own[at] if not places[1][at] else (None,) if known is None else known[0]
             changed = None if known is None else known[1][CHANGED]
             knowing.append({} if known is None else known[1])
             since = None if known is None else known[1][SINCE]
             held["own"].append(ages.find_own(held_by_key.get(own[at], ()), since if dated else None))
             held["held"].append(None if known is None else known[1].get(_HELD))
             for side, rows in (("live", held_by_key), ("struck", gone_by_key)):
-                found = [one for one in rows.get(under, ()) if not dated or ages.is_before(one, changed)]
+                asked = () if side == "struck" and not places[1][at] else rows.get(under, ())
+                found = [one for one in asked if not dated or ages.is_before(one, changed)]
                 held[side].append(max(found, key=ages.rank) if found else None)
         values = dict(zip(columns.names, came.rows.columns, strict=True))
         for place, name in enumerate(names):

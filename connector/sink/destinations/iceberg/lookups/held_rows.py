@@ -64,15 +64,20 @@ def hold_rows(table_rows: TableRows, rows: DataFrame, layout: RowLayout) -> Held
 
 
 def tell_age(rows: DataFrame, table_rows: TableRows, layout: RowLayout, column: str | None, op_field: str) -> DataFrame:
-    """Add when the table's rows were written (null without that column), and whether they were snapshot reads."""
+    """Add when the table's rows were written, null without that column or a number in it, and whether they were read by
+    snapshots.
+    """
     order, read = F.lit(None), F.lit(False)
     if column is not None:
         order = F.col(table_rows.names[column])
-        if pa.types.is_timestamp(layout.columns.field(column).type):
+        kind = layout.columns.field(column).type
+        if pa.types.is_timestamp(kind):
             order = F.unix_millis(order.cast("timestamp"))
+        elif pa.types.is_date(kind):
+            order = F.unix_date(order)
     if op_field in table_rows.names:
         read = F.coalesce(F.col(table_rows.names[op_field]).cast("string") == "r", read)
-    return rows.withColumn(ORDER, order.cast("bigint")).withColumn(READ, read)
+    return rows.withColumn(ORDER, order.try_cast("bigint")).withColumn(READ, read)
 
 
 def is_before(change: str) -> Column:

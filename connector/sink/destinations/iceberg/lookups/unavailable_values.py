@@ -114,7 +114,8 @@ def fill_from_table(
         old_keys, last_rows = (_filter_kind(outputs, kind) for kind in (OutputKind.OLD_KEY_ROWS, OutputKind.LAST_ROWS))
         joined = _join_rows_before(joined, before.find(old_keys, last_rows, until, held), sides)
     else:
-        joined = _name_keys(joined, sides, "under")
+        joined = _name_keys(joined, sides, "self")
+        joined = joined.select("*", *_choose_keys(sides, [F.lit(None)] * len(sides.paths)))
     joined = _join_live_rows(joined, table_rows, live, sides, dated=times is not None)
     if order is not None:
         struck = tell_age(table_rows.deleted_rows, table_rows, layout, order, op_field)
@@ -168,9 +169,19 @@ def _join_rows_before(incoming: DataFrame, before: DataFrame, sides: _JoinColumn
     """Add the batch's values of each row from before its key changed, and the key under which the table has the row."""
     incoming = incoming.join(before, (F.col(_RECORD) == F.col(RECORD)) & F.col(_MOVED), "left")
     incoming = _name_keys(incoming, sides, "self")
-    names = (column_aliases(side, len(sides.paths)) for side in ("old", "self", "under"))
-    keys = (F.coalesce(old, own).alias(name) for old, own, name in zip(*names, strict=True))
-    return incoming.select("*", *keys)
+    old = [F.col(name) for name in column_aliases("old", len(sides.paths))]
+    return incoming.select("*", *_choose_keys(sides, old))
+
+
+def _choose_keys(sides: _JoinColumns, old: Sequence[Column]) -> list[Column]:
+    """Return the keys under which the table has rows: of a row that a change of key made its old one, null where its
+    header tells none. Another row had its new key.
+    """
+    names = (column_aliases(side, len(sides.paths)) for side in ("self", "under"))
+    return [
+        F.when(F.col(_MOVED), before).otherwise(F.col(own)).alias(name)
+        for before, own, name in zip(old, *names, strict=True)
+    ]
 
 
 def _join_live_rows(
@@ -216,11 +227,14 @@ def _place_names(side: str) -> tuple[str, str]:
 def _join_struck(
     joined: DataFrame, table_rows: TableRows, struck: DataFrame, sides: _JoinColumns, *, dated: bool
 ) -> DataFrame:
-    """Add the last deleted row of each key, among rows from before its key change."""
+    """Add the last deleted row of each old key, among rows from before its change.
+
+    A row that had its key before is in the table: the deleted one was another.
+    """
     rows = _rename_columns(struck, "struck", table_rows, sides, ORDER, READ)
     keys = column_aliases("struck_key", len(sides.keys))
     under = column_aliases("under", len(sides.keys))
-    keys_to_find = joined.select(_RECORD, *under, *((CHANGED,) if dated else ()))
+    keys_to_find = joined.where(F.col(_MOVED)).select(_RECORD, *under, *((CHANGED,) if dated else ()))
     condition = is_before(CHANGED) if dated else F.lit(True)
     for own, key in zip(under, keys, strict=True):
         condition = condition & (F.col(own) == F.col(key))
