@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from connector.kafka.consumer.records.record_columns import read_records
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.key_change_headers import build_old_key_rows, mark_key_changes
 from connector.sink.destinations.iceberg.lookups.key_filter import KeyFilter
+from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.plan import TablePlan
 from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
@@ -163,3 +165,15 @@ def test_a_filter_lets_all_its_keys_through_and_few_others(kinds: dict[str, pa.D
     assert {*range(1000), *range(5000, 6000)} <= set(found)
     assert len(found) < 2100
     assert not len(none.select(changes(range(1000))))
+
+
+def test_a_filter_takes_decimals_wherever_their_part_lies() -> None:
+    """Spark hands on the bytes of packed parts one behind the other: a part begins at any multiple of 8."""
+    plan = table(a=pa.decimal128(10, 2))
+    made = part(plan, "cc", [5, 6])
+    keys = pa.array([Decimal("1.00"), Decimal("2.07")], pa.decimal128(10, 2))
+    packed = pack(attrs.evolve(made, rows=made.rows.set_column(0, made.rows.schema.field(0), keys)))
+    for start in (0, 8):
+        whole = pa.py_buffer(bytes(start) + packed)
+        moved = unpack(whole.slice(start), plan.layout.rows)
+        assert len(KeyFilter.of([moved], plan).select(moved)) == 2

@@ -69,6 +69,9 @@ def hash_rows(rows: pa.RecordBatch, keys: Sequence[tuple[str, IcebergType]], cho
 
 def _hash_column(column: pa.Array, kind: IcebergType) -> Ints:
     if _BUCKET_HASH.can_transform(kind):
+        if pa.types.is_decimal(column.type):
+            # Those of a packed part lie at any multiple of 8 bytes; the hash takes 16, and panics otherwise.
+            column = column.take(pa.array(np.arange(len(column))))
         return np.asarray(_BUCKET_HASH.pyarrow_transform(kind)(column).fill_null(0), dtype=np.int64)
     return np.asarray(column.cast(pa.int64(), safe=False).fill_null(0), dtype=np.int64)
 
