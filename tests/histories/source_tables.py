@@ -30,6 +30,8 @@ from connector.source.snapshots.next_step import (
 from connector.source.snapshots.table_history import read_history
 
 CATALOG = "source_tests"
+COW, MOR = "copy-on-write", "merge-on-read"
+COLUMNS = "id bigint NOT NULL, p string, v string"
 Plain = Any
 Row = dict[str, Any]
 Event = tuple[str, Plain, Plain, int | None]
@@ -187,6 +189,15 @@ class Subject:
         if not java.spec().isUnpartitioned():
             java.updateSpec().removeField("p").commit()
             java.updateSpec().addField("p").commit()
+
+
+def filled(spark: SparkSession, kind: Kind, values: str, columns: str = COLUMNS) -> Subject:
+    """A table whose rows, as SQL has them, are in one file, and are followed already."""
+    subject = Subject(spark, kind, columns)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    subject.sql(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ * FROM VALUES {values}")
+    subject.follow()
+    return subject
 
 
 def upsert(table: Table, rows: Iterable[Row], deleted: Iterable[Row] = ()) -> None:

@@ -22,9 +22,9 @@ from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.clients.lake import Lake
 from tests.histories.written_tables import Case, Written, fill
-from tests.model.key_types import KEY_TYPES
+from tests.model.key_types import key_type
 
-LONG = next(kind for kind in KEY_TYPES if kind.name == "long")
+LONG = key_type("long")
 OFFSETS = "_debezium_offset_storage"
 BEFORE, AFTER = "before", "after"
 """A commit: when a process ends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from random import Random
 from typing import Any
@@ -24,6 +24,7 @@ from connector.iceberg.keys.file_key_bounds import widen_bounds
 from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.write.table_writer import TableWriter
+from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from connector.settings.iceberg.row_lookup import RowLookupSettings
 from connector.sink.destinations.iceberg.write.file_writer import write_upserts
@@ -186,6 +187,12 @@ class Written:
         return ChangeBatch(rows, order, np.array([v is None for v in changes.values()]), np.ones(count, np.bool_))
 
 
+def open_catalog(spark: SparkSession, name: str, properties: Mapping[str, str]) -> tuple[Catalog, Lake]:
+    """A catalog for the sink's code, and the same for readers."""
+    lake = Lake(spark, name, properties)
+    return Catalog(spark, CatalogSettings(name, properties, ("default",), {})), lake
+
+
 def new_table(spark: SparkSession, catalog: Catalog, case: Case) -> Written:
     """Make a table without rows."""
     columns = pa.schema([("k", case.kind.arrow), ("p", pa.int32()), ("v", pa.int64())])
@@ -232,6 +239,17 @@ def values_of_all(spark: SparkSession, cases: Iterable[Case]) -> dict[str, list[
     for name, value in reduce(DataFrame.unionAll, frames).collect() if frames else ():
         found[name].append(value)
     return {name: sorted(values) for name, values in found.items()}
+
+
+def places_of(spark: SparkSession, case: Case) -> list[Any]:
+    """Each file with its sequence numbers, and the snapshot it came with."""
+    columns = "data_file.file_path, sequence_number, file_sequence_number, snapshot_id"
+    return sorted(map(tuple, spark.sql(f"SELECT {columns} FROM {case.table}.entries WHERE status < 2").collect()))
+
+
+def row_ids_of(spark: SparkSession, case: Case) -> dict[int, int]:
+    """The row id of each value."""
+    return dict(map(tuple, spark.sql(f"SELECT v, _row_id FROM {case.table}").collect()))
 
 
 def summary_of(written: Written) -> dict[str, str]:

@@ -139,3 +139,8 @@ KEY_TYPES: tuple[KeyType, ...] = (
     KeyType("timestamptz_ns", pa.timestamp("ns", "UTC"), _NANOS, _whole(62), nanoseconds=True, in_spark=False),
     *(_decimal(*each) for each in ((1, 0), (9, 2), (10, 0), (18, 18), (19, 3), (38, 0), (38, 10))),
 )
+
+
+def key_type(name: str) -> KeyType:
+    """The type of this name."""
+    return next(kind for kind in KEY_TYPES if kind.name == name)

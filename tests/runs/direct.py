@@ -12,6 +12,7 @@ from typing import Any
 from attrs import frozen
 from pyspark.sql import SparkSession
 
+from connector.iceberg.java import jvm, to_string_array
 from connector.iceberg.read.table_reader import TableReader, release_reads
 from connector.runtime.monitoring.listeners import StepReport
 from connector.settings import SourceSettings
@@ -22,7 +23,7 @@ from connector.source.snapshots.snapshot_info import SnapshotInfo
 from connector.source.snapshots.table_history import parse_ancestor
 from connector.source.table_capture import TableCapture
 from tests.clients.search import Search
-from tests.histories.source_tables import Subject
+from tests.histories.source_tables import Subject, use_catalog
 from tests.runs.sources import StepLog
 
 Row = dict[str, Any]
@@ -36,6 +37,24 @@ class Direct:
     home: Path
     search: Search
     catalog: str
+
+    @staticmethod
+    def open(spark: SparkSession, home: Path, search: Search, catalog: str) -> Direct:
+        """A catalog of this name in `home`, without tables."""
+        use_catalog(spark, home, catalog)
+        return Direct(spark, home, search, catalog)
+
+    def create(self, name: str, columns: str, *, keys: bool = True, version: int = 2) -> str:
+        """Make a table, identified by `id` or by nothing; its name with the namespace."""
+        table = f"db.{name}"
+        properties = f"TBLPROPERTIES ('format-version'='{version}')"
+        self.spark.sql(f"CREATE TABLE {self.catalog}.{table} ({columns}) USING iceberg {properties}")
+        if keys:
+            java = jvm(self.spark).org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+                self.spark._jsparkSession, f"{self.catalog}.{table}"
+            )
+            java.updateSchema().setIdentifierFields(to_string_array(self.spark, ("id",))).commit()
+        return table
 
     def file(self, name: str, tables: Sequence[str], extra: dict[str, str] | None = None) -> Path:
         """A properties file of a source of some tables."""

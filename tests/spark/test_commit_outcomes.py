@@ -44,8 +44,8 @@ from connector.source.snapshots.table_offset import TableOffset
 from tests.clients.lake import Lake
 from tests.harness.tiers import tiered
 from tests.histories.written_tables import Case, fill
+from tests.model.key_types import key_type
 from tests.servers.rest_catalog import Fate, RestCatalog, see_whole
-from tests.spark.test_repair import UUID
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -212,7 +212,7 @@ def _set(table: Table, key: str, value: str) -> None:
 @FATES
 def test_a_repair_meets_a_fate(lagoon: Lagoon, fate: Fate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Misleading bounds are gone, the rows are right, and every file of the table is there."""
-    case = Case(UUID, "equality-delete", 2, "parquet", None, list(Fate).index(fate), "told")
+    case = Case(key_type("uuid"), "equality-delete", 2, "parquet", None, list(Fate).index(fate), "told")
     for module in ("parquet_footer", "parquet"):
         monkeypatch.setattr(f"connector.iceberg.write.formats.{module}.UNORDERED_TYPES", ())
     written = fill(lagoon.spark, lagoon.catalog, case)

@@ -17,7 +17,6 @@ from connector.maintenance.conversion.conversion import (
     discard_files,
     write_conversion,
 )
-from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.clients.lake import Lake
 from tests.harness.tiers import tiered
@@ -27,22 +26,22 @@ from tests.histories.written_tables import (
     Written,
     check_rows,
     fill,
+    open_catalog,
     summary_of,
 )
-from tests.model.key_types import KEY_TYPES
+from tests.model.key_types import KEY_TYPES, key_type
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 Opened = tuple[Catalog, Lake]
-LONG = next(kind for kind in KEY_TYPES if kind.name == "long")
+LONG = key_type("long")
 
 
 @pytest.fixture(scope="module")
 def opened(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Opened:
     """A catalog for the sink's code, and the same for readers."""
     properties = {"type": "hadoop", "warehouse": str(tmp_path_factory.mktemp("conversions"))}
-    lake = Lake(spark, "conversions", properties)
-    return Catalog(spark, CatalogSettings("conversions", properties, ("default",), {})), lake
+    return open_catalog(spark, "conversions", properties)
 
 
 def _possible_cases() -> list[Case]:

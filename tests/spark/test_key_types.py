@@ -22,7 +22,6 @@ from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.keys.file_key_bounds import read_key_bounds
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.types.values.single_values import encode_json
-from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.clients.lake import Lake
 from tests.harness.rounds import THOROUGH
@@ -34,10 +33,11 @@ from tests.histories.written_tables import (
     Case,
     Written,
     fill,
+    open_catalog,
     values_by_iceberg,
     values_of_all,
 )
-from tests.model.key_types import KEY_TYPES, KeyType
+from tests.model.key_types import KEY_TYPES, KeyType, key_type
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -54,8 +54,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     """A catalog for the sink's code, and the same for readers."""
     home: Path = tmp_path_factory.mktemp("key_types")
     properties = {"type": "hadoop", "warehouse": str(home), "io-impl": "org.apache.iceberg.io.ResolvingFileIO"}
-    lake = Lake(spark, "key_types", properties)
-    return Catalog(spark, CatalogSettings("key_types", properties, ("default",), {})), lake
+    return open_catalog(spark, "key_types", properties)
 
 
 def _where(written: Written, key: Any) -> Any:
@@ -133,7 +132,7 @@ def test_partitions_of_numbers_without_digits(
     spark: SparkSession, tables: tuple[Catalog, Lake], mode: str, version: int
 ) -> None:
     """Rows whose partition is NaN or infinite have that value, and are replaced and found by it, as others are."""
-    double = next(kind for kind in KEY_TYPES if kind.name == "double")
+    double = key_type("double")
     case = Case(double, mode, version, "parquet", PartitionTerm("k", "identity"), seed=7)
     columns = pa.schema([("k", double.arrow), ("p", pa.int32()), ("v", pa.int64())])
     schema = build_table_schema(columns, (), frozenset(), nanoseconds=False)

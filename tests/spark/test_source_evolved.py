@@ -20,10 +20,9 @@ from connector.iceberg.read.table_reader import TableReader, release_reads
 from connector.iceberg.write.table_writer import TableWriter
 from connector.source.changes.rewrites import file_diff
 from tests.harness.tiers import tiered
-from tests.histories.source_tables import Kind, Subject, upsert, use_catalog
+from tests.histories.source_tables import COW, MOR, Kind, Subject, upsert, use_catalog
 
 pytestmark = pytest.mark.spark
-COW, MOR = "copy-on-write", "merge-on-read"
 KEYED = Kind(2, COW, partitioned=True, identifiers=True)
 COLUMNS = "id int NOT NULL, p string, v string, n int, f float, d decimal(8,2), s struct<a: int, b: string>"
 FLAT = COLUMNS.rpartition(", s ")[0]

@@ -21,11 +21,10 @@ from connector.source.changes.row_key import KeyKind, RowKey
 from connector.source.snapshots.next_step import Fail, SnapshotMode, SnapshotOffset, TableHead, decide_next_step
 from connector.source.snapshots.table_history import read_history
 from tests.harness.tiers import tiered
-from tests.histories.source_tables import Event, Kind, Row, Subject, use_catalog
+from tests.histories.source_tables import COW, MOR, Event, Kind, Row, Subject, use_catalog
 from tests.runs.processes import catalog as catalog_in
 
 pytestmark = pytest.mark.spark
-COW, MOR = "copy-on-write", "merge-on-read"
 BY_ID = RowKey(KeyKind.CONFIGURED, ("id",))
 IN_A, IN_B, IN_NULL = Partition("p=a", ("a",)), Partition("p=b", ("b",)), Partition("p=null", (None,))
 

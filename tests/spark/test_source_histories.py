@@ -20,7 +20,7 @@ from connector.source.changes.rewrites import file_diff
 from connector.source.changes.row_key import KeyKind
 from tests.harness.rounds import THOROUGH, seeded
 from tests.harness.tiers import tiered
-from tests.histories.source_tables import CATALOG, Event, Kind, Plain, Subject, plain, use_catalog
+from tests.histories.source_tables import CATALOG, COW, MOR, Event, Kind, Plain, Subject, plain, use_catalog
 from tests.histories.stories import FLAT, NESTED, Story
 
 pytestmark = pytest.mark.spark
@@ -28,7 +28,6 @@ pytestmark = pytest.mark.spark
 HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
 SEED = seeded()
 STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "3" if THOROUGH else "2"))
-COW, MOR = "copy-on-write", "merge-on-read"
 KINDS = [
     Kind(2, COW, partitioned=False, identifiers=True),
     Kind(2, COW, partitioned=True, identifiers=False, nested=True),

@@ -12,10 +12,9 @@ from connector.source.changes.pairing import pair_key_changes
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 from connector.source.envelope.transaction_order import number_changes
 from tests.harness.tiers import tiered
-from tests.histories.source_tables import Kind, Subject, use_catalog
+from tests.histories.source_tables import COW, MOR, Kind, Subject, use_catalog
 
 pytestmark = pytest.mark.spark
-COW, MOR = "copy-on-write", "merge-on-read"
 BY_ROW = RowKey(KeyKind.IDENTIFIERS, ("id",), RowIdentity.ROW_ID)
 BY_ID = RowKey(KeyKind.CONFIGURED, ("v",), RowIdentity.IDENTIFIERS, ("id",))
 COLUMNS = "id bigint NOT NULL, p string, v string"

@@ -21,13 +21,12 @@ from connector.source.changes.rewrites import file_diff
 from connector.source.snapshots.next_step import SnapshotOffset, StreamChanges
 from tests.harness.rounds import THOROUGH, seeded
 from tests.harness.tiers import tiered
-from tests.histories.source_tables import Kind, Plain, Subject, plain, use_catalog
+from tests.histories.source_tables import COW, MOR, Kind, Plain, Subject, plain, use_catalog
 
 pytestmark = pytest.mark.spark
 HISTORIES = int(os.environ.get("ICEBRIDGE_HISTORIES", "1"))
 SEED = seeded()
 STEPS = int(os.environ.get("ICEBRIDGE_STEPS", "12" if THOROUGH else "6"))
-COW, MOR = "copy-on-write", "merge-on-read"
 COLUMNS = "id int NOT NULL, k int NOT NULL, p string, v string, n int, f float, s struct<a: int, b: string>"
 WIDER = {"int": "bigint", "float": "double"}
 KINDS = [Kind(version, mode, partitioned=False, identifiers=True) for version in (2, 3) for mode in (COW, MOR)]

@@ -42,10 +42,10 @@ from connector.iceberg.write.formats.column_metrics import FileMetrics
 from connector.iceberg.write.formats.parquet import ParquetFile
 from connector.iceberg.write.partitioning import _partition_values, split_by_partition
 from connector.sink.destinations.iceberg.write_modes.equality_delete import may_exist
-from tests.model.key_types import EXACT, KEY_TYPES, KeyType
+from tests.model.key_types import EXACT, KEY_TYPES, KeyType, key_type
 
-UUID = next(kind for kind in KEY_TYPES if kind.name == "uuid")
-STRING = next(kind for kind in KEY_TYPES if kind.name == "string")
+UUID = key_type("uuid")
+STRING = key_type("string")
 
 
 class _Stream(io.BytesIO):
@@ -152,7 +152,7 @@ def test_bounds_of_text_are_text() -> None:
 
 def test_numbers_that_are_none_are_no_bounds() -> None:
     """Bounds of floats leave them out, and hold both zeros."""
-    kind = next(kind for kind in KEY_TYPES if kind.name == "double")
+    kind = key_type("double")
     for told in _told(kind, [[float("nan")], [0.0, 1.0], [float("nan")]])[:2]:
         assert told["lower_bounds"] == {1: encode_bytes(_layout(kind).schema.find_type("k"), -0.0)}
         assert told["upper_bounds"] == {1: encode_bytes(_layout(kind).schema.find_type("k"), 1.0)}
@@ -161,7 +161,7 @@ def test_numbers_that_are_none_are_no_bounds() -> None:
 @pytest.mark.parametrize("name", ["float", "double"])
 def test_numbers_that_are_none_are_counted(name: str) -> None:
     """Readers that drop whole files by bounds (`DELETE WHERE k < 2`) learn that not every row is within them."""
-    kind = next(kind for kind in KEY_TYPES if kind.name == name)
+    kind = key_type(name)
     for told in _told(kind, [[float("nan")], [0.0, 1.0], [float("nan"), 1.0]])[:2]:
         assert told["nan_value_counts"] == {1: 2}
         file = DataFile.from_args(

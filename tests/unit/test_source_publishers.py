@@ -1,6 +1,7 @@
 """What every publisher of changes keeps to, Kafka's, OpenSearch's and one in memory; without servers.
 
-What a publisher does with rows is tested with servers: `kafka/test_source_publish.py`, `spark/test_search_direct.py`.
+What a publisher does with rows is tested with servers: `kafka/test_source_publish.py`,
+`spark/test_search_direct_documents.py`.
 """
 
 from __future__ import annotations

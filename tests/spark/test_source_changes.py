@@ -1,10 +1,8 @@
-"""Named cases of changes: those of Iceberg's own changelog tests, those that it refuses, and bad input."""
+"""A named change of a table -> the events of its rows: cases of Iceberg's own changelog tests, and those it refuses."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +13,17 @@ from pyiceberg.expressions import EqualTo
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from connector.errors import FatalError, GapError
 from connector.iceberg.catalog.snapshot_schema import load_snapshot_schema
-from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.read.file_changes import read_file_changes
 from connector.iceberg.read.table_reader import TableReader
 from connector.source.changes.chunk_rows import keep_rows
-from connector.source.changes.initial_snapshot import plan_parts, read_part
-from connector.source.changes.read_errors import translate_read_errors
 from connector.source.changes.row_filter import to_condition
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 from connector.source.changes.snapshot_diff import SnapshotDiff
-from connector.source.snapshots.next_step import Fail, Idle, SnapshotMode, SnapshotOffset, TableHead, decide_next_step
-from connector.source.snapshots.table_history import read_head, read_history
 from tests.harness.tiers import tiered
-from tests.histories.source_tables import Kind, Subject, changes_of, plain, reader_of, use_catalog
+from tests.histories.source_tables import COLUMNS, COW, MOR, Kind, Subject, changes_of, filled, plain, use_catalog
 
 pytestmark = pytest.mark.spark
-COW, MOR = "copy-on-write", "merge-on-read"
 V2_COW = Kind(2, COW, partitioned=False, identifiers=False)
 V2_COW_KEYED = Kind(2, COW, partitioned=False, identifiers=True)
 V3_PARTS = Kind(3, MOR, partitioned=True, identifiers=False)
@@ -41,22 +32,13 @@ V2_COW_PARTS = Kind(2, COW, partitioned=True, identifiers=True)
 V2_MOR = Kind(2, MOR, partitioned=False, identifiers=True)
 V3_MOR = Kind(3, MOR, partitioned=False, identifiers=True)
 V3_COW = Kind(3, COW, partitioned=False, identifiers=False)
-COLUMNS = "id bigint NOT NULL, p string, v string"
 
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """The session with a catalog for these tests."""
-    use_catalog(spark, tmp_path_factory.mktemp("scenarios"))
+    use_catalog(spark, tmp_path_factory.mktemp("changes"))
     return spark
-
-
-def _filled(session: SparkSession, kind: Kind, values: str, columns: str = COLUMNS) -> Subject:
-    subject = Subject(session, kind, columns)
-    subject.spark.conf.set("spark.sql.shuffle.partitions", "2")
-    subject.sql(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ * FROM VALUES {values}")
-    subject.follow()
-    return subject
 
 
 def _one(subject: Subject, statement: str) -> list[tuple[str, Any, Any]]:
@@ -72,7 +54,7 @@ def _events(subject: Subject) -> list[tuple[str, Any, Any]]:
 
 def test_overwrite_of_a_partition(session: SparkSession) -> None:
     """An overwrite deletes what went, creates what came, and is silent about the rest."""
-    subject = _filled(session, V2_COW_PARTS, "(1, 'a', 'x'), (2, 'a', 'y'), (3, 'b', 'z')")
+    subject = filled(session, V2_COW_PARTS, "(1, 'a', 'x'), (2, 'a', 'y'), (3, 'b', 'z')")
     session.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     try:
         found = _one(subject, "INSERT OVERWRITE {t} VALUES (1, 'a', 'x'), (4, 'a', 'n')")
@@ -84,7 +66,7 @@ def test_overwrite_of_a_partition(session: SparkSession) -> None:
 @pytest.mark.parametrize("kind", tiered([V2_COW_PARTS, V3_PARTS], [V3_PARTS], str))
 def test_deleted_files_need_no_shuffle(session: SparkSession, kind: Kind) -> None:
     """A delete of whole files is read from the removed files alone."""
-    subject = _filled(session, kind, "(1, 'a', 'x'), (2, 'a', 'y'), (3, 'b', 'z')")
+    subject = filled(session, kind, "(1, 'a', 'x'), (2, 'a', 'y'), (3, 'b', 'z')")
     assert _one(subject, "DELETE FROM {t} WHERE p = 'a'") == [("d", (1, "a", "x"), None), ("d", (2, "a", "y"), None)]
     table = subject.table()
     frame = changes_of(session, table, table.snapshot_id or 0, RowKey())
@@ -93,7 +75,7 @@ def test_deleted_files_need_no_shuffle(session: SparkSession, kind: Kind) -> Non
 
 def test_appends_need_no_shuffle(session: SparkSession) -> None:
     """Appended rows are creates as they are."""
-    subject = _filled(session, V2_COW_KEYED, "(1, 'a', 'x')")
+    subject = filled(session, V2_COW_KEYED, "(1, 'a', 'x')")
     assert _one(subject, "INSERT INTO {t} VALUES (2, 'b', NULL)") == [("c", None, (2, "b", None))]
     table = subject.table()
     frame = changes_of(session, table, table.snapshot_id or 0, RowKey(KeyKind.IDENTIFIERS, ("id",)))
@@ -102,7 +84,7 @@ def test_appends_need_no_shuffle(session: SparkSession) -> None:
 
 def test_rewritten_manifests_and_data_files_are_silent(session: SparkSession) -> None:
     """Manifest rewrites and compaction are passed over; entries carried into new manifests are no changes."""
-    subject = _filled(session, V2_COW_KEYED, "(1, 'a', 'x'), (2, 'a', 'y')")
+    subject = filled(session, V2_COW_KEYED, "(1, 'a', 'x'), (2, 'a', 'y')")
     subject.sql("INSERT INTO {t} VALUES (3, 'c', 'z')")
     subject.follow()
     subject.call("rewrite_manifests")
@@ -123,7 +105,7 @@ DUPLICATES: list[tuple[str, dict[str, int]]] = [
 @pytest.mark.parametrize("kind", tiered([V2_COW, V2_COW_KEYED], [V2_COW_KEYED], str))
 def test_duplicate_rows_are_counted(session: SparkSession, kind: Kind, after: str, expected: dict[str, int]) -> None:
     """Of equal rows exactly as many events come as their number changed, with and without identifier columns."""
-    subject = _filled(session, kind, "(1,'a','x'), (1,'a','x'), (1,'a','x'), (2,'a','y')")
+    subject = filled(session, kind, "(1,'a','x'), (1,'a','x'), (1,'a','x'), (2,'a','y')")
     subject.sql(f"INSERT OVERWRITE {{t}} VALUES {after}")
     (found,) = subject.follow()
     if kind.identifiers and expected == {"d": 2, "c": 1}:
@@ -133,7 +115,7 @@ def test_duplicate_rows_are_counted(session: SparkSession, kind: Kind, after: st
 
 def test_duplicate_identifiers_end_with_a_row(session: SparkSession) -> None:
     """Where two rows of one identifier become one, the delete comes before the update."""
-    subject = _filled(session, V2_COW_KEYED, "(1,'a','x'), (1,'a','y')")
+    subject = filled(session, V2_COW_KEYED, "(1,'a','x'), (1,'a','y')")
     subject.sql("INSERT OVERWRITE {t} VALUES (1,'a','z')")
     (found,) = subject.follow()
     assert [op for op, *_ in found] == ["d", "u"]
@@ -142,14 +124,14 @@ def test_duplicate_identifiers_end_with_a_row(session: SparkSession) -> None:
 @pytest.mark.parametrize("kind", tiered([V2_COW_KEYED, V2_MOR, V3_MOR], [V3_MOR], str))
 def test_key_change_is_delete_and_create(session: SparkSession, kind: Kind) -> None:
     """A row whose identifier changed goes under the old one and comes under the new one."""
-    subject = _filled(session, kind, "(1,'a','x'), (2,'a','y')")
+    subject = filled(session, kind, "(1,'a','x'), (2,'a','y')")
     found = _one(subject, "UPDATE {t} SET id = 9 WHERE id = 1")
     assert found == [("c", None, (9, "a", "x")), ("d", (1, "a", "x"), None)]
 
 
 def test_configured_columns_pair_updates(session: SparkSession) -> None:
     """Rows without identifier columns are paired by the configured ones, nulls too."""
-    subject = _filled(session, V2_COW, "(1,'a','x'), (2,NULL,'y')")
+    subject = filled(session, V2_COW, "(1,'a','x'), (2,NULL,'y')")
     subject.sql("UPDATE {t} SET v = 'n'")
     (found,) = subject.follow(RowKey(KeyKind.CONFIGURED, ("p",)))
     assert sorted(op for op, *_ in found) == ["u", "u"]
@@ -158,7 +140,7 @@ def test_configured_columns_pair_updates(session: SparkSession) -> None:
 @pytest.mark.parametrize("kind", tiered([V2_COW_PARTS, V2_MOR_PARTS], [V2_MOR_PARTS], str))
 def test_row_that_moves_partition_is_one_update(session: SparkSession, kind: Kind) -> None:
     """A changed partition column is an update, not a delete and a create."""
-    subject = _filled(session, kind, "(1,'a','x'), (2,'a','y'), (3,'b','y')")
+    subject = filled(session, kind, "(1,'a','x'), (2,'a','y'), (3,'b','y')")
     assert _one(subject, "UPDATE {t} SET p = 'b' WHERE id = 1") == [("u", (1, "a", "x"), (1, "b", "x"))]
 
 
@@ -166,7 +148,7 @@ def test_row_that_moves_partition_is_one_update(session: SparkSession, kind: Kin
 def test_equal_outcome_is_silent(session: SparkSession, kind: Kind) -> None:
     """An update that changes nothing, and maps whose entries only change their order, are no changes."""
     values = "(1, map('a', 1, 'b', 2), CAST('NaN' AS double)), (2, map(), -0D)"
-    subject = _filled(session, kind, values, "id bigint NOT NULL, m map<string, int>, d double")
+    subject = filled(session, kind, values, "id bigint NOT NULL, m map<string, int>, d double")
     assert _one(subject, "UPDATE {t} SET m = map('b', 2, 'a', 1), d = CAST('NaN' AS double) WHERE id = 1") == []
     found = _one(subject, "UPDATE {t} SET d = 0D WHERE id = 2")
     assert found == [("u", (2, plain({}), "-0.0"), (2, plain({}), "0.0"))]
@@ -176,14 +158,14 @@ def test_nested_values_are_told_apart(session: SparkSession) -> None:
     """Nulls and nesting count: [null, 1], [1] and [[1]] are different values."""
     values = "(1, array(1, NULL), named_struct('a', CAST(NULL AS int), 'b', 1)), (2, array(1), NULL)"
     columns = "id bigint NOT NULL, l array<int>, s struct<a: int, b: int>"
-    subject = _filled(session, V2_COW_KEYED, values, columns)
+    subject = filled(session, V2_COW_KEYED, values, columns)
     found = _one(subject, "UPDATE {t} SET l = array(NULL, 1), s = named_struct('a', 1, 'b', CAST(NULL AS int))")
     assert [(op, before[0]) for op, before, _ in found] == [("u", 1), ("u", 2)]
 
 
 def test_odd_column_names(session: SparkSession) -> None:
     """Dots, spaces, quotes and letter case in column names come through."""
-    subject = _filled(session, V2_COW_KEYED, "(1, 'x', 'y')", "id bigint NOT NULL, `the.value` string, `a b``c` string")
+    subject = filled(session, V2_COW_KEYED, "(1, 'x', 'y')", "id bigint NOT NULL, `the.value` string, `a b``c` string")
     assert _one(subject, "UPDATE {t} SET `the.value` = 'z'") == [("u", (1, "x", "y"), (1, "z", "y"))]
     table = subject.table()
     frame = changes_of(session, table, table.snapshot_id or 0, RowKey(KeyKind.CONFIGURED, ("the.value",)))
@@ -215,7 +197,7 @@ def test_odd_names_in_nested_keys(session: SparkSession) -> None:
 @pytest.mark.thorough
 def test_rows_from_before_an_upgrade(session: SparkSession) -> None:
     """A table upgraded to v3 has old rows without row ids: they are followed, and those that stay are silent."""
-    subject = _filled(session, V2_COW, "(1,'a','x'), (2,'a','y')")
+    subject = filled(session, V2_COW, "(1,'a','x'), (2,'a','y')")
     subject.sql("ALTER TABLE {t} SET TBLPROPERTIES ('format-version'='3')")
     found = _one(subject, "UPDATE {t} SET v = 'n' WHERE id = 1")
     assert {(before or after)[0] for _, before, after in found} == {1}
@@ -240,7 +222,7 @@ def test_three_snapshots_of_equality_deletes(session: SparkSession) -> None:
 def test_removed_file_counts_only_rows_that_were_live(session: SparkSession) -> None:
     """A file that goes takes along no row that a delete file had taken before."""
     kind = Kind(2, MOR, partitioned=True, identifiers=True)
-    subject = _filled(session, kind, "(1,'a','x'), (2,'a','y'), (3,'a','z'), (4,'b','z')")
+    subject = filled(session, kind, "(1,'a','x'), (2,'a','y'), (3,'a','z'), (4,'b','z')")
     assert _one(subject, "DELETE FROM {t} WHERE id = 2") == [("d", (2, "a", "y"), None)]
     assert _one(subject, "DELETE FROM {t} WHERE p = 'a'") == [("d", (1, "a", "x"), None), ("d", (3, "a", "z"), None)]
 
@@ -259,7 +241,7 @@ def test_position_deletes_of_both_scopes(session: SparkSession, granularity: str
 
 def test_rows_deleted_in_the_snapshot_that_added_them(session: SparkSession, tmp_path: Path) -> None:
     """A row that its own snapshot deletes by position was never there."""
-    subject = _filled(session, V2_MOR, "(1,'a','x')")
+    subject = filled(session, V2_MOR, "(1,'a','x')")
     _add_with_deletes(subject, [(5, "a", "n"), (6, "a", "n"), (7, "a", "n")], [1], tmp_path)
     assert _events(subject) == [("c", None, (5, "a", "n")), ("c", None, (7, "a", "n"))]
 
@@ -286,103 +268,6 @@ def _add_with_deletes(subject: Subject, values: list[Any], positions: list[int],
     pq.write_table(pa.Table.from_pylist(places, named), deletes)
     gone = described(iceberg.FileMetadata.deleteFileBuilder(java.spec()).ofPositionDeletes(), deletes)
     java.newRowDelta().addRows(added).addDeletes(gone).commit()
-
-
-@pytest.mark.parametrize("kind", tiered([V2_MOR, V3_MOR], [V3_MOR], str))
-def test_initial_read_in_parts(session: SparkSession, kind: Kind) -> None:
-    """The full read gives the live rows of the pinned snapshot, in parts that are the same each time."""
-    subject = Subject(session, kind, COLUMNS)
-    for start in range(3):
-        subject.sql(f"INSERT INTO {{t}} SELECT id * 3 + {start}, 'a', 'x' FROM range(4)")
-    subject.sql("DELETE FROM {t} WHERE id IN (0, 4)")
-    table = subject.table()
-    pinned = table.snapshot_id or 0
-    subject.sql("DELETE FROM {t} WHERE id > 5")
-    found = plan_parts(session, subject.table(), pinned, part_bytes=1500)
-    assert len(found) > 1
-    assert [[t.path for t in p.tasks] for p in found] == [
-        [t.path for t in p.tasks] for p in plan_parts(session, table, pinned, part_bytes=1500)
-    ]
-    reader = reader_of(session, subject.table(), pinned)
-    read = [row for part in found for row in read_part(reader, part, RowKey()).collect()]
-    assert sorted(row.after.id for row in read) == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
-    assert {(row.op, row.before) for row in read} == {("r", None)}
-
-
-def test_v1_table_is_refused(session: SparkSession) -> None:
-    """A v1 table is an error that tells how to upgrade."""
-    subject = Subject(session, Kind(1, COW, False, False), COLUMNS)
-    subject.sql("INSERT INTO {t} VALUES (1, 'a', 'x')")
-    table = subject.table()
-    with pytest.raises(FatalError, match=r"format version 1.*'format-version'='2'"):
-        changes_of(session, table, table.snapshot_id or 0, RowKey())
-    with pytest.raises(FatalError, match="format version 1"):
-        read_head(table, SnapshotHistory(session, table))
-
-
-def test_rollback_and_expiry_stop(session: SparkSession) -> None:
-    """A rolled back or expired position stops with table and snapshots; reading an expired snapshot is a gap."""
-    subject = _filled(session, V2_COW_KEYED, "(1,'a','x')")
-    first = subject.table().snapshot_id
-    subject.sql("INSERT INTO {t} VALUES (2,'a','x')")
-    subject.follow()
-    lost = subject.position.snapshot_id
-    subject.call("rollback_to_snapshot", f", snapshot_id => {first}")
-    assert subject.next() is None
-    table = subject.table()
-    snapshots = SnapshotHistory(session, table)
-    now = read_head(table, snapshots)
-    stop = decide_next_step(subject.name, subject.position, SnapshotMode.INITIAL, now, lambda: read_history(snapshots))
-    assert isinstance(stop, Fail) and str(lost) in stop.reason and "rolled back" in stop.reason
-    subject.call("expire_snapshots", ", older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1")
-    with pytest.raises(GapError, match=str(lost)):
-        changes_of(session, subject.table(), lost or 0, RowKey())
-
-
-@pytest.mark.parametrize("which", ["data", "delete"])
-def test_missing_file_is_named(session: SparkSession, which: str) -> None:
-    """A data or delete file that is gone is an error with table, snapshot and file."""
-    subject = _filled(session, V2_MOR, "(1,'a','x'), (2,'a','y')")
-    subject.sql("DELETE FROM {t} WHERE id = 2")
-    table = subject.table()
-    suffix = "data_file" if which == "data" else "delete_file"
-    path = session.table(f"{subject.name}.{suffix}s").collect()[0].file_path
-    Path(path).unlink()
-    Path(path).with_name(f".{Path(path).name}.crc").unlink(missing_ok=True)
-    with pytest.raises(FatalError) as caught, translate_read_errors(subject.name, table.snapshot_id or 0):
-        changes_of(session, table, table.snapshot_id or 0, RowKey()).collect()
-    for part in (subject.name, str(table.snapshot_id), Path(path).name):
-        assert part in str(caught.value)
-
-
-def test_broken_file_is_named(session: SparkSession) -> None:
-    """A data file that is no Parquet is an error with table, snapshot and file."""
-    subject = _filled(session, V2_COW_KEYED, "(1,'a','x')")
-    subject.sql("INSERT INTO {t} VALUES (2,'a','x')")
-    table = subject.table()
-    snapshot_id = table.snapshot_id or 0
-    with pytest.raises(FatalError) as caught, translate_read_errors(subject.name, snapshot_id):
-        frame = changes_of(session, table, snapshot_id, RowKey())
-        for file in session.table(f"{subject.name}.data_files").collect():
-            Path(file.file_path).write_bytes(b"x" * file.file_size_in_bytes)
-            Path(file.file_path).with_name(f".{Path(file.file_path).name}.crc").unlink(missing_ok=True)
-        frame.collect()
-    assert subject.name in str(caught.value) and ".parquet" in str(caught.value)
-
-
-def test_branch_is_followed(session: SparkSession) -> None:
-    """A branch has a head of its own; one that is not there is an error."""
-    subject = _filled(session, V2_COW_KEYED, "(1,'a','x')")
-    table = subject.table()
-    main = table.snapshot_id
-    table.java.manageSnapshots().createBranch("audit", main).commit()
-    subject.spark.sql(f"INSERT INTO {subject.name}.branch_audit VALUES (2,'a','x')")
-    branch = SnapshotHistory(session, subject.table(), "audit")
-    assert branch.poll() not in (None, main)
-    assert [found["snapshot-id"] for found in branch.ancestors()] == [main, branch.newest()]
-    assert SnapshotHistory(session, subject.table()).poll() == main
-    with pytest.raises(FatalError, match="no branch other"):
-        SnapshotHistory(session, subject.table(), "other").poll()
 
 
 def test_times_and_nanoseconds(session: SparkSession) -> None:
@@ -429,34 +314,10 @@ def _append(subject: Subject, path: str) -> None:
     java.newAppend().appendFile(built).commit()
 
 
-def test_idle_poll_of_a_long_history(session: SparkSession) -> None:
-    """With 10,000 snapshots in history a poll that finds nothing new does not look at them."""
-    subject = _filled(session, V2_COW_KEYED, "(1,'a','x')")
-    folder = Path(str(subject.table().java.location())) / "metadata"
-    newest = max(int(file.name[1:].split(".")[0]) for file in folder.glob("v*.metadata.json"))
-    document = json.loads((folder / f"v{newest}.metadata.json").read_text())
-    (real,) = document["snapshots"]
-    parents = [{**real, "snapshot-id": n, "parent-snapshot-id": n - 1 or None} for n in range(1, 10_000)]
-    parents[0].pop("parent-snapshot-id")
-    document["snapshots"] = [*parents, {**real, "parent-snapshot-id": 9_999}]
-    (folder / f"v{newest + 1}.metadata.json").write_text(json.dumps(document))
-    (folder / "version-hint.text").write_text(str(newest + 1))
-    for checksum in folder.glob(".*.crc"):
-        checksum.unlink()
-    table = subject.table()
-    snapshots = SnapshotHistory(session, table)
-    position = SnapshotOffset(table.uuid, read_head(table, snapshots).snapshot_id)
-    unread = partial(pytest.fail, "the history was read")
-    assert isinstance(
-        decide_next_step(subject.name, position, SnapshotMode.INITIAL, read_head(table, snapshots), unread), Idle
-    )
-    assert len(read_history(snapshots).ancestors) == 10_000
-
-
 @pytest.mark.thorough
 def test_files_without_partners_are_not_shuffled(session: SparkSession) -> None:
     """Files whose identifiers no file of the other side can hold are read as deletes or creates as they are."""
-    subject = _filled(session, V2_COW_PARTS, "(1,'a','x'), (2,'a','y'), (11,'b','x'), (12,'b','y')")
+    subject = filled(session, V2_COW_PARTS, "(1,'a','x'), (2,'a','y'), (11,'b','x'), (12,'b','y')")
     session.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     try:
         found = _one(subject, "INSERT OVERWRITE {t} VALUES (5,'a','x'), (11,'b','x'), (13,'b','z')")
@@ -476,18 +337,3 @@ def test_files_without_partners_are_not_shuffled(session: SparkSession) -> None:
     apart, rest = SnapshotDiff(reader, read_file_changes(session, table, snapshot_id), keys, snapshot_id)._split_files()
     assert [(len(part.removed), len(part.added)) for part in apart] == [(1, 0), (0, 1)]
     assert rest is not None and (len(rest.files.removed), len(rest.files.added)) == (1, 1)
-
-
-def test_position_of_another_table(session: SparkSession) -> None:
-    """A table that was dropped and made again is another table."""
-    subject = _filled(session, V2_COW_KEYED, "(1,'a','x')")
-    old = subject.position
-    subject.sql("DROP TABLE {t}")
-    subject.sql(f"CREATE TABLE {{t}} ({COLUMNS}) USING iceberg")
-    table = subject.table()
-    snapshots = SnapshotHistory(session, table)
-    stop = decide_next_step(
-        subject.name, old, SnapshotMode.INITIAL, read_head(table, snapshots), lambda: read_history(snapshots)
-    )
-    assert isinstance(stop, Fail) and "replaced" in stop.reason
-    assert SnapshotOffset(table.uuid, None) != old and isinstance(TableHead(table.uuid, None), TableHead)

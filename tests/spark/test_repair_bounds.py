@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
@@ -17,8 +16,6 @@ from subprocess import DEVNULL, Popen
 from threading import Event
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from attrs import evolve
 from pyspark.sql import SparkSession
@@ -26,44 +23,36 @@ from pyspark.sql import SparkSession
 from connector.errors import CommitRefused
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.java import jvm
-from connector.iceberg.keys.file_key_bounds import read_key_bounds
 from connector.iceberg.repair.manifest_repair import find_misleading_bounds, remove_misleading_bounds
-from connector.iceberg.repair.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
-from connector.iceberg.types.schemas.arrow_types import build_table_schema
-from connector.iceberg.write import partitioning
-from connector.maintenance.partitions import count_partitions
-from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.clients.lake import Lake
 from tests.harness.paths import PROJECT
 from tests.harness.tiers import tiered
-from tests.histories.written_tables import Case, Written, fill, new_table, values_by_iceberg, values_by_spark
-from tests.model.key_types import KEY_TYPES
+from tests.histories.written_tables import (
+    Case,
+    Written,
+    fill,
+    open_catalog,
+    places_of,
+    row_ids_of,
+    values_by_iceberg,
+    values_by_spark,
+)
+from tests.model.key_types import key_type
 from tests.runs.host import Host
 from tests.runs.processes import Sink, catalog
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 Opened = tuple[Catalog, Lake]
-UUID = next(kind for kind in KEY_TYPES if kind.name == "uuid")
-
-
-def _places(spark: SparkSession, case: Case) -> list[Any]:
-    """Each file with its sequence numbers, and the snapshot it came with."""
-    columns = "data_file.file_path, sequence_number, file_sequence_number, snapshot_id"
-    return sorted(map(tuple, spark.sql(f"SELECT {columns} FROM {case.table}.entries WHERE status < 2").collect()))
-
-
-def _row_ids(spark: SparkSession, case: Case) -> dict[int, int]:
-    return dict(map(tuple, spark.sql(f"SELECT v, _row_id FROM {case.table}").collect()))
+UUID = key_type("uuid")
 
 
 @pytest.fixture(scope="module")
 def opened(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Opened:
     """A catalog for the sink's code, and the same for readers."""
     properties = {"type": "hadoop", "warehouse": str(tmp_path_factory.mktemp("repairs"))}
-    lake = Lake(spark, "repairs", properties)
-    return Catalog(spark, CatalogSettings("repairs", properties, ("default",), {})), lake
+    return open_catalog(spark, "repairs", properties)
 
 
 @pytest.fixture
@@ -80,13 +69,13 @@ def _mended(spark: SparkSession, lake: Lake, written: Written, case: Case) -> No
     table.refresh()
     found = find_misleading_bounds(table)
     assert found.manifests
-    ids = _row_ids(spark, case) if table.format_version > 2 else {}
+    ids = row_ids_of(spark, case) if table.format_version > 2 else {}
     assert remove_misleading_bounds(table, found) == found.delete_files + found.data_files
     assert not find_misleading_bounds(table).manifests
     right = sorted(written.model.values())
     assert values_by_spark(spark, case) == values_by_iceberg(spark, lake, case) == right
     if ids:
-        assert _row_ids(spark, case) == {value: ids[value] for value in right}
+        assert row_ids_of(spark, case) == {value: ids[value] for value in right}
     written.batch(dict.fromkeys(sorted(written.model)[:3], 90_000), Random(3))
     assert values_by_spark(spark, case) == sorted(written.model.values())
 
@@ -143,22 +132,6 @@ def test_partitions_of_two_uuids(spark: SparkSession, opened: Opened, misleading
     written.batch(dict.fromkeys(sorted(written.model)[:4], 50_000), Random(1))
     misleading.undo()
     _mended(spark, lake, written, case)
-
-
-def test_partitions_of_two_decimals(spark: SparkSession, opened: Opened) -> None:
-    """A sink that starts, and maintenance, read such a table's manifests."""
-    tables, _ = opened
-    columns = pa.schema([("id", pa.int64()), ("a", pa.decimal128(9, 2)), ("b", pa.decimal128(9, 2))])
-    schema = build_table_schema(columns, ("id",), frozenset(), nanoseconds=True)
-    by = (PartitionTerm("a", "identity"), PartitionTerm("b", "identity"))
-    table = tables.create("twice", schema, by, {"format-version": "2"})
-    spark.sql("INSERT INTO repairs.`default`.twice VALUES (1, 1.10, 2.20), (9, 1.10, -2.20)")
-    table.refresh()
-    assert read_key_bounds(table, table.layout()).bounds == {"id": (1, 9)}
-    assert [(one.partition, one.records) for one in count_partitions(table)] == [
-        ("a=1.10/b=-2.20", 1),
-        ("a=1.10/b=2.20", 1),
-    ]
 
 
 def test_another_writer_is_faster(spark: SparkSession, opened: Opened, misleading: pytest.MonkeyPatch) -> None:
@@ -234,8 +207,7 @@ def test_a_repair_that_is_killed_changes_nothing_by_half(
     """SIGKILL once it has begun to write: readers have the table of before or of after, and the next one ends it."""
     (tmp_path / "warehouse").mkdir()
     name, properties = "repair_killed", catalog(tmp_path)
-    lake = Lake(spark, name, properties)
-    tables = Catalog(spark, CatalogSettings(name, properties, ("default",), {}))
+    tables, lake = open_catalog(spark, name, properties)
     case = Case(UUID, "equality-delete", 3, "parquet", PartitionTerm("p", "identity"), catalog=name)
     written = fill(spark, tables, case)
     misleading.undo()
@@ -273,8 +245,7 @@ def test_a_repair_that_is_stopped_ends_between_two_tables(
     none of its processes is left; the next repair does the rest."""
     (tmp_path / "warehouse").mkdir()
     name, properties = "repair_stopped", catalog(tmp_path)
-    Lake(spark, name, properties)
-    tables = Catalog(spark, CatalogSettings(name, properties, ("default",), {}))
+    tables, _ = open_catalog(spark, name, properties)
     cases = [Case(UUID, "equality-delete", version, "parquet", None, catalog=name) for version in (2, 3)]
     filled = [fill(spark, tables, case) for case in cases]
     misleading.undo()
@@ -302,87 +273,6 @@ def test_a_repair_that_is_stopped_ends_between_two_tables(
         assert values_by_spark(spark, case) == sorted(written.model.values())
 
 
-def _moved(spark: SparkSession, lake: Lake, written: Written, case: Case) -> None:
-    """Put files under their partitions: nothing is left to move, rows have their values and ids, and all readers have
-    them, by their partitions too."""
-    table = written.table
-    table.refresh()
-    found = find_misplaced_files(table)
-    assert found.data_files and found.columns == ("k",) and not found.mixed
-    ids = _row_ids(spark, case) if table.format_version > 2 else {}
-    places = _places(spark, case)
-    assert move_misplaced_files(table, found) == found.data_files + found.delete_files
-    assert find_misplaced_files(table) == MisplacedFiles()
-    assert _places(spark, case) == places
-    right = sorted(written.model.values())
-    assert values_by_spark(spark, case) == values_by_iceberg(spark, lake, case) == right
-    if ids:
-        assert _row_ids(spark, case) == ids
-
-
-@pytest.mark.parametrize("version", tiered([2, 3], [2]))
-@pytest.mark.parametrize("name", tiered(["double", "float"], ["float"]))
-def test_numbers_without_digits_that_stand_under_null(
-    spark: SparkSession, opened: Opened, version: int, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files with NaN or an infinity under null, as they were written before, come under these, with their deletes."""
-    encode = partitioning.encode_json
-
-    def encode_finite(kind: Any, value: Any) -> Any:
-        return None if isinstance(value, float) and not math.isfinite(value) else encode(kind, value)
-
-    monkeypatch.setattr(partitioning, "encode_json", encode_finite)
-    tables, lake = opened
-    kind = next(kind for kind in KEY_TYPES if kind.name == name)
-    case = Case(kind, "position-delete", version, "parquet", PartitionTerm("k", "identity"), 50, "repairs")
-    written = new_table(spark, tables, case)
-    nan, *infinities = (key for key in kind.extreme if not math.isfinite(key))
-    for start in (0, 10):
-        keys = [nan, *infinities, 1.5, 2.5]
-        written.append([(key, start + n) for n, key in enumerate(keys)], Random(start))
-    written.table.java.updateProperties().set("write.delete.mode", "merge-on-read").commit()
-    spark.sql(f"DELETE FROM {case.table} WHERE v IN (0, 11, 3)")
-    monkeypatch.undo()
-    left = sorted({*range(len(keys)), *range(10, 10 + len(keys))} - {0, 11, 3})
-    written.model = {(value,): value for value in left}
-    _moved(spark, lake, written, case)
-    rows = spark.table(case.table)
-    assert [row.v for row in rows.filter("isnan(k)").collect()] == [10]
-    assert sorted(row.v for row in rows.filter("k = double('infinity')").collect()) == [1]
-    assert rows.filter("k IS NULL").count() == 0
-
-
-@pytest.mark.parametrize("version", tiered([2, 3], [3]))
-def test_times_beyond_the_calendar_that_stand_elsewhere(
-    spark: SparkSession, opened: Opened, version: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same of years, with equality deletes that are under them too; a file with several years is told, and left."""
-    count = partitioning.count_times
-
-    def count_until_9999(transform: Any, column: pa.Array) -> pa.Array:
-        made = count(transform, column)
-        return pc.if_else(pc.less(made, 8000), made, None)
-
-    monkeypatch.setattr(partitioning, "count_times", count_until_9999)
-    tables, lake = opened
-    kind = next(kind for kind in KEY_TYPES if kind.name == "timestamp")
-    case = Case(kind, "equality-delete", version, "parquet", PartitionTerm("k", "year"), 60, "repairs")
-    written = new_table(spark, tables, case)
-    far, near = 9_223_371_331_200_000_000, 1_700_000_000_000_000
-    written.batch({far: 1, near: 2}, Random(1))
-    written.batch({far: 3, near: None}, Random(2))
-    written.batch({near: 4}, Random(3))
-    monkeypatch.undo()
-    _moved(spark, lake, written, case)
-    written.batch({far: 5, near: 6}, Random(4))
-    assert values_by_spark(spark, case) == values_by_iceberg(spark, lake, case) == [5, 6]
-    monkeypatch.setattr(partitioning, "count_times", count_until_9999)
-    written.batch({far: 7, far - 40 * 366 * 86_400_000_000: 8}, Random(5))
-    written.table.refresh()
-    found = find_misplaced_files(written.table)
-    assert (found.manifests, found.mixed > 0) == ({}, True)
-
-
 @pytest.mark.parametrize("version", tiered([2, 3], [3]))
 def test_deletes_that_were_left_out_apply(
     spark: SparkSession, host: Host, tmp_path: Path, version: int, misleading: pytest.MonkeyPatch
@@ -392,8 +282,7 @@ def test_deletes_that_were_left_out_apply(
     name = f"repair_{version}"
     (tmp_path / "warehouse").mkdir()
     properties = catalog(tmp_path)
-    lake = Lake(spark, name, properties)
-    tables = Catalog(spark, CatalogSettings(name, properties, ("default",), {}))
+    tables, lake = open_catalog(spark, name, properties)
     case = Case(UUID, "equality-delete", version, "parquet", PartitionTerm("p", "identity"), catalog=name)
     written = fill(spark, tables, case)
     misleading.undo()
@@ -402,13 +291,9 @@ def test_deletes_that_were_left_out_apply(
     found = find_misleading_bounds(written.table)
     assert (found.columns, found.delete_files > 0, found.data_files > 0) == (("k",), True, True)
     before = written.table.snapshot_id
-    places, ids = _places(spark, case), _row_ids(spark, case) if version > 2 else {}
+    places, ids = places_of(spark, case), row_ids_of(spark, case) if version > 2 else {}
 
-    file = tmp_path / "sink.properties"
-    lines = {f"debezium.sink.iceberg.{key}": value for key, value in properties.items()}
-    lines |= {"name": name, "bootstrap.servers": "localhost:1", "topics": "t", "debezium.sink.type": "iceberg"}
-    lines["debezium.sink.iceberg.catalog-name"] = name
-    file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    file = _write_file(tmp_path, name, properties)
     assert host.call("repair", str(file)).code == 0
     assert find_misleading_bounds(tables.load(case.name)) == found
     said = host.call("repair", "--execute", "--table", case.name, str(file))
@@ -416,9 +301,9 @@ def test_deletes_that_were_left_out_apply(
 
     assert values_by_spark(spark, case) == right
     assert values_by_iceberg(spark, lake, case) == right
-    assert _places(spark, case) == places
+    assert places_of(spark, case) == places
     if version > 2:
-        assert _row_ids(spark, case) == {value: ids[value] for value in right}
+        assert row_ids_of(spark, case) == {value: ids[value] for value in right}
     written.table.refresh()
     assert not find_misleading_bounds(written.table).manifests
     if version > 2:
