@@ -27,7 +27,7 @@ CONNECTOR = "a sink"
 
 
 @frozen
-class Yard:
+class MaintainedCatalog:
     """A catalog whose tables are made and maintained by tests."""
 
     spark: SparkSession
@@ -36,27 +36,27 @@ class Yard:
     lake: Lake
 
     @staticmethod
-    def open(spark: SparkSession, name: str, home: Path) -> Yard:
+    def open(spark: SparkSession, name: str, home: Path) -> MaintainedCatalog:
         """A catalog of this name with its files in `home`."""
         properties = {"type": "hadoop", "warehouse": str(home), "io-impl": "org.apache.iceberg.io.ResolvingFileIO"}
         lake = Lake(spark, name, properties)
-        return Yard(spark, name, Catalog(spark, CatalogSettings(name, properties, ("default",), {})), lake)
+        return MaintainedCatalog(spark, name, Catalog(spark, CatalogSettings(name, properties, ("default",), {})), lake)
 
     def make(
         self, table: str, *, version: int = 2, by: Sequence[PartitionTerm] = (), more: Mapping[str, str] | None = None
-    ) -> Maintained:
+    ) -> MaintainedTable:
         """An empty table with the key `id`."""
         schema = build_table_schema(COLUMNS, ("id",), frozenset(), nanoseconds=False)
         made = self.catalog.create(table, schema, tuple(by), {"format-version": str(version), **(more or {})})
         self.catalog.ensure_delete_spec(made)
-        return Maintained(self, table, made)
+        return MaintainedTable(self, table, made)
 
 
 @define(eq=False)
-class Maintained:
+class MaintainedTable:
     """One such table: batches as the sink commits them, and what others do."""
 
-    yard: Yard
+    catalog: MaintainedCatalog
     name: str
     table: Table
     stored: LastCommit = LastCommit()
@@ -66,7 +66,7 @@ class Maintained:
     @property
     def path(self) -> str:
         """Its name in SQL."""
-        return f"{self.yard.name}.`default`.`{self.name}`"
+        return f"{self.catalog.name}.`default`.`{self.name}`"
 
     def batch(
         self, rows: Sequence[tuple[int, str, int]] = (), deletes: Sequence[int] = (), checked: int | None = None
@@ -96,11 +96,11 @@ class Maintained:
 
     def rows(self) -> list[tuple[int, int]]:
         """Key and number of each live row, by Iceberg's own reader."""
-        return sorted((row["id"], row["n"]) for row in self.yard.lake.rows(self.name))
+        return sorted((row["id"], row["n"]) for row in self.catalog.lake.rows(self.name))
 
     def compact(self, meanwhile: Callable[[], object] = lambda: None, options: Mapping[str, str] | None = None) -> None:
         """Run Iceberg's `rewrite_data_files`; `meanwhile` happens when its files are written, before its commit."""
-        rewrite_held(self.yard.spark, self.yard.lake.java(self.name), meanwhile, options)
+        rewrite_held(self.catalog.spark, self.catalog.lake.java(self.name), meanwhile, options)
         self.table.refresh()
 
     def replace(
@@ -124,7 +124,7 @@ class Maintained:
         """Data files and delete files, in Java's form."""
         self.table.refresh()
         java, io, specs = (
-            jvm(self.yard.spark).org.apache.iceberg.ManifestFiles,
+            jvm(self.catalog.spark).org.apache.iceberg.ManifestFiles,
             self.table.java.io(),
             self.table.java.specs(),
         )

@@ -18,7 +18,7 @@ from attrs import frozen
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import jvm
 from tests.histories.source_tables import upsert
-from tests.runs.sources import Row, Spring
+from tests.runs.sources import Row, SourceWorkspace
 
 MERGE_ON_READ = ",".join(f"'write.{what}.mode'='merge-on-read'" for what in ("delete", "update", "merge"))
 COLUMNS = (
@@ -143,7 +143,7 @@ KINDS = {
 }
 
 
-def create(source: Spring, table: str, kind: Kind) -> None:
+def create(source: SourceWorkspace, table: str, kind: Kind) -> None:
     """Make a table of Spark's types, and of uuid and fixed, which Spark's SQL has no names for."""
     source.sql(f"CREATE TABLE T.{table} ({COLUMNS}) USING iceberg {kind.partitions} TBLPROPERTIES ({kind.properties})")
     types = jvm(source.spark).org.apache.iceberg.types.Types
@@ -155,7 +155,7 @@ def create(source: Spring, table: str, kind: Kind) -> None:
         source.identify(table, *kind.keys)
 
 
-def change(source: Spring, table: str, round_: int) -> None:
+def change(source: SourceWorkspace, table: str, round_: int) -> None:
     """Take a table of Spark's through one round of changes."""
     source.sql(*(statement.replace("{t}", table) for statement in ROUNDS[round_]))
 
@@ -185,7 +185,7 @@ _TIMED_COLUMNS = {
 }
 
 
-def create_timed(source: Spring) -> None:
+def create_timed(source: SourceWorkspace) -> None:
     """Make the table that Spark cannot read, keyed by a uuid."""
     fields = [
         {"id": place, "name": name, "required": name == "id", "type": kind}
@@ -199,7 +199,7 @@ def create_timed(source: Spring) -> None:
     catalog.createTable(name, iceberg.SchemaParser.fromJson(json.dumps(schema)), spec, properties)
 
 
-def change_timed(source: Spring, round_: int) -> None:
+def change_timed(source: SourceWorkspace, round_: int) -> None:
     """Take that table through one round, a snapshot for each upsert, as our sink makes them."""
     table = Table(source.spark, f"db.{TIMED}", source.lake().java(TIMED, "db"), {})
     for rows, deleted in _timed_rounds()[round_]:

@@ -22,7 +22,7 @@ from tests.interop.jdbc_sink import UNWRAP, table_of
 from tests.interop.postgres import Postgres
 from tests.interop.values import values
 from tests.runs.processes import Sink
-from tests.runs.sources import Row, Spring, payload, spring
+from tests.runs.sources import Row, SourceWorkspace, make_source_workspace, payload
 
 pytestmark = [pytest.mark.interop, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -42,13 +42,13 @@ class Round:
 
 
 @pytest.fixture(scope="module")
-def source(spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> Spring:
+def source(spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> SourceWorkspace:
     """A source with its defaults, schema blocks included."""
-    return spring(spark, topics, tmp_path_factory.mktemp("produced"), "produced", {})
+    return make_source_workspace(spark, topics, tmp_path_factory.mktemp("produced"), "produced", {})
 
 
 @pytest.fixture(scope="module")
-def rounds(source: Spring, replicate: Replicate, postgres: Postgres) -> tuple[Round, ...]:
+def rounds(source: SourceWorkspace, replicate: Replicate, postgres: Postgres) -> tuple[Round, ...]:
     """Each round: change all tables, run the source as users do, let both sinks take what is new."""
     for name, kind in produced.KINDS.items():
         produced.create(source, name, kind)
@@ -75,7 +75,9 @@ def test_the_sink_holds_the_tables_rows(rounds: tuple[Round, ...], number: int, 
     assert found == wanted
 
 
-def test_the_events_and_the_tables_are_what_they_are_meant_to_be(rounds: tuple[Round, ...], source: Spring) -> None:
+def test_the_events_and_the_tables_are_what_they_are_meant_to_be(
+    rounds: tuple[Round, ...], source: SourceWorkspace
+) -> None:
     """Every topic has reads, creates, updates, deletes and their tombstones; every kind of delete file was made."""
     assert len(rounds) == len(SETTINGS)
     for name in TABLES:
@@ -97,14 +99,16 @@ def test_the_sink_makes_columns_of_the_tables_types(rounds: tuple[Round, ...], p
     assert {name: postgres.types(table_of(route, f"produced.db.{name}")) for name in TABLES} == wanted
 
 
-def _arrived(source: Spring, replicate: Replicate, postgres: Postgres) -> Iterator[tuple[tuple[str, str], Held]]:
+def _arrived(
+    source: SourceWorkspace, replicate: Replicate, postgres: Postgres
+) -> Iterator[tuple[tuple[str, str], Held]]:
     for route, extra in ROUTES.items():
         made = replicate(route, [source.topic(name) for name in TABLES], extra)
         for name in TABLES:
             yield (route, name), _keyed(name, values(postgres, made[source.topic(name)]))
 
 
-def _rows(source: Spring, table: str) -> Iterable[Row]:
+def _rows(source: SourceWorkspace, table: str) -> Iterable[Row]:
     """The table's rows as Iceberg or Spark reads them, with their row ids where these are the key."""
     if table == produced.TIMED:
         return source.lake().rows(table, "db")

@@ -22,7 +22,7 @@ from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.harness.tiers import tiered
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -43,7 +43,7 @@ def test_a_letter_changes_no_key_that_changed_in_another_partition_since(
     topic = f"moved_letters_{keep}".lower()
     start = 1_700_000_000_000_000_000
     extra = {"topics": topic, "debezium.sink.iceberg.upsert-keep-deletes": str(keep).lower()}
-    sink = Inside(spark, plain_workspace(topic, extra))
+    sink = InProcessSink(spark, plain_workspace(topic, extra))
     topics.create({topic: 1})
     keys = (NEWER, UNTOUCHED, DELETED, OLDER)
     topics.replay([_event(topic, 0, key, key, start + 1, "c") for key in keys], create=False)
@@ -73,7 +73,7 @@ def test_a_letter_changes_no_key_that_changed_in_another_partition_since(
     assert rows == {NEWER: (500, "false"), UNTOUCHED: (7, "false"), OLDER: (7, "false"), **gone}
 
 
-def _put_through(sink: Inside, letters: list[DeadLetterRecord]) -> ReplayReport:
+def _put_through(sink: InProcessSink, letters: list[DeadLetterRecord]) -> ReplayReport:
     """Replay letters as if their number were 7, and lose the marks."""
     repaired = [attrs.evolve(one, value=(one.value or b"").replace(b'"no number"', b"7")) for one in letters]
     return sink.replay(repaired, _read_dead_letters(sink.settings()), execute=True)
@@ -86,7 +86,7 @@ def test_letters_are_told_from_others_of_their_place_and_number(
     letter topic that was made again are others; those of other connectors, and of a topic that was made again, stay."""
     topic, log = "told_apart", "told_apart_letters"
     extra = {"topics": topic, "debezium.sink.iceberg.upsert": "false", "errors.deadletterqueue.topic.name": log}
-    sink = Inside(spark, plain_workspace("told_apart", extra))
+    sink = InProcessSink(spark, plain_workspace("told_apart", extra))
     topics.create({topic: 1})
     topics.replay([_event(topic, 0, 0, 0, 1)], create=False)
     sink.run()
@@ -119,7 +119,7 @@ def test_a_mark_has_no_value_that_the_topic_does_not_take(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:
     """A repaired value that is too large for the topic does not keep a letter from being marked."""
-    sink = Inside(spark, plain_workspace("large_marks", {"topics": "large_marks"}))
+    sink = InProcessSink(spark, plain_workspace("large_marks", {"topics": "large_marks"}))
     settings = sink.settings()
     topics.create({settings.errors.topic: 1})
     reference = DeadLetterRef("large_marks", 0, 4, "s", "r")

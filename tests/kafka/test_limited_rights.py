@@ -27,7 +27,7 @@ from connector.settings import KafkaSettings
 from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300), pytest.mark.thorough]
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -127,7 +127,7 @@ def test_a_sink_reads_with_the_rights_on_its_topics(
         "errors.deadletterqueue.topic.name": "letters",
         **LOGIN,
     }
-    sink = Inside(spark, plain_workspace("limited", extra))
+    sink = InProcessSink(spark, plain_workspace("limited", extra))
     with capture_logs() as lines:
         (report,) = sink.run()
     assert (report.metrics.events, report.dead_letters, len(sink.lake.many("t"))) == (2, 1, 1)

@@ -26,16 +26,18 @@ from tests.conftest import MakeWorkspace
 from tests.harness.tiers import tiered
 from tests.model.events import START_NS, Database, row
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 def _sink(
     spark: SparkSession, make: MakeWorkspace, search: Search, name: str, extra: dict[str, str] | None = None
-) -> Inside:
+) -> InProcessSink:
     base = {"debezium.sink.type": "opensearch", "connection.url": search.url, "topics": f"{name}.t"}
-    return Inside(spark, make(name, {**base, "errors.retry.timeout": "1000", "max.retries": "1", **(extra or {})}))
+    return InProcessSink(
+        spark, make(name, {**base, "errors.retry.timeout": "1000", "max.retries": "1", **(extra or {})})
+    )
 
 
 def _flat(name: str, offset: int, key: int, **fields: Any) -> Record:
@@ -205,7 +207,7 @@ def test_dead_letters_are_put_through_again(
     assert [letter.offset for letter in dlq._read_dead_letters(settings) if not letter.replayed] == [3]
 
 
-def _drained(sink: Inside, told: Callable[[BatchReport], object], extra: dict[str, str]) -> None:
+def _drained(sink: InProcessSink, told: Callable[[BatchReport], object], extra: dict[str, str]) -> None:
     running = sink.sink(extra, told)
     try:
         running.stream.run(once=True)

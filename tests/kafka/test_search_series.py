@@ -19,7 +19,7 @@ from tests.harness.rounds import THOROUGH
 from tests.model.events import COLUMNS, START_NS, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -28,9 +28,9 @@ DAY_NS = 86_400_000_000_000
 
 def _sink(
     spark: SparkSession, make: MakeWorkspace, search: Search, name: str, extra: dict[str, str] | None = None
-) -> Inside:
+) -> InProcessSink:
     base = {"debezium.sink.type": "opensearch", "connection.url": search.url, "errors.retry.timeout": "2000"}
-    return Inside(spark, make(name, {**base, **(extra or {})}))
+    return InProcessSink(spark, make(name, {**base, **(extra or {})}))
 
 
 def _alias(search: Search, name: str) -> None:

@@ -26,8 +26,8 @@ from tests.conftest import MakeWorkspace
 from tests.harness.rounds import THOROUGH
 from tests.harness.tiers import tiered
 from tests.model.recordings import Record
-from tests.runs.inside import Inside, LazySink
-from tests.runs.sources import Spring
+from tests.runs.in_process import InProcessSink, LazySink
+from tests.runs.sources import SourceWorkspace
 from tests.servers.rest_catalog import Fate, RestCatalog, see_whole
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -54,7 +54,7 @@ class Pond:
 
     rest: RestCatalog
     topics: Topics
-    inside: Inside
+    inside: InProcessSink
     truth: Lake
     lazy: LazySink
     ends: dict[str, int] = field(factory=dict)
@@ -125,11 +125,11 @@ class Pond:
 
 
 @frozen
-class Sprung:
-    """A source on that catalog."""
+class FatedSource:
+    """A source on a catalog whose answers are chosen."""
 
     rest: RestCatalog
-    source: Spring
+    source: SourceWorkspace
     truth: Lake
     sent: list[int] = field(factory=list)
 
@@ -176,7 +176,7 @@ def pond(
         }
         properties = {f"debezium.sink.iceberg.{k}": v for k, v in rest.properties.items()}
         space = plain_workspace("fate", {**told, **modes, **properties})
-        inside = Inside(spark, space, rest.properties)
+        inside = InProcessSink(spark, space, rest.properties)
         made = Pond(rest, topics, inside, Lake(spark, "fate_behind", rest.behind), LazySink(inside))
         for table in MODES:
             made.send(f"fate.{table}", [("c", key, key) for key in range(KEYS)])
@@ -244,35 +244,35 @@ def test_credentials_that_a_catalog_hands_out_are_renewed(pond: Pond) -> None:
 
 
 @pytest.fixture(scope="module")
-def sprung(spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sprung]:
+def fated(spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FatedSource]:
     """A source on such a catalog, with one table."""
-    home = tmp_path_factory.mktemp("sprung")
-    with RestCatalog(spark, home, "sprung_behind").serving() as rest:
+    home = tmp_path_factory.mktemp("fated")
+    with RestCatalog(spark, home, "fated_behind").serving() as rest:
         extra = {f"iceberg.catalog.{key}": value for key, value in rest.properties.items()}
-        assert Lake(spark, "sprung", rest.properties)
-        source = Spring(spark, topics, home, "sprung", {**extra, "errors.retry.delay.max.ms": "200"})
-        source.spark.sql("CREATE NAMESPACE sprung.db")
+        assert Lake(spark, "fated", rest.properties)
+        source = SourceWorkspace(spark, topics, home, "fated", {**extra, "errors.retry.delay.max.ms": "200"})
+        source.spark.sql("CREATE NAMESPACE fated.db")
         source.sql("CREATE TABLE T.t (id BIGINT NOT NULL) TBLPROPERTIES ('format-version'='2')")
         source.identify("t", "id")
-        yield Sprung(rest, source, Lake(spark, "sprung_behind", rest.behind))
+        yield FatedSource(rest, source, Lake(spark, "fated_behind", rest.behind))
 
 
 @pytest.mark.parametrize("fate", FATES)
-def test_a_source_is_told_what_became_of_its_position(sprung: Sprung, fate: Fate) -> None:
+def test_a_source_is_told_what_became_of_its_position(fated: FatedSource, fate: Fate) -> None:
     """Whatever the catalog does with the commit of its position, each snapshot is published once, and it goes on."""
-    own = sprung.source.settings().capture.offsets_table
-    if not sprung.sent:
-        sprung.source.publish()
-    sprung.sent.append(list(Fate).index(fate))
-    sprung.source.sql(f"INSERT INTO T.t VALUES ({sprung.sent[-1]})")
-    sprung.rest.fates["snapshot", own] = fate
-    sprung.source.publish()
-    sprung.rest.end()
-    assert not sprung.rest.fates
-    assert sprung.source.publish() == []
-    assert sorted(event["after"]["id"] for event in sprung.source.events("t")) == sorted(sprung.sent)
+    own = fated.source.settings().capture.offsets_table
+    if not fated.sent:
+        fated.source.publish()
+    fated.sent.append(list(Fate).index(fate))
+    fated.source.sql(f"INSERT INTO T.t VALUES ({fated.sent[-1]})")
+    fated.rest.fates["snapshot", own] = fate
+    fated.source.publish()
+    fated.rest.end()
+    assert not fated.rest.fates
+    assert fated.source.publish() == []
+    assert sorted(event["after"]["id"] for event in fated.source.events("t")) == sorted(fated.sent)
 
 
-def test_after_all_fates_a_sources_positions_are_whole(sprung: Sprung) -> None:
+def test_after_all_fates_a_sources_positions_are_whole(fated: FatedSource) -> None:
     """Every file of every snapshot of its positions is there."""
-    see_whole(sprung.truth, sprung.source.settings().capture.offsets_table)
+    see_whole(fated.truth, fated.source.settings().capture.offsets_table)

@@ -17,7 +17,7 @@ from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.harness.tiers import tiered
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -93,7 +93,7 @@ def test_rows_end_the_same_in_other_files(
             **{f"iceberg.table.{name}.write-mode": mode for mode, name in names.items()},
         },
     )
-    inside = Inside(spark, space)
+    inside = InProcessSink(spark, space)
     for name in names.values():
         topics.replay(_records(name, 0, *first))
     assert not sum(report.dead_letters for report in inside.run())
@@ -127,7 +127,7 @@ def test_a_table_that_asks_for_another_format_is_refused(
     """
     topics.replay(_records("otherfiles.t", 0, _row(1, "north", "a", 5)))
     space = plain_workspace("otherfiles", {"topics": "otherfiles.t"})
-    inside = Inside(spark, space)
+    inside = InProcessSink(spark, space)
     inside.run()
     inside.lake.java("otherfiles_t").updateProperties().set(FORMAT, "lance").commit()
     topics.replay(_records("otherfiles.t", 1, _row(2, "north", "b", 5)), create=False)

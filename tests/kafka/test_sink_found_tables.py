@@ -13,7 +13,7 @@ from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.harness.tiers import tiered
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -63,7 +63,7 @@ def _field(name: str, kind: str) -> dict[str, Any]:
     return {"field": name, "type": kind, "optional": True}
 
 
-def _made_nested(sink: Inside) -> None:
+def _made_nested(sink: InProcessSink) -> None:
     """Make a table that requires fields within structs, lists and maps, and the items of a list."""
     struct = "STRUCT<x: {} NOT NULL, y: BIGINT>"
     whole, text = struct.format("BIGINT"), struct.format("STRING")
@@ -77,7 +77,7 @@ def _made_nested(sink: Inside) -> None:
     update.allowIncompatibleChanges().requireColumn("e.element").setIdentifierFields(["id"]).commit()
 
 
-def _made(sink: Inside) -> None:
+def _made(sink: InProcessSink) -> None:
     """Make the tables: identifier fields `id` and `part`, or a partition field that is dropped, or required columns."""
     catalog = sink.space.name
     sink.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {catalog}.`default`")
@@ -110,7 +110,7 @@ def test_they_are_taken_as_they_are(
         "debezium.sink.iceberg.write-mode": mode,
         f"iceberg.table.{'default.' if mode == 'copy-on-write' else ''}found_narrow.id-columns": "id",
     }
-    sink = Inside(spark, plain_workspace(name, extra))
+    sink = InProcessSink(spark, plain_workspace(name, extra))
     assert sink.lake
     _made(sink)
     fresh = not topics.read(f"found.{TABLES[0]}")  # Both modes read the same topics, whichever comes first.

@@ -15,7 +15,7 @@ from connector.runtime.monitoring.listeners import BatchReport
 from tests.clients.topics import TIMEOUT_S, Topics
 from tests.conftest import MakeWorkspace
 from tests.model.recordings import Record
-from tests.runs.inside import Inside, run_until
+from tests.runs.in_process import InProcessSink, run_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -39,7 +39,7 @@ def test_what_appears_while_the_sink_runs_is_read_from_its_start(
     """A partition that is added and a topic that is made lose none of their records, in this run and after it."""
     topics.create({FIRST: 1})
     topics.replay(events(FIRST, 0, 1, 2), create=False)
-    inside = Inside(spark, plain_workspace("grow", {"topics.regex": r"grow\..*", **PLAIN}))
+    inside = InProcessSink(spark, plain_workspace("grow", {"topics.regex": r"grow\..*", **PLAIN}))
     reports: list[BatchReport] = []
 
     def grow(report: BatchReport) -> None:
@@ -67,7 +67,7 @@ def test_topics_are_read_by_their_whole_names(
         near = [f"n{number}.a", f"my.n{number}.a", f"n{number}.ab", f"n{number}-a"]
         for topic in near:
             topics.replay(events(topic, 0, 1))
-        inside = Inside(spark, plain_workspace(f"whole{number}", {**given, **PLAIN}))
+        inside = InProcessSink(spark, plain_workspace(f"whole{number}", {**given, **PLAIN}))
         reports: list[BatchReport] = []
         sink = inside.sink(told=reports.append)
         for topic in (f"n{number}.c", f"n{number}.cc", f"xn{number}.c"):
@@ -83,7 +83,7 @@ def test_what_appears_while_the_sink_starts_is_picked_up(
 ) -> None:
     """Topics and partitions that a source makes between the sink's first look and its stream are just read."""
     topics.replay(events("start.first", 0, 1))
-    inside = Inside(spark, plain_workspace("starts", {"topics.regex": r"start\..*", **PLAIN}))
+    inside = InProcessSink(spark, plain_workspace("starts", {"topics.regex": r"start\..*", **PLAIN}))
     reports: list[BatchReport] = []
     sink = inside.sink(told=reports.append)
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
@@ -101,7 +101,7 @@ def test_a_topic_that_was_made_again_between_two_looks_stops_the_sink(
 ) -> None:
     """However long the new topic is, it is not taken for the old one: nothing lands, and nothing is skipped."""
     topics.replay(events("remade", 0, 1, 2))
-    inside = Inside(spark, plain_workspace("remade", {"topics": "remade", **PLAIN}))
+    inside = InProcessSink(spark, plain_workspace("remade", {"topics": "remade", **PLAIN}))
     inside.run()
     sink = inside.sink()
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
@@ -125,7 +125,7 @@ def test_a_topic_that_is_deleted_stops_the_sink_by_name(
 ) -> None:
     """What it held unread is gone: the sink says which topic it was, and goes on without it when started again."""
     topics.replay([*events("fewer.a", 0, 1), *events("fewer.b", 0, 2)])
-    inside = Inside(spark, plain_workspace("fewer", {"topics.regex": r"fewer\..*", **PLAIN}))
+    inside = InProcessSink(spark, plain_workspace("fewer", {"topics.regex": r"fewer\..*", **PLAIN}))
     reports: list[BatchReport] = []
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
 
@@ -147,7 +147,7 @@ def test_latest_skips_nothing_that_came_after_the_first_start(
     """Partitions and topics that are added while the sink is down are read from their beginning, also from latest."""
     topics.replay(events("newest.a", 0, 1))
     extra = {"topics.regex": r"newest\..*", "consumer.override.auto.offset.reset": "latest", **PLAIN}
-    inside = Inside(spark, plain_workspace("newest", extra))
+    inside = InProcessSink(spark, plain_workspace("newest", extra))
     assert sum(report.metrics.events for report in inside.run()) == 0
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     for future in admin.create_partitions([NewPartitions("newest.a", 2)]).values():

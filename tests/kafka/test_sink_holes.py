@@ -20,7 +20,7 @@ from connector.sink.model.micro_batch import MicroBatch
 from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -44,7 +44,7 @@ def _event(topic: str, op: str, key: int | None, n: int, ts_ns: int) -> Record:
     return Record(topic, 0, 0, None if key is None else json.dumps(block).encode(), json.dumps(value).encode())
 
 
-def _rows(inside: Inside, table: str) -> dict[int, Any]:
+def _rows(inside: InProcessSink, table: str) -> dict[int, Any]:
     rows = inside.lake.rows(table)
     assert len({r["id"] for r in rows}) == len(rows)
     return {r["id"]: r["n"] for r in rows}
@@ -56,7 +56,7 @@ def test_changes_of_one_key_in_one_batch(topics: Topics, plain_workspace: MakeWo
     Holes: a2 2 (the old row stays beside the new), a2 3 (at equal times the delete wins), a2 6 (a null key fails the
     batch), a2 7 (times become numbers), Kafka Connect's snapshot row and insert that become two rows (c 4).
     """
-    inside = Inside(spark, plain_workspace("holes", {"topics": "holes", **HARD}))
+    inside = InProcessSink(spark, plain_workspace("holes", {"topics": "holes", **HARD}))
     topics.replay([_event("holes", "r", key, 1, 10) for key in (1, 2, 3)])
     inside.run()
     later = [
@@ -80,7 +80,7 @@ def test_a_crash_between_two_tables(
     Holes: a2 4 (tables and offsets part in a crash), a2 5 (a failed commit sends all again), Kafka Connect's files of
     one table that are committed twice (c 4).
     """
-    inside = Inside(spark, plain_workspace("two", {"topics": "two_a,two_b", **HARD}))
+    inside = InProcessSink(spark, plain_workspace("two", {"topics": "two_a,two_b", **HARD}))
     topics.replay([_event(topic, "c", None, n, n) for topic in ("two_a", "two_b") for n in range(3)])
     real = commit._build_update
 
@@ -112,7 +112,7 @@ def test_a_table_does_not_grow_with_its_commits(
     kept = {"history.expire.max-snapshot-age-ms": "1", "history.expire.min-snapshots-to-keep": "4"}
     told = {f"iceberg.tables.auto-create-props.{key}": value for key, value in kept.items()}
     space = plain_workspace("grown", {"topics": "grown", **told})
-    inside, topic = Inside(spark, space), "grown"
+    inside, topic = InProcessSink(spark, space), "grown"
     topics.replay(_event(topic, "c", None, n, n) for n in range(16))
     sink = inside.sink()
     connections = spark.sparkContext._gateway._gateway_client.deque
@@ -138,7 +138,7 @@ def test_from_latest_means_from_the_first_start(
     Hole: Kafka Connect's coordinator begins at latest again, and passes over what was not committed (c 3).
     """
     extra = {"topics": "latest", "consumer.override.auto.offset.reset": "latest"}
-    inside = Inside(spark, plain_workspace("latest", extra))
+    inside = InProcessSink(spark, plain_workspace("latest", extra))
     topics.replay([_event("latest", "c", 1, 1, 1)])
     inside.sink().close()
     topics.replay([_event("latest", "c", 2, 2, 2)], create=False)

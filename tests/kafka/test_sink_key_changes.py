@@ -14,7 +14,7 @@ from tests.conftest import MakeWorkspace
 from tests.harness.rounds import SEED
 from tests.harness.tiers import tiered
 from tests.model.moving_rows import MovingRows, Tells
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -64,7 +64,9 @@ def test_rows_take_what_is_theirs_along(
     source = MovingRows(name, Random(f"{way}{SEED or 0}"), keys=20, tells=own.tells)
     source.live(90)
     ends = [source.ends[30], source.ends[60], len(source.log)]
-    assert _apply(source, ends, topics, Inside(spark, plain_workspace(name, _properties(name, own)))) == _told(source)
+    assert _apply(source, ends, topics, InProcessSink(spark, plain_workspace(name, _properties(name, own)))) == _told(
+        source
+    )
 
 
 @pytest.mark.parametrize("way", tiered([way for way in WAYS if way != "dates"], ["places", "rewritten"]))
@@ -82,10 +84,12 @@ def test_rows_keep_what_is_theirs_when_changes_of_their_keys_come_again(
         ends.append(len(source.log))
         source.send_again(rng.choice(source.ends[-25:-1]))
     ends.append(len(source.log))
-    assert _apply(source, ends, topics, Inside(spark, plain_workspace(name, _properties(name, own)))) == _told(source)
+    assert _apply(source, ends, topics, InProcessSink(spark, plain_workspace(name, _properties(name, own)))) == _told(
+        source
+    )
 
 
-def _apply(source: MovingRows, ends: Sequence[int], topics: Topics, inside: Inside) -> dict[int, Told]:
+def _apply(source: MovingRows, ends: Sequence[int], topics: Topics, inside: InProcessSink) -> dict[int, Told]:
     """Have the sink read up to one end after the other; what its table has then."""
     done = 0
     for end in ends:

@@ -17,7 +17,7 @@ from tests.conftest import MakeWorkspace
 from tests.harness.tiers import tiered
 from tests.histories.maintained import rewrite_held
 from tests.model.recordings import Record
-from tests.runs.inside import Inside, run_until
+from tests.runs.in_process import InProcessSink, run_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -39,7 +39,7 @@ def test_a_sink_waits_until_its_table_is_maintained(
     limits = {"iceberg.backpressure.max-snapshots": "2", "iceberg.backpressure.check-interval-ms": "50"}
     settings = {"topics": "backlogged", **limits, "debezium.sink.batch.interval-ms": "0"}
     topics.replay([_event("backlogged", 0, 1)])
-    inside = Inside(spark, plain_workspace("backlogged", settings))
+    inside = InProcessSink(spark, plain_workspace("backlogged", settings))
     for key in (1, 2):
         inside.run()
         topics.replay([_event("backlogged", key, 1)], create=False)
@@ -73,7 +73,7 @@ def test_with_nothing_configured_a_sink_maintains_the_tables_that_it_has_created
         "iceberg.maintenance.convert-equality-deletes.schedule.eq-delete-file-count": "1",
         "debezium.sink.iceberg.upsert-keep-deletes": "false",
     }
-    inside = Inside(spark, plain_workspace("by_itself", settings))
+    inside = InProcessSink(spark, plain_workspace("by_itself", settings))
     found = f"{inside.space.name}.`default`.found"
     assert inside.lake
     spark.sql(f"CREATE NAMESPACE {inside.space.name}.`default`")
@@ -95,7 +95,7 @@ def test_small_files_are_merged_though_batches_are_faster(
 ) -> None:
     """Of batches that come right before each commit of the merged file the first wins, the next waits, none is lost."""
     settings = {"topics": "merging", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
-    inside = Inside(spark, plain_workspace("merging", {**settings, "iceberg.maintenance.enabled": "true"}))
+    inside = InProcessSink(spark, plain_workspace("merging", {**settings, "iceberg.maintenance.enabled": "true"}))
     batches, holds = list[threading.Thread](), MaintenanceRun.is_held
     topics.create({"merging": 1})
     sink = inside.sink()
@@ -133,11 +133,11 @@ def test_small_files_are_merged_though_batches_are_faster(
     assert _rows(inside, "merging") == {0: 10, 1: 11, 2: 4, 3: 4, 4: 4}
 
 
-def _equality_deletes(inside: Inside, table: str) -> int:
+def _equality_deletes(inside: InProcessSink, table: str) -> int:
     return int(inside.lake.java(table).currentSnapshot().summary()["total-equality-deletes"])
 
 
-def _rows(inside: Inside, table: str) -> dict[int, int]:
+def _rows(inside: InProcessSink, table: str) -> dict[int, int]:
     rows = inside.lake.many(table)
     assert len({row["id"] for row in rows}) == len(rows)
     return {row["id"]: row["n"] for row in rows}
@@ -153,7 +153,7 @@ def test_a_rewrite_that_a_batch_overtook_brings_nothing_back(
     name = f"overtaken_{'down' if down else 'running'}"
     settings = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": "false"}
     topics.replay([_event(name, key, 1) for key in range(6)])
-    inside = Inside(spark, plain_workspace(name, settings))
+    inside = InProcessSink(spark, plain_workspace(name, settings))
     sink = inside.sink()
 
     def batch(*events: Record) -> None:

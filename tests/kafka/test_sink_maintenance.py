@@ -39,7 +39,7 @@ from tests.harness.tiers import tiered
 from tests.histories.maintained import rewrite_held
 from tests.histories.workshop import AFTER, BEFORE, cut_commits
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 from tests.runs.processes import catalog
 from tests.runs.sources import payload
 
@@ -95,7 +95,7 @@ class Story:
 class Neighbours:
     """What other engines do to the table."""
 
-    inside: Inside
+    inside: InProcessSink
     story: Story
     table: str
     done: Counter[str] = field(factory=Counter)
@@ -181,7 +181,7 @@ class Neighbours:
 class Reader:
     """A source that reads the table, and what its topic adds up to; `label` tells it from another one."""
 
-    inside: Inside
+    inside: InProcessSink
     topics: Topics
     table: str
     label: str = "read"
@@ -229,7 +229,7 @@ def maintenance_of(sink: Sink) -> SinkMaintenance:
     return sink.destination.maintenance
 
 
-def rows_of(inside: Inside, table: str) -> dict[int, int]:
+def rows_of(inside: InProcessSink, table: str) -> dict[int, int]:
     rows = inside.lake.many(table)
     assert len({row["id"] for row in rows}) == len(rows)
     return {row["id"]: row["n"] for row in rows}
@@ -267,7 +267,7 @@ def test_rows_are_those_of_the_model(
     story.events()
     told = {"format-version": str(version), **({"partition-by": by} if by else {})}
     own = {f"debezium.sink.iceberg.{key}": value for key, value in told.items()}
-    inside = Inside(spark, plain_workspace(name, {**MAINTAINED, **own, "topics": name}))
+    inside = InProcessSink(spark, plain_workspace(name, {**MAINTAINED, **own, "topics": name}))
     ends, turn = time.monotonic() + SECONDS, 0
     neighbours, reader = Neighbours(inside, story, name), Reader(inside, topics, name)
 

@@ -30,7 +30,7 @@ from tests.harness.rounds import THOROUGH, seeded
 from tests.harness.tiers import tiered
 from tests.model.events import Database, row
 from tests.model.life import Life
-from tests.runs.inside import Inside, LazySink
+from tests.runs.in_process import InProcessSink, LazySink
 from tests.runs.processes import Workspace
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -140,7 +140,7 @@ def test_every_mode_ends_in_the_rows_of_the_source(
     databases = {topic: Database(topic, 2) for topic in tables}
     topics.create(dict.fromkeys(tables, 2))
     space = make_workspace(f"modes_{tag}", {**_settings(tables, tag), **_general(version, soft)})
-    inside = Cut(Inside(spark, space), rng)
+    inside = Cut(InProcessSink(spark, space), rng)
     for phase in range(3 if THOROUGH else 2):
         dying(rng, 0.03 if phase else 0.0)
         _pass(topics, inside, databases.values(), phase)
@@ -251,7 +251,7 @@ def test_what_another_writer_does_between_finding_and_commit_is_not_lost(
     topics.create(dict.fromkeys(tables, 1))
     modes = {f"iceberg.table.{topic.replace('.', '_')}.write-mode": mode for topic, (mode, *_) in tables.items()}
     space = make_workspace(prefix, {"topics.regex": rf"{prefix}\..*", **modes, **_general(2, False)})
-    inside = Cut(Inside(spark, space), random.Random(1))
+    inside = Cut(InProcessSink(spark, space), random.Random(1))
     opened = lake(space)
     for step in range(3):
         for db in databases.values():
@@ -322,7 +322,7 @@ def test_commits_go_to_the_branch(
     topics.create({database.topic: 1})
     branch = {"iceberg.tables.default-commit-branch": "audit", "debezium.sink.iceberg.write-mode": "position-delete"}
     space = make_workspace("branch", {"topics": database.topic, **branch, **_general(3, False)})
-    inside, opened = Cut(Inside(spark, space), random.Random(1)), lake(space)
+    inside, opened = Cut(InProcessSink(spark, space), random.Random(1)), lake(space)
     for step in range(3):
         start = len(database.log)
         for key in range(9):
@@ -338,7 +338,7 @@ def test_commits_go_to_the_branch(
     assert table.currentSnapshot() is None
     table.manageSnapshots().createBranch("main", table.snapshot("audit").snapshotId()).commit()
     with pytest.raises(FatalError, match="no branch absent"):
-        Inside(spark, space).sink({"iceberg.tables.default-commit-branch": "absent"})
+        InProcessSink(spark, space).sink({"iceberg.tables.default-commit-branch": "absent"})
 
 
 @pytest.mark.parametrize("modes", tiered([list(MODES), ["position-delete"]], [["position-delete"]], "-".join))
@@ -358,7 +358,7 @@ def test_a_table_with_history_has_every_version_of_a_key(
     topics.create(dict.fromkeys(tables, 2))
     kinds = {"debezium.sink.iceberg.scd-type": "2", "topics.regex": rf"{name}\..*"}
     space = make_workspace(name, {**_settings(tables, 0), **_general(3, False), **kinds})
-    inside, opened = Cut(Inside(spark, space), rng), lake(space)
+    inside, opened = Cut(InProcessSink(spark, space), rng), lake(space)
     for phase in range(2) if THOROUGH else (1,):
         dying(rng, 0.1 if phase else 0.0)
         _pass(topics, inside, databases.values(), phase)
@@ -406,9 +406,9 @@ def test_a_table_of_version_1_takes_copy_on_write_only(
     opened.java(name).updateSchema().setIdentifierFields(["id"]).commit()
     for mode in ("equality-delete", "position-delete"):
         with pytest.raises(FatalError, match="format version 1"):
-            Inside(spark, space).sink({"debezium.sink.iceberg.write-mode": mode})
+            InProcessSink(spark, space).sink({"debezium.sink.iceberg.write-mode": mode})
     copied = {**space.properties, "debezium.sink.iceberg.write-mode": "copy-on-write"}
-    copying = Cut(Inside(spark, attrs.evolve(space, properties=copied)), random.Random(1))
+    copying = Cut(InProcessSink(spark, attrs.evolve(space, properties=copied)), random.Random(1))
     for op in "cu":
         start = len(database.log)
         database.transaction(*((op, row(key, op)) for key in range(3)))

@@ -25,7 +25,7 @@ from tests.harness.rounds import THOROUGH
 from tests.model.events import Database, Row
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -85,7 +85,7 @@ def _again(rng: random.Random, db: Database, ends: list[int]) -> list[Record]:
     return db.log[rng.choice([at for at in range(end) if db.log[at].value is not None]) : end]
 
 
-def _create(inside: Inside, name: str, kind: Kind, columns: str = DDL) -> Any:
+def _create(inside: InProcessSink, name: str, kind: Kind, columns: str = DDL) -> Any:
     """Make a table with identifier fields within a struct; what else events have comes by evolution."""
     lake, full = inside.lake, f"{inside.space.name}.`default`.{name}"
     inside.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {inside.space.name}.`default`")
@@ -112,7 +112,7 @@ def test_rows_are_told_apart_by_fields_within_structs(
     settings = {f"iceberg.table.{name}.write-mode": kind.mode for name, kind in KINDS.items()}
     settings |= {f"iceberg.table.{n}.{key}": text for n, kind in KINDS.items() for key, text in kind.more.items()}
     space = plain_workspace("nested_keys", {"topics.regex": "nest_.*", **HARD, **settings})
-    inside = Inside(spark, space)
+    inside = InProcessSink(spark, space)
     for name, kind in KINDS.items():
         if kind.version:
             _create(inside, name, kind)
@@ -154,7 +154,7 @@ def test_what_only_the_table_knows_is_found_by_such_keys(
     """Unsent values, rows that tombstones mark, changes that come late, and versions of a history are looked up."""
     modes = {f"iceberg.table.{name}.write-mode": mode for name, mode in {**SOFT, "soft_scd": "position-delete"}.items()}
     settings = {"topics.regex": "soft_(pos|cow|scd)", "iceberg.table.soft_scd.scd-type": "2", **modes}
-    inside = Inside(spark, plain_workspace("soft_nested", settings))
+    inside = InProcessSink(spark, plain_workspace("soft_nested", settings))
     names = [*SOFT, "soft_scd"]
     topics.replay([_flat(name, key, 1000 + key, "c") for name in names for key in range(4)])
     inside.run()
@@ -183,7 +183,7 @@ def test_equality_deletes_by_fields_within_structs_are_refused(
     """The default mode stops at such a table, and at such a configured key, before it writes; a record key with a
     struct gets no table, and its records are dead letters."""
     space = plain_workspace("nested_refused", {"topics.regex": "refused_keys.*", **HARD})
-    inside = Inside(spark, space)
+    inside = InProcessSink(spark, space)
     record = _flat("refused_keys_new", 1, 1, "c")
     topics.replay([record])
     assert [report.dead_letters for report in inside.run()] == [1]
@@ -203,7 +203,9 @@ def test_a_renamed_key_follows_its_column(topics: Topics, plain_workspace: MakeW
     have the old one are dead letters, never rows of their own."""
     names = {"renamed_flat": "equality-delete", "renamed_deep": "position-delete"}
     settings = {f"iceberg.table.{name}.write-mode": mode for name, mode in names.items()}
-    inside = Inside(spark, plain_workspace("renamed_keys", {"topics.regex": "renamed_(flat|deep)", **HARD, **settings}))
+    inside = InProcessSink(
+        spark, plain_workspace("renamed_keys", {"topics.regex": "renamed_(flat|deep)", **HARD, **settings})
+    )
 
     def record(topic: str, name: str, key: int, n: int) -> Record:
         own = {name: key} if topic == "renamed_flat" else {"customer": {name: key}}
@@ -236,7 +238,7 @@ def test_documents_are_named_by_fields_within_structs(
         LIFE.live(rng, db, 1)
         ends.append(len(db.log))
     base = {"debezium.sink.type": "opensearch", "connection.url": search.url, "topics": name}
-    inside = Inside(spark, plain_workspace("nested_documents", base))
+    inside = InProcessSink(spark, plain_workspace("nested_documents", base))
     topics.replay(_nested(record, "within") for record in db.log)
     inside.run()
     topics.replay([_nested(record, "within") for record in _again(rng, db, ends)], create=False)

@@ -21,11 +21,11 @@ from tests.clients.topics import TIMEOUT_S, Topics
 from tests.conftest import MakeWorkspace
 from tests.harness.tiers import tiered
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
-Story = Callable[[str], Inside]
+Story = Callable[[str], InProcessSink]
 
 
 def _records(topic: str, keys: Iterable[int], n: int, ts_ns: int) -> list[Record]:
@@ -41,8 +41,8 @@ def _records(topic: str, keys: Iterable[int], n: int, ts_ns: int) -> list[Record
 def story(topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession) -> Story:
     """A sink that has taken in keys 0 to 5 in one batch, and then 0, 1, 6 and 7 in another."""
 
-    def told(name: str) -> Inside:
-        sink = Inside(
+    def told(name: str) -> InProcessSink:
+        sink = InProcessSink(
             spark, plain_workspace(name, {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": "false"})
         )
         topics.replay(_records(name, range(6), 1, 1000))
@@ -54,7 +54,7 @@ def story(topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession) -
     return told
 
 
-def _found(sink: Inside, table: str) -> dict[int, int]:
+def _found(sink: InProcessSink, table: str) -> dict[int, int]:
     rows = sink.lake.many(table)
     found = {r["id"]: r["n"] for r in rows}
     assert len(found) == len(rows)
@@ -64,12 +64,12 @@ def _found(sink: Inside, table: str) -> dict[int, int]:
 ALL = {0: 2, 1: 2, 2: 1, 3: 1, 4: 1, 5: 1, 6: 2, 7: 2}
 
 
-def _reset(sink: Inside, to: Any) -> None:
+def _reset(sink: InProcessSink, to: Any) -> None:
     """Run `offsets reset --execute`, in the JVM that is there."""
     sink_offsets.reset(sink.settings(), to=to, topics=(), execute=True)
 
 
-def _stops(sink: Inside, *words: str) -> None:
+def _stops(sink: InProcessSink, *words: str) -> None:
     with pytest.raises(ConnectorError) as stopped:
         sink.run()
     assert isinstance(stopped.value, GapError), stopped.value
@@ -97,7 +97,7 @@ def test_offsets_survive_the_expiry_of_their_snapshots(story: Story, topics: Top
     assert _group(sink, "expiry") == dict(report.end)
 
 
-def _group(sink: Inside, topic: str) -> dict[tuple[str, int], int]:
+def _group(sink: InProcessSink, topic: str) -> dict[tuple[str, int], int]:
     """The offsets of the consumer group, as lag tools read them."""
     settings = sink.settings().kafka
     client = Consumer({"bootstrap.servers": settings.bootstrap_servers, "group.id": settings.group_id})
@@ -137,7 +137,7 @@ def test_a_table_that_lost_rows_stops_the_sink(how: str, to: str, story: Story, 
     assert sum(report.metrics.events for report in sink.run()) == 0
 
 
-def _lose(sink: Inside, name: str, how: str) -> dict[int, int]:
+def _lose(sink: InProcessSink, name: str, how: str) -> dict[int, int]:
     """Take rows from the table; gives what is left."""
     full = f"{sink.space.name}.`default`.`{name}`"
     table = sink.lake.java(name)
@@ -161,7 +161,7 @@ def _lose(sink: Inside, name: str, how: str) -> dict[int, int]:
     return {}
 
 
-def _identify(sink: Inside, name: str) -> None:
+def _identify(sink: InProcessSink, name: str) -> None:
     """Make `id` the table's key."""
     jvm: Any = sink.spark._jvm
     update = sink.lake.java(name).updateSchema().allowIncompatibleChanges().requireColumn("id")
@@ -247,7 +247,7 @@ def test_a_position_behind_an_open_transaction_stays(
     """What was read of a transaction that is open, before read_committed was asked for, is read once, and kept."""
     name = "openlater"
     space = plain_workspace(name, {"topics": name, "debezium.sink.iceberg.upsert": "false"})
-    sink, dirty = Inside(spark, space), {"consumer.override.isolation.level": "read_uncommitted"}
+    sink, dirty = InProcessSink(spark, space), {"consumer.override.isolation.level": "read_uncommitted"}
     topics.replay(_records(name, range(4), 1, 1000))
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": name})
     producer.init_transactions(TIMEOUT_S)

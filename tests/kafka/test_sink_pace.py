@@ -13,7 +13,7 @@ from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.model.recordings import Record
 from tests.runs.host import Host
-from tests.runs.inside import Inside, run_until
+from tests.runs.in_process import InProcessSink, run_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -50,7 +50,7 @@ def test_max_batch_size_wait(topics: Topics, plain_workspace: MakeWorkspace, spa
             since.append(time.monotonic())
         return len(reports) == 2
 
-    run_until(Inside(spark, space).sink(told=reports.append), through)
+    run_until(InProcessSink(spark, space).sink(told=reports.append), through)
     assert [report.metrics.events for report in reports] == [10, 120]
 
 

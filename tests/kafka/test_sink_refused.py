@@ -13,7 +13,7 @@ from connector.runtime.monitoring.listeners import BatchReport
 from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.model.recordings import Record
-from tests.runs.inside import Inside, run_until
+from tests.runs.in_process import InProcessSink, run_until
 from tests.runs.processes import Workspace
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -46,7 +46,7 @@ def test_a_table_that_refuses_its_commit_holds_up_no_other(
     _more(topics, 0, 3, create=True)
     routes = {"iceberg.tables.dynamic-enabled": "true", "iceberg.tables.route-field": "table"}
     space = plain_workspace("refused", {"topics": TOPIC, "debezium.sink.iceberg.upsert": "false", **routes})
-    inside = Inside(spark, space)
+    inside = InProcessSink(spark, space)
 
     def interfere(report: BatchReport) -> None:
         assert report.metrics.events == 9

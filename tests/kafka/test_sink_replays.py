@@ -20,7 +20,7 @@ from tests.model import reference
 from tests.model.events import Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -74,7 +74,7 @@ def test_what_comes_again_changes_nothing(
     name = f"again_{mode}_{keep}".replace("-", "_")
     source = Source(Database(name, 2), random.Random(7))
     extra = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": keep, **LARGER, **WRITE_MODES[mode]}
-    sink = Inside(spark, plain_workspace(name, extra))
+    sink = InProcessSink(spark, plain_workspace(name, extra))
     topics.replay(source.change(40))
     sink.run()
     _is_source(sink, source, keep)
@@ -88,7 +88,7 @@ def test_what_comes_again_changes_nothing(
     assert late > 0
 
 
-def _is_source(sink: Inside, source: Source, keep: str) -> None:
+def _is_source(sink: InProcessSink, source: Source, keep: str) -> None:
     truth = reference.upsert(source.db.log, keep_deletes=keep == "true").rows
     found = sink.lake.many(source.db.topic)
     assert len(found) == len({r["id"] for r in found})
@@ -113,7 +113,7 @@ def test_dates_that_go_to_and_fro(topics: Topics, plain_workspace: MakeWorkspace
             db.again(rng.randrange(len(db.log)))
     extra = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": "false", **SMALL}
     fields = "op,table,source.ts_ns,source.file,source.pos,source.server_id"
-    sink = Inside(spark, plain_workspace(name, {**extra, "debezium.transforms.unwrap.add.fields": fields}))
+    sink = InProcessSink(spark, plain_workspace(name, {**extra, "debezium.transforms.unwrap.add.fields": fields}))
     topics.replay(db.log)
     late = sum(report.metrics.late for report in sink.run())
     assert {r["id"]: r["n"] for r in sink.lake.many(name)} == {key: r["n"] for key, r in db.rows.items()}
@@ -131,7 +131,7 @@ def test_own_tables_are_tidied_by_what_they_hold(
     monkeypatch.setattr("connector.iceberg.state.system_tables.RETAINED_SNAPSHOTS", 2)
     db = Database("tidied", 1)
     extra = {"topics": "tidied", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
-    sink = Inside(spark, plain_workspace("tidied", extra))
+    sink = InProcessSink(spark, plain_workspace("tidied", extra))
     db.transaction(*(("c", row(key, "c")) for key in range(6)))
     topics.replay(db.log)
     sink.run()

@@ -25,7 +25,7 @@ from tests.model import reference
 from tests.model.events import Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 SECONDS = float(os.environ.get("ICEBRIDGE_CONCURRENCY_S", "20"))
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600 + 2 * SECONDS)]
@@ -53,7 +53,7 @@ def test_a_second_sink_of_the_same_name_is_fenced(
     topics.replay(
         [*(_event("twin_keyed", key, 1) for key in range(5)), *(_event("twin_log", None, n) for n in range(5))]
     )
-    inside = Inside(spark, plain_workspace("twins", {"topics": "twin_keyed,twin_log"}))
+    inside = InProcessSink(spark, plain_workspace("twins", {"topics": "twin_keyed,twin_log"}))
     first, second = inside.sink(), inside.sink()
     _run(first)
     with pytest.raises(FatalError, match=r"twins .* another sink"):
@@ -76,7 +76,9 @@ def _run(sink: Sink) -> None:
 
 
 @contextmanager
-def _storm(inside: Inside, table: str, monkeypatch: pytest.MonkeyPatch, key: int | None = None) -> Iterator[list[int]]:
+def _storm(
+    inside: InProcessSink, table: str, monkeypatch: pytest.MonkeyPatch, key: int | None = None
+) -> Iterator[list[int]]:
     """Let another writer add a row right before each of the sink's commits: of a key of its own, or always this one."""
     real, seen = commit._build_update, list[int]()
 
@@ -99,7 +101,7 @@ def test_conflicts_are_tried_again_and_then_told(
     """
     topics.replay([_event("storm", key, 1) for key in range(6)])
     settings = {"topics": "storm", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
-    inside = Inside(spark, plain_workspace("storm", settings))
+    inside = InProcessSink(spark, plain_workspace("storm", settings))
     inside.run()
     dead = Record("storm", 0, 0, json.dumps({"id": 9}).encode(), b"{")
     topics.replay([*(_event("storm", key, 2) for key in (4, 5, 6, 7)), dead], create=False)
@@ -119,7 +121,7 @@ def test_conflicts_are_tried_again_and_then_told(
     assert kept == {**ours, 7: 3, 8: 3}
 
 
-def _values(inside: Inside) -> dict[int, int]:
+def _values(inside: InProcessSink) -> dict[int, int]:
     rows = inside.lake.many("storm")
     assert len({r["id"] for r in rows}) == len(rows)
     return {r["id"]: r["n"] for r in rows}
@@ -138,7 +140,7 @@ def test_writers_compaction_and_the_sink_at_once(
     name = f"beside_{mode}".replace("-", "_")
     db, rng = Database(name, 2), random.Random(3)
     extra = {"topics": name, "debezium.sink.iceberg.upsert-keep-deletes": "false", **MODES[mode]}
-    inside = Inside(spark, plain_workspace(name, {**extra, "debezium.sink.batch.interval-ms": "200"}))
+    inside = InProcessSink(spark, plain_workspace(name, {**extra, "debezium.sink.batch.interval-ms": "200"}))
     db.transaction(*(("c", row(key, "c", key)) for key in range(200)))
     topics.replay(db.log)
     inside.run()
@@ -193,7 +195,7 @@ def _write(spark: SparkSession, full: str, number: int, own: set[int]) -> None:
         own.discard(gone)
 
 
-def _compact(inside: Inside, name: str) -> None:
+def _compact(inside: InProcessSink, name: str) -> None:
     jvm: Any = inside.spark._jvm
     table = inside.lake.java(name)
     # Iceberg finds its staged files by the thread's active session.

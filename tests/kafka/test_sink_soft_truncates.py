@@ -22,7 +22,7 @@ from tests.conftest import MakeWorkspace
 from tests.harness.tiers import tiered
 from tests.model.events import START_NS
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -84,7 +84,7 @@ def _killed(patch: pytest.MonkeyPatch, owner: type, name: str) -> Iterator[None]
             yield
 
 
-def _rows(sink: Inside, topic: str) -> dict[int, tuple[int, bool]]:
+def _rows(sink: InProcessSink, topic: str) -> dict[int, tuple[int, bool]]:
     """Each key's value, and whether it is marked; a key has one row."""
     rows = sink.lake.rows(topic.replace(".", "_"))
     found = {row["id"]: (row["n"], row["__deleted"] == "true") for row in rows}
@@ -94,7 +94,7 @@ def _rows(sink: Inside, topic: str) -> dict[int, tuple[int, bool]]:
     return found
 
 
-def _marks(sink: Inside, topic: str) -> int:
+def _marks(sink: InProcessSink, topic: str) -> int:
     """How many commits only marked rows."""
     summaries = sink.lake.summaries(topic.replace(".", "_"))
     return sum(CREATED_BY in summary and CONNECTOR_NAME not in summary for summary in summaries)
@@ -115,7 +115,7 @@ def test_rows_of_a_truncate_stay_and_are_marked(
     fields = "debezium.transforms.unwrap.add.fields"
     told = {"topics.regex": rf"{start}\..*", "truncate.enabled": "true", fields: "op,source.ts_ns,table,db,schema"}
     told |= {"debezium.sink.iceberg.format-version": str(version)}
-    sink = Inside(spark, plain_workspace(start, {**told, **modes}))
+    sink = InProcessSink(spark, plain_workspace(start, {**told, **modes}))
     before = [(1, "c", 1, 10), (2, "c", 2, 20), (3, "c", 3, 30), (4, "c", 4, 40)]
     topics.replay(_event(topic, *told) for topic in named.values() for told in before)
     sink.run()

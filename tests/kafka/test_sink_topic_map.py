@@ -12,7 +12,7 @@ from tests.conftest import MakeWorkspace
 from tests.model.events import START_NS
 from tests.model.recordings import Record
 from tests.runs.host import Host
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 ONE, TWO, OTHER = "mapped.one", "mapped.two", "mapped.other"
@@ -34,7 +34,7 @@ def test_two_topics_keep_one_table_each_in_its_own_order(
     mapping = f"{ONE}:lake.all,{TWO}:lake.all"
     told = {"topics": f"{ONE},{TWO},{OTHER}", "iceberg.tables.topic-to-table-mapping": mapping}
     space = plain_workspace("mapped", told)
-    sink = Inside(spark, space)
+    sink = InProcessSink(spark, space)
 
     def rows() -> dict[int, str]:
         return {row["id"]: row["name"] for row in sink.lake.rows("all", "lake")}

@@ -22,7 +22,7 @@ from tests.harness.rounds import THOROUGH
 from tests.model.events import START_NS, Database, row
 from tests.model.life import Life
 from tests.model.recordings import Record
-from tests.runs.inside import Inside, run_until
+from tests.runs.in_process import InProcessSink, run_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -70,7 +70,9 @@ def test_commits_hold_whole_transactions(
     for _ in range(count):
         topics.replay(source.transaction(*LIFE.steps(rng, set(source.db.rows), 8)), create=False)
     extra = {"topics": TOPIC, "transaction.topic": ENDS, "debezium.sink.batch.max-events": str(size)}
-    inside = Inside(spark, plain_workspace("whole", {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false"}))
+    inside = InProcessSink(
+        spark, plain_workspace("whole", {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false"})
+    )
     named: list[str] = []
 
     def told(report: BatchReport) -> None:
@@ -103,7 +105,7 @@ def test_commits_hold_whole_transactions(
     assert 300 in _found(inside)
 
 
-def _run(inside: Inside, told: Any, extra: dict[str, str] | None = None) -> None:
+def _run(inside: InProcessSink, told: Any, extra: dict[str, str] | None = None) -> None:
     sink = inside.sink(extra, told)
     try:
         sink.stream.run(once=True)
@@ -111,7 +113,7 @@ def _run(inside: Inside, told: Any, extra: dict[str, str] | None = None) -> None
         sink.close()
 
 
-def _found(inside: Inside, table: str = "whole_public_t") -> dict[int, int]:
+def _found(inside: InProcessSink, table: str = "whole_public_t") -> dict[int, int]:
     return {r["id"]: r["n"] for r in inside.lake.many(table)}
 
 
@@ -124,7 +126,7 @@ class Steps:
     """A sink whose batches the test makes, up to the ends of the topics, at times that it says."""
 
     topics: Topics
-    inside: Inside
+    inside: InProcessSink
     table: str
     sink: Sink = attrs.field(init=False)
     at: dict[tuple[str, int], int] = attrs.field(init=False)
@@ -165,7 +167,7 @@ def make_steps(topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSessi
     def make(name: str) -> Steps:
         topics.create({f"{name}.public.t": 2, f"{name}.transaction": 2})
         extra = {"topics": f"{name}.public.t", "transaction.topic": f"{name}.transaction"}
-        made.append(Steps(topics, Inside(spark, plain_workspace(name, extra)), f"{name}_public_t"))
+        made.append(Steps(topics, InProcessSink(spark, plain_workspace(name, extra)), f"{name}_public_t"))
         return made[-1]
 
     yield make
@@ -232,7 +234,7 @@ def test_a_run_with_an_end_lets_through_what_is_old(
     topics.create({"ended.public.t": 1, "ended.transaction": 2})
     whole, (*dead, _), (*young, end) = (source.transaction(*_creates(n, n + 1)) for n in (1, 3, 5))
     extra = {"topics": "ended.public.t", "transaction.topic": "ended.transaction", "transaction.wait.ms": "600000"}
-    inside = Inside(spark, plain_workspace("ended", extra))
+    inside = InProcessSink(spark, plain_workspace("ended", extra))
     topics.replay([attrs.evolve(one, timestamp_ms=START_NS // 10**6) for one in (*whole, *dead)], create=False)
     topics.replay(young, create=False)
     inside.run()
@@ -250,7 +252,7 @@ def test_quiet_topics_are_let_through_too(topics: Topics, plain_workspace: MakeW
     whole, (*dead, _) = source.transaction(*_creates(1, 2)), source.transaction(*_creates(3, 4))
     topics.replay([*whole, *dead], create=False)
     extra = {"topics": "quiet.public.t", "transaction.topic": "quiet.transaction"}
-    inside, reports = Inside(spark, plain_workspace("quiet", extra)), list[BatchReport]()
+    inside, reports = InProcessSink(spark, plain_workspace("quiet", extra)), list[BatchReport]()
 
     def told(report: BatchReport) -> None:
         reports.append(report)

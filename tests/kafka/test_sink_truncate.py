@@ -14,7 +14,7 @@ from tests.harness.tiers import tiered
 from tests.model import recordings
 from tests.model.events import START_NS
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 from tests.runs.processes import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -61,7 +61,7 @@ def test_what_comes_again_after_a_truncate_changes_nothing(
     name = "emptied_again"
     records = [attrs.evolve(r, topic=name) for r in recordings.load("json_schema_envelope", "trunc_me")]
     extra = {"topics": name, "truncate.enabled": "true", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
-    sink = Inside(spark, plain_workspace(name, extra))
+    sink = InProcessSink(spark, plain_workspace(name, extra))
     topics.replay(records)
     sink.run()
     late = []
@@ -108,7 +108,7 @@ def test_a_truncate_of_one_of_several_sources(
     extra = {"topics": ",".join({one, other}), "truncate.enabled": "true"}
     space = plain_workspace(name, {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false", **_SHARED[way]})
     topics.create(dict.fromkeys({one, other}, 2))
-    sink = Inside(spark, space)
+    sink = InProcessSink(spark, space)
     first = [_event(one, 0, "x", 1), _event(other, 1, "y", 2), _event(one, 2, "x", 3), _event(other, 3, "y", 4)]
     topics.replay(first, create=False)
     sink.run()
@@ -146,7 +146,9 @@ def test_rows_of_the_second_of_a_truncate(topics: Topics, plain_workspace: MakeW
     """
     topics.create({"moment.one": 1, "moment.two": 2})
     extra = {"topics": "moment.one,moment.two", "truncate.enabled": "true"}
-    inside = Inside(spark, plain_workspace("moments", {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false"}))
+    inside = InProcessSink(
+        spark, plain_workspace("moments", {**extra, "debezium.sink.iceberg.upsert-keep-deletes": "false"})
+    )
     seconds = enumerate((4, 5, 6), start=1)
     topics.replay(
         [_dated(topic, place % 2 * ("two" in topic), place, second) for place, second in seconds for topic in _MOMENTS],

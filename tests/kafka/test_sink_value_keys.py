@@ -13,7 +13,7 @@ from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.harness.rounds import THOROUGH
 from tests.model.recordings import Record
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -47,7 +47,7 @@ def test_no_row_is_left_under_an_earlier_key(
             **extra,
         },
     )
-    inside, chance, live = Inside(spark, space), random.Random(7), dict[int, Row]()
+    inside, chance, live = InProcessSink(spark, space), random.Random(7), dict[int, Row]()
     for batch in range(3):
         records: list[Record] = []
         for place in range(batch * 60, batch * 60 + 60):

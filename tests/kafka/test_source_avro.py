@@ -20,13 +20,13 @@ from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.model.recordings import Record
 from tests.runs.host import Host
-from tests.runs.sources import Spring, spring
+from tests.runs.sources import SourceWorkspace, make_source_workspace
 from tests.servers.shared import SharedRegistry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 
 CONVERTER = "io.confluent.connect.avro.AvroConverter"
-MakeSpring = Callable[..., Spring]
+MakeSource = Callable[..., SourceWorkspace]
 Decode = Callable[[bytes | None], Any]
 OFFSETS = (
     ("show",),
@@ -63,13 +63,15 @@ def decode(client: SchemaRegistryClient) -> Decode:
 
 
 @pytest.fixture(scope="module")
-def make_spring(
+def make_source(
     spark: SparkSession, topics: Topics, registry: SharedRegistry, tmp_path_factory: pytest.TempPathFactory
-) -> MakeSpring:
-    """make_spring(name, {"property": "value"}) gives a source that writes Avro, with a catalog of its own."""
+) -> MakeSource:
+    """make_source(name, {"property": "value"}) gives a source that writes Avro, with a catalog of its own."""
 
-    def make(name: str, extra: dict[str, str] | None = None) -> Spring:
-        return spring(spark, topics, tmp_path_factory.mktemp(name), name, {**converters(registry.url), **(extra or {})})
+    def make(name: str, extra: dict[str, str] | None = None) -> SourceWorkspace:
+        return make_source_workspace(
+            spark, topics, tmp_path_factory.mktemp(name), name, {**converters(registry.url), **(extra or {})}
+        )
 
     return make
 
@@ -83,10 +85,10 @@ def converters(url: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def published(make_spring: MakeSpring) -> Spring:
+def published(make_source: MakeSource) -> SourceWorkspace:
     """One source over a table that is read in full, then changed: keys too, and with a new column."""
     extra = {"provide.transaction.metadata": "true", "include.schema.changes": "true", "heartbeat.interval.ms": "1"}
-    source = make_spring("avroout", {**extra, "topic.heartbeat.prefix": "beats"})
+    source = make_source("avroout", {**extra, "topic.heartbeat.prefix": "beats"})
     source.sql(
         "CREATE TABLE T.t (id BIGINT NOT NULL, `a name` STRING, amount DECIMAL(20, 3), at TIMESTAMP, day DATE, "
         "l ARRAY<STRUCT<x: INT>>, m MAP<INT, STRING>, d DOUBLE, raw BINARY) USING iceberg "
@@ -109,7 +111,7 @@ def published(make_spring: MakeSpring) -> Spring:
 
 @pytest.mark.thorough
 def test_the_sink_makes_an_equal_table_of_avro(
-    published: Spring, registry: SharedRegistry, make_workspace: MakeWorkspace
+    published: SourceWorkspace, registry: SharedRegistry, make_workspace: MakeWorkspace
 ) -> None:
     """What the source writes in Avro, our sink makes a second table of, which equals the first."""
     extra = {"topics": "avroout.db.t", "debezium.sink.iceberg.upsert-keep-deletes": "false"}
@@ -124,7 +126,7 @@ def test_the_sink_makes_an_equal_table_of_avro(
     )
 
 
-def test_schemas_are_registered_once_and_evolve(published: Spring, client: SchemaRegistryClient) -> None:
+def test_schemas_are_registered_once_and_evolve(published: SourceWorkspace, client: SchemaRegistryClient) -> None:
     """A topic's key schema has one version; its value schema a second one since there is a new column."""
     assert client.get_versions("avroout.db.t-key") == [1]
     assert client.get_versions("avroout.db.t-value") == [1, 2]
@@ -139,7 +141,7 @@ def test_schemas_are_registered_once_and_evolve(published: Spring, client: Schem
     assert {f"{topic}-{side}" for topic in sides for side in ("key", "value")} <= set(client.get_subjects())
 
 
-def test_a_change_of_key_names_the_other_key(published: Spring, decode: Decode) -> None:
+def test_a_change_of_key_names_the_other_key(published: SourceWorkspace, decode: Decode) -> None:
     """A row whose key changed leaves with a delete and a tombstone that name its new key, and arrives with its old."""
     by_key: dict[int, list[Record]] = {}
     for record in published.records("t"):
@@ -161,7 +163,7 @@ def test_a_change_of_key_names_the_other_key(published: Spring, decode: Decode) 
     assert {r.headers for r in others} == {()}
 
 
-def test_side_topics_hold_transactions_schemas_and_heartbeats(published: Spring, decode: Decode) -> None:
+def test_side_topics_hold_transactions_schemas_and_heartbeats(published: SourceWorkspace, decode: Decode) -> None:
     """A snapshot is a transaction whose END counts its events; each schema has an event; heartbeats come."""
 
     def read(topic: str) -> list[tuple[Any, Any]]:
@@ -192,7 +194,7 @@ def test_side_topics_hold_transactions_schemas_and_heartbeats(published: Spring,
     assert times == sorted(times)
 
 
-def test_offsets_are_shown_and_set(published: Spring, host: Host) -> None:
+def test_offsets_are_shown_and_set(published: SourceWorkspace, host: Host) -> None:
     """`offsets show` names stored and newest snapshot, `reset` only does what it shows when told to execute it."""
     file = str(published.file())
     said = [host.call("offsets", command, file, *options) for command, *options in OFFSETS]
@@ -212,9 +214,9 @@ def test_offsets_are_shown_and_set(published: Spring, host: Host) -> None:
     assert published.publish() == []
 
 
-def test_refusals_of_the_registry_say_what_to_do(make_spring: MakeSpring, client: SchemaRegistryClient) -> None:
+def test_refusals_of_the_registry_say_what_to_do(make_source: MakeSource, client: SchemaRegistryClient) -> None:
     """A schema that a subject's compatibility refuses, or that may not be registered, stops its table and says why."""
-    source = make_spring("refused")
+    source = make_source("refused")
     source.sql("CREATE TABLE T.t (id INT, v INT) USING iceberg", "INSERT INTO T.t VALUES (1, 1)")
     (port,) = free_ports(1)
     away = {"value.converter.schema.registry.url": f"http://127.0.0.1:{port}", "errors.retry.timeout": "0"}

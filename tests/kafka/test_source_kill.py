@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tests.clients.topics import Topics
 from tests.harness.rounds import kills, seeded
 from tests.runs.processes import Sink
-from tests.runs.sources import Spring, in_order, payload, replica, spring
+from tests.runs.sources import SourceWorkspace, in_order, make_source_workspace, payload, replica
 
 KILLS = kills(4)
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(600 + 60 * KILLS)]
@@ -45,7 +45,7 @@ def test_killed_again_and_again_the_replica_equals_the_source(
     """Killed in the full read and in changes, the topic gives the table's rows, in order, repeats byte for byte."""
     rng = random.Random(seeded())
     name = f"killed{count}"
-    source = spring(spark, topics, tmp_path_factory.mktemp(name), name, {**PROPERTIES, **quick})
+    source = make_source_workspace(spark, topics, tmp_path_factory.mktemp(name), name, {**PROPERTIES, **quick})
     _fill(source, FILES * count)
     for number in range(count):
         if number >= count / 2:
@@ -59,7 +59,7 @@ def test_killed_again_and_again_the_replica_equals_the_source(
     _assert_repeats_are_equal(source)
 
 
-def _fill(source: Spring, files: int) -> None:
+def _fill(source: SourceWorkspace, files: int) -> None:
     source.sql(
         "CREATE TABLE T.t (id BIGINT NOT NULL, v STRING, n INT) USING iceberg TBLPROPERTIES "
         "('format-version'='2','write.delete.mode'='merge-on-read')"
@@ -70,7 +70,7 @@ def _fill(source: Spring, files: int) -> None:
     rows.writeTo(f"{source.name}.db.t").option("distribution-mode", "none").append()
 
 
-def _change(source: Spring, rng: random.Random) -> None:
+def _change(source: SourceWorkspace, rng: random.Random) -> None:
     for _ in range(rng.randint(2, 4)):
         share, base = rng.randint(5, 40), rng.randrange(FILES * ROWS)
         fresh = 100_000 + time.time_ns() // 1000
@@ -85,7 +85,7 @@ def _change(source: Spring, rng: random.Random) -> None:
         )
 
 
-def _live_and_die(source: Spring, rng: random.Random, number: int) -> None:
+def _live_and_die(source: SourceWorkspace, rng: random.Random, number: int) -> None:
     """Kill at a random moment: while it starts, or some time after it has done a step or two."""
     process = Sink(source.file(), ())
     steps = rng.choice([1, 1, 2])
@@ -103,7 +103,7 @@ def _steps(process: Sink) -> int:
     return sum(1 for line in process.lines() if line.get("event") in STEPS)
 
 
-def _assert_repeats_are_equal(source: Spring) -> None:
+def _assert_repeats_are_equal(source: SourceWorkspace) -> None:
     """Events of one key and snapshot are the same bytes, however often they were sent."""
     seen: dict[tuple[bytes | None, int, str], set[bytes]] = defaultdict(set)
     for record in source.records("t"):
@@ -118,7 +118,7 @@ def test_sigterm_ends_after_the_step_at_hand(
 ) -> None:
     """A source that is asked to stop finishes its step, leaves with code 0, and the next run goes on from there."""
     few_parts = {**PROPERTIES, "max.batch.size": str(6 * ROWS)}
-    source = spring(spark, topics, tmp_path_factory.mktemp("asked"), "asked", few_parts)
+    source = make_source_workspace(spark, topics, tmp_path_factory.mktemp("asked"), "asked", few_parts)
     _fill(source, 4 * FILES)
     process = Sink(source.file(), ())
     process.wait_until(lambda: _steps(process) >= 1, timeout_s=90)

@@ -22,7 +22,7 @@ from tests.clients.lake import Lake
 from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.harness.rounds import THOROUGH
-from tests.runs.sources import Spring, StepLog, in_order, payload, replica, spring
+from tests.runs.sources import SourceWorkspace, StepLog, in_order, make_source_workspace, payload, replica
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -30,22 +30,22 @@ PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enabl
 MERGE_ON_READ = (
     "'write.delete.mode'='merge-on-read','write.update.mode'='merge-on-read','write.merge.mode'='merge-on-read'"
 )
-MakeSpring = Callable[..., Spring]
+MakeSource = Callable[..., SourceWorkspace]
 
 
 @pytest.fixture(scope="module")
-def make_spring(spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> MakeSpring:
-    """make_spring(name, {"property": "value"}) gives a source with a catalog of its own."""
+def make_source(spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> MakeSource:
+    """make_source(name, {"property": "value"}) gives a source with a catalog of its own."""
 
-    def make(name: str, extra: dict[str, str] | None = None) -> Spring:
-        return spring(spark, topics, tmp_path_factory.mktemp(name), name, {**PLAIN, **(extra or {})})
+    def make(name: str, extra: dict[str, str] | None = None) -> SourceWorkspace:
+        return make_source_workspace(spark, topics, tmp_path_factory.mktemp(name), name, {**PLAIN, **(extra or {})})
 
     return make
 
 
-def test_changes_of_every_kind_are_published_in_order(make_spring: MakeSpring) -> None:
+def test_changes_of_every_kind_are_published_in_order(make_source: MakeSource) -> None:
     """A full read, then inserts, updates, deletes, a merge and new columns: every event is right and in order."""
-    source = make_spring("kinds", {"include.schema.changes": "true"})
+    source = make_source("kinds", {"include.schema.changes": "true"})
     source.sql(
         f"CREATE TABLE T.t (id BIGINT NOT NULL, name STRING) USING iceberg TBLPROPERTIES ({MERGE_ON_READ})",
         "INSERT INTO T.t VALUES (1, 'one'), (2, 'two')",
@@ -90,9 +90,9 @@ def test_changes_of_every_kind_are_published_in_order(make_spring: MakeSpring) -
 
 
 @pytest.mark.thorough
-def test_a_crash_before_the_position_moved_replays_the_same_bytes(make_spring: MakeSpring) -> None:
+def test_a_crash_before_the_position_moved_replays_the_same_bytes(make_source: MakeSource) -> None:
     """When the position is that of before a snapshot or part, the same records are published again, byte for byte."""
-    source = make_spring("replay", {"provide.transaction.metadata": "true"})
+    source = make_source("replay", {"provide.transaction.metadata": "true"})
     source.sql(
         "CREATE TABLE T.t (id BIGINT NOT NULL, v DOUBLE, m MAP<INT, STRING>) USING iceberg",
         "INSERT INTO T.t SELECT id, id / 3, map(cast(id AS INT), 'ä\"\n') FROM range(200)",
@@ -124,9 +124,9 @@ def test_a_crash_before_the_position_moved_replays_the_same_bytes(make_spring: M
     assert replica(twice) == replica(once)
 
 
-def test_transactions_are_numbered_and_counted(make_spring: MakeSpring) -> None:
+def test_transactions_are_numbered_and_counted(make_source: MakeSource) -> None:
     """A snapshot is a transaction: BEGIN, events numbered from 1 without gaps, END with their count."""
-    source = make_spring("bounds", {"provide.transaction.metadata": "true", "snapshot.mode": "no_data"})
+    source = make_source("bounds", {"provide.transaction.metadata": "true", "snapshot.mode": "no_data"})
     source.sql("CREATE TABLE T.t (id BIGINT, v INT) USING iceberg")
     source.publish()
     source.sql("INSERT INTO T.t SELECT id, 0 FROM range(100)")
@@ -140,9 +140,9 @@ def test_transactions_are_numbered_and_counted(make_spring: MakeSpring) -> None:
     assert bounds[1]["data_collections"] == [{"data_collection": "db.t", "event_count": 100}]
 
 
-def test_own_commits_replaced_files_and_other_branches_are_not_read(make_spring: MakeSpring) -> None:
+def test_own_commits_replaced_files_and_other_branches_are_not_read(make_source: MakeSource) -> None:
     """Compaction gives no event; a commit of our own sink gives none when it is to be passed over."""
-    source = make_spring("quiet", {"iceberg.skip.own.commits": "true"})
+    source = make_source("quiet", {"iceberg.skip.own.commits": "true"})
     source.sql("CREATE TABLE T.t (id BIGINT, v INT) USING iceberg", "INSERT INTO T.t VALUES (1, 1)")
     source.publish()
     table = source.lake().java("t", "db")
@@ -156,9 +156,9 @@ def test_own_commits_replaced_files_and_other_branches_are_not_read(make_spring:
     assert [(e["op"], e["after"]["id"]) for e in source.events("t")] == [("r", 1), ("c", 2)]
 
 
-def test_a_failing_table_does_not_stop_the_others(make_spring: MakeSpring) -> None:
+def test_a_failing_table_does_not_stop_the_others(make_source: MakeSource) -> None:
     """A table whose history is gone stops with its name; the run ends with an error once the others are through."""
-    source = make_spring("apart")
+    source = make_source("apart")
     source.sql(
         "CREATE TABLE T.a (id BIGINT) USING iceberg",
         "CREATE TABLE T.b (id BIGINT) USING iceberg",
@@ -177,18 +177,18 @@ def test_a_failing_table_does_not_stop_the_others(make_spring: MakeSpring) -> No
     assert [e["after"]["id"] for e in source.events("a")] == [1, 5]
 
 
-def test_a_missing_table_is_an_error_of_its_own(make_spring: MakeSpring) -> None:
+def test_a_missing_table_is_an_error_of_its_own(make_source: MakeSource) -> None:
     """In a run to now, a named table that is not in the catalog is an error; the others are published."""
-    source = make_spring("missing", {"table.include.list": "db.t,db.missing"})
+    source = make_source("missing", {"table.include.list": "db.t,db.missing"})
     source.sql("CREATE TABLE T.t (id BIGINT) USING iceberg", "INSERT INTO T.t VALUES (1)")
     with pytest.raises(FatalError, match=r"table db\.missing is not in catalog"):
         source.publish()
     assert [e["after"]["id"] for e in source.events("t")] == [1]
 
 
-def test_a_key_inside_a_struct(make_spring: MakeSpring) -> None:
+def test_a_key_inside_a_struct(make_source: MakeSource) -> None:
     """A configured key may be a field of structs, of any name: its rows are paired and keyed by it."""
-    source = make_spring("inside", {"message.key.columns": "db\\.t:a.s.x`y,p"})
+    source = make_source("inside", {"message.key.columns": "db\\.t:a.s.x`y,p"})
     source.sql(
         "CREATE TABLE T.t (`a.s` STRUCT<`x``y`: BIGINT, z: INT>, p STRING, v STRING) USING iceberg",
         "INSERT INTO T.t SELECT /*+ COALESCE(1) */ named_struct('x`y', id, 'z', 0), 'p', 'v' FROM range(2)",
@@ -203,7 +203,7 @@ def test_a_key_inside_a_struct(make_spring: MakeSpring) -> None:
     assert [op for key, op in found if key == keys[1]] == ["r"]
 
 
-def _run_beside(source: Spring, extra: dict[str, str], *turns: tuple[int, tuple[str, ...]]) -> None:
+def _run_beside(source: SourceWorkspace, extra: dict[str, str], *turns: tuple[int, tuple[str, ...]]) -> None:
     """Run a source, and statements after so many steps; none for the last turn, which stops it."""
     log, left = StepLog(), list(turns)
 
@@ -218,10 +218,10 @@ def _run_beside(source: Spring, extra: dict[str, str], *turns: tuple[int, tuple[
 
 
 @pytest.mark.parametrize("names", ["db.t,db.late", "db.t,db.l[a]te,db.late"])
-def test_a_missing_table_is_waited_for(make_spring: MakeSpring, monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+def test_a_missing_table_is_waited_for(make_source: MakeSource, monkeypatch: pytest.MonkeyPatch, names: str) -> None:
     """A named table that is made while the source runs is published from then on, whatever else the list has."""
     monkeypatch.setattr(poll_loop, "DISCOVERY_S", 0.2)
-    source = make_spring(f"waits{len(names)}", {"table.include.list": names})
+    source = make_source(f"waits{len(names)}", {"table.include.list": names})
     source.sql("CREATE TABLE T.t (id BIGINT) USING iceberg", "INSERT INTO T.t VALUES (1)")
     made = ("CREATE TABLE T.late (id BIGINT) USING iceberg", "INSERT INTO T.late VALUES (5)")
     _run_beside(source, {}, (1, made), (2, ()))
@@ -234,11 +234,11 @@ AGAIN = ("CREATE TABLE T.t (id BIGINT) USING iceberg", "INSERT INTO T.t VALUES (
 
 @pytest.mark.parametrize("mode", ["initial", "when_needed"])
 def test_a_table_that_is_replaced_while_it_is_followed(
-    make_spring: MakeSpring, monkeypatch: pytest.MonkeyPatch, mode: str
+    make_source: MakeSource, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """Another table of its name is never taken for it: it stops the table, or is read in full with `when_needed`."""
     monkeypatch.setattr(poll_loop, "DISCOVERY_S", 0.2)
-    source = make_spring(f"replaced_{mode}", {"table.include.list": "db.t", "snapshot.mode": mode})
+    source = make_source(f"replaced_{mode}", {"table.include.list": "db.t", "snapshot.mode": mode})
     source.sql("CREATE TABLE T.t (id BIGINT) USING iceberg", "INSERT INTO T.t VALUES (1)")
     if mode == "initial":
         with pytest.raises(GapError, match=r"table db\.t: .*replaced by another table of the same name"):
@@ -255,17 +255,17 @@ def test_a_table_that_is_replaced_while_it_is_followed(
         assert [e["after"]["id"] for e in source.events("t")] == [1, 5, 5]
 
 
-def test_a_dropped_table_stops_with_its_name(make_spring: MakeSpring) -> None:
+def test_a_dropped_table_stops_with_its_name(make_source: MakeSource) -> None:
     """A table that is dropped while the source runs stops, and is told with what to do."""
-    source = make_spring("dropped", {"table.include.list": "db.t"})
+    source = make_source("dropped", {"table.include.list": "db.t"})
     source.sql("CREATE TABLE T.t (id BIGINT) USING iceberg", "INSERT INTO T.t VALUES (1)")
     with pytest.raises(FatalError, match=r"table db\.t was dropped; .*when_needed"):
         _run_beside(source, {}, (1, DROPPED), (2, ()))
 
 
-def test_a_full_read_goes_on_at_the_part_it_had_reached(make_spring: MakeSpring) -> None:
+def test_a_full_read_goes_on_at_the_part_it_had_reached(make_source: MakeSource) -> None:
     """A full read in several parts stores each; what is out is not read again, and the rows are all there once."""
-    source = make_spring("parts", {"max.batch.size": "100"})
+    source = make_source("parts", {"max.batch.size": "100"})
     source.sql("CREATE TABLE T.t (id BIGINT NOT NULL) USING iceberg")
     for start in range(0, 400, 50):
         source.sql(f"INSERT INTO T.t SELECT id FROM range({start}, {start + 50}, 1, 1)")
@@ -288,9 +288,9 @@ def test_a_full_read_goes_on_at_the_part_it_had_reached(make_spring: MakeSpring)
     assert sorted(e["after"]["id"] for e in source.events("t")) == list(range(400))
 
 
-def test_a_full_read_stays_at_its_snapshot_after_a_failure(make_spring: MakeSpring) -> None:
+def test_a_full_read_stays_at_its_snapshot_after_a_failure(make_source: MakeSource) -> None:
     """A first part that failed is read again at its snapshot: a row that is gone since is read, then deleted."""
-    source = make_spring("pinned")
+    source = make_source("pinned")
     source.sql("CREATE TABLE T.t (id BIGINT NOT NULL) USING iceberg", "INSERT INTO T.t VALUES (1), (2)")
     source.identify("t", "id")
     away = {"producer.override.bootstrap.servers": "127.0.0.1:9", "producer.override.max.block.ms": "500"}
@@ -305,9 +305,9 @@ def test_a_full_read_stays_at_its_snapshot_after_a_failure(make_spring: MakeSpri
     ]
 
 
-def test_a_second_source_of_the_same_name_is_noticed(make_spring: MakeSpring) -> None:
+def test_a_second_source_of_the_same_name_is_noticed(make_source: MakeSource) -> None:
     """Whoever stores a position over one that another process stored meanwhile stops; another table's is no matter."""
-    source = make_spring("twice")
+    source = make_source("twice")
     settings = source.settings()
     first, second = (open_offsets(Catalog(source.spark, settings.catalog), settings) for _ in range(2))
     first.put("db.a", TableOffset(SnapshotOffset("u", 1), 5))
@@ -323,10 +323,10 @@ def test_a_second_source_of_the_same_name_is_noticed(make_spring: MakeSpring) ->
 
 
 def test_the_sink_makes_a_replica_that_equals_the_source(
-    make_spring: MakeSpring, make_workspace: MakeWorkspace
+    make_source: MakeSource, make_workspace: MakeWorkspace
 ) -> None:
     """Source, broker and our own sink together: the replica equals the table, after copy-on-write and merge-on-read."""
-    source = make_spring("there", {"key.converter.schemas.enable": "true", "value.converter.schemas.enable": "true"})
+    source = make_source("there", {"key.converter.schemas.enable": "true", "value.converter.schemas.enable": "true"})
     kinds = {"cow": "'format-version'='2'", "mor": f"'format-version'='3',{MERGE_ON_READ}"}
     kinds = kinds if THOROUGH else {"mor": kinds["mor"]}
     for table, properties in kinds.items():

@@ -29,7 +29,7 @@ from tests.clients.topics import Topics
 from tests.harness.rounds import seeded
 from tests.model.recordings import Record
 from tests.runs.processes import Sink
-from tests.runs.sources import Spring, in_order, payload, replica, spring
+from tests.runs.sources import SourceWorkspace, in_order, make_source_workspace, payload, replica
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -64,7 +64,7 @@ class Turns:
         return [report.stage for report in self.reports if report.aggregate == aggregate]
 
 
-def make_table(source: Spring, table: str, version: int, files: int = FILES, rows: int = ROWS) -> None:
+def make_table(source: SourceWorkspace, table: str, version: int, files: int = FILES, rows: int = ROWS) -> None:
     """A table of several files in one snapshot, keyed by `id`."""
     source.sql(
         f"CREATE TABLE T.{table} (id BIGINT NOT NULL, v STRING, n INT) USING iceberg TBLPROPERTIES "
@@ -75,12 +75,14 @@ def make_table(source: Spring, table: str, version: int, files: int = FILES, row
     made.writeTo(f"{source.name}.db.{table}").option("distribution-mode", "none").append()
 
 
-def run(source: Spring, turns: Turns, extra: dict[str, str] | None = None, signals: SignalQueue | None = None) -> None:
+def run(
+    source: SourceWorkspace, turns: Turns, extra: dict[str, str] | None = None, signals: SignalQueue | None = None
+) -> None:
     """Run the source to its end."""
     build_source(source.spark, source.settings(extra), [turns], [turns], signals).run(once=True)
 
 
-def run_until_over(source: Spring, turns: Turns) -> None:
+def run_until_over(source: SourceWorkspace, turns: Turns) -> None:
     """Run the source, which sees each change as it is made, until a snapshot is over; then to its end."""
     loop = build_source(source.spark, source.settings(), [turns], [turns])
     turns.over = loop.stop
@@ -104,7 +106,7 @@ def tail(records: Sequence[Record], begun: Counter[int]) -> list[Record]:
     return kept
 
 
-def expected(source: Spring, table: str) -> dict[str, Any]:
+def expected(source: SourceWorkspace, table: str) -> dict[str, Any]:
     """What a consumer should hold."""
     return {json.dumps({"id": row["id"]}): row for row in source.rows(table)}
 
@@ -115,7 +117,7 @@ def test_changed_rewritten_and_crashed_meanwhile_the_replica_equals_the_source(
 ) -> None:
     """Signalled by topic: rows are updated, deleted, compacted between chunks, one chunk crashes, and all are right."""
     extra = {**PROPERTIES, "signal.kafka.topic": "resnap.signals", "incremental.snapshot.chunk.size": str(ROWS)}
-    source = spring(spark, topics, tmp_path_factory.mktemp("resnap"), "resnap", extra)
+    source = make_source_workspace(spark, topics, tmp_path_factory.mktemp("resnap"), "resnap", extra)
     make_table(source, "t", 2)
     topics.create({"resnap.signals": 1})
     source.publish()
@@ -179,7 +181,9 @@ def test_paused_stopped_and_filtered(
 ) -> None:
     """Paused, nothing is read and changes go on; resumed, it goes on; stopped, it ends; a filter keeps rows out."""
     extra = {**PROPERTIES, "incremental.snapshot.chunk.size": str(ROWS), "signal.poll.interval.ms": "1"}
-    source = spring(spark, topics, tmp_path_factory.mktemp("held"), "held", {**extra, "snapshot.mode": "no_data"})
+    source = make_source_workspace(
+        spark, topics, tmp_path_factory.mktemp("held"), "held", {**extra, "snapshot.mode": "no_data"}
+    )
     make_table(source, "t", 3, files=4)
     source.publish()
     signals = SignalQueue()
@@ -227,7 +231,7 @@ def test_a_blocking_snapshot_asked_for_by_a_row(
         "incremental.snapshot.chunk.size": str(ROWS),
         "signal.poll.interval.ms": "1",
     }
-    source = spring(spark, topics, tmp_path_factory.mktemp(name), name, extra)
+    source = make_source_workspace(spark, topics, tmp_path_factory.mktemp(name), name, extra)
     source.sql("CREATE TABLE T.t (id BIGINT, v STRING) USING iceberg TBLPROPERTIES ('format-version'='2')")
     source.sql("CREATE TABLE T.signals (id STRING, type STRING, data STRING) USING iceberg")
     source.sql("INSERT INTO T.signals VALUES ('old', 'execute-snapshot', '{\"data-collections\": [\"db.t\"]}')")
@@ -255,7 +259,7 @@ def test_an_initial_read_that_fails_is_told(
     spark: SparkSession, topics: Topics, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its notification is ABORTED, once; the next run goes on where it was, and completes it."""
-    source = spring(
+    source = make_source_workspace(
         spark, topics, tmp_path_factory.mktemp("aborted"), "aborted", {**PROPERTIES, "max.batch.size": "40"}
     )
     make_table(source, "t", 2, files=3)
@@ -297,7 +301,7 @@ def test_a_million_rows_while_updates_go_on(
         "signal.poll.interval.ms": "200",
         "incremental.snapshot.chunk.size": "50000",
     }
-    source = spring(spark, topics, home, "million", extra)
+    source = make_source_workspace(spark, topics, home, "million", extra)
     make_table(source, "t", 2, files=20, rows=50_000)
     source.publish()
     begun = Counter(record.partition for record in source.records("t"))

@@ -14,7 +14,7 @@ from connector.sink.factory import Sink
 from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.kafka.test_sink_maintenance import MAINTAINED, Neighbours, Reader, Story, maintenance_of, rows_of
-from tests.runs.inside import Inside
+from tests.runs.in_process import InProcessSink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -22,7 +22,7 @@ BEFORE, AFTER = 8, 24
 """Batches before the source stops, and while it does nothing."""
 
 
-def _live(inside: Inside, name: str) -> list[int]:
+def _live(inside: InProcessSink, name: str) -> list[int]:
     """The sequence numbers of the snapshots that are left, oldest first."""
     return sorted(int(one.sequenceNumber()) for one in inside.lake.java(name).snapshots())
 
@@ -48,7 +48,7 @@ def test_a_source_that_was_stopped_continues_without_a_gap(
     name = "standstill_v3"
     story, own = Story(name, Random(name), topics, {}), {"debezium.sink.iceberg.format-version": "3"}
     story.events()
-    inside = Inside(spark, plain_workspace(name, {**MAINTAINED, **own, "topics": name}))
+    inside = InProcessSink(spark, plain_workspace(name, {**MAINTAINED, **own, "topics": name}))
     along, stopped = (Reader(inside, topics, name, label) for label in ("along", "stopped"))
     sink = inside.sink()
     maintenance_of(sink).maintainer.in_flight_ms = 0

@@ -23,7 +23,7 @@ from tests.harness.rounds import kills, seeded
 from tests.model.events import COLUMNS, Database
 from tests.model.life import Life
 from tests.runs.processes import Run, Sink, Workspace
-from tests.runs.sources import replica, spring
+from tests.runs.sources import make_source_workspace, replica
 
 STOPS = kills(8)
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(300 + 40 * STOPS)]
@@ -66,7 +66,7 @@ def test_a_stop_of_a_source_is_one_line_whenever_it_comes(
     """The same of a source whose steps are at work in Spark's workers; a consumer ends with the table's rows."""
     rng = random.Random(seeded())
     extra = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false", **quick}
-    source = spring(spark, topics, tmp_path_factory.mktemp("stopped"), "stopped", extra)
+    source = make_source_workspace(spark, topics, tmp_path_factory.mktemp("stopped"), "stopped", extra)
     source.sql(
         "CREATE TABLE T.t (id BIGINT NOT NULL, v STRING, n INT) USING iceberg TBLPROPERTIES ('format-version'='2')"
     )

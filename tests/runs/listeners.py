@@ -10,7 +10,7 @@ from connector.runtime.monitoring.listeners import BatchReport
 
 
 @frozen
-class Told:
+class ReportListener:
     """Listens to a sink."""
 
     tell: Callable[[BatchReport], object]

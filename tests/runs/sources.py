@@ -34,7 +34,7 @@ class StepLog:
 
 
 @frozen
-class Spring:
+class SourceWorkspace:
     """A catalog of its own, tables in namespace `db`, and the properties of a source that reads them."""
 
     spark: SparkSession
@@ -107,10 +107,12 @@ class Spring:
         return [payload(record.value) for record in self.records(table) if record.value is not None]
 
 
-def spring(spark: SparkSession, topics: Topics, home: Path, name: str, extra: Mapping[str, str]) -> Spring:
+def make_source_workspace(
+    spark: SparkSession, topics: Topics, home: Path, name: str, extra: Mapping[str, str]
+) -> SourceWorkspace:
     """Make a catalog in `home` and give the source on it; extra properties are the source's."""
     (home / "warehouse").mkdir()
-    made = Spring(spark, topics, home, name, extra)
+    made = SourceWorkspace(spark, topics, home, name, extra)
     made.lake()
     spark.sql(f"CREATE NAMESPACE {name}.db")
     return made

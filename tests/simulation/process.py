@@ -114,9 +114,9 @@ class Process:
         self.batches, _ = begin_batches(settings, ports, seen)
         self.at = dict(self.batches.position.offsets)
 
-    def tell(self) -> Told:
+    def tell(self) -> CommitOrigin:
         """Who commits, and what it has read so far."""
-        return Told(self, {at: dict(known) for at, known in self.reads.items()})
+        return CommitOrigin(self, {at: dict(known) for at, known in self.reads.items()})
 
     def discover(self) -> None:
         """Look for topic-partitions that have appeared (`microbatch.partition_discovery`)."""
@@ -136,7 +136,7 @@ class Process:
 
 
 @attrs.frozen(eq=False)
-class Told:
+class CommitOrigin:
     """On whose behalf something is committed, and what that run had read by then."""
 
     process: Process

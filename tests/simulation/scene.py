@@ -17,7 +17,7 @@ from tests.simulation.broker import Broker, Topic
 from tests.simulation.catalog_server import CatalogServer, SnapshotVersion
 from tests.simulation.expectations import Expectation, Wrong
 from tests.simulation.interruptions import Interruptions
-from tests.simulation.process import NAME, Process, Surroundings, Told, settings_of
+from tests.simulation.process import NAME, CommitOrigin, Process, Surroundings, settings_of
 from tests.simulation.search_cluster import CLUSTERS, SearchCluster
 from tests.simulation.source import Source, Truth
 from tests.simulation.steps import CLUSTER_URL, Story
@@ -114,7 +114,7 @@ class Scene:
 
     def _landed(self, name: str, snapshot: SnapshotVersion, told: Any) -> None:
         reads: Mapping[TopicPartition, Mapping[int, Truth]] = {}
-        if isinstance(told, Told):
+        if isinstance(told, CommitOrigin):
             reads = told.reads
             for other in (*self.processes.values(), *self.running):
                 other.has_rival = other.has_rival or other is not told.process

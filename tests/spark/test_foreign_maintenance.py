@@ -23,7 +23,7 @@ from connector.maintenance.tasks import CONVERT, REWRITE
 from connector.settings import load
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from tests.harness.tiers import crossed, tiered
-from tests.histories.maintained import CONNECTOR, Maintained, Yard
+from tests.histories.maintained import CONNECTOR, MaintainedCatalog, MaintainedTable
 from tests.histories.workshop import AFTER, BEFORE, OFFSETS, cut_commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -34,19 +34,21 @@ FRESH = {"use-starting-sequence-number": "false"}
 
 
 @pytest.fixture(scope="module")
-def yard(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Yard:
+def maintained(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> MaintainedCatalog:
     """A catalog of its own."""
-    return Yard.open(spark, "foreign_yard", tmp_path_factory.mktemp("foreign_yard"))
+    return MaintainedCatalog.open(spark, "foreign_maintenance", tmp_path_factory.mktemp("foreign_maintenance"))
 
 
-def _filled(yard: Yard, name: str, version: int, by: list[PartitionTerm] | None = None) -> Maintained:
+def _filled(
+    maintained: MaintainedCatalog, name: str, version: int, by: list[PartitionTerm] | None = None
+) -> MaintainedTable:
     """Six rows, of two partitions, in one file for each."""
-    table = yard.make(name, version=version, by=by or [])
+    table = maintained.make(name, version=version, by=by or [])
     table.batch([(key, "ab"[key % 2], 1) for key in range(6)])
     return table
 
 
-def _guarded(table: Maintained) -> list[str]:
+def _guarded(table: MaintainedTable) -> list[str]:
     """Have the guard look; the operations of the commits that it made."""
     table.table.refresh()
     before = [s.snapshotId() for s in table.table.java.snapshots()]
@@ -54,18 +56,18 @@ def _guarded(table: Maintained) -> list[str]:
     return [str(s.operation()) for s in table.table.java.snapshots() if s.snapshotId() not in before]
 
 
-def _deletes_then_rows(table: Maintained) -> None:
+def _deletes_then_rows(table: MaintainedTable) -> None:
     table.batch(deletes=[1, 2])
     table.batch([(9, "a", 3)])
 
 
-def _two_of_deletes(table: Maintained) -> None:
+def _two_of_deletes(table: MaintainedTable) -> None:
     table.batch(deletes=[1])
     table.batch(deletes=[2, 7])
 
 
 LIVE = [(0, 1), (3, 1), (4, 1), (5, 1)]
-RACES: dict[str, tuple[Callable[[Maintained], None], list[tuple[int, int]]]] = {
+RACES: dict[str, tuple[Callable[[MaintainedTable], None], list[tuple[int, int]]]] = {
     "deletes_then_rows": (_deletes_then_rows, [*LIVE, (9, 3)]),
     "two_of_deletes": (_two_of_deletes, LIVE),
 }
@@ -74,12 +76,14 @@ RACES: dict[str, tuple[Callable[[Maintained], None], list[tuple[int, int]]]] = {
 @pytest.mark.parametrize(
     ("race", "version"), crossed(list(RACES), [2, 3], [("deletes_then_rows", 2), ("two_of_deletes", 3)])
 )
-def test_deletes_committed_while_files_are_rewritten_stay(yard: Yard, race: str, version: int) -> None:
+def test_deletes_committed_while_files_are_rewritten_stay(
+    maintained: MaintainedCatalog, race: str, version: int
+) -> None:
     """`rewrite_data_files` with its defaults drops deletes that came while it ran; the guard gives them back as they
     were, in a commit without rows, and a commit without having looked is refused.
     """
     meanwhile, live = RACES[race]
-    table = _filled(yard, f"race_{race}_v{version}", version)
+    table = _filled(maintained, f"race_{race}_v{version}", version)
     table.compact(lambda: meanwhile(table))
     back = set(table.rows()) - set(live)
     assert back and back <= {(1, 1), (2, 1)}
@@ -94,9 +98,9 @@ def test_deletes_committed_while_files_are_rewritten_stay(yard: Yard, race: str,
 
 
 @VERSIONS
-def test_a_delete_comes_back_under_its_own_number(yard: Yard, version: int) -> None:
+def test_a_delete_comes_back_under_its_own_number(maintained: MaintainedCatalog, version: int) -> None:
     """A key that was deleted, lost its delete, and was written again since, keeps its newer row."""
-    table = _filled(yard, f"reborn_v{version}", version)
+    table = _filled(maintained, f"reborn_v{version}", version)
 
     def meanwhile() -> None:
         table.batch(deletes=[1, 2])
@@ -109,15 +113,15 @@ def test_a_delete_comes_back_under_its_own_number(yard: Yard, version: int) -> N
 
 
 @VERSIONS
-def test_global_deletes_that_are_taken_for_dangling_come_back(yard: Yard, version: int) -> None:
+def test_global_deletes_that_are_taken_for_dangling_come_back(maintained: MaintainedCatalog, version: int) -> None:
     """`remove-dangling-deletes` of Iceberg 1.12 leaves global deletes that have rows to delete; that of earlier
     versions takes them out of partitioned tables, and the guard gives them back.
     """
-    table = _filled(yard, f"dangling_v{version}", version, BY_P)
+    table = _filled(maintained, f"dangling_v{version}", version, BY_P)
     table.batch([(7, "a", 2)], deletes=[1, 2])
     live = [*LIVE, (7, 2)]
-    yard.spark.sql(
-        f"CALL {yard.name}.system.rewrite_data_files(table => 'default.{table.name}', where => \"p = 'a'\", "
+    maintained.spark.sql(
+        f"CALL {maintained.name}.system.rewrite_data_files(table => 'default.{table.name}', where => \"p = 'a'\", "
         "options => map('rewrite-all', 'true', 'remove-dangling-deletes', 'true'))"
     )
     assert table.rows() == live
@@ -129,15 +133,15 @@ def test_global_deletes_that_are_taken_for_dangling_come_back(yard: Yard, versio
 
 
 @VERSIONS
-def test_a_conversion_that_a_rewrite_undoes_is_done_again(yard: Yard, version: int) -> None:
+def test_a_conversion_that_a_rewrite_undoes_is_done_again(maintained: MaintainedCatalog, version: int) -> None:
     """`rewrite_data_files` begins, deletes come and are converted, it ends: Iceberg lets it in, rows and all. The
     guard gives the deletes back as they were; rows of the same keys that came since stay.
     """
-    table = _filled(yard, f"undone_v{version}", version)
+    table = _filled(maintained, f"undone_v{version}", version)
 
     def meanwhile() -> None:
         table.batch(deletes=[1, 2])
-        assert convert_deletes(yard.spark, table.table, "test").converted == 1
+        assert convert_deletes(maintained.spark, table.table, "test").converted == 1
         table.batch([(1, "b", 7)])
 
     table.compact(meanwhile)
@@ -146,17 +150,17 @@ def test_a_conversion_that_a_rewrite_undoes_is_done_again(yard: Yard, version: i
     assert _guarded(table) == ["delete", "replace"]
     assert table.rows() == live
     assert _guarded(table) == []
-    assert convert_deletes(yard.spark, table.table, "test").converted == 1
+    assert convert_deletes(maintained.spark, table.table, "test").converted == 1
     table.compact()
     assert _guarded(table) == []
     assert table.rows() == live
 
 
-def test_rewrites_that_read_a_conversion_are_left_alone(yard: Yard) -> None:
+def test_rewrites_that_read_a_conversion_are_left_alone(maintained: MaintainedCatalog) -> None:
     """A rewrite that began after a conversion has no row that it deleted, whichever number its files have."""
-    table = _filled(yard, "read_conversion", 3, BY_P)
+    table = _filled(maintained, "read_conversion", 3, BY_P)
     table.batch([(8, "a", 1)], deletes=[1, 2])
-    convert_deletes(yard.spark, table.table, "test")
+    convert_deletes(maintained.spark, table.table, "test")
     for options in ({}, FRESH):
         table.compact(options=options)
         assert _guarded(table) == []
@@ -164,9 +168,9 @@ def test_rewrites_that_read_a_conversion_are_left_alone(yard: Yard) -> None:
 
 
 @pytest.mark.parametrize("when", tiered([BEFORE, AFTER], [BEFORE]))
-def test_a_restoration_that_is_cut_is_made_once(yard: Yard, when: str) -> None:
+def test_a_restoration_that_is_cut_is_made_once(maintained: MaintainedCatalog, when: str) -> None:
     """A process that ends right before or after it gave deletes back: the next one gives them back if they are not."""
-    table = _filled(yard, f"cut_{when}", 3)
+    table = _filled(maintained, f"cut_{when}", 3)
     table.compact(lambda: _deletes_then_rows(table))
     with pytest.MonkeyPatch.context() as patch:
         cut_commits(patch, when)
@@ -178,14 +182,14 @@ def test_a_restoration_that_is_cut_is_made_once(yard: Yard, when: str) -> None:
 
 
 @VERSIONS
-def test_maintenance_looks_at_rewrites_first(yard: Yard, tmp_path: Path, version: int) -> None:
+def test_maintenance_looks_at_rewrites_first(maintained: MaintainedCatalog, tmp_path: Path, version: int) -> None:
     """Conversion and rewrite stand upon no rewrite of another engine that was not looked at: what it lost is given
     back before, so that the sink finds nothing that it could not mend.
     """
-    table = _filled(yard, f"looked_v{version}", version)
+    table = _filled(maintained, f"looked_v{version}", version)
     table.compact(lambda: _deletes_then_rows(table))
     assert {(1, 1), (2, 1)} & set(table.rows())
-    outcomes = _maintainer(yard, tmp_path).run(table.table, [CONVERT, REWRITE])
+    outcomes = _maintainer(maintained, tmp_path).run(table.table, [CONVERT, REWRITE])
     assert [one.failure for one in outcomes] == [None, None]
     assert table.rows() == [*LIVE, (9, 3)]
     assert _guarded(table) == []
@@ -193,9 +197,9 @@ def test_maintenance_looks_at_rewrites_first(yard: Yard, tmp_path: Path, version
     assert table.rows() == [(0, 1), (1, 8), (3, 1), (4, 1), (5, 1), (9, 3)]
 
 
-def test_a_rewrite_of_ours_does_not_undo_a_conversion(yard: Yard, tmp_path: Path) -> None:
+def test_a_rewrite_of_ours_does_not_undo_a_conversion(maintained: MaintainedCatalog, tmp_path: Path) -> None:
     """Where two maintainers work at once after all, the rewrite that a conversion overtook is done again upon it."""
-    table = _filled(yard, "two_maintainers", 3)
+    table = _filled(maintained, "two_maintainers", 3)
     table.batch([(key, "ab"[key % 2], 1) for key in range(6, 12)])
     live = [*LIVE, *((key, 1) for key in range(6, 12))]
     commit, waiting = _SettlingOperations.commit, [True]
@@ -204,12 +208,12 @@ def test_a_rewrite_of_ours_does_not_undo_a_conversion(yard: Yard, tmp_path: Path
         if waiting:
             waiting.clear()
             table.batch(deletes=[1, 2])
-            assert convert_deletes(yard.spark, table.table, "another").converted == 1
+            assert convert_deletes(maintained.spark, table.table, "another").converted == 1
         commit(operations, base, made)
 
     with pytest.MonkeyPatch.context() as patch, structlog.testing.capture_logs() as lines:
         patch.setattr(_SettlingOperations, "commit", overtaken)
-        (outcome,) = _maintainer(yard, tmp_path).run(table.table, [REWRITE])
+        (outcome,) = _maintainer(maintained, tmp_path).run(table.table, [REWRITE])
     assert not waiting
     assert any("changed meanwhile which deletes apply" in line.get("reason", "") for line in lines)
     assert outcome.failure is None
@@ -219,20 +223,20 @@ def test_a_rewrite_of_ours_does_not_undo_a_conversion(yard: Yard, tmp_path: Path
     assert table.rows() == live
 
 
-def _maintainer(yard: Yard, home: Path) -> Maintainer:
+def _maintainer(maintained: MaintainedCatalog, home: Path) -> Maintainer:
     """One of this connector, that merges two files already."""
     file = home / "sink.properties"
     file.write_text(
         "bootstrap.servers=h:1\ntopics=t\niceberg.maintenance.rewrite.min-input-files=2\n"
         "debezium.sink.iceberg.type=hadoop\ndebezium.sink.iceberg.warehouse=/none\n"
     )
-    leases = LeaseTable.open(yard.catalog, OFFSETS, "one")
-    return Maintainer(yard.spark, yard.catalog, load([file]).table, CONNECTOR, leases)
+    leases = LeaseTable.open(maintained.catalog, OFFSETS, "one")
+    return Maintainer(maintained.spark, maintained.catalog, load([file]).table, CONNECTOR, leases)
 
 
-def test_deletes_that_no_row_needs_stay_away(yard: Yard) -> None:
+def test_deletes_that_no_row_needs_stay_away(maintained: MaintainedCatalog) -> None:
     """A rewrite that applied the deletes may drop them: nothing is given back, nothing is committed."""
-    table = _filled(yard, "applied", 2)
+    table = _filled(maintained, "applied", 2)
     table.batch([(7, "a", 2)], deletes=[1, 2])
     table.compact()
     table.batch(deletes=[100])
@@ -242,11 +246,11 @@ def test_deletes_that_no_row_needs_stay_away(yard: Yard) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "in_part"])
-def test_deletes_that_others_turned_into_positions_stay_away(yard: Yard, whole: bool) -> None:
+def test_deletes_that_others_turned_into_positions_stay_away(maintained: MaintainedCatalog, whole: bool) -> None:
     """Position deletes in the place of equality deletes are taken as such where they leave no row that was deleted."""
-    table = _filled(yard, f"positions_{whole}".lower(), 2)
-    yard.spark.sql(f"ALTER TABLE {table.path} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
-    yard.spark.sql(f"DELETE FROM {table.path} WHERE id IN (1, 2)")
+    table = _filled(maintained, f"positions_{whole}".lower(), 2)
+    maintained.spark.sql(f"ALTER TABLE {table.path} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
+    maintained.spark.sql(f"DELETE FROM {table.path} WHERE id IN (1, 2)")
     positions = table.files()[1]
     table.batch(deletes=[1, 2] if whole else [1, 2, 3])
     numbers = {str(file.location()): int(file.dataSequenceNumber()) for file in positions}
@@ -256,11 +260,11 @@ def test_deletes_that_others_turned_into_positions_stay_away(yard: Yard, whole: 
 
 
 @pytest.mark.parametrize(("version", "lost"), crossed([2, 3], [True, False], [(3, True)]))
-def test_rewritten_rows_do_not_outrun_their_deletes(yard: Yard, version: int, lost: bool) -> None:
+def test_rewritten_rows_do_not_outrun_their_deletes(maintained: MaintainedCatalog, version: int, lost: bool) -> None:
     """Files that another engine wrote from what it read before a delete came, under a newer number, get the number of
     the files that they replace: the delete applies again, and rows that came with it stay.
     """
-    table = _filled(yard, f"outrun_v{version}_{lost}".lower(), version)
+    table = _filled(maintained, f"outrun_v{version}_{lost}".lower(), version)
     old, _ = table.files()
     new = table.write(*((key, "ab"[key % 2], 1) for key in range(6)))
     table.batch([(1, "b", 8)], deletes=[1, 2])
@@ -273,9 +277,9 @@ def test_rewritten_rows_do_not_outrun_their_deletes(yard: Yard, version: int, lo
     assert _guarded(table) == []
 
 
-def test_a_rewrite_under_a_new_number_that_applied_the_deletes_is_left_alone(yard: Yard) -> None:
+def test_a_rewrite_under_a_new_number_that_applied_the_deletes_is_left_alone(maintained: MaintainedCatalog) -> None:
     """With `use-starting-sequence-number=false` Iceberg refuses a rewrite that a delete overtook; others are right."""
-    table = _filled(yard, "fresh_numbers", 2)
+    table = _filled(maintained, "fresh_numbers", 2)
     table.batch([(1, "b", 8)], deletes=[1, 2])
     table.compact(options=FRESH)
     assert _guarded(table) == []
@@ -284,9 +288,9 @@ def test_a_rewrite_under_a_new_number_that_applied_the_deletes_is_left_alone(yar
     assert table.rows() == [(0, 1), (1, 8), (4, 1), (5, 1)]
 
 
-def test_deletes_whose_files_are_gone_stop(yard: Yard) -> None:
+def test_deletes_whose_files_are_gone_stop(maintained: MaintainedCatalog) -> None:
     """What cannot be given back is an error that says what to do."""
-    table = _filled(yard, "files_gone", 2)
+    table = _filled(maintained, "files_gone", 2)
     table.batch([(7, "a", 2)], deletes=[1, 2])
     _, deletes = table.files()
     table.replace(deletes)
@@ -297,20 +301,20 @@ def test_deletes_whose_files_are_gone_stop(yard: Yard) -> None:
     assert _guarded(table) == []
 
 
-def test_rows_that_were_rewritten_twice_stop(yard: Yard) -> None:
+def test_rows_that_were_rewritten_twice_stop(maintained: MaintainedCatalog) -> None:
     """Rows that came back and were then written anew under newer numbers cannot be told from newer ones."""
-    table = _filled(yard, "twice", 2)
+    table = _filled(maintained, "twice", 2)
     table.compact(lambda: _deletes_then_rows(table))
     table.compact(options=FRESH)
     with pytest.raises(GapError, match=r"default\.twice.*rewritten since"):
         GUARD.check(table.table, None, wrote=True)
 
 
-def test_an_expired_history_is_told(yard: Yard) -> None:
+def test_an_expired_history_is_told(maintained: MaintainedCatalog) -> None:
     """Where the snapshots since the connector's last commit are gone nothing can be told, and that is said."""
-    table = _filled(yard, "expired", 2)
+    table = _filled(maintained, "expired", 2)
     for number in (20, 21):
-        yard.spark.sql(f"INSERT INTO {table.path} VALUES ({number}, 'a', 1)")
+        maintained.spark.sql(f"INSERT INTO {table.path} VALUES ({number}, 'a', 1)")
     table.table.refresh()
     table.table.java.expireSnapshots().retainLast(1).expireOlderThan(2**62).commit()
     table.table.refresh()
@@ -321,12 +325,12 @@ def test_an_expired_history_is_told(yard: Yard) -> None:
     assert "cannot be told" in line["event"]
 
 
-def test_manifests_that_are_written_anew_hold_nothing_up(yard: Yard) -> None:
+def test_manifests_that_are_written_anew_hold_nothing_up(maintained: MaintainedCatalog) -> None:
     """`rewrite_manifests` leaves all files as they are: a batch lands upon it without a second try."""
-    table = _filled(yard, "manifests", 2)
+    table = _filled(maintained, "manifests", 2)
     table.upsert((1, "b", 2))
     before = int(table.table.java.currentSnapshot().snapshotId())
-    yard.spark.sql(f"CALL {yard.name}.system.rewrite_manifests('default.{table.name}')")
+    maintained.spark.sql(f"CALL {maintained.name}.system.rewrite_manifests('default.{table.name}')")
     table.table.refresh()
     assert str(table.table.java.currentSnapshot().operation()) == "replace"
     table.batch([(9, "a", 3)], checked=before)

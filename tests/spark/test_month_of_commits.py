@@ -32,7 +32,7 @@ from connector.iceberg.commit.last_commit import LastCommit
 from connector.iceberg.commit.snapshot_expiry import expire_snapshots
 from connector.iceberg.write.partitioning import UNPARTITIONED
 from connector.iceberg.write.rolling_file import FileKind, describe_file
-from tests.histories.maintained import CONNECTOR, Maintained, Yard
+from tests.histories.maintained import CONNECTOR, MaintainedCatalog, MaintainedTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -57,7 +57,7 @@ class Evening:
 class Month:
     """Days of a sink, of which each commit adds a data file and equality deletes."""
 
-    table: Maintained
+    table: MaintainedTable
     properties: Mapping[str, str]
     home: Path
     evenings: list[Evening] = field(factory=list)
@@ -124,10 +124,12 @@ class Month:
         return Evening(place.stat().st_size, *counts, round(commit_ms, 1))
 
 
-def _month(yard: Yard, name: str, days: int, *, compacted: bool, more: Mapping[str, str] | None = None) -> Month:
+def _month(
+    maintained: MaintainedCatalog, name: str, days: int, *, compacted: bool, more: Mapping[str, str] | None = None
+) -> Month:
     kept = {MAX_AGE_PROPERTY: "0", MIN_SNAPSHOTS_PROPERTY: str(COMMITS_A_DAY)}
     properties = {**CREATED_TABLE_PROPERTIES, **kept, **(more or {})}
-    table = yard.make(name, more=properties)
+    table = maintained.make(name, more=properties)
     month = Month(table, properties, Path(str(table.table.java.location()).removeprefix("file:")))
     for _ in range(days):
         month.day(compacted=compacted)
@@ -136,17 +138,17 @@ def _month(yard: Yard, name: str, days: int, *, compacted: bool, more: Mapping[s
 
 
 @pytest.fixture(scope="module")
-def yard(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Yard:
+def maintained(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> MaintainedCatalog:
     """A catalog of its own."""
-    return Yard.open(spark, "month_yard", tmp_path_factory.mktemp("month_yard"))
+    return MaintainedCatalog.open(spark, "month_of_commits", tmp_path_factory.mktemp("month_of_commits"))
 
 
 @pytest.mark.thorough
-def test_metadata_stays_what_it_was(yard: Yard) -> None:
+def test_metadata_stays_what_it_was(maintained: MaintainedCatalog) -> None:
     """With the properties that the sink gives a table nothing of its metadata grows from the fifth day on, where files
     are compacted: by then all metadata files that a table keeps have been exchanged.
     """
-    month = _month(yard, "compacted", DAYS, compacted=True)
+    month = _month(maintained, "compacted", DAYS, compacted=True)
     fifth = month.evenings[4]
     for evening in month.evenings[5:]:
         assert evening.snapshots <= 1.2 * COMMITS_A_DAY
@@ -157,9 +159,9 @@ def test_metadata_stays_what_it_was(yard: Yard) -> None:
 
 
 @pytest.mark.thorough
-def test_the_metadata_file_does_not_grow_without_compaction(yard: Yard) -> None:
+def test_the_metadata_file_does_not_grow_without_compaction(maintained: MaintainedCatalog) -> None:
     """Where nothing compacts, manifests grow with the files that they list; what each commit rewrites does not."""
-    month = _month(yard, "uncompacted", DAYS, compacted=False)
+    month = _month(maintained, "uncompacted", DAYS, compacted=False)
     fifth, last = month.evenings[4], month.evenings[-1]
     assert last.metadata_bytes <= 1.05 * fifth.metadata_bytes
     # Manifests are merged now and then: a week has the same number of files, not each day.

@@ -53,7 +53,7 @@ class Clock:
 
 
 @define
-class Told:
+class EmittedEvents:
     """Events as they are emitted."""
 
     events: list[LineageEvent] = field(factory=list)
@@ -68,7 +68,7 @@ class Told:
 
 def test_a_run_is_told_with_its_datasets() -> None:
     """A source's tables are inputs, their topics outputs; each is told once, and a quiet run once in a minute."""
-    told, clock = Told(), Clock()
+    told, clock = EmittedEvents(), Clock()
     with LineageListener(NAMES, told, clock) as listener:
         for _ in range(3):
             listener.on_step(StepReport("db.t", "part read", 1, 0.1))
@@ -82,7 +82,7 @@ def test_a_run_is_told_with_its_datasets() -> None:
 
 def test_a_failed_run_tells_the_class_of_its_error_and_no_more() -> None:
     """A sink's topics are inputs and its tables outputs; an error's text may hold anything and is not told."""
-    told = Told()
+    told = EmittedEvents()
     with pytest.raises(ValueError, match="secret"), LineageListener(NAMES, told, Clock()) as listener:
         listener.on_batch(BatchReport(1, 0.1, {("a", 0): 1, ("a", 1): 1, ("b", 0): 3}, tables={"db.t": {"rows": 1}}))
         raise ValueError("a secret")

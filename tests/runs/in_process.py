@@ -20,12 +20,12 @@ from connector.settings import SinkSettings, load
 from connector.sink.factory import Sink, SinkObservers, build_sink
 from connector.sink.replay import Replayer, ReplayReport
 from tests.clients.lake import Lake
-from tests.runs.listeners import Told
+from tests.runs.listeners import ReportListener
 from tests.runs.processes import Workspace
 
 
 @frozen
-class Inside:
+class InProcessSink:
     """Runs the sink of a workspace."""
 
     spark: SparkSession
@@ -50,7 +50,7 @@ class Inside:
 
         # Iceberg's commits call back into Python; a sink that is not run as a stream needs that too.
         ensure_callback_server_started(self.spark.sparkContext._gateway)
-        return build_sink(self.spark, self.settings(extra), SinkObservers((Told(told),)))
+        return build_sink(self.spark, self.settings(extra), SinkObservers((ReportListener(told),)))
 
     def run(self, extra: Mapping[str, str] | None = None) -> list[BatchReport]:
         """Run the sink once, up to the offsets at its start; raises what ended it."""
@@ -78,7 +78,7 @@ class Inside:
 class LazySink:
     """A sink that starts when it is first asked for, and anew after it was closed or lost."""
 
-    inside: Inside
+    inside: InProcessSink
     _sink: Sink | None = field(default=None)
 
     @property
