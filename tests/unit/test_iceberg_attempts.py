@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import attrs
 import pytest
@@ -70,17 +70,19 @@ class _Snapshots:
 
 
 @attrs.define(slots=False)
-class _Table:
-    """A table, and what its catalog says of each try; before each the branch stands at one of `heads`."""
+class _JavaTable:
+    """What a table, and an update of it, are to a commit; what its catalog does to each try is its subclasses' own."""
 
-    answers: list[str | None]
-    heads: list[int]
-    name: str = "d.t"
-    errors: ErrorSettings = ERRORS
-    deleted: list[str] = attrs.field(factory=list)
-    snapshot_id: int = 0
-    validator: Any = None
-    leftovers: Any = None
+    name: str = attrs.field(default="d.t", kw_only=True)
+    errors: ErrorSettings = attrs.field(default=ERRORS, kw_only=True)
+    turn: Any = attrs.field(factory=nullcontext, kw_only=True)
+    deleted: list[str] = attrs.field(factory=list, init=False)
+    said: dict[str, str] = attrs.field(factory=dict, init=False)
+    validator: Any = attrs.field(default=None, init=False)
+    leftovers: Any = attrs.field(default=None, init=False)
+
+    def accept_callbacks(self) -> Any:
+        return nullcontext()
 
     def refresh(self) -> None:
         pass
@@ -88,17 +90,30 @@ class _Table:
     def delete_file(self, path: str) -> None:
         self.deleted.append(path)
 
-    def set(self, *_: str) -> _Table:
-        self.snapshot_id = self.heads.pop(0) if self.heads else self.snapshot_id
+    def set(self, name: str, value: str) -> Self:
+        self.said[name] = value
         return self
 
-    def validateWith(self, validator: Any) -> _Table:  # noqa: N802 - Java's name
+    def validateWith(self, validator: Any) -> Self:  # noqa: N802 - Java's name
         self.validator = validator
         return self
 
-    def deleteWith(self, leftovers: Any) -> _Table:  # noqa: N802 - Java's name
+    def deleteWith(self, leftovers: Any) -> Self:  # noqa: N802 - Java's name
         self.leftovers = leftovers
         return self
+
+
+@attrs.define(slots=False)
+class _Table(_JavaTable):
+    """A table, and what its catalog says of each try; before each the branch stands at one of `heads`."""
+
+    answers: list[str | None]
+    heads: list[int]
+    snapshot_id: int = 0
+
+    def set(self, name: str, value: str) -> Self:
+        self.snapshot_id = self.heads.pop(0) if self.heads else self.snapshot_id
+        return super().set(name, value)
 
     def commit(self) -> None:
         assert self.validator.validate(_Snapshots([_Snapshot(self.snapshot_id)]))
@@ -126,11 +141,7 @@ def test_few_manifests_are_read_and_written_by_the_thread_that_commits() -> None
     @attrs.define(slots=False)
     class Watched(_Table):
         own_thread: str = "own"
-        turn: Any = attrs.field(factory=nullcontext)
         given: list[Any] = attrs.field(factory=list)
-
-        def accept_callbacks(self) -> Any:
-            return nullcontext()
 
         def scanManifestsWith(self, executor: Any) -> Any:  # noqa: N802 - Java's name
             self.given.append(executor)
@@ -249,23 +260,13 @@ def test_a_commit_that_was_rolled_back_meanwhile_stops(newest: int | None) -> No
 
 
 @attrs.define(slots=False)
-class _Branch:
+class _Branch(_JavaTable):
     """A table whose branch has snapshots of these commits, and what its catalog does to each try: lands it, answers."""
 
     line: list[str]
     tries: list[tuple[bool, str | None]]
     late: bool = False
     unread: bool = False
-    name: str = "d.t"
-    errors: ErrorSettings = ERRORS
-    turn: Any = attrs.field(factory=nullcontext)
-    said: dict[str, str] = attrs.field(factory=dict)
-    deleted: list[str] = attrs.field(factory=list)
-    validator: Any = None
-    leftovers: Any = None
-
-    def accept_callbacks(self) -> Any:
-        return nullcontext()
 
     def refresh(self) -> None:
         self.unread = False
@@ -278,21 +279,6 @@ class _Branch:
 
     def list_snapshots(self) -> dict[int, SnapshotEntry]:
         return _line(**{str(at): commit for at, commit in enumerate(self.line)})
-
-    def delete_file(self, path: str) -> None:
-        self.deleted.append(path)
-
-    def set(self, name: str, value: str) -> _Branch:
-        self.said[name] = value
-        return self
-
-    def validateWith(self, validator: Any) -> _Branch:  # noqa: N802 - Java's name
-        self.validator = validator
-        return self
-
-    def deleteWith(self, leftovers: Any) -> _Branch:  # noqa: N802 - Java's name
-        self.leftovers = leftovers
-        return self
 
     def commit(self) -> None:
         if self.late and not self.tries[1:]:
