@@ -23,6 +23,7 @@ SYNTAX = [*b'{}[]:,"\\ \n\tnulltrue0123456789eE+-./', 0, 0x1F, 0x7F, 0x80, 0xC3,
 BYTES = b'0019998-"\\\\,:{}[]aZz \x1f\x7f\x80.+eE#]~['
 CHANGES = ["put", "cut", "set", "set", "twice", "field", "swap", "digit", "digit", "digit"]
 WANTED = frozenset({"op", "source.ts_ms", "source.db", "source.file", "ts_ms", "transaction", "source.none"})
+IMAGES = ("before", "after")
 
 
 def _row(chance: random.Random) -> dict[str, Any]:
@@ -134,7 +135,7 @@ def _block(chance: random.Random, bits: int = 64, *, flat: bool | None = None) -
     source += [{"field": name, **text} for name in ("db", "table", "file", "sequence", "query")]
     order = [{"field": "id", **text}, {"field": "total_order", **number}]
     struct = {"type": "struct", "optional": True}
-    envelope = [{"field": name, **struct, "fields": row} for name in ("before", "after")]
+    envelope = [{"field": name, **struct, "fields": row} for name in IMAGES]
     envelope += [{"field": "source", **struct, "fields": source}, {"field": "transaction", **struct, "fields": order}]
     envelope += [{"field": "op", **text}, {"field": "ts_ms", **long}]
     rows = [*row, {"field": "active", **flag}, {"field": "__source_ts_ns", **long}, {"field": "__db", **text}]
@@ -158,8 +159,10 @@ def _tell(outcome: DecodedMessages) -> Any:
 
 def _wanted_values(value: Any, path: str = "") -> Any:
     """What is asked for of an event; the images are always."""
-    if not isinstance(value, dict) or path in WANTED or path in ("before", "after"):
-        return value if path in WANTED or path in ("before", "after") else None
+    if path in (*WANTED, *IMAGES):
+        return value
+    if not isinstance(value, dict):
+        return None
     return {name: _wanted_values(child, f"{path}.{name}" if path else name) for name, child in value.items()}
 
 
@@ -315,8 +318,8 @@ def test_images_alone_are_met(monkeypatch: Any) -> None:
     texts = _messages(chance, "mixed", 600, 0.0)
     block = make_deserializer("json").decode(pa.array(texts, pa.binary()), "VALUE_CONVERTER").blocks[0]
     assert [kind.names for kind in read] == [["id", "price", "note"]]
-    assert [{name: row[name] for name in ("before", "after")} for row in block.fields.to_pylist()] == [
-        {name: row[name] for name in ("before", "after")} for row in map(json.loads, texts)
+    assert [{name: row[name] for name in IMAGES} for row in block.fields.to_pylist()] == [
+        {name: row[name] for name in IMAGES} for row in map(json.loads, texts)
     ]
 
 

@@ -68,28 +68,28 @@ class EmittedEvents:
 
 def test_a_run_is_told_with_its_datasets() -> None:
     """A source's tables are inputs, their topics outputs; each is told once, and a quiet run once in a minute."""
-    told, clock = EmittedEvents(), Clock()
-    with LineageListener(NAMES, told, clock) as listener:
+    emitted, clock = EmittedEvents(), Clock()
+    with LineageListener(NAMES, emitted, clock) as listener:
         for _ in range(3):
             listener.on_step(StepReport("db.t", "part read", 1, 0.1))
         clock.at = 61.0
         listener.on_step(StepReport("db.t", "snapshot published", 2, 0.1))
-    assert told.states == ["START", "RUNNING", "RUNNING", "COMPLETE"]
-    assert told.events[-1].inputs == (Dataset("s3://lake", "db.t", (("id", "long"), ("v", "string"))),)
-    assert told.events[-1].outputs == (Dataset("kafka://h:1", "p.db.t"),)
-    assert len({event.run for event in told.events}) == 1
+    assert emitted.states == ["START", "RUNNING", "RUNNING", "COMPLETE"]
+    assert emitted.events[-1].inputs == (Dataset("s3://lake", "db.t", (("id", "long"), ("v", "string"))),)
+    assert emitted.events[-1].outputs == (Dataset("kafka://h:1", "p.db.t"),)
+    assert len({event.run for event in emitted.events}) == 1
 
 
 def test_a_failed_run_tells_the_class_of_its_error_and_no_more() -> None:
     """A sink's topics are inputs and its tables outputs; an error's text may hold anything and is not told."""
-    told = EmittedEvents()
-    with pytest.raises(ValueError, match="secret"), LineageListener(NAMES, told, Clock()) as listener:
+    emitted = EmittedEvents()
+    with pytest.raises(ValueError, match="secret"), LineageListener(NAMES, emitted, Clock()) as listener:
         listener.on_batch(BatchReport(1, 0.1, {("a", 0): 1, ("a", 1): 1, ("b", 0): 3}, tables={"db.t": {"rows": 1}}))
         raise ValueError("a secret")
-    assert told.states == ["START", "RUNNING", "FAIL"]
-    assert [one.name for one in told.events[1].inputs] == ["p.a", "p.b"]
-    assert [one.name for one in told.events[1].outputs] == ["db.t"]
-    assert told.events[2].error == "ValueError"
+    assert emitted.states == ["START", "RUNNING", "FAIL"]
+    assert [one.name for one in emitted.events[1].inputs] == ["p.a", "p.b"]
+    assert [one.name for one in emitted.events[1].outputs] == ["db.t"]
+    assert emitted.events[2].error == "ValueError"
 
 
 def test_an_event_is_what_the_client_sends() -> None:
