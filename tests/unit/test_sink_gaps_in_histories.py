@@ -9,7 +9,7 @@ import pytest
 from connector.sink.fold.fold import fold
 from connector.sink.fold.values.key_histories import find_creates, sort_by_origin
 from connector.sink.fold.values.row_lives import find_rows_of_lives
-from connector.sink.fold.values.unavailable_values import fill_in_batch, find_open_creates, mark_unavailable
+from connector.sink.fold.values.unavailable_values import fill_in_batch, find_open_starts, mark_unavailable
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from serde.events.images.unavailable_value import PLACEHOLDER
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
@@ -60,6 +60,21 @@ def test_a_gap_is_one_whatever_another_partition_has_of_the_key() -> None:
     assert histories.starts.tolist() == [0, 0, 2, 2, 2]
 
 
+def test_behind_a_delete_an_event_without_operation_is_of_another_row() -> None:
+    """What the first fold takes no value from is not there for the second one either: it hands the delete on."""
+    first = placed(("c", 10, "other"))
+    second = placed(("d", 20, None), ("c", 30, PLACEHOLDER))
+    untold = attrs.evolve(second.order, op=np.zeros(2, np.uint8), offset=second.order.offset + 1)
+    second = attrs.evolve(second, order=untold)
+    folded = fill_in_batch(fold([first, second], ["id"]), ["id"])
+    assert values(folded.parts) == ["other", None, PLACEHOLDER]
+    alone = fill_in_batch(fold([second], ["id"]), ["id"])
+    handed = select_rows_to_keep(alone, ["id"], find_open_starts(alone.parts, ["id"]))
+    later = fill_in_batch(fold([first, *handed], ["id"]), ["id"])
+    assert later.parts[-1].rows["v"].to_pylist()[-1] == PLACEHOLDER
+    assert mark_unavailable(later, suspicious=True).any()
+
+
 @pytest.mark.parametrize(
     ("ranks", "starts"),
     [
@@ -86,7 +101,7 @@ def test_a_later_fold_knows_the_create_that_a_change_of_key_made() -> None:
     changes = ("c", 10, "other"), ("d", 20, None), ("d", NO_VALUE, None), ("c", 30, PLACEHOLDER), ("u", 40, PLACEHOLDER)
     whole = placed(*changes)
     first = fill_in_batch(fold([whole], ["id"]), ["id"])
-    handed = select_rows_to_keep(first, ["id"], find_open_creates(first.parts))
+    handed = select_rows_to_keep(first, ["id"], find_open_starts(first.parts, ["id"]))
     again = fill_in_batch(fold(handed, ["id"]), ["id"])
     assert mark_unavailable(again, suspicious=True).tolist() == [True]
     # The date of the first change proves what is older, so that it is handed on, too.

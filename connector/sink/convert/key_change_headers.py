@@ -24,11 +24,10 @@ from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, Mask, children, valid_mask, with_columns
 from serde.connect.values.binary_values import base64_to_binary
 from serde.connect.values.variable_scale_decimal import to_text
-from serde.events.kinds.operations import OP_CREATE
+from serde.events.kinds.operations import NO_OP, OP_CREATE
 from serde.formats import make_deserializer
 from serde.messages import DecodedMessages, MessageBlock
 
-_NO_OP = 0
 _SCALE = '"scale"'
 _SCALED = pa.struct([("scale", pa.int64()), ("value", pa.string())])
 _HEADER_CONVERTER = make_deserializer("auto")
@@ -46,7 +45,7 @@ def mark_key_changes(part: ChangeBatch, offsets: Ints, old_keys: pa.Array) -> Ch
     if old_keys.null_count == len(old_keys):
         return part
     rows = np.searchsorted(offsets, part.order.offset)
-    moved = np.isin(part.order.op, (OP_CREATE, _NO_OP)) & valid_mask(old_keys)[rows]
+    moved = np.isin(part.order.op, (OP_CREATE, NO_OP)) & valid_mask(old_keys)[rows]
     op = np.where(moved, np.uint8(OP_KEY_CHANGE), part.order.op)
     return attrs.evolve(part, order=attrs.evolve(part.order, op=op))
 

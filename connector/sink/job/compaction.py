@@ -9,7 +9,7 @@ from pyspark import TaskContext
 
 from connector.sink.fold.fold import find_last_deletes, find_rows_to_keep, fold
 from connector.sink.fold.values.row_lives import find_needed_rows
-from connector.sink.fold.values.unavailable_values import fill_in_batch, find_open_creates
+from connector.sink.fold.values.unavailable_values import fill_in_batch, find_open_starts
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, concat_small, locate
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.arrays import Ints
@@ -36,8 +36,8 @@ def choose_changes(
     """
     folded = fold_changes(concat_small(parts), table)
     also = find_last_deletes(parts) if table.tombstones == "delete" else np.zeros(0, np.int64)
-    more = table.patches or last
-    more_of = np.union1d(also, find_needed_rows(folded, table.layout.keys) if more else find_open_creates(folded.parts))
+    more, keys = table.patches or last, table.layout.keys
+    more_of = np.union1d(also, find_needed_rows(folded, keys) if more else find_open_starts(folded.parts, keys))
     return locate(folded.parts, find_rows_to_keep(folded, table.identity, more_of, numbered=table.numbered))
 
 

@@ -11,8 +11,11 @@ from connector.sink.fold.order.key_runs import mark_run_starts
 from connector.sink.fold.order.original_order import restore_order
 from connector.sink.fold.order.winners import sort_changes
 from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch, ChangeOrder, compute_key_codes
-from serde.arrays import Ints
-from serde.events.kinds.operations import OP_CREATE
+from serde.arrays import Ints, Mask
+from serde.events.kinds.operations import OP_CREATE, OP_READ, OP_UPDATE
+
+_CREATES = (OP_CREATE, OP_KEY_CHANGE)
+_GIVES_ROW = (*_CREATES, OP_UPDATE, OP_READ)
 
 
 @attrs.frozen(eq=False)
@@ -96,22 +99,32 @@ def _find_key_starts(sorted_codes: Ints) -> Ints:
 
 
 def find_creates(parts: Sequence[ChangeBatch], places: ChangeOrder, keys: Sequence[str]) -> Ints:
-    """For every change the last create of its key up to it, -1 without one."""
+    """For every change the create that made its row, -1 where none is known."""
     histories = sort_by_origin(parts, keys)
     sequence = histories.sequence
-    is_create = np.isin(places.op[sequence], (OP_CREATE, OP_KEY_CHANGE))
-    last = np.maximum.accumulate(np.where(is_create, np.arange(len(sequence)), -1))
+    last = _find_last(np.isin(places.op[sequence], _CREATES))
     result = np.full(len(sequence), -1, np.int64)
-    has_create = last >= histories.starts
+    has_create = last >= find_row_starts(parts, histories)
     result[sequence[has_create]] = sequence[last[has_create]]
     return result
 
 
 def find_row_starts(parts: Sequence[ChangeBatch], histories: KeyHistories) -> Ints:
-    """Return for each sorted change where its row's life begins: at the last create before it, else where what is known
-    of its key does.
+    """Return for each sorted change where its row's life begins: at the last create before it, behind the last delete,
+    which alone tells it of events without operation, or where what is known of its key does.
     """
-    op = np.concatenate([part.order.op for part in parts])[histories.sequence]
-    place = np.where(np.isin(op, (OP_CREATE, OP_KEY_CHANGE)), np.arange(len(op)), 0)
-    begun: Ints = np.maximum(np.maximum.accumulate(place), histories.starts)
+    sequence, starts = histories.sequence, histories.starts
+    op = np.concatenate([part.order.op for part in parts])[sequence]
+    deleted = np.concatenate([part.deleted for part in parts])[sequence]
+    creates = np.isin(op, _CREATES)
+    # Rows that a truncate ended are no deletes; nothing but a create follows them.
+    ends = deleted & ~np.isin(op, _GIVES_ROW)
+    behind = np.append(False, ends[:-1]) & ~ends
+    begun: Ints = np.maximum(np.maximum(_find_last(creates | behind), 0), starts)
     return begun
+
+
+def _find_last(marks: Mask) -> Ints:
+    """Return for each place the last one up to it that is marked, -1 without any."""
+    last: Ints = np.maximum.accumulate(np.where(marks, np.arange(len(marks)), -1))
+    return last

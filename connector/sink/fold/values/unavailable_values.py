@@ -21,7 +21,7 @@ from connector.sink.fold.values.key_histories import find_creates, find_row_star
 from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch, ChangeOrder, FoldedChanges, gather
 from serde.arrays import Ints, Mask, place_others
 from serde.events.images.document_patches import apply_patch, find_patches
-from serde.events.kinds.operations import OP_CREATE, OP_DELETE, OP_READ, OP_UPDATE
+from serde.events.kinds.operations import NO_OP, OP_CREATE, OP_DELETE, OP_READ, OP_UPDATE
 
 
 def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> dict[str, Mask]:
@@ -38,19 +38,30 @@ def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> 
     return {name: found for name, found in meant.items() if found.any()}
 
 
-def find_open_creates(parts: Sequence[ChangeBatch]) -> Ints:
-    """Find the creates with unavailable values, which a change of key may have made.
+def find_open_starts(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> Ints:
+    """Find where the lives of rows begin that a change of key may have made, and which have unavailable values.
 
-    A later fold needs them: it takes no value from before them, where another row had the key.
+    That is their create, or the delete in front of an event without operation. A later fold needs these: it takes no
+    value from before them, where another row had the key.
 
     Returns:
         Indices that count through the parts in turn, ascending.
     """
-    marks = []
-    for part in parts:
-        unsent = [np.zeros(len(part), np.bool_), *find_unavailable_columns(part, suspicious=True).values()]
-        marks.append(np.logical_or.reduce(unsent) & np.isin(part.order.op, (OP_CREATE, OP_KEY_CHANGE)))
-    return np.flatnonzero(np.concatenate(marks))
+    unsent = np.concatenate([_mark_unsent(part) for part in parts])
+    op = np.concatenate([part.order.op for part in parts])
+    found = [np.flatnonzero(unsent & np.isin(op, (OP_CREATE, OP_KEY_CHANGE)))]
+    untold = unsent & (op == NO_OP)
+    if untold.any():
+        histories = sort_by_origin(parts, keys)
+        starts = find_row_starts(parts, histories)[untold[histories.sequence]]
+        found.append(histories.sequence[np.where(histories.keys[starts] < starts, starts - 1, starts)])
+    return np.unique(np.concatenate(found))
+
+
+def _mark_unsent(part: ChangeBatch) -> Mask:
+    none = np.zeros(len(part), np.bool_)
+    marks: Mask = np.logical_or.reduce([none, *find_unavailable_columns(part, suspicious=True).values()])
+    return marks
 
 
 def fill_in_batch(
