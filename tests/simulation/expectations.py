@@ -34,7 +34,7 @@ class Expectation:
     """Of one table. `exact` tells that each change proves its age to the table, so that no state of it is older than it
     may be; `precise` that dates are more than whole seconds, `alone` that one partition has all. Keys are above `base`.
     `together`: batches take whole transactions. `keeps`: a row that is deleted, or that a truncate took, stays, and is
-    marked.
+    marked. `rewrites`: deletes write data files anew, without the rows that they take.
     """
 
     topic: str
@@ -45,6 +45,7 @@ class Expectation:
     base: int = 0
     keeps: bool = False
     together: bool = False
+    rewrites: bool = False
     ends: dict[TopicPartition, int] = attrs.field(factory=dict)
     taken: list[Truth] = attrs.field(factory=list)
     foreign: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
@@ -110,11 +111,15 @@ class Expectation:
             self.ends[at] = end
 
     def _is_parted(self, made: Truth, old: int) -> bool:
-        """Tell whether a row's values came and went, under its old key, in one batch, and the row itself later."""
+        """Tell whether a row's values came and went, under its old key, in one batch, or went with a data file, and the
+        row itself came later.
+        """
         batches = self.left_behind.changes
         gone, come = batches.get(made.serial - 1), batches[made.serial]
         if old in self.parted or gone is None or gone[0] == come[0]:
             return old in self.parted
+        if self.rewrites:
+            return True
         before = (one for one in self.taken if one.key == old and one.row is not None and one.serial < made.serial)
         return any(one.says == "change" and batches[one.serial][0] == gone[0] for one in before)
 

@@ -71,7 +71,15 @@ class Scene:
         alone, keeps = world.partitions == 1 and not self.is_shared, world.keep_deletes and not world.documents
         self.tables = {
             self._table_of(name): Expectation(
-                name, world.upsert, exact, precise, alone, sources[name].base, keeps, together=world.moves
+                name,
+                world.upsert,
+                exact,
+                precise,
+                alone,
+                sources[name].base,
+                keeps,
+                together=world.moves,
+                rewrites="copy-on-write" in (world.mode, world.then),
             )
             for name in self.names
         }
