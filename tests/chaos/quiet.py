@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from connector.errors import FatalError
 from tests.chaos.connectors import Connector, Kind
-from tests.chaos.tables import MARKER, TABLES
+from tests.chaos.tables import MARKER, TABLES, mark
 from tests.chaos.worker import PREFIX, topic
 from tests.chaos.world import PARTITIONS, World
 from tests.interop.lag import lag, observer
@@ -68,11 +68,10 @@ class QuietPoint:
     def _mark(self) -> int:
         """Write a marker; its number."""
         number = int(time.time() * 1000) % 2_000_000_000
-        written = f"INSERT INTO {MARKER} (id, n) VALUES (1, {number}) ON CONFLICT (id) DO UPDATE SET n = excluded.n"
 
         def write() -> bool:
             try:
-                self._world.postgres.run(written)
+                self._world.postgres.run(mark(number))
             except FatalError:
                 return False
             return True

@@ -55,6 +55,11 @@ ONLY_IN_POSTGRES = (
 )
 
 
+def mark(number: int) -> str:
+    """Return the statement that writes a number into the marker's one row."""
+    return f"INSERT INTO {MARKER} (id, n) VALUES (1, {number}) ON CONFLICT (id) DO UPDATE SET n = excluded.n"
+
+
 def _plain(kind: str, value: Any) -> str | None:
     return None if value is None else _PLAIN[kind](value)
 

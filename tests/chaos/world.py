@@ -12,6 +12,7 @@ import tempfile
 import time
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -22,11 +23,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from connector.demo.servers.kafka_broker import KafkaBroker
 from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.demo.servers.ports import LOOPBACK, free_ports
-from connector.errors import FatalError
 from tests.chaos.connectors import CATALOG, LAKE, Addresses
 from tests.chaos.disk import SmallDisk
-from tests.chaos.tables import MARKER, ONLY_IN_POSTGRES, TABLES
+from tests.chaos.tables import MARKER, ONLY_IN_POSTGRES, TABLES, mark
 from tests.chaos.worker import CONNECTOR, TRANSACTIONS, Worker, debezium, topic
+from tests.harness.waiting import wait_until
 from tests.interop.postgres import Postgres
 from tests.servers.cluster import Cluster
 from tests.servers.relay import Relay
@@ -159,12 +160,13 @@ class World:
 
         One that is killed begins it anew, and what was deleted between the two reads no event ever tells.
         """
-        limit = time.monotonic() + _READY_S
-        while not self.worker.has_left_snapshot():
-            if time.monotonic() > limit:
-                raise FatalError(f"Debezium's snapshot was not over within {_READY_S:.0f} s")
-            self.postgres.run(f"INSERT INTO {MARKER} (id, n) VALUES (1, 0) ON CONFLICT (id) DO UPDATE SET n = 0")
-            time.sleep(_STEP_S)
+        numbers = count()
+
+        def has_left() -> bool:
+            self.postgres.run(mark(next(numbers)))
+            return self.worker.has_left_snapshot()
+
+        wait_until(has_left, _READY_S, "Debezium's snapshot was not over", step_s=_STEP_S)
 
     def _create_topics(self) -> None:
         names = [topic(table.name) for table in TABLES]

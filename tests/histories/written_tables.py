@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -187,8 +188,17 @@ class Written:
         return ChangeBatch(rows, order, np.array([v is None for v in changes.values()]), np.ones(count, np.bool_))
 
 
-def open_catalog(spark: SparkSession, name: str, properties: Mapping[str, str]) -> tuple[Catalog, Lake]:
-    """A catalog for the sink's code, and the same for readers."""
+Opened = tuple[Catalog, Lake]
+"""A catalog for the sink's code, and the same for readers."""
+
+
+def open_warehouse(spark: SparkSession, name: str, folder: Path) -> Opened:
+    """A catalog whose tables are found by their folders."""
+    return open_catalog(spark, name, {"type": "hadoop", "warehouse": str(folder)})
+
+
+def open_catalog(spark: SparkSession, name: str, properties: Mapping[str, str]) -> Opened:
+    """A catalog of these properties of Iceberg's."""
     lake = Lake(spark, name, properties)
     return Catalog(spark, CatalogSettings(name, properties, ("default",), {})), lake
 

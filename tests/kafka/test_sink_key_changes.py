@@ -91,11 +91,7 @@ def test_rows_keep_what_is_theirs_when_changes_of_their_keys_come_again(
 
 def _apply(source: MovingRows, ends: Sequence[int], topics: Topics, inside: InProcessSink) -> dict[int, Told]:
     """Have the sink read up to one end after the other; what its table has then."""
-    done = 0
-    for end in ends:
-        topics.replay(source.log[done:end], create=not done)
-        inside.run()
-        done = end
+    inside.take_in(topics, source.log, ends)
     rows = (row for row in inside.lake.rows(source.topic) if row.get("__deleted") != "true")
     return {row["id"]: (row["of"], row["n"], row["big"]) for row in rows}
 

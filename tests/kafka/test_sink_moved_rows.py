@@ -83,11 +83,8 @@ def apply(topics: Topics, spark: SparkSession, plain_workspace: MakeWorkspace) -
 
     def run(events: KeyedEvents, ends: Sequence[int], **properties: str) -> Rows:
         options = {"topics": events.topic, "debezium.sink.iceberg.upsert-keep-deletes": "false", **properties}
-        sink, done = InProcessSink(spark, plain_workspace(events.topic, options)), 0
-        for end in (*ends, len(events.log)):
-            topics.replay(events.log[done:end], create=not done)
-            sink.run()
-            done = end
+        sink = InProcessSink(spark, plain_workspace(events.topic, options))
+        sink.take_in(topics, events.log, (*ends, len(events.log)))
         return sink.lake.rows(events.topic)
 
     return run

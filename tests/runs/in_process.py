@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from attrs import define, field, frozen
 from pyspark.java_gateway import ensure_callback_server_started
@@ -20,6 +20,8 @@ from connector.settings import SinkSettings, load
 from connector.sink.factory import Sink, SinkObservers, build_sink
 from connector.sink.replay import Replayer, ReplayReport
 from tests.clients.lake import Lake
+from tests.clients.topics import Topics
+from tests.model.recordings import Record
 from tests.runs.listeners import ReportListener
 from tests.runs.processes import Workspace
 
@@ -61,6 +63,14 @@ class InProcessSink:
         finally:
             sink.close()
         return reports
+
+    def take_in(self, topics: Topics, log: Sequence[Record], ends: Iterable[int]) -> None:
+        """Send the records of new topics up to one end after the other, and run the sink after each."""
+        done = 0
+        for end in ends:
+            topics.replay(log[done:end], create=not done)
+            self.run()
+            done = end
 
     def replay(
         self, letters: Sequence[DeadLetterRecord], known: Sequence[DeadLetterRecord], *, execute: bool

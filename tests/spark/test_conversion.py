@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused
-from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.read.scan_planning import plan_files
 from connector.maintenance.conversion.conversion import (
     Conversion,
@@ -18,30 +17,28 @@ from connector.maintenance.conversion.conversion import (
     write_conversion,
 )
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
-from tests.clients.lake import Lake
 from tests.harness.tiers import tiered
 from tests.histories.written_tables import (
     PARTITIONS,
     Case,
+    Opened,
     Written,
     check_rows,
     fill,
-    open_catalog,
+    open_warehouse,
     summary_of,
 )
 from tests.model.key_types import KEY_TYPES, key_type
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-Opened = tuple[Catalog, Lake]
 LONG = key_type("long")
 
 
 @pytest.fixture(scope="module")
 def opened(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Opened:
     """A catalog for the sink's code, and the same for readers."""
-    properties = {"type": "hadoop", "warehouse": str(tmp_path_factory.mktemp("conversions"))}
-    return open_catalog(spark, "conversions", properties)
+    return open_warehouse(spark, "conversions", tmp_path_factory.mktemp("conversions"))
 
 
 def _possible_cases() -> list[Case]:

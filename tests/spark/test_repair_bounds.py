@@ -21,7 +21,6 @@ from attrs import evolve
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused
-from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.java import jvm
 from connector.iceberg.repair.manifest_repair import find_misleading_bounds, remove_misleading_bounds
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
@@ -30,9 +29,11 @@ from tests.harness.paths import PROJECT
 from tests.harness.tiers import tiered
 from tests.histories.written_tables import (
     Case,
+    Opened,
     Written,
     fill,
     open_catalog,
+    open_warehouse,
     places_of,
     row_ids_of,
     values_by_iceberg,
@@ -44,15 +45,13 @@ from tests.runs.processes import Sink, catalog
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-Opened = tuple[Catalog, Lake]
 UUID = key_type("uuid")
 
 
 @pytest.fixture(scope="module")
 def opened(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Opened:
     """A catalog for the sink's code, and the same for readers."""
-    properties = {"type": "hadoop", "warehouse": str(tmp_path_factory.mktemp("repairs"))}
-    return open_catalog(spark, "repairs", properties)
+    return open_warehouse(spark, "repairs", tmp_path_factory.mktemp("repairs"))
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.keys.file_key_bounds import read_key_bounds
 from connector.iceberg.repair.partition_repair import MisplacedFiles, find_misplaced_files, move_misplaced_files
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
@@ -22,9 +21,10 @@ from tests.clients.lake import Lake
 from tests.harness.tiers import tiered
 from tests.histories.written_tables import (
     Case,
+    Opened,
     Written,
     new_table,
-    open_catalog,
+    open_warehouse,
     places_of,
     row_ids_of,
     values_by_iceberg,
@@ -34,14 +34,11 @@ from tests.model.key_types import key_type
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-Opened = tuple[Catalog, Lake]
-
 
 @pytest.fixture(scope="module")
 def opened(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Opened:
     """A catalog for the sink's code, and the same for readers."""
-    properties = {"type": "hadoop", "warehouse": str(tmp_path_factory.mktemp("misplaced"))}
-    return open_catalog(spark, "misplaced", properties)
+    return open_warehouse(spark, "misplaced", tmp_path_factory.mktemp("misplaced"))
 
 
 def test_partitions_of_two_decimals(spark: SparkSession, opened: Opened) -> None:

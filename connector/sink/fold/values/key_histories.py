@@ -14,8 +14,8 @@ from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch, ChangeO
 from serde.arrays import Ints, Mask
 from serde.events.kinds.operations import OP_CREATE, OP_READ, OP_UPDATE
 
-_CREATES = (OP_CREATE, OP_KEY_CHANGE)
-_GIVES_ROW = (*_CREATES, OP_UPDATE, OP_READ)
+CREATES = (OP_CREATE, OP_KEY_CHANGE)
+_GIVES_ROW = (*CREATES, OP_UPDATE, OP_READ)
 
 
 @attrs.frozen(eq=False)
@@ -81,14 +81,13 @@ def _find_gaps(original: Ints, keys: Ints, group: Ints) -> Ints:
     count, places = len(original), np.arange(len(original))
     at = np.empty(count, np.int64)
     at[original] = places
-    begins = np.ones(count, np.bool_)
-    begins[1:] = (at[1:] < at[:-1]) | (group[1:] != group[:-1])
+    lanes = mark_run_starts(group)
+    begins = lanes | np.append(True, at[1:] < at[:-1])
     first, last = at[begins], at[np.append(np.flatnonzero(begins)[1:] - 1, count - 1)]
     opened = np.bincount(first, minlength=count).cumsum()
     closed = np.append(0, np.bincount(last, minlength=count).cumsum()[:-1])
     # Where all that was begun before has ended, something may be missing.
-    gap = np.append(0, opened[:-1]) == closed
-    gap[1:] &= (group[1:] == group[:-1]) | (keys[1:] != keys[:-1])
+    gap = (np.append(0, opened[:-1]) == closed) & (~lanes | mark_run_starts(keys))
     starts: Ints = np.maximum.accumulate(np.where(gap, places, 0))
     return starts
 
@@ -102,7 +101,7 @@ def find_creates(parts: Sequence[ChangeBatch], places: ChangeOrder, keys: Sequen
     """For every change the create that made its row, -1 where none is known."""
     histories = sort_by_origin(parts, keys)
     sequence = histories.sequence
-    last = _find_last(np.isin(places.op[sequence], _CREATES))
+    last = _find_last(np.isin(places.op[sequence], CREATES))
     result = np.full(len(sequence), -1, np.int64)
     has_create = last >= find_row_starts(parts, histories)
     result[sequence[has_create]] = sequence[last[has_create]]
@@ -115,13 +114,16 @@ def find_row_starts(parts: Sequence[ChangeBatch], histories: KeyHistories) -> In
     """
     sequence, starts = histories.sequence, histories.starts
     op = np.concatenate([part.order.op for part in parts])[sequence]
-    deleted = np.concatenate([part.deleted for part in parts])[sequence]
-    creates = np.isin(op, _CREATES)
-    # Rows that a truncate ended are no deletes; nothing but a create follows them.
-    ends = deleted & ~np.isin(op, _GIVES_ROW)
-    behind = np.append(False, ends[:-1]) & ~ends
-    begun: Ints = np.maximum(np.maximum(_find_last(creates | behind), 0), starts)
+    deletes = np.concatenate([mark_deletes(part) for part in parts])[sequence]
+    behind = np.append(False, deletes[:-1]) & ~deletes
+    begun: Ints = np.maximum(_find_last(np.isin(op, CREATES) | behind), starts)
     return begun
+
+
+def mark_deletes(part: ChangeBatch) -> Mask:
+    """Mark the changes that take a row away, and tell none: not the rows that a truncate ended."""
+    deletes: Mask = part.deleted & ~np.isin(part.order.op, _GIVES_ROW)
+    return deletes
 
 
 def _find_last(marks: Mask) -> Ints:

@@ -17,11 +17,18 @@ import numpy as np
 import pyarrow as pa
 
 from connector.sink.fold.values.document_patches import apply_in_batch
-from connector.sink.fold.values.key_histories import find_creates, find_row_starts, sort_by_date, sort_by_origin
-from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch, ChangeOrder, FoldedChanges, gather
+from connector.sink.fold.values.key_histories import (
+    CREATES,
+    find_creates,
+    find_row_starts,
+    mark_deletes,
+    sort_by_date,
+    sort_by_origin,
+)
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, gather
 from serde.arrays import Ints, Mask, place_others
 from serde.events.images.document_patches import apply_patch, find_patches
-from serde.events.kinds.operations import NO_OP, OP_CREATE, OP_DELETE, OP_READ, OP_UPDATE
+from serde.events.kinds.operations import NO_OP, OP_CREATE, OP_DELETE, OP_READ
 
 
 def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> dict[str, Mask]:
@@ -49,7 +56,7 @@ def find_open_starts(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> Ints:
     """
     unsent = np.concatenate([_mark_unsent(part) for part in parts])
     op = np.concatenate([part.order.op for part in parts])
-    found = [np.flatnonzero(unsent & np.isin(op, (OP_CREATE, OP_KEY_CHANGE)))]
+    found = [np.flatnonzero(unsent & np.isin(op, CREATES))]
     untold = unsent & (op == NO_OP)
     if untold.any():
         histories = sort_by_origin(parts, keys)
@@ -100,8 +107,7 @@ def fill_in_batch(
 
 def _mark_whole_rows(part: ChangeBatch) -> Mask:
     """Mark the changes whose rows have real values: rows that a truncate ended too, but not delete events."""
-    ended = np.isin(part.order.op, (OP_CREATE, OP_KEY_CHANGE, OP_UPDATE, OP_READ))
-    whole: Mask = part.image & (~part.deleted | ended)
+    whole: Mask = part.image & ~mark_deletes(part)
     return whole
 
 

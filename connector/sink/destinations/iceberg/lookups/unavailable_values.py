@@ -107,28 +107,35 @@ def fill_from_table(
     times = find_time_column(layout, dedup_column, prefix) if moved else None
     order = times or (dedup_column if moved and dedup_column in table_rows.names else None)
     live = tell_age(table_rows.live_rows, table_rows, layout, times, op_field)
-    joined = _read_incoming(outputs, table)
+    joined = _name_own_keys(_read_incoming(outputs, table), sides)
+    old_keys = [F.lit(None)] * len(sides.paths)
     if moved:
         before = RowsBefore(table, sides.names, times)
         held = None if times is None else hold_rows(table_rows, live, layout)
-        old_keys, last_rows = (_filter_kind(outputs, kind) for kind in (OutputKind.OLD_KEY_ROWS, OutputKind.LAST_ROWS))
-        joined = _join_rows_before(joined, before.find(old_keys, last_rows, until, held), sides)
-    else:
-        joined = _name_keys(joined, sides, "self")
-        joined = joined.select("*", *_choose_keys(sides, [F.lit(None)] * len(sides.paths)))
+        moves, last_rows = (_filter_kind(outputs, kind) for kind in (OutputKind.OLD_KEY_ROWS, OutputKind.LAST_ROWS))
+        known = before.find(moves, last_rows, until, held)
+        joined = joined.join(known, (F.col(_RECORD) == F.col(RECORD)) & F.col(_MOVED), "left")
+        old_keys = [F.col(name) for name in before.keys]
+    joined = joined.select("*", *_choose_keys(sides, old_keys))
     joined = _join_live_rows(joined, table_rows, live, sides, dated=times is not None)
     if order is not None:
         struck = tell_age(table_rows.deleted_rows, table_rows, layout, order, op_field)
         joined = _join_struck(joined, table_rows, struck, sides, dated=times is not None)
     batch_sides = ("before",) if moved else ()
     table_sides = ("own",) * (times is not None) + ("live",) + ("struck",) * (order is not None)
-    own = column_aliases("came", len(layout.columns))
-    aliases = [name for side in batch_sides for name in column_aliases(side, len(unsent))]
-    for side in table_sides:
-        aliases += [*column_aliases(side, len(values)), *_place_names(side)]
-    aliases += _place_names("held") * moved
+    columns = _list_columns(sides, batch_sides, table_sides)
     fill = partial(_fill_rows, layout=layout, sides=sides, batch_sides=batch_sides, table_sides=table_sides)
-    return joined.select(*own, *aliases).mapInArrow(rewrite_task(table, FILE_LABEL, fill), task_output.OUTPUT_SCHEMA)
+    return joined.select(*columns).mapInArrow(rewrite_task(table, FILE_LABEL, fill), task_output.OUTPUT_SCHEMA)
+
+
+def _list_columns(sides: _JoinColumns, batch_sides: Sequence[str], table_sides: Sequence[str]) -> list[str]:
+    """Return what `_fill_rows` asks of joined rows: their own columns, and the values and places of each side."""
+    columns = column_aliases("came", len(sides.columns))
+    for side in batch_sides:
+        columns += [*column_aliases(side, len(sides.names)), *_place_names("held")]
+    for side in table_sides:
+        columns += [*column_aliases(side, len(sides.values)), *_place_names(side)]
+    return columns
 
 
 def _fill_rows(
@@ -157,20 +164,12 @@ def _fill_rows(
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns)
 
 
-def _name_keys(incoming: DataFrame, sides: _JoinColumns, side: str) -> DataFrame:
-    """Add the keys of incoming rows under the names that joins with a side of this name ask for."""
+def _name_own_keys(incoming: DataFrame, sides: _JoinColumns) -> DataFrame:
+    """Add the keys of incoming rows under the names that joins ask for."""
     alias = dict(zip(sides.columns.names, column_aliases("came", len(sides.columns)), strict=True))
-    names = column_aliases(side, len(sides.paths))
+    names = column_aliases("self", len(sides.paths))
     keys = (key_column(alias, path).alias(name) for path, name in zip(sides.paths, names, strict=True))
     return incoming.select("*", *keys)
-
-
-def _join_rows_before(incoming: DataFrame, before: DataFrame, sides: _JoinColumns) -> DataFrame:
-    """Add the batch's values of each row from before its key changed, and the key under which the table has the row."""
-    incoming = incoming.join(before, (F.col(_RECORD) == F.col(RECORD)) & F.col(_MOVED), "left")
-    incoming = _name_keys(incoming, sides, "self")
-    old = [F.col(name) for name in column_aliases("old", len(sides.paths))]
-    return incoming.select("*", *_choose_keys(sides, old))
 
 
 def _choose_keys(sides: _JoinColumns, old: Sequence[Column]) -> list[Column]:
