@@ -391,6 +391,20 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 1, whole=True, during=((16, Batch(1, 1, whole=True)),)),
         ),
     ),
+    # What came again behind the truncate was applied to the row that it had marked, and of equal dates the later one
+    # wins: the batch ended between the two changes of one transaction.
+    "a truncate, and a part of a transaction before it once more": (
+        World(keep_deletes=True, places=False, parallelism=2),
+        (
+            SourceStep("commits", 396),
+            SourceStep("commit", 757),
+            SourceStep("commits", 32),
+            Batch(0, 0, whole=True, grid=2),
+            SourceStep("truncate", 948),
+            SourceStep("restart", 960),
+            Batch(0, 3, grid=2),
+        ),
+    ),
     # The second sink committed after the first had looked who else did, and before it read the table again: the first
     # took that commit for its own, and a key that both batches have got two rows.
     "a second sink commits between a truncate's marks and its batch": (

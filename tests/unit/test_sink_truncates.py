@@ -45,6 +45,36 @@ def truncate(partition: int = 0, offset: int = 10, ts_ns: int = 100, place: int 
     return Truncate("t", partition, offset, ts_ns, () if place == NO_VALUE else (SOURCE, place, 0, 0))
 
 
+def repeated(cut: TableTruncate, at: tuple[str, int], offset: int, ts_ns: int, place: int) -> bool:
+    """Whether one change comes again behind a truncate."""
+    where = unknown_positions(1, SOURCE)
+    where[0, 1] = place
+    moments = ChangeTimes(np.array([ts_ns]), np.array([ord("u")], np.uint8), np.array([False]), where)
+    return bool(cut.mark_repeated(at, np.array([offset]), moments)[0])
+
+
+@pytest.mark.parametrize(
+    ("at", "offset", "place", "ts_ns", "told"),
+    [
+        (HERE, 11, 6, 100, True),
+        (HERE, 9, 6, 100, False),
+        (HERE, 11, 8, 100, False),
+        (HERE, 11, 6, 101, False),  # a source that moved has small places again
+        (HERE, 11, NO_VALUE, 90, False),
+        (THERE, 21, 7, 150, True),
+        (THERE, 19, 7, 150, False),
+        (HERE, 11, 7, 150, False),  # the truncate behind it is in the other partition
+        (("other", 0), 21, 6, 100, False),
+    ],
+)
+def test_what_comes_again_behind_a_truncate_of_its_partition(
+    at: tuple[str, int], offset: int, place: int, ts_ns: int, *, told: bool
+) -> None:
+    """A change comes again where a truncate that is proven to be later is in front of it in its own partition."""
+    cut = TableTruncate.of([truncate(0, 10, 100, 7), truncate(1, 20, 200, 9)])
+    assert repeated(cut, at, offset, ts_ns, place) is told
+
+
 def test_kafkas_order_counts_within_the_partition() -> None:
     """In the truncate's own partition its offset decides, whatever the clock says."""
     cut = TableTruncate.of([truncate()])

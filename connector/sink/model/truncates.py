@@ -7,7 +7,7 @@ so one that is older by either is gone. What cannot be told stays, and is counte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -68,7 +68,7 @@ class TableTruncate:
     """The truncates of one table in a batch: the last offset of one per topic-partition, and the latest's moment.
 
     `alone` tells that all records of the table are in that topic-partition: Kafka's order tells of all its rows.
-    `source` is the name of its source.
+    `source` is the name of its source, `latest` has the latest truncate of each topic-partition.
     """
 
     offsets: Mapping[TopicPartition, int]
@@ -77,19 +77,18 @@ class TableTruncate:
     total_order: int = NO_VALUE
     alone: bool = False
     source: str = ""
+    latest: Mapping[TopicPartition, Truncate] = attrs.field(factory=dict)
 
     @staticmethod
     def of(truncates: Iterable[Truncate], *, alone: bool = False) -> TableTruncate:
         """Take all truncates of one source together."""
-        every = list(truncates)
-        offsets: dict[TopicPartition, int] = {}
-        for each in every:
-            at = each.topic, each.partition
-            offsets[at] = max(each.offset, offsets.get(at, -1))
-        comparable = len({each.place[:1] for each in every}) == 1
-        one_lane = len(offsets) == 1  # there Kafka's order tells more than dates of whole seconds
-        latest = max(every, key=lambda e: (_rank(e.place) if comparable else (), e.ts_ns, e.offset if one_lane else 0))
-        return TableTruncate(offsets, latest.ts_ns, latest.place, latest.total_order, alone, latest.source)
+        by_partition: dict[TopicPartition, list[Truncate]] = {}
+        for each in truncates:
+            by_partition.setdefault((each.topic, each.partition), []).append(each)
+        offsets = {at: max(each.offset for each in found) for at, found in by_partition.items()}
+        latest = {at: _find_latest(found) for at, found in by_partition.items()}
+        last = _find_latest([each for found in by_partition.values() for each in found])
+        return TableTruncate(offsets, last.ts_ns, last.place, last.total_order, alone, last.source, latest)
 
     @property
     def last(self) -> LastTruncate:
@@ -126,23 +125,19 @@ class TableTruncate:
         """Mark the changes of a topic-partition that came after the truncate, and those of them that cannot be told."""
         own: Mask = offset > self.offsets.get(at, -1)
         # Within a partition Kafka's order is the source's, but for what is proven to come again: a truncate, too.
-        before, behind = self._mark_proven(moments)
+        before, behind = _mark_proven(moments, self.ts_ns, self.place)
         if list(self.offsets) == [at]:
             return own & ~before | behind, np.zeros(len(own), np.bool_)
         earlier, certain = self._mark_earlier(moments)
         return own & ~earlier | behind, own & ~certain
 
-    def _mark_proven(self, moments: ChangeTimes) -> tuple[Mask, Mask]:
-        """Mark the changes that are proven to be older than the truncate, and those proven to be newer: by place, where
-        the date does not contradict it.
-        """
-        what = (moments.ts_ns, moments.op, moments.deleted, _SECOND_NS)
-        date, place = select_proven_dates(*what), select_proven_places(moments.place, *what)
-        with_place = _mark_comparable(place, self.place)
-        dated = (date != NO_VALUE) & (self.ts_ns != NO_VALUE) & (self.ts_ns % _SECOND_NS != 0)
-        earlier, later = dated & (date < self.ts_ns), dated & (date > self.ts_ns)
-        below, above = _mark_below(place, self.place), _mark_above(place, self.place)
-        return with_place & below & ~later, with_place & above & ~earlier
+    def mark_repeated(self, at: TopicPartition, offset: Ints, moments: ChangeTimes) -> Mask:
+        """Mark the changes that come again in a topic-partition: a truncate that is later is in front of them."""
+        latest = self.latest.get(at)
+        if latest is None:
+            return np.zeros(len(offset), np.bool_)
+        before, _ = _mark_proven(moments, latest.ts_ns, latest.place)
+        return before & (offset > latest.offset)
 
     def _mark_earlier(self, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes that are known to have come before, and those of which it is known."""
@@ -179,6 +174,26 @@ def is_repeated(truncate: Truncate, last: LastTruncate) -> bool:
         newer = 0 < ts_ns < truncate.ts_ns and truncate.ts_ns % _SECOND_NS != 0
         return bool(_mark_below(np.array([truncate.place], np.int64), place)[0]) and not newer
     return 0 < truncate.ts_ns < ts_ns and truncate.ts_ns % _SECOND_NS != 0
+
+
+def _find_latest(truncates: Sequence[Truncate]) -> Truncate:
+    """Return the latest of truncates; Kafka's order tells more than dates of whole seconds where they share it."""
+    comparable = len({each.place[:1] for each in truncates}) == 1
+    shared = len({(each.topic, each.partition) for each in truncates}) == 1
+    return max(truncates, key=lambda e: (_rank(e.place) if comparable else (), e.ts_ns, e.offset if shared else 0))
+
+
+def _mark_proven(moments: ChangeTimes, ts_ns: int, place: SourcePosition) -> tuple[Mask, Mask]:
+    """Mark the changes that are proven to be older than a truncate, and those proven to be newer: by place, where the
+    date does not contradict it.
+    """
+    what = (moments.ts_ns, moments.op, moments.deleted, _SECOND_NS)
+    date, known = select_proven_dates(*what), select_proven_places(moments.place, *what)
+    with_place = _mark_comparable(known, place)
+    dated = (date != NO_VALUE) & (ts_ns != NO_VALUE) & (ts_ns % _SECOND_NS != 0)
+    earlier, later = dated & (date < ts_ns), dated & (date > ts_ns)
+    below, above = _mark_below(known, place), _mark_above(known, place)
+    return with_place & below & ~later, with_place & above & ~earlier
 
 
 def _mark_newer(date: Ints, ts_ns: int) -> Mask:

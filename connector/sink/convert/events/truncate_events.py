@@ -69,14 +69,15 @@ class TruncatedChanges:
 def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> TruncatedChanges:
     """Leave out truncates themselves, and what came before those that emptied the table.
 
-    Where deletes keep their rows nothing else is left out: a row ends as the last change before the truncate left it.
+    Where deletes keep their rows little else is left out: a row ends as the last change before the truncate left it.
+    What comes again behind the truncate tells nothing new of it, and a batch may end before it came to that last one.
     Nor of documents: the job has run before, without the truncate, and what came behind it had its version above what
     its key had in front of it. Of other tables that tell the order of changes deletes from before stay: each tells what
     the tombstone behind it is about, which would else be taken for one of its own, and take a row that came after the
     truncate.
     """
     keep, untold = change.op != OP_TRUNCATE, 0
-    before, deletes = np.zeros(len(keep), np.bool_), np.zeros(len(keep), np.bool_)
+    before, deletes, again = (np.zeros(len(keep), np.bool_) for _ in range(3))
     if table is not None and table.cuts != TruncateScope():
         moments = ChangeTimes(to_int64(change.ts_ns), change.op, change.deleted, change.place)
         names = [strip_log_name(name) for name in change.origin.dictionary.to_pylist()]
@@ -85,13 +86,16 @@ def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | Non
             cuts.append((cut, np.array([name == source for name in names], np.bool_)))
         for cut, named in cuts:
             own = named[np.asarray(change.origin.indices)]
-            later, unknown = cut.after((run.topic, run.partition), run.offset[change.rows], moments)
+            at, offset = (run.topic, run.partition), run.offset[change.rows]
+            later, unknown = cut.after(at, offset, moments)
+            again |= own & cut.mark_repeated(at, offset, moments)
             untold += int((keep & own & unknown).sum())
             before |= own & ~later
         before &= change.op != OP_TRUNCATE
+        again &= before
         if table.keep_deletes:
-            ended = RowsBeforeTruncate(ended=change.rows[before & ~change.deleted])
-            return TruncatedChanges(_filter(change, keep), ended, untold)
+            ended = RowsBeforeTruncate(ended=change.rows[before & ~again & ~change.deleted])
+            return TruncatedChanges(_filter(change, keep & ~again), ended, untold)
         if table.tells_order:
             deletes = before & change.deleted
         if table.numbered:
