@@ -49,7 +49,7 @@ Row = dict[str, Any]
 
 
 @define(eq=False)
-class Pond:
+class CommitOutcomes:
     """A sink on that catalog, what came in, and what must be in its tables."""
 
     rest: RestCatalog
@@ -158,9 +158,9 @@ def _keys_of(topic: str) -> range:
 
 
 @pytest.fixture(scope="module")
-def pond(
+def outcomes(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Pond]:
+) -> Iterator[CommitOutcomes]:
     """A sink with a table of every write mode, some rows in each."""
     catalog = RestCatalog(spark, tmp_path_factory.mktemp("rest"), "fate_behind")
     with catalog.serving() as rest:
@@ -177,7 +177,7 @@ def pond(
         properties = {f"debezium.sink.iceberg.{k}": v for k, v in rest.properties.items()}
         space = plain_workspace("fate", {**told, **modes, **properties})
         inside = InProcessSink(spark, space, rest.properties)
-        made = Pond(rest, topics, inside, Lake(spark, "fate_behind", rest.behind), LazySink(inside))
+        made = CommitOutcomes(rest, topics, inside, Lake(spark, "fate_behind", rest.behind), LazySink(inside))
         for table in MODES:
             made.send(f"fate.{table}", [("c", key, key) for key in range(KEYS)])
         for topic in TRUNCATED:
@@ -189,58 +189,58 @@ def pond(
 
 
 @pytest.mark.parametrize("fate", FATES)
-def test_every_commit_of_a_batch_meets_the_same_fate(pond: Pond, fate: Fate) -> None:
+def test_every_commit_of_a_batch_meets_the_same_fate(outcomes: CommitOutcomes, fate: Fate) -> None:
     """Rows, schemas, new tables, truncates, deleted keys, offsets: all come out right, and the sink goes on."""
     n, place = 100 * (1 + list(Fate).index(fate)), list(Fate).index(fate)
     for table in MODES:
         changes = [("u", 0, n), ("u", 1, n + 1), ("c", KEYS + place, n + 2), ("d", 2 + place % 4, n + 3)]
-        pond.send(f"fate.{table}", changes, f"more_{place}")
-    pond.send(f"fate.new_{place}", [("c", 1, n), ("c", 2, n)])
+        outcomes.send(f"fate.{table}", changes, f"more_{place}")
+    outcomes.send(f"fate.new_{place}", [("c", 1, n), ("c", 2, n)])
     for topic in TRUNCATED:
-        pond.send(topic, [("t", 0, 0), *(("c", key, n + key) for key in _keys_of(topic)[::2])])
+        outcomes.send(topic, [("t", 0, 0), *(("c", key, n + key) for key in _keys_of(topic)[::2])])
     tables = [f"fate_{table}" for table in MODES]
     emptied = [topic.replace(".", "_") for topic in TRUNCATED]
     fates = {("snapshot", t): fate for t in (*tables, *emptied, *OWN)} | {("schema", t): fate for t in tables}
-    pond.rest.fates = {**fates, ("create", f"fate_new_{place}"): fate, ("snapshot", f"fate_new_{place}"): fate}
-    pond.rest.met.clear()
-    pond.bring_in()
-    pond.rest.end()
-    assert {(kind, table) for kind, table, met in pond.rest.met if met is fate} >= set(fates), pond.rest.fates
-    pond.check()
-    pond.send("fate.by_key", [("u", 0, n + 9)])
-    pond.bring_in()
-    pond.check()
+    outcomes.rest.fates = {**fates, ("create", f"fate_new_{place}"): fate, ("snapshot", f"fate_new_{place}"): fate}
+    outcomes.rest.met.clear()
+    outcomes.bring_in()
+    outcomes.rest.end()
+    assert {(kind, table) for kind, table, met in outcomes.rest.met if met is fate} >= set(fates), outcomes.rest.fates
+    outcomes.check()
+    outcomes.send("fate.by_key", [("u", 0, n + 9)])
+    outcomes.bring_in()
+    outcomes.check()
 
 
 @pytest.mark.thorough
-def test_after_all_fates_every_file_is_there_once(pond: Pond) -> None:
+def test_after_all_fates_every_file_is_there_once(outcomes: CommitOutcomes) -> None:
     """What any snapshot of any table holds can be read, and a sink that starts goes on from there."""
-    pond.check_files()
-    pond.close()
-    pond.send("fate.copied", [("u", 0, 7)])
-    pond.bring_in()
-    pond.check()
+    outcomes.check_files()
+    outcomes.close()
+    outcomes.send("fate.copied", [("u", 0, 7)])
+    outcomes.bring_in()
+    outcomes.check()
 
 
-def test_credentials_that_a_catalog_hands_out_are_renewed(pond: Pond) -> None:
+def test_credentials_that_a_catalog_hands_out_are_renewed(outcomes: CommitOutcomes) -> None:
     """Every batch's tasks get credentials that are good still, whatever was cached."""
     tokens = count()
-    pond.rest.config = lambda: {"s3.session-token": f"{next(tokens):06d}", "s3.session-token-expires-at-ms": "1"}
-    pond.close()
+    outcomes.rest.config = lambda: {"s3.session-token": f"{next(tokens):06d}", "s3.session-token-expires-at-ms": "1"}
+    outcomes.close()
     try:
         for _ in range(2):
-            pond.send("fate.by_key", [("u", 1, 5), ("d", 0, 5)])
-            pond.bring_in()
-        pond.check()
-        targets, told = pond.sink.destination.tables, list[str]()
+            outcomes.send("fate.by_key", [("u", 1, 5), ("d", 0, 5)])
+            outcomes.bring_in()
+        outcomes.check()
+        targets, told = outcomes.sink.destination.tables, list[str]()
         for _ in range(2):
             told.append(file_layout(targets.plan("fate_by_key", 0, {})).io_properties["s3.session-token"])
             assert targets.deleted_keys is not None
             told.append(targets.deleted_keys.layout.io_properties["s3.session-token"])
         assert told == sorted(set(told))
     finally:
-        pond.rest.config = dict
-        pond.close()
+        outcomes.rest.config = dict
+        outcomes.close()
 
 
 @pytest.fixture(scope="module")

@@ -17,14 +17,14 @@ from tests.harness.rounds import draws
 
 pytestmark = [pytest.mark.laws, pytest.mark.timeout(300)]
 
-Told = tuple[int, bool]
+LoggedChange = tuple[int, bool]
 """The serial of a change, and whether it is the tombstone behind it."""
 
 
-def _draw_log(rng: random.Random, length: int) -> list[Told]:
+def _draw_log(rng: random.Random, length: int) -> list[LoggedChange]:
     """Changes as a connector that restarts now and then sends them; deletes with their tombstones."""
     truth = [(serial, bare) for serial in range(length) for bare in ((False, True) if serial % 3 == 2 else (False,))]
-    log, at = list[Told](), 0
+    log, at = list[LoggedChange](), 0
     while at < len(truth):
         until = rng.randint(at, len(truth))
         log += truth[at:until]
@@ -36,7 +36,7 @@ def _draw_log(rng: random.Random, length: int) -> list[Told]:
     return log
 
 
-def _order(log: list[Told], *, placed: bool) -> ChangeOrder:
+def _order(log: list[LoggedChange], *, placed: bool) -> ChangeOrder:
     serials = np.array([NO_VALUE if bare else 10 + serial for serial, bare in log], np.int64)
     place = unknown_positions(len(log))
     if placed:

@@ -14,12 +14,15 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from connector.iceberg.commit import last_commit
 from connector.maintenance import maintainer
 from connector.opensearch.bulk import bulk_processor
 from connector.sink.convert import row_builder
+from connector.sink.convert.events import truncate_events
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write import table_writer
 from connector.sink.destinations.soft_deletes import mark_deleted
+from connector.sink.microbatch import start_offsets
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.truncates import TableTruncate
@@ -173,6 +176,44 @@ def sources_are_where_a_batch_ends() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def truncates_that_come_again_empty_again() -> Iterator[None]:
+    """A truncate that a connector sends again takes what came since."""
+    with patch.object(truncate_events, "is_repeated", lambda *_: False):
+        yield
+
+
+@contextmanager
+def marked_rows_take_what_comes_again() -> Iterator[None]:
+    """What comes again behind its truncate changes the row that was marked (once a fault of this program)."""
+    with patch.object(TableTruncate, "mark_repeated", lambda _, __, offset, ___: np.zeros(len(offset), np.bool_)):
+        yield
+
+
+@contextmanager
+def a_rollback_is_taken_for_an_expiry() -> Iterator[None]:
+    """A commit that is gone from a table's history has expired, whatever is left of it."""
+    with patch.object(last_commit, "is_rolled_back", lambda *_: False):
+        yield
+
+
+@contextmanager
+def tables_behind_their_offsets_are_read_on() -> Iterator[None]:
+    """A table that was rolled back is read on from where the offsets table stands: its rows are missing."""
+    with patch.object(start_offsets, "_check_tables", lambda *_: None):
+        yield
+
+
+@contextmanager
+def partitions_that_appear_are_read_from_where_they_begin() -> Iterator[None]:
+    """What retention removed of a partition before it was read for the first time is not missed."""
+    with (
+        patch("connector.sink.microbatch.start_offsets.check_appeared", lambda *_: None),
+        patch("tests.simulation.process.check_appeared", lambda *_: None),
+    ):
+        yield
+
+
 WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     made.__name__: made
     for made in (
@@ -187,5 +228,10 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         grown_topics_are_not_noticed,
         the_last_partition_wins,
         sources_are_where_a_batch_ends,
+        truncates_that_come_again_empty_again,
+        marked_rows_take_what_comes_again,
+        a_rollback_is_taken_for_an_expiry,
+        tables_behind_their_offsets_are_read_on,
+        partitions_that_appear_are_read_from_where_they_begin,
     )
 }

@@ -54,7 +54,7 @@ FATES = pytest.mark.parametrize("fate", tiered(Fate, [Fate.REFUSED_BUT_LANDED], 
 
 
 @attrs.frozen
-class Lagoon:
+class CommitOutcomes:
     """A catalog whose answers are chosen: as the connector sees it, and as it is."""
 
     spark: SparkSession
@@ -69,13 +69,13 @@ class Lagoon:
 
 
 @pytest.fixture(scope="module")
-def lagoon(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lagoon]:
+def outcomes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommitOutcomes]:
     """A REST catalog in front of a real one."""
     with RestCatalog(spark, tmp_path_factory.mktemp("told"), "told_behind").serving() as rest:
         assert Lake(spark, "told", rest.properties)
         settings = CatalogSettings("told", rest.properties, ("default",), {})
         spark.sql("CREATE NAMESPACE told.`default`")
-        yield Lagoon(spark, rest, Catalog(spark, settings, ERRORS), Lake(spark, "told_behind", rest.behind))
+        yield CommitOutcomes(spark, rest, Catalog(spark, settings, ERRORS), Lake(spark, "told_behind", rest.behind))
 
 
 WAYS: dict[str, Any] = {
@@ -89,58 +89,60 @@ WAYS: dict[str, Any] = {
 
 @FATES
 @pytest.mark.parametrize("way", WAYS)
-def test_a_truncate_meets_a_fate(lagoon: Lagoon, fate: Fate, way: str) -> None:
+def test_a_truncate_meets_a_fate(outcomes: CommitOutcomes, fate: Fate, way: str) -> None:
     """Whether files or rows go: what was truncated is gone, the rest is there, and every file of the table."""
     until, own, left = WAYS[way]
     name, branch = f"t_{list(WAYS).index(way)}_{fate.name.lower()}", "audit" if way.endswith("branch") else "main"
     mode = "merge-on-read" if "merge" in way else "copy-on-write"
-    lagoon.spark.sql(
+    outcomes.spark.sql(
         f"CREATE TABLE told.`default`.`{name}` (id BIGINT, ts BIGINT, own STRING) TBLPROPERTIES "
         f"('format-version'='2', 'write.delete.mode'='{mode}', 'commit.retry.num-retries'='0')"
     )
     for low, high in ((0, 5), (5, 10)) if way == "files" else ((0, 10),):
-        lagoon.spark.sql(
+        outcomes.spark.sql(
             f"INSERT INTO told.`default`.`{name}` SELECT /*+ COALESCE(1) */ id, id, "
             f"if(id % 2 = 0, \"a'`\", 'b') FROM range({low}, {high})"
         )
-    table = lagoon.catalog.load(name)
+    table = outcomes.catalog.load(name)
     assert table is not None
     if branch != "main":
         table.java.manageSnapshots().createBranch(branch, table.snapshot_id).commit()
         table.refresh()
         table.follow(branch)
-    lagoon.rest.fates, lagoon.rest.met[:] = {("snapshot", name): fate}, []
-    call_with_retries(lambda: truncate_table(lagoon.spark, table, until, own, name="a sink"), ERRORS)
-    lagoon.spark.sql(
+    outcomes.rest.fates, outcomes.rest.met[:] = {("snapshot", name): fate}, []
+    call_with_retries(lambda: truncate_table(outcomes.spark, table, until, own, name="a sink"), ERRORS)
+    outcomes.spark.sql(
         f"INSERT INTO told.`default`.`{name}{'' if branch == 'main' else '`.`branch_audit'}` "
         "VALUES (10, 10, 'b'), (11, 11, 'c')"
     )
-    lagoon.rest.end()
-    assert ("snapshot", name, fate) in lagoon.rest.met
-    assert lagoon.ids(name, branch) == left
-    see_whole(lagoon.truth, name)
+    outcomes.rest.end()
+    assert ("snapshot", name, fate) in outcomes.rest.met
+    assert outcomes.ids(name, branch) == left
+    see_whole(outcomes.truth, name)
 
 
 @FATES
-def test_tidying_the_deleted_keys_meets_a_fate(lagoon: Lagoon, fate: Fate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tidying_the_deleted_keys_meets_a_fate(
+    outcomes: CommitOutcomes, fate: Fate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Forgetting, merging, expiring: no key is lost but old ones, no file is missing, and the next keys come in."""
     monkeypatch.setattr("connector.iceberg.state.deleted_keys_table.MAX_SNAPSHOTS", 1)
     monkeypatch.setattr("connector.iceberg.state.system_tables.RETAINED_SNAPSHOTS", 4)
     name = f"_keys_{fate.name.lower()}"
-    deleted = DeletedKeysTable(lagoon.spark, lagoon.catalog, name, "a sink", timedelta(days=1))
+    deleted = DeletedKeysTable(outcomes.spark, outcomes.catalog, name, "a sink", timedelta(days=1))
     for key in range(8):
         _remember(deleted, key, old=key == 0)
     for kind in ("snapshot", "replace", "expire"):
-        lagoon.rest.fates[kind, name] = fate
+        outcomes.rest.fates[kind, name] = fate
     call_with_retries(deleted.clean_up, ERRORS)
     _remember(deleted, 9)
     deleted.clean_up()
-    lagoon.rest.end()
-    met = {kind for kind, table, found in lagoon.rest.met if table == name and found is fate}
+    outcomes.rest.end()
+    met = {kind for kind, table, found in outcomes.rest.met if table == name and found is fate}
     assert met >= {"snapshot", "replace", "expire"}
-    keys = lagoon.truth.many(name)
+    keys = outcomes.truth.many(name)
     assert sorted(row["key"] for row in keys) == ["1", "2", "3", "4", "5", "6", "7", "9"]
-    see_whole(lagoon.truth, name)
+    see_whole(outcomes.truth, name)
     assert sorted(row["key"] for row in deleted.of("t").collect()) == sorted(row["key"] for row in keys)
     deleted.close()
 
@@ -154,7 +156,7 @@ def _remember(deleted: DeletedKeysTable, key: int, *, old: bool = False) -> None
 
 
 @FATES
-def test_expiry_meets_a_fate(lagoon: Lagoon, fate: Fate) -> None:
+def test_expiry_meets_a_fate(outcomes: CommitOutcomes, fate: Fate) -> None:
     """Old snapshots go with their files, now or with the next expiry; the table keeps its rows and stays whole."""
     name = f"expired_{fate.name.lower()}"
     properties = {
@@ -164,42 +166,42 @@ def test_expiry_meets_a_fate(lagoon: Lagoon, fate: Fate) -> None:
     }
     properties["history.expire.min-snapshots-to-keep"] = "2"
     told = ", ".join(f"'{key}'='{value}'" for key, value in {"format-version": "2", **properties}.items())
-    lagoon.spark.sql(f"CREATE TABLE told.`default`.`{name}` (id BIGINT) TBLPROPERTIES ({told})")
+    outcomes.spark.sql(f"CREATE TABLE told.`default`.`{name}` (id BIGINT) TBLPROPERTIES ({told})")
     for key in range(6):
-        lagoon.spark.sql(f"INSERT OVERWRITE told.`default`.`{name}` VALUES ({key})")
-    table = lagoon.catalog.load(name)
+        outcomes.spark.sql(f"INSERT OVERWRITE told.`default`.`{name}` VALUES ({key})")
+    table = outcomes.catalog.load(name)
     assert table is not None
-    lagoon.rest.fates = {("expire", name): fate}
+    outcomes.rest.fates = {("expire", name): fate}
     done = expire_snapshots(table, properties)
-    lagoon.rest.end()
+    outcomes.rest.end()
     if not done:
         table.refresh()
         assert expire_snapshots(table, properties)
-    assert not lagoon.rest.fates
-    assert lagoon.ids(name) == [5]
-    assert len(list(lagoon.truth.java(name).snapshots())) == 2
-    see_whole(lagoon.truth, name)
+    assert not outcomes.rest.fates
+    assert outcomes.ids(name) == [5]
+    assert len(list(outcomes.truth.java(name).snapshots())) == 2
+    see_whole(outcomes.truth, name)
 
 
 @FATES
-def test_a_new_table_and_its_columns_meet_a_fate(lagoon: Lagoon, fate: Fate) -> None:
+def test_a_new_table_and_its_columns_meet_a_fate(outcomes: CommitOutcomes, fate: Fate) -> None:
     """A table is there once with its partition fields, new columns are there once, and a spec for global deletes."""
     name = f"new_{fate.name.lower()}"
     schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "day", LongType()))
-    lagoon.rest.fates = {("create", name): fate}
+    outcomes.rest.fates = {("create", name): fate}
     settled = {"commit.retry.num-retries": "1"}
-    table = lagoon.catalog.create(name, schema, (PartitionTerm("day", "identity"),), settled)
-    lagoon.rest.end()
-    assert not lagoon.rest.fates and table.unpartitioned_spec() is not None
+    table = outcomes.catalog.create(name, schema, (PartitionTerm("day", "identity"),), settled)
+    outcomes.rest.end()
+    assert not outcomes.rest.fates and table.unpartitioned_spec() is not None
     for kind, change in (
-        ("schema", lambda: lagoon.catalog.evolve(table, pa.schema([("id", pa.int64()), ("more", pa.string())]))),
+        ("schema", lambda: outcomes.catalog.evolve(table, pa.schema([("id", pa.int64()), ("more", pa.string())]))),
         ("other", lambda: table.settle("a property", lambda: _set(table, "k", "v"))),
     ):
-        lagoon.rest.fates = {(kind, name): fate}
+        outcomes.rest.fates = {(kind, name): fate}
         change()
-        lagoon.rest.end()
-        assert not lagoon.rest.fates
-    found = lagoon.truth.java(name)
+        outcomes.rest.end()
+        assert not outcomes.rest.fates
+    found = outcomes.truth.java(name)
     assert [str(field.name()) for field in found.schema().columns()] == ["id", "day", "more"]
     assert [str(field.name()) for field in found.spec().fields()] == ["day"]
     assert found.properties()["k"] == "v"
@@ -210,29 +212,29 @@ def _set(table: Table, key: str, value: str) -> None:
 
 
 @FATES
-def test_a_repair_meets_a_fate(lagoon: Lagoon, fate: Fate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repair_meets_a_fate(outcomes: CommitOutcomes, fate: Fate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Misleading bounds are gone, the rows are right, and every file of the table is there."""
     case = Case(key_type("uuid"), "equality-delete", 2, "parquet", None, list(Fate).index(fate), "told")
     for module in ("parquet_footer", "parquet"):
         monkeypatch.setattr(f"connector.iceberg.write.formats.{module}.UNORDERED_TYPES", ())
-    written = fill(lagoon.spark, lagoon.catalog, case)
+    written = fill(outcomes.spark, outcomes.catalog, case)
     monkeypatch.undo()
-    lagoon.rest.fates = {("replace", case.name): fate}
-    call_with_retries(lambda: _repair(lagoon.spark, written.table), ERRORS)
-    lagoon.rest.end()
-    assert not lagoon.rest.fates
+    outcomes.rest.fates = {("replace", case.name): fate}
+    call_with_retries(lambda: _repair(outcomes.spark, written.table), ERRORS)
+    outcomes.rest.end()
+    assert not outcomes.rest.fates
     written.table.refresh()
     assert not find_misleading_bounds(written.table).manifests
-    rows = lagoon.truth.many(case.name)
+    rows = outcomes.truth.many(case.name)
     assert sorted(row["v"] for row in rows) == sorted(written.model.values())
-    see_whole(lagoon.truth, case.name)
+    see_whole(outcomes.truth, case.name)
 
 
 @attrs.define
 class _Writer:
     """A connector's batches to one table: as many rows as it committed, its offsets, its deleted keys."""
 
-    lagoon: Lagoon
+    outcomes: CommitOutcomes
     table: Table
     offsets: OffsetsTable
     deleted: DeletedKeysTable
@@ -274,7 +276,7 @@ class _Writer:
         """Empty it of what is older than its newest rows."""
         until = ("ts", self.at - 2)
         call_with_retries(
-            lambda: truncate_table(self.lagoon.spark, self.table, until, (("own", "a"),), name="a sink"), ERRORS
+            lambda: truncate_table(self.outcomes.spark, self.table, until, (("own", "a"),), name="a sink"), ERRORS
         )
         self.rows = [key for key in self.rows if key > until[1]]
 
@@ -289,7 +291,7 @@ COLUMNS = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("own", pa.string()
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", tiered(range(4), []))
-def test_fates_in_any_order(lagoon: Lagoon, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fates_in_any_order(outcomes: CommitOutcomes, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever each try of each commit meets, and each look after it, beside another writer: nothing is lost, doubled
     or unreadable, and all goes on by itself.
     """
@@ -297,18 +299,18 @@ def test_fates_in_any_order(lagoon: Lagoon, seed: int, monkeypatch: pytest.Monke
     monkeypatch.setattr("connector.iceberg.state.system_tables.MAX_SNAPSHOTS", 6)
     monkeypatch.setattr("connector.iceberg.state.system_tables.RETAINED_SNAPSHOTS", 3)
     chance, name = random.Random(seed), f"mixed_{seed}"
-    lagoon.spark.sql(
+    outcomes.spark.sql(
         f"CREATE TABLE told.`default`.`{name}` (id BIGINT, ts BIGINT, own STRING) TBLPROPERTIES "
         "('format-version'='2', 'commit.retry.num-retries'='1', 'commit.retry.min-wait-ms'='10')"
     )
-    table = lagoon.catalog.load(name)
+    table = outcomes.catalog.load(name)
     assert table is not None
     own = [f"_{what}_{seed}" for what in ("keys", "offsets", "positions")]
-    deleted = DeletedKeysTable(lagoon.spark, lagoon.catalog, own[0], "a sink", timedelta(days=1))
-    source = TableOffsetStore(OffsetRows(lagoon.catalog, own[2], "a source", SOURCE), "a source", ERRORS)
-    writer = _Writer(lagoon, table, OffsetsTable(lagoon.catalog, own[1], "a sink"), deleted, source)
+    deleted = DeletedKeysTable(outcomes.spark, outcomes.catalog, own[0], "a sink", timedelta(days=1))
+    source = TableOffsetStore(OffsetRows(outcomes.catalog, own[2], "a source", SOURCE), "a source", ERRORS)
+    writer = _Writer(outcomes, table, OffsetsTable(outcomes.catalog, own[1], "a sink"), deleted, source)
     foreign, noted = list[int](), list[int]()
-    lagoon.rest.chance, lagoon.rest.fates = chance, {}
+    outcomes.rest.chance, outcomes.rest.fates = chance, {}
     try:
         for turn in range(8):
             writer.append()
@@ -319,17 +321,18 @@ def test_fates_in_any_order(lagoon: Lagoon, seed: int, monkeypatch: pytest.Monke
                 noted.append(writer.at)
             if chance.random() < 0.4:
                 foreign.append(-turn)
-                lagoon.spark.sql(f"INSERT INTO told_behind.`default`.`{name}` VALUES (-{turn}, -{turn}, 'b')")
+                outcomes.spark.sql(f"INSERT INTO told_behind.`default`.`{name}` VALUES (-{turn}, -{turn}, 'b')")
     finally:
-        lagoon.rest.chance = None
-    lagoon.rest.end()
-    assert lagoon.ids(name) == sorted([*writer.rows, *foreign])
+        outcomes.rest.chance = None
+    outcomes.rest.end()
+    assert outcomes.ids(name) == sorted([*writer.rows, *foreign])
     for each in (name, *own):
-        see_whole(lagoon.truth, each)
-    assert sorted(int(row["key"]) for row in lagoon.truth.many(own[0])) == noted
-    position = OffsetsTable(lagoon.catalog, own[1], "a sink").position
+        see_whole(outcomes.truth, each)
+    assert sorted(int(row["key"]) for row in outcomes.truth.many(own[0])) == noted
+    position = OffsetsTable(outcomes.catalog, own[1], "a sink").position
     assert position is not None and position.offsets == {("t", 0): writer.at}
-    stored = TableOffsetStore(OffsetRows(lagoon.catalog, own[2], "a source", SOURCE), "a source", ERRORS).of(table.name)
+    rows = OffsetRows(outcomes.catalog, own[2], "a source", SOURCE)
+    stored = TableOffsetStore(rows, "a source", ERRORS).of(table.name)
     assert stored == TableOffset(SnapshotOffset(table.uuid, writer.at))
 
 
@@ -340,18 +343,18 @@ def _repair(spark: SparkSession, table: Table) -> None:
 
 
 @FATES
-def test_offsets_that_are_set_meet_a_fate(lagoon: Lagoon, fate: Fate) -> None:
+def test_offsets_that_are_set_meet_a_fate(outcomes: CommitOutcomes, fate: Fate) -> None:
     """They are exactly those that were given, and another connector's stay."""
     name = f"_offsets_{fate.name.lower()}"
-    rival, own = (OffsetsTable(lagoon.catalog, name, who) for who in ("rival", "own"))
+    rival, own = (OffsetsTable(outcomes.catalog, name, who) for who in ("rival", "own"))
     rival.save(KafkaOffsets(offsets={("t", 0): 9}), {})
     own.save(KafkaOffsets(offsets={("t", 0): 1}), {"gone": StoredCommit(KafkaOffsets())})
-    lagoon.rest.fates = {("snapshot", name): fate}
+    outcomes.rest.fates = {("snapshot", name): fate}
     call_with_retries(lambda: own.replace(KafkaOffsets(offsets={("t", 0): 5}), {}), ERRORS)
-    lagoon.rest.end()
-    assert not lagoon.rest.fates
+    outcomes.rest.end()
+    assert not outcomes.rest.fates
     own.save(KafkaOffsets(offsets={("t", 0): 6}), {})
     for who, at in (("own", 6), ("rival", 9)):
-        found = OffsetsTable(lagoon.catalog, name, who)
+        found = OffsetsTable(outcomes.catalog, name, who)
         assert found.position == KafkaOffsets(offsets={("t", 0): at}) and found.tables == {}
-    see_whole(lagoon.truth, name)
+    see_whole(outcomes.truth, name)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connector.sink.model.event_age import mark_below
+from connector.sink.model.event_age import mark_above, mark_below
 from serde.events.changes import Changes, slice_changes, take_changes
 from serde.events.flattened_rows import read_row_position
 from serde.events.positions.log_positions import NO_VALUE
@@ -263,4 +263,6 @@ def test_a_server_that_took_over_repeats_nothing() -> None:
     place = _changes(*({**_mysql(file), "gtid": gtid} for file, gtid in told)).place
     below = mark_below(place, place[0, 1:])
     assert below.tolist() == [False, False, True, False, False, True]
+    assert mark_above(place, place[0, 1:]).tolist() == [False, False, False, False, False, False]
+    assert mark_above(place, place[2, 1:]).tolist() == [True, False, False, False, False, False]
     assert len(set(place[:, 0].tolist())) == 1

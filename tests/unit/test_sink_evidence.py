@@ -25,7 +25,7 @@ NOON = 1_700_000_000 * SECOND
 FIRST = 100
 """The first offset of a run."""
 TABLE = upsert(0, DATED, ("id",), dated=True)
-Told = tuple[str, float, int | None]
+TimedChange = tuple[str, float, int | None]
 """Operation, seconds after noon, position."""
 
 
@@ -37,8 +37,8 @@ def _postgres(place: int | None) -> dict[str, Any]:
     return {"lsn": place}
 
 
-def _envelope(told: Told, number: int, connector: str) -> dict[str, Any]:
-    op, seconds, place = told
+def _envelope(change: TimedChange, number: int, connector: str) -> dict[str, Any]:
+    op, seconds, place = change
     of_log = {"mysql": _mysql, "postgresql": _postgres}[connector]
     source = {"name": "s", "db": "d", "table": "t", "ts_ns": NOON + int(seconds * SECOND), **of_log(place)}
     row = {"id": 1, "name": op, "n": number, "region": None}
@@ -46,7 +46,7 @@ def _envelope(told: Told, number: int, connector: str) -> dict[str, Any]:
     return {**image, "source": source, "op": op, "ts_ms": 0, "transaction": None}
 
 
-CASES: dict[str, tuple[str, list[Told], int]] = {
+CASES: dict[str, tuple[str, list[TimedChange], int]] = {
     "an update while the snapshot ran": ("mysql", [("r", 300.3, 50), ("u", 180, 60)], 1),
     "a delete while the snapshot ran": ("mysql", [("r", 300.3, 50), ("d", 180, 60)], 1),
     "the same without positions": ("mysql", [("r", 300.3, None), ("u", 180, None)], 1),
@@ -66,10 +66,10 @@ CASES: dict[str, tuple[str, list[Told], int]] = {
 }
 
 
-def _parts(connector: str, events: list[Told], start: int = 0, **changed: Any) -> tuple[ChangeBatch, Any]:
+def _parts(connector: str, events: list[TimedChange], start: int = 0, **changed: Any) -> tuple[ChangeBatch, Any]:
     """The rows of events at these offsets, and what is to be known of them in the next batch."""
     table = attrs.evolve(TABLE, **changed)
-    values = [_envelope(told, start + number, connector) for number, told in enumerate(events)]
+    values = [_envelope(change, start + number, connector) for number, change in enumerate(events)]
     read = run(*values, keys=[{"id": 1}] * len(values))
     found = decode(attrs.evolve(read, offset=read.offset + start), plan(table))
     (part,) = found.parts
@@ -90,8 +90,8 @@ def test_only_what_may_repeat_is_looked_up(case: str) -> None:
     """The same in batches of one: a later change is no suspect, or the row's own date or place lets it through."""
     connector, events, wanted = CASES[case]
     known: Any = {}
-    for number, told in enumerate(events):
-        part, fresh = _parts(connector, [told], number, watermarks=known)
+    for number, change in enumerate(events):
+        part, fresh = _parts(connector, [change], number, watermarks=known)
         repeats = number > wanted
         assert part.suspect.tolist() == [repeats] or "set back" in case
         known = {**known, **fresh}
@@ -116,7 +116,7 @@ def test_versions_never_fall_but_of_what_repeats(case: str, together: bool) -> N
     assert held == wanted or (connector == "mysql" and "repetition" in case and not together)
 
 
-RIVALS: dict[str, tuple[list[Told], list[Told], Told]] = {
+RIVALS: dict[str, tuple[list[TimedChange], list[TimedChange], TimedChange]] = {
     "a create, then a read where the key went": (
         [("c", 1.5, 60)],
         [("u", 2.5, 70), ("r", 90.5, 50)],

@@ -96,6 +96,10 @@ def test_a_topic_that_has_grown_is_read_by_all_its_partitions() -> None:
     assert find_limits(later, AT, ["a"]) == [Watermark(12)], "what came after the growth is no suspect"
     assert find_limits(later, AT, ["a"], has_grown=True) == [Watermark(30)], "it has grown once more since"
     assert track_grown_topics(later, {"t": 3}, {"t": 3}) == {}
+    both = track_grown_topics({}, {"t": 2, "u": 1}, {"u": 2, "v": 1, "t": 2, "w": 1})
+    assert both == {("u", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(1)}}
+    both = track_grown_topics({}, {"t": 2, "u": 1}, {"v": 1, "t": 3, "u": 1})
+    assert both == {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(2)}}, "whatever other topics did"
     assert track_grown_topics({}, {}, {"t": 3}) == {}, "a topic that is read for the first time has not grown"
 
 

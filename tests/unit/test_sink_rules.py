@@ -87,6 +87,12 @@ def test_reading_goes_on_where_the_offsets_table_says() -> None:
     assert find_starting_offsets(None, {}, {}, seen, "latest").offsets[("t", 2)] == 9
 
 
+def test_a_stored_partition_that_the_cluster_does_not_tell_of_stays_where_it_was() -> None:
+    """Its topic may be read by another list of topics again: it neither stops the sink, nor is it forgotten."""
+    seen = _seen(ends={("t", 0): 10}, beginnings={("t", 0): 0})
+    assert find_starting_offsets(STORED, {}, {}, seen, "earliest").offsets == {("t", 0): 4, ("t", 1): 5}
+
+
 def test_latest_is_where_the_first_start_was() -> None:
     """What appears after it is read from its beginning; not so a topic that is listed since and was not waited for."""
     ends = {("t", 0): 10, ("t", 1): 20, ("t", 2): 9, ("u", 0): 7}

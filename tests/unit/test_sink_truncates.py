@@ -120,6 +120,32 @@ def test_the_sources_order_counts_between_partitions(change: dict[str, int], kep
     assert judged(TableTruncate.of([truncate()]), THERE, 0, **change) == (kept, untold)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("op", "ts_ns", "kept", "untold"),
+    [
+        ("u", 99, True, True),  # a precise date beside one of whole seconds
+        ("u", SECOND, True, True),
+        ("r", 99, False, False),
+        ("\0", 99, False, False),  # rows that are read without an operation
+        ("\1", SECOND, True, True),
+    ],
+)
+def test_a_truncate_of_a_whole_second_proves_nothing_about_changes(
+    op: str, ts_ns: int, kept: bool, untold: bool
+) -> None:
+    """A truncate whose date is a whole second took what was read before it, and cannot tell what was changed before."""
+    cut = TableTruncate.of([truncate(ts_ns=2 * SECOND, place=NO_VALUE)])
+    assert judged(cut, THERE, 0, ts_ns, op=op) == (kept, untold)
+
+
+def test_a_delete_without_an_operation_is_no_read() -> None:
+    """A record without operation that deletes its key may have come behind the truncate: it stays, and is counted."""
+    cut = TableTruncate.of([truncate(ts_ns=2 * SECOND, place=NO_VALUE)])
+    moments = ChangeTimes(np.array([SECOND]), np.zeros(1, np.uint8), np.array([True]), unknown_positions(1, SOURCE))
+    kept, untold = cut.after(THERE, np.array([0]), moments)
+    assert (kept.tolist(), untold.tolist()) == ([True], [True])
+
+
 @pytest.mark.parametrize(("place", "kept"), [(6, False), (8, True), (NO_VALUE, True)])
 def test_a_row_of_the_same_second_goes_by_its_place(place: int, kept: bool) -> None:
     """MySQL dates a truncate and the rows around it by one second: the position in its log tells them apart."""
@@ -258,6 +284,7 @@ LATEST = (source_number(NAME), 59, 0, 0)
         ([(NAME, Watermark(place=(58, 0, 0))), (NAME, Watermark(place=(60, 0, 0)))], SECOND - 1),
         ([(NAME, Watermark(place=(59, 0, 0)))], SECOND - 1),
         ([(HERE_TOO, Watermark(place=(58, 0, 0)))], SECOND - 1),  # another server's numbers
+        ([(NAME, Watermark(date=5))], SECOND - 1),  # a source that tells dates only
         ([(NAME, Watermark(place=(58, 0, 0))), ("*", Watermark(date=5))], SECOND - 1),
         ([], SECOND - 1),
     ],
