@@ -31,7 +31,7 @@ from connector.sink.job.shuffle import pack, split_by_bucket, unpack
 from connector.sink.job.task_counts import count_buckets, count_reducers
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
 from connector.sink.microbatch.planning.task_shares import TableShares
-from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets
+from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets, keep_ends_behind
 from connector.sink.model.change_rows import MAX_CONCAT_BYTES, ChangeBatch, ChangeOrder, concat_small, gather
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, FieldRoutes
@@ -91,6 +91,12 @@ def test_a_stored_partition_that_the_cluster_does_not_tell_of_stays_where_it_was
     """Its topic may be read by another list of topics again: it neither stops the sink, nor is it forgotten."""
     seen = _seen(ends={("t", 0): 10}, beginnings={("t", 0): 0})
     assert find_starting_offsets(STORED, {}, {}, seen, "earliest").offsets == {("t", 0): 4, ("t", 1): 5}
+
+
+def test_a_batch_never_ends_in_front_of_its_start() -> None:
+    """An open transaction puts the cluster's end in front of what was read; a partition that is new ends where it does."""
+    start, ends = {("t", 0): 7, ("t", 1): 2, ("t", 3): 9}, {("t", 0): 5, ("t", 1): 4, ("t", 2): 3}
+    assert keep_ends_behind(start, ends) == {("t", 0): 7, ("t", 1): 4, ("t", 2): 3}
 
 
 def test_latest_is_where_the_first_start_was() -> None:
