@@ -94,7 +94,7 @@ def test_a_stored_partition_that_the_cluster_does_not_tell_of_stays_where_it_was
 
 
 def test_a_batch_never_ends_in_front_of_its_start() -> None:
-    """An open transaction puts the cluster's end in front of what was read; a partition that is new ends where it does."""
+    """An open transaction puts an end in front of what was read; a partition that is new ends where it does."""
     start, ends = {("t", 0): 7, ("t", 1): 2, ("t", 3): 9}, {("t", 0): 5, ("t", 1): 4, ("t", 2): 3}
     assert keep_ends_behind(start, ends) == {("t", 0): 7, ("t", 1): 4, ("t", 2): 3}
 
