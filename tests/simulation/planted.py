@@ -91,6 +91,8 @@ def find(name: str, mutation: Mutation, folder: str, within: int = WITHIN) -> Fi
             if failure is not None:
                 break
     forget_all()
+    if failure is not None and (known := tell_seed(seed, folder)) is not None:
+        raise AssertionError(f"seed {seed} is wrong without any planted fault: {known}")
     said = " ".join((mutation.__doc__ or name).split())
     return Finding(name, said, count, failure)
 
