@@ -391,7 +391,7 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 1, whole=True, during=((16, Batch(1, 1, whole=True)),)),
         ),
     ),
-    # The row was in the table, without the value, which nobody had told: the row that had its old key by then was asked.
+    # The row was in the table without the value, which nobody had told: the one that had its old key by then was asked.
     "a value from before the topic begins, and the changes of key behind it once more": (
         World(leaves_out=True, moves=True),
         (
