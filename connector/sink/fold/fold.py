@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from connector.sink.fold.order.key_runs import find_last_known
+from connector.sink.fold.order.key_runs import find_first, find_last_known
 from connector.sink.fold.order.winners import Decision, find_row_images
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, compute_key_codes
 from serde.arrays import Ints
@@ -48,6 +48,16 @@ def find_rows_to_keep(
     if also is not None:
         which[also] = True
     return np.flatnonzero(which)
+
+
+def find_first_changes(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> Ints:
+    """Find the first change of each key in each topic-partition.
+
+    Returns:
+        Indices that count through the parts in turn, ascending.
+    """
+    order = ChangeOrder.concat([part.order for part in parts])
+    return np.unique(find_first(compute_key_codes(parts, keys), order))
 
 
 def find_last_deletes(parts: Sequence[ChangeBatch]) -> Ints:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from pyspark import TaskContext
 
-from connector.sink.fold.fold import find_last_deletes, find_rows_to_keep, fold
+from connector.sink.fold.fold import find_first_changes, find_last_deletes, find_rows_to_keep, fold
 from connector.sink.fold.values.row_lives import find_needed_rows
 from connector.sink.fold.values.unavailable_values import fill_in_batch, find_open_starts
 from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, concat_small, locate
@@ -16,9 +16,12 @@ from serde.arrays import Ints
 
 
 def fold_changes(parts: list[ChangeBatch], table: TablePlan) -> FoldedChanges:
-    """Return the winners of the keys in some parts, with values that earlier changes of their keys have."""
+    """Return the winners of the keys in some parts, with values that earlier changes of their keys have.
+
+    Of a history only those of the same version: the version before it may be in the table (`write_modes.scd2`).
+    """
     folded = fold(parts, table.identity)
-    return fill_in_batch(folded, table.layout.keys, by_date=table.history, variants=table.layout.variants)
+    return fill_in_batch(folded, table.identity, variants=table.layout.variants)
 
 
 def compact_changes(parts: list[ChangeBatch], table: TablePlan, *, last: bool = False) -> list[ChangeBatch]:
@@ -38,6 +41,8 @@ def choose_changes(
     also = find_last_deletes(parts) if table.tombstones == "delete" else np.zeros(0, np.int64)
     more, keys = table.patches or last, table.layout.keys
     more_of = np.union1d(also, find_needed_rows(folded, keys) if more else find_open_starts(folded.parts, keys))
+    if table.history:
+        more_of = np.union1d(more_of, find_first_changes(folded.parts, table.identity))
     return locate(folded.parts, find_rows_to_keep(folded, table.identity, more_of, numbered=table.numbered))
 
 

@@ -1,4 +1,4 @@
-"""Changes in sorted runs -> where runs begin, and the last known change before each change of its key. Pure rules."""
+"""Changes in sorted runs -> where runs begin, and the first and last known changes of a key. Pure rules."""
 
 from __future__ import annotations
 
@@ -23,3 +23,12 @@ def find_last_known(codes: Ints, order: ChangeOrder, known: Mask) -> Ints:
     before = np.empty_like(sequence)
     before[sequence] = sequence[np.maximum.accumulate(np.where(known[sequence] | first, np.arange(len(sequence)), 0))]
     return before
+
+
+def find_first(codes: Ints, order: ChangeOrder) -> Ints:
+    """Return for each change the first one of its key and partition."""
+    sequence = np.lexsort((order.offset, order.partition, codes))
+    first = mark_run_starts(codes[sequence], order.partition[sequence])
+    result = np.empty_like(sequence)
+    result[sequence] = sequence[np.maximum.accumulate(np.where(first, np.arange(len(sequence)), 0))]
+    return result

@@ -41,15 +41,6 @@ def sort_by_origin(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> KeyHist
     return sort_both_ways(parts, keys)[-1]
 
 
-def sort_by_date(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> KeyHistories:
-    """Return the same of changes that go by their timestamps alone."""
-    codes = compute_key_codes(parts, keys)
-    order = ChangeOrder.concat([part.order for part in parts])
-    sequence = np.lexsort((order.offset, order.partition, order.dedup, codes))
-    starts = _find_key_starts(codes[sequence])
-    return KeyHistories(sequence, starts, starts)
-
-
 def sort_both_ways(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> list[KeyHistories]:
     """Return all changes sorted by key and place as Kafka has them, and where anything is repeated, by origin too."""
     codes = compute_key_codes(parts, keys)

@@ -19,10 +19,10 @@ import pyarrow as pa
 from connector.sink.fold.values.document_patches import apply_in_batch
 from connector.sink.fold.values.key_histories import (
     CREATES,
+    KeyHistories,
     find_creates,
     find_row_starts,
     mark_deletes,
-    sort_by_date,
     sort_by_origin,
 )
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, gather
@@ -72,12 +72,16 @@ def _mark_unsent(part: ChangeBatch) -> Mask:
 
 
 def fill_in_batch(
-    folded: FoldedChanges, keys: Sequence[str], *, by_date: bool = False, variants: frozenset[str] = frozenset()
+    folded: FoldedChanges,
+    keys: Sequence[str],
+    *,
+    histories: KeyHistories | None = None,
+    variants: frozenset[str] = frozenset(),
 ) -> FoldedChanges:
     """Fill each unavailable value from the latest earlier change of its key that has one; documents from patches too.
 
-    `by_date`: changes are versions, which go by timestamps alone, so the value of the version before counts.
-    `variants`: columns of JSON texts. See `fold.document_patches` for documents.
+    `histories`: all changes in order, where it is not that of their source. `variants`: columns of JSON texts. See
+    `fold.document_patches` for documents.
 
     Cost: a look at the lengths of texts; where there is such a value, a sort of all changes.
     """
@@ -86,7 +90,7 @@ def fill_in_batch(
     patched = any(part.patches is not None for part in folded.parts)
     if not names and not patched:
         return folded
-    histories = (sort_by_date if by_date else sort_by_origin)(folded.parts, keys)
+    histories = histories or sort_by_origin(folded.parts, keys)
     sequence, starts = histories.sequence, find_row_starts(folded.parts, histories)
     giving = np.concatenate([_mark_whole_rows(part) for part in folded.parts])
     parts = list(folded.parts)

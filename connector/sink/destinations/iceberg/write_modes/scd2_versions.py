@@ -18,10 +18,12 @@ from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_batch, read_columns
 from connector.iceberg.types.values.spark_types import to_spark
-from connector.sink.fold.order.key_runs import mark_run_starts
+from connector.sink.fold.order.key_runs import find_first, mark_run_starts
+from connector.sink.fold.order.repeated_changes import mark_repeated
+from connector.sink.fold.values.key_histories import KeyHistories
 from connector.sink.fold.values.unavailable_values import fill_in_batch
 from connector.sink.job.shuffle import pack, split_by_bucket
-from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, gather
+from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, compute_key_codes, gather
 from connector.sink.model.driver_output import VersionsWritten
 from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, TablePlan
 from connector.sink.model.task_output import OutputKind, TaskOutput
@@ -35,13 +37,25 @@ _NS_PER_US = 1000
 def emit_for_lookup(folded: FoldedChanges, table: TablePlan) -> Iterator[TaskOutput]:
     """Return changes by bucket, and their keys to look up."""
     keys_of = [(name, table.layout.schema.find_type(name)) for name in table.layout.keys]
-    for part in gather(folded.parts, folded.winners):
+    for part in choose_versions(folded, table.identity):
         for bucket, piece in split_by_bucket(part, keys_of, table.buckets):
             yield TaskOutput(OutputKind.NEW_VERSIONS, pack(piece), table.index, bucket)
         keys = read_batch(part.rows, table.layout.keys)
         spans = KeyRanges.of(read_batch(part.rows, (*table.layout.keys, VALID_FROM)))
         yield TaskOutput.of(VersionsWritten(table.index, spans))
         yield attrs.evolve(TaskOutput.of_keys(_to_spark_batch(keys), table.index), kind=OutputKind.VERSION_KEYS)
+
+
+def choose_versions(folded: FoldedChanges, identity: Sequence[str]) -> list[ChangeBatch]:
+    """Return the last changes of versions at the offsets of their first ones: where that is behind a later version,
+    all of them come again.
+    """
+    order = ChangeOrder.concat([part.order for part in folded.parts])
+    first = find_first(compute_key_codes(folded.parts, identity), order)
+    chosen = gather(folded.parts, folded.winners)
+    offsets = np.split(order.offset[first[folded.winners]], np.cumsum([len(part) for part in chosen])[:-1])
+    orders = (attrs.evolve(part.order, offset=own) for part, own in zip(chosen, offsets, strict=True))
+    return [attrs.evolve(part, order=own) for part, own in zip(chosen, orders, strict=True)]
 
 
 def _to_spark_batch(keys: pa.RecordBatch) -> pa.RecordBatch:
@@ -72,19 +86,56 @@ def update_versions(
     Returns:
         Rows to be replaced by key and `valid_from`, whether the table has them or not; rows to write.
     """
+    changes = _drop_repeated(changes, versions, keys) if versions else changes
     count = sum(map(len, changes))
-    every = np.arange(count + sum(map(len, versions)))
-    folded = fill_in_batch(FoldedChanges((*changes, *versions), every, every), keys, by_date=True)
-    rows = pa.Table.from_batches([part.rows for part in folded.parts]).combine_chunks().to_batches()[0]
-    is_delete = np.concatenate([part.deleted for part in folded.parts])
+    parts = (*changes, *versions)
+    every = np.arange(sum(map(len, parts)))
+    rows = pa.Table.from_batches([part.rows for part in parts]).combine_chunks().to_batches()[0]
+    is_delete = np.concatenate([part.deleted for part in parts])
     since, until = _to_micros(rows.column(VALID_FROM)), _to_micros(rows.column(VALID_TO))
     new = every < count
     until = np.where(new, NO_VALUE, until)
     codes = encode_keys(read_columns(rows, keys))
     ends = find_valid_to(codes, since, until)
+    histories = _sort_versions(parts, codes, since, ends)
+    filled = fill_in_batch(FoldedChanges(parts, every, every), keys, histories=histories).parts
+    rows = pa.Table.from_batches([part.rows for part in filled]).combine_chunks().to_batches()[0]
     stale = ~new & ~_mark_duplicates(codes, since, new) & (ends != until)
     replaced, wanted = np.flatnonzero(new | stale), np.flatnonzero((new & ~is_delete) | stale)
     return rows.take(pa.array(replaced)), _set_validity(rows.take(pa.array(wanted)), ends[wanted], columns)
+
+
+def _drop_repeated(
+    changes: Sequence[ChangeBatch], versions: Sequence[ChangeBatch], keys: Sequence[str]
+) -> Sequence[ChangeBatch]:
+    """Leave out versions that come again behind later ones of their key, and that the table has: these are of all their
+    transaction, of which the batch may have a part.
+    """
+    order = ChangeOrder.concat([part.order for part in changes])
+    codes = compute_key_codes(changes, keys)
+    sequence = np.lexsort((order.offset, order.partition, codes))
+    group = np.cumsum(mark_run_starts(codes[sequence], order.partition[sequence])) - 1
+    repeated = np.zeros(len(codes), np.bool_)
+    repeated[sequence] = mark_repeated(group, order.take(sequence))
+    if not repeated.any():
+        return changes
+    identities = compute_key_codes((*changes, *versions), (*keys, VALID_FROM))
+    repeated &= np.isin(identities[: len(codes)], identities[len(codes) :])
+    return gather(changes, np.flatnonzero(~repeated))
+
+
+def _sort_versions(parts: Sequence[ChangeBatch], codes: Ints, since: Ints, ends: Ints) -> KeyHistories:
+    """Return versions and deletes by key and time, what the table has before what came now; behind a delete that only
+    the end of a version tells, nothing of the row before is known.
+    """
+    order = ChangeOrder.concat([part.order for part in parts])
+    sequence = np.lexsort((order.offset, order.partition, since, codes))
+    begins = mark_run_starts(codes[sequence])
+    end = ends[sequence[:-1]]
+    behind = begins | np.append(True, (end != NO_VALUE) & (end < since[sequence[1:]]))
+    places = np.arange(len(sequence))
+    keys_from, known_from = (np.maximum.accumulate(np.where(marks, places, 0)) for marks in (begins, behind))
+    return KeyHistories(sequence, keys_from, known_from)
 
 
 def find_valid_to(codes: Ints, since: Ints, until: Ints) -> Ints:
