@@ -25,11 +25,11 @@ MODES = {
 Row = dict[str, Any]
 
 
-def _record(topic: str, place: int, op: str, before: Row | None, after: Row | None) -> Record:
+def _record(topic: str, place: int, op: str, before: Row | None, after: Row | None, partition: int = 0) -> Record:
     source = {"name": "s", "db": "d", "schema": "p", "table": "t", "ts_ns": 10**18 + place * 1_000_001, "lsn": place}
     event = {"op": op, "before": before, "after": after, "source": source}
     key = {"id": (after or before or {})["id"]}
-    return Record(topic, 0, place, json.dumps(key).encode(), json.dumps(event).encode(), (), 1)
+    return Record(topic, partition, place, json.dumps(key).encode(), json.dumps(event).encode(), (), 1)
 
 
 def test_no_row_is_left_under_an_earlier_key(
@@ -73,3 +73,28 @@ def test_no_row_is_left_under_an_earlier_key(
         for table in names.values():
             rows = [row for row in inside.lake.many(table) if row.get("is_current", True)]
             assert sorted((row["mail"], row["id"], row["n"]) for row in rows) == expected, (table, batch)
+
+
+@pytest.mark.parametrize("keeps_deletes", ["false", "true"])
+def test_a_mail_that_another_row_has_by_now_stays_with_it(
+    keeps_deletes: str, topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """The row that had it before is in another partition, which is read later: neither its leaving nor an older change
+    takes the mail.
+    """
+    topic = f"given.{keeps_deletes}"
+    options = {"topics": topic, "debezium.sink.iceberg.upsert-keep-deletes": keeps_deletes}
+    space = plain_workspace(topic.replace(".", "_"), {**options, "iceberg.tables.default-id-columns": "mail"})
+    inside = InProcessSink(spark, space)
+    first, second = {"id": 1, "mail": "a"}, {"id": 2, "mail": "a"}
+    topics.create({topic: 2})
+    for records in (
+        [_record(topic, 3, "c", None, first)],
+        [_record(topic, 9, "c", None, second, 1)],
+        [_record(topic, 5, "u", first, {**first, "n": 1})],
+        [_record(topic, 7, "u", {**first, "n": 1}, {**first, "mail": "b"})],
+    ):
+        topics.replay(records, create=False)
+        inside.run()
+    found = {row["mail"]: row["id"] for row in inside.lake.many(topic.replace(".", "_")) if row["__deleted"] != "true"}
+    assert found == {"a": 2, "b": 1}

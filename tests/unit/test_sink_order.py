@@ -84,8 +84,8 @@ def test_a_topic_that_has_grown_is_read_by_all_its_partitions() -> None:
     known = {AT: {"a": Watermark(4)}, ("t", 1): {"a": Watermark(9)}, ("u", 0): {"a": Watermark(20)}}
     assert find_limits(known, AT, ["a"]) == [Watermark(4)]
     assert find_limits(known, ("t", 2), ["a"]) == [Watermark()]
-    assert find_limits(known, ("t", 2), ["a", "b"], has_grown=True) == [Watermark(9), Watermark()]
-    assert find_limits(known, AT, ["a"], has_grown=True) == [Watermark(9)], "keys move to old partitions too"
+    assert find_limits(known, ("t", 2), ["a", "b"], any_partition=True) == [Watermark(9), Watermark()]
+    assert find_limits(known, AT, ["a"], any_partition=True) == [Watermark(9)], "keys move to old partitions too"
     fresh = track_grown_topics(known, {"t": 2, "u": 1}, {"t": 3, "u": 1})
     assert fresh == {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(2)}}
     assert find_limits({**known, **fresh}, AT, ["a", "b"]) == [Watermark(9), Watermark()]
@@ -94,7 +94,7 @@ def test_a_topic_that_has_grown_is_read_by_all_its_partitions() -> None:
     assert settled == {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(2), "a": Watermark(12)}}
     later = {**known, **settled, ("t", 2): {"a": Watermark(30)}}
     assert find_limits(later, AT, ["a"]) == [Watermark(12)], "what came after the growth is no suspect"
-    assert find_limits(later, AT, ["a"], has_grown=True) == [Watermark(30)], "it has grown once more since"
+    assert find_limits(later, AT, ["a"], any_partition=True) == [Watermark(30)], "it has grown once more since"
     assert track_grown_topics(later, {"t": 3}, {"t": 3}) == {}
     both = track_grown_topics({}, {"t": 2, "u": 1}, {"u": 2, "v": 1, "t": 2, "w": 1})
     assert both == {("u", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(1)}}

@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from connector.iceberg.commit.kafka_offsets import Watermark
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
+from connector.sink.fold.watermarks import merge_progress
 from connector.sink.model.plan import TablePlan
 from tests.unit.local_sink import LocalSink, local_sink
 from tests.unit.sink_plans import plan, routing, run, upsert
@@ -131,6 +133,44 @@ def test_a_row_leaves_the_table_that_an_update_changes() -> None:
         for row, gone in zip(part.rows.to_pylist(), part.deleted, strict=True)
     ]
     assert sorted(found) == [(0, "a", True), (0, "b", False), (1, "a", False)]
+
+
+@pytest.mark.parametrize("keys_from", ["value", "record"])
+def test_another_partition_may_have_later_changes_of_a_key_of_the_value(keys_from: Any) -> None:
+    """A row gives its mail to one whose events are in another partition, which may be read first: what is older than
+    anything there is compared with the table. Changes of a record's key are in one partition.
+    """
+    source = "s.d.p.t"
+    table = upsert(
+        0,
+        COLUMNS,
+        ("mail",),
+        keys_from=keys_from,
+        dated=True,
+        watermarks={("t", 1): {source: Watermark(place=(9, 0, 0))}},
+    )
+    events = _event("u", _row(1, "a"), _row(1, "b"), 7), _event("c", None, _row(3, "c"), 11)
+    made = decode(run(*events, keys=[{"mail": "b"}, {"mail": "c"}]), plan(table))
+    found = [
+        (row["mail"], bool(suspect))
+        for part in made.parts
+        for row, suspect in zip(part.rows.to_pylist(), part.suspect, strict=True)
+    ]
+    assert sorted(found) == (
+        [("a", True), ("b", True), ("c", False)] if keys_from == "value" else [("b", False), ("c", False)]
+    )
+
+
+def test_the_row_that_left_a_table_tells_how_far_its_source_came() -> None:
+    """So that what made it is older, if it comes again."""
+    rule = RouteSettings(field="n", dynamic=True)
+    made = decode(
+        run(_event("c", None, _row(1, "a", 1), 3), _event("u", _row(1, "a", 1), _row(1, "a", 2), 7)),
+        plan(_table(0, dated=True), _table(1, dated=True), routing=routing(rule, "1", "2")),
+    )
+    (progress,) = (one for one in merge_progress(made.progress) if one.table == 0)
+    assert [mark.place for mark in progress.marks.values()] == [(7, 0, 0)]
+    assert progress.after_delete == -1, "no tombstone follows"
 
 
 def test_rows_of_record_keys_are_left_to_the_source() -> None:

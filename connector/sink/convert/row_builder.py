@@ -96,8 +96,8 @@ def complete_rows(
     metrics = TaskMetrics(nulled=nulled, late=late) if nulled or late else _NO_COUNTS
     if not table.tells_order:
         return BuiltRows(_filter_rows(part, keep & ~gone), faults, SourceProgress(table.index, run.at), metrics)
-    names, has_grown = change.origin.dictionary.to_pylist(), plan.has_grown(run.topic, table)
-    marks = find_limits(table.watermarks, run.at, names, has_grown=has_grown)
+    names, any_partition = change.origin.dictionary.to_pylist(), may_be_anywhere(run.topic, table, plan)
+    marks = find_limits(table.watermarks, run.at, names, any_partition=any_partition)
     suspect = mark_late_candidates(part.order, change.origin, marks)
     versions = None
     if table.numbered:
@@ -108,6 +108,13 @@ def complete_rows(
     part = attrs.evolve(part, suspect=suspect | truncated)
     progress = _measure_progress(run, change, part.order, versions, keep, table)
     return BuiltRows(_filter_rows(part, keep & ~gone), faults, progress, metrics)
+
+
+def may_be_anywhere(topic: str, table: TablePlan, plan: BatchPlan) -> bool:
+    """Tell whether changes of a key may be in several partitions of a topic: it has grown, or partitions go by other keys
+    than the table's.
+    """
+    return plan.has_grown(topic, table) or (table.dated and table.upsert and not table.keyed)
 
 
 def convert_rows(

@@ -6,7 +6,8 @@ table took in (docs/decisions/0024). A change below it is a late candidate: `des
 the table's row. Any other change is applied in Kafka's order.
 
 If partitions were added to a topic, the watermarks of all its partitions count: a key may have moved, and what its old
-partition still holds of it is older than what came in the new one.
+partition still holds of it is older than what came in the new one. So they do for tables whose keys are columns of the
+value: rows of several partitions may have had one key, one after the other.
 """
 
 from __future__ import annotations
@@ -39,15 +40,16 @@ overtaken by changes of their key in its new partition."""
 
 
 def find_limits(
-    known: Watermarks, at: TopicPartition, names: Sequence[str], *, has_grown: bool = False
+    known: Watermarks, at: TopicPartition, names: Sequence[str], *, any_partition: bool = False
 ) -> list[Watermark]:
     """Return for each source the limit that its changes in a topic-partition must exceed to be certainly not late.
 
-    `has_grown` tells that the topic got partitions since what is known was stored.
+    `any_partition` tells that other partitions of the topic may have later changes of a key: it got partitions since
+    what is known was stored, or the table's keys are not those of records.
     """
-    own, grown = known.get(at, {}), None if has_grown else known.get((at[0], GROWN_PARTITION))
+    own, grown = known.get(at, {}), None if any_partition else known.get((at[0], GROWN_PARTITION))
     limits = [_watermark_of(own, name) for name in names]
-    if grown is None and not has_grown:
+    if grown is None and not any_partition:
         return limits
     grown = grown or {}
     overtaken = [

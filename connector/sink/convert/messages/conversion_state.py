@@ -81,8 +81,12 @@ class MessageConversion:
         self.faults.extend(built.faults)
         if not built.is_uncounted:
             self.metrics += built.metrics
-        if built.progress.marks or built.progress.after_delete >= 0:
-            self.progress.append(built.progress)
+        self.note_progress(built.progress)
+
+    def note_progress(self, progress: SourceProgress) -> None:
+        """Note how far the sources of a table came."""
+        if progress.marks or progress.after_delete >= 0:
+            self.progress.append(progress)
 
     def count_unknown(self, change: Changes, table: TablePlan) -> None:
         """Note which fields of its changes a table does not have."""

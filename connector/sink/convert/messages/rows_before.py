@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 from connector.sink.convert.columns.column_fitting import fit_columns
@@ -40,10 +41,12 @@ def delete_rows_before(work: MessageConversion, block: MessageBlock, table: Tabl
         change = fit_columns(own_deletes, target, plan)[0]
         if change is None:
             continue
-        part = build_rows(work.run, change, None, target, plan).part
-        part = part.take(np.flatnonzero(~np.isin(part.order.offset, work.run.offset[dead])))
+        built = build_rows(work.run, change, None, target, plan)
+        part = built.part.take(np.flatnonzero(~np.isin(built.part.order.offset, work.run.offset[dead])))
         own = [rows for rows, index in zip(work.parts, work.tables, strict=True) if index == target.index]
         work.add_rows(drop_rows_that_stay(part, own, target.layout.keys), target)
+        # No tombstone is about a delete that no record told.
+        work.note_progress(attrs.evolve(built.progress, after_delete=-1))
 
 
 def _read_as(work: MessageConversion, deletes: Changes, table: TablePlan) -> Iterator[Changes]:
