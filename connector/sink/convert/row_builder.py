@@ -111,8 +111,8 @@ def complete_rows(
 
 
 def may_be_anywhere(topic: str, table: TablePlan, plan: BatchPlan) -> bool:
-    """Tell whether changes of a key may be in several partitions: the topic has grown, or the table's keys are others than
-    those that partitions go by.
+    """Tell whether changes of a key may be in several partitions: the topic has grown, or those of records go by other
+    keys.
     """
     return plan.has_grown(topic, table) or (table.dated and table.upsert and not table.keyed)
 
