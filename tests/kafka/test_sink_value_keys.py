@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from serde.events.images.unavailable_value import PLACEHOLDER
 from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
 from tests.harness.rounds import THOROUGH
+from tests.harness.tiers import tiered
 from tests.model.recordings import Record
 from tests.runs.in_process import InProcessSink
 
@@ -98,3 +100,35 @@ def test_a_mail_that_another_row_has_by_now_stays_with_it(
         inside.run()
     found = {row["mail"]: row["id"] for row in inside.lake.many(topic.replace(".", "_")) if row["__deleted"] != "true"}
     assert found == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize("mode", tiered(["equality-delete", "position-delete", "copy-on-write"], ["equality-delete"]))
+@pytest.mark.parametrize("together", [True, False])
+def test_a_row_takes_its_large_values_along(
+    mode: str, together: bool, topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """A mail goes from row to row; of the row before an update the event tells the mail only (`REPLICA IDENTITY USING
+    INDEX`), and PostgreSQL leaves out what is large.
+    """
+    topic = f"along.{mode.replace('-', '_')}.{together}".lower()
+    options = {"topics": topic, "debezium.sink.iceberg.upsert-keep-deletes": "false"}
+    more = {"iceberg.tables.default-id-columns": "mail", "debezium.sink.iceberg.write-mode": mode}
+    inside = InProcessSink(spark, plain_workspace(topic.replace(".", "_"), {**options, **more}))
+    topics.create({topic: 1})
+
+    def row(key: int | None, mail: str, big: str | None) -> Row:
+        return {"id": key, "mail": mail, "big": big}
+
+    created = [
+        _record(topic, place, "c", None, row(place, mail, big)) for place, (mail, big) in enumerate(["aA", "bB", "dD"])
+    ]
+    moves = [(1, "b", "c"), (0, "a", "b"), (1, "c", "a"), (2, "d", "e")]
+    updates = [
+        _record(topic, place, "u", row(key, old, None), row(key, new, PLACEHOLDER))
+        for place, (key, old, new) in enumerate(moves, 3)
+    ]
+    for records in ([*created, *updates],) if together else (created, updates):
+        topics.replay(records, create=False)
+        inside.run()
+    found = {row["mail"]: (row["id"], row["big"]) for row in inside.lake.many(topic.replace(".", "_"))}
+    assert found == {"a": (1, "B"), "b": (0, "A"), "e": (2, "D")}

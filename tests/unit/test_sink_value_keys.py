@@ -13,6 +13,7 @@ import pytest
 from connector.iceberg.commit.kafka_offsets import Watermark
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
+from connector.sink.convert.left_keys import follow_left_keys
 from connector.sink.fold.watermarks import merge_progress
 from connector.sink.model.plan import TablePlan
 from tests.unit.local_sink import LocalSink, local_sink
@@ -171,6 +172,23 @@ def test_the_row_that_left_a_table_tells_how_far_its_source_came() -> None:
     (progress,) = (one for one in merge_progress(made.progress) if one.table == 0)
     assert [mark.place for mark in progress.marks.values()] == [(7, 0, 0)]
     assert progress.after_delete == -1, "no tombstone follows"
+
+
+@pytest.mark.parametrize("patches", [True, False])
+def test_an_update_of_the_key_is_a_change_of_key_where_values_are_left_out(patches: bool) -> None:
+    """The key that the row had is told from the row before, at the place of the update."""
+    tables = [_table(0, patches=patches)]
+    events = _event("u", _row(1, "a"), _row(1, "b"), 2), _event("u", _row(2, "c"), _row(2, "c", 1), 3)
+    made = decode(run(*events), plan(*tables))
+    parts, left = follow_left_keys(made.parts, [tables[index] for index in made.tables])
+    operations = sorted(chr(code) for part in parts for code in part.order.op)
+    assert operations == (["C", "d", "u"] if patches else ["d", "u", "u"])
+    told = [
+        (row["mail"], offset)
+        for _, part in left
+        for row, offset in zip(part.rows.to_pylist(), part.order.offset, strict=True)
+    ]
+    assert told == ([("a", 100)] if patches else [])
 
 
 def test_rows_of_record_keys_are_left_to_the_source() -> None:

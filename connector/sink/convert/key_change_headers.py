@@ -51,10 +51,7 @@ def mark_key_changes(part: ChangeBatch, offsets: Ints, old_keys: pa.Array) -> Ch
 
 
 def build_old_key_rows(part: ChangeBatch, offsets: Ints, old_keys: pa.Array, table: TablePlan) -> ChangeBatch | None:
-    """Give, for each moved create, a change of its place whose key is the old one; None without any.
-
-    Of its values numbers and instants stay, among which is the time of the change (`lookups.held_rows`).
-    """
+    """Give, for each moved create, a change of its place whose key is the old one; None without any."""
     at = np.flatnonzero(part.order.op == OP_KEY_CHANGE)
     if not len(at):
         return None
@@ -63,12 +60,20 @@ def build_old_key_rows(part: ChangeBatch, offsets: Ints, old_keys: pa.Array, tab
     old_columns = _decode_header_keys(raw, own, table)
     if old_columns is None:
         return None
+    return name_old_keys(own, old_columns, table)
+
+
+def name_old_keys(moved: ChangeBatch, keys: dict[str, pa.Array], table: TablePlan) -> ChangeBatch:
+    """Return changes of the places of those that a change of key made, under the keys before.
+
+    Of their values numbers and instants stay, among which is the time of the change (`lookups.held_rows`).
+    """
     kept = {
-        field.name: column if _is_time(field.type) else pa.nulls(len(at), field.type)
-        for field, column in zip(own.rows.schema, own.rows.columns, strict=True)
+        field.name: column if _is_time(field.type) else pa.nulls(len(moved), field.type)
+        for field, column in zip(moved.rows.schema, moved.rows.columns, strict=True)
     }
-    columns = _replace_keys(kept, old_columns, table)
-    return attrs.evolve(own, rows=pa.RecordBatch.from_arrays(columns, schema=own.rows.schema))
+    columns = _replace_keys(kept, keys, table)
+    return attrs.evolve(moved, rows=pa.RecordBatch.from_arrays(columns, schema=moved.rows.schema))
 
 
 def _is_time(kind: pa.DataType) -> bool:

@@ -18,6 +18,7 @@ from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.decoder import decode_runs
 from connector.sink.convert.header_ids import find_wanted_headers
 from connector.sink.convert.joint_runs import gather_small
+from connector.sink.convert.left_keys import follow_left_keys
 from connector.sink.fold.watermarks import merge_progress
 from connector.sink.job.compaction import choose_changes, compact_changes, task_label
 from connector.sink.job.shuffle import pack, slice_part, split_by_bucket
@@ -117,8 +118,12 @@ class MapTask:
             yield TaskOutput.of(SchemaChangeNeeded(need))
         if not self._blocked:
             self._progress = merge_progress((*self._progress, *outcome.progress))
-            for index, part in zip(outcome.tables, outcome.parts, strict=True):
-                yield from self._changes(self._plan.tables[index], part, run)
+            tables = [self._plan.tables[index] for index in outcome.tables]
+            parts, left = follow_left_keys(outcome.parts, tables)
+            for table, before in left:
+                yield self._tell_old_keys(before, table)
+            for table, part in zip(tables, parts, strict=True):
+                yield from self._changes(table, part, run)
             if self._waiting_bytes > CHUNK_BYTES:
                 yield from self._spill()
 
@@ -159,6 +164,11 @@ class MapTask:
             yield output
         self._parts.setdefault(table.index, []).append(part)
         self._waiting_bytes += part.size_bytes
+
+    def _tell_old_keys(self, before: ChangeBatch, table: TablePlan) -> TaskOutput:
+        self._moving.add(table.index)
+        bucket = int(before.order.records[0]) % table.buckets
+        return TaskOutput(OutputKind.OLD_KEY_ROWS, pack(before), table.index, bucket)
 
     def _spill(self) -> Iterator[TaskOutput]:
         """Fold all that waits, and hand it on where that leaves too much."""
