@@ -367,6 +367,28 @@ def test_a_table_with_history_has_every_version_of_a_key(
             assert sorted(map(_version, rows)) == _versions(databases[topic]), topic
 
 
+def test_rows_that_change_while_a_snapshot_runs_are_not_current_as_they_were_read(
+    spark: SparkSession, topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
+) -> None:
+    """Their reads are dated later than the changes, and are in the table when these come."""
+    database = Database("read.public.t", 1)
+    topics.create({database.topic: 1})
+    kinds = {"debezium.sink.iceberg.scd-type": "2", "topics": database.topic}
+    space = make_workspace("reads", {**_general(2, False), **kinds})
+    for key in range(3):
+        database.rows[key] = row(key, "read")
+        database.read(key)
+    reads = len(database.log)
+    database.transaction(("u", row(0, "changed")))
+    database.transaction(("d", 1))
+    for log in (database.log[:reads], database.log[reads:]):
+        topics.replay(log, create=False)
+        InProcessSink(spark, space).run()
+    rows = lake(space).rows("read_public_t")
+    found = sorted((found["id"], found["name"], found["is_current"]) for found in rows)
+    assert found == [(0, "changed", True), (0, "read", False), (1, "read", False), (2, "read", True)]
+
+
 def _version(found: Row) -> tuple[str, ...]:
     times = (str(found[name] and found[name].timestamp()) for name in ("valid_from", "valid_to"))
     return (*_plain(found), *times, str(found["is_current"]))

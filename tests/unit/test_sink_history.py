@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +20,8 @@ from tests.model.recordings import Record
 from tests.unit.sink_plans import DATED, dead, plan, rows, run, upsert
 
 TIME = pa.timestamp("us", "UTC")
-COLUMNS = {**DATED, "valid_from": TIME, "valid_to": TIME, "is_current": pa.bool_()}
-EVENTS = EventSettings("auto", "auto", ("source.ts_ns",), "__")
+COLUMNS = {**DATED, "__op": pa.string(), "valid_from": TIME, "valid_to": TIME, "is_current": pa.bool_()}
+EVENTS = EventSettings("auto", "auto", ("op", "source.ts_ns"), "__")
 
 
 def test_a_delete_has_a_time_too() -> None:
@@ -57,11 +58,16 @@ class History:
         outcome = decode(run(*values, keys=[json.loads(record.key or b"") for record in log]), self._plan)
         folded = fold_changes(compact_changes(list(outcome.parts), self._table), self._table)
         changes = choose_versions(folded, self._table.identity)
-        held = [to_changes(pa.RecordBatch.from_pylist(self._rows, self._table.layout.rows))] if self._rows else []
+        rows = pa.RecordBatch.from_pylist(self._rows, self._table.layout.rows)
+        held = [to_changes(rows, "__op")] if self._rows else []
         replaced, written = update_versions(changes, held, ("id",), self._table.layout.columns)
         gone = {(found["id"], found["valid_from"]) for found in replaced.to_pylist()}
         kept = [found for found in self._rows if (found["id"], found["valid_from"]) not in gone]
         self._rows = [*kept, *written.to_pylist()]
+
+    def tell_current(self) -> list[str]:
+        """What the versions have that are not over."""
+        return [found["name"] for found in self._rows if found["is_current"]]
 
     def tell(self) -> list[tuple[int, str]]:
         """What each version has, from the first to the last."""
@@ -120,3 +126,33 @@ def test_no_value_goes_over_a_delete() -> None:
     database.transaction(("u", row(1, PLACEHOLDER, 2)))
     history.take_in(database.log[-1:])
     assert history.tell() == [(1, "another"), (2, PLACEHOLDER)]
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_change_behind_a_read_is_newer_than_it(together: bool, gone: bool) -> None:
+    """A row changes, or goes, while a snapshot runs: the read is dated after it, and was true until the change."""
+    database, history = Database("t", 1, rng=Random(1)), History()
+    database.rows[1] = row(1, "read", 1)
+    database.read(1)
+    database.read(1)
+    database.transaction(("d", 1) if gone else ("u", row(1, "changed", 2)))
+    for log in [database.log] if together else [database.log[:2], database.log[2:]]:
+        history.take_in(log)
+    assert history.tell() == ([(1, "read")] if gone else [(1, "read"), (2, "changed")])
+    assert history.tell_current() == ([] if gone else ["changed"])
+
+
+def test_what_comes_again_behind_a_read_is_no_newer_than_it() -> None:
+    """The changes were before the read, and are sent again: it stays the current version."""
+    database, history = Database("t", 1, rng=Random(1)), History()
+    for change in (("c", row(1, "made", 1)), ("d", 1), ("c", row(1, "again", 2)), ("u", row(1, "changed", 3))):
+        database.transaction(change)
+    database.read(1)
+    history.take_in(database.log)
+    before = history.tell()
+    for record in database.log[:-1]:
+        if record.value is not None:
+            history.take_in([record])
+    assert history.tell() == before == [(1, "made"), (2, "again"), (3, "changed"), (3, "changed")]
+    assert history.tell_current() == ["changed"]

@@ -61,9 +61,8 @@ class IcebergDestination:
         """Return the joins with the tables' rows at the snapshots of the plan."""
         tables, prefix = self.tables.tables(names), plan.events.add_fields_prefix
         missing = MissingValueLookup(tables, plan.dedup_column, plan.op_field, prefix)
-        return Lookups(
-            LateEventLookup(plan, tables, self.tables.deleted_keys), (HistoryLookup(tables, plan.reducers), missing)
-        )
+        histories = HistoryLookup(tables, plan.reducers, plan.op_field)
+        return Lookups(LateEventLookup(plan, tables, self.tables.deleted_keys), (histories, missing))
 
     def replay_target(self) -> IcebergReplay:
         """Return what commits repaired dead letters."""

@@ -70,6 +70,7 @@ class HistoryLookup:
 
     tables: Sequence[Table]
     tasks: int
+    op_field: str
 
     def applies(self, table: TablePlan, result: JobResult) -> bool:
         """Tell whether there are new versions."""
@@ -80,7 +81,7 @@ class HistoryLookup:
         spark, java = outputs.sparkSession, self.tables[table.index]
         until.callback(release_reads, spark, java)
         spans = KeyRanges.join(result.version_ranges.get(table.index, ()))
-        yield update_histories(spark, java, table, outputs, spans, self.tasks)
+        yield update_histories(spark, java, table, outputs, spans, self.tasks, self.op_field)
 
 
 @attrs.frozen(eq=False)

@@ -40,7 +40,7 @@ FILE_LABEL = "history"
 
 
 def update_histories(
-    spark: SparkSession, java: Table, table: TablePlan, own: DataFrame, spans: KeyRanges, tasks: int
+    spark: SparkSession, java: Table, table: TablePlan, own: DataFrame, spans: KeyRanges, tasks: int, op_field: str
 ) -> DataFrame:
     """Return the outputs of the files that bring the histories up to date.
 
@@ -51,6 +51,7 @@ def update_histories(
         own: its outputs.
         spans: where keys and times of the changes lie.
         tasks: how many tasks write.
+        op_field: the column that tells rows that were read.
     """
     coming = own.where(F.col("kind") == OutputKind.NEW_VERSIONS)
     scanned = [] if table.base is None else plan_files(spark, java, table.base, _version_filter(spans, table))
@@ -63,7 +64,7 @@ def update_histories(
         keys = read_keys(own.where(F.col("kind") == OutputKind.VERSION_KEYS), table.layout, spans)
         condition = key_condition(names, table.layout, column_aliases("key", len(table.layout.keys)))
         live = rows.join(keys, condition, "left_semi").select(*names.values(), FILE_COLUMN, POSITION_COLUMN)
-        coming = coming.unionAll(live.mapInArrow(_pack_task(table, names), task_output.OUTPUT_SCHEMA))
+        coming = coming.unionAll(live.mapInArrow(_pack_task(table, names, op_field), task_output.OUTPUT_SCHEMA))
     shuffled = coming.repartitionById(tasks, F.pmod(F.col("bucket"), F.lit(tasks)))
     return shuffled.sortWithinPartitions("bucket").mapInArrow(_update_task(table), task_output.OUTPUT_SCHEMA)
 
@@ -84,7 +85,7 @@ def _first_change_us(spans: KeyRanges) -> int:
     return first
 
 
-def _pack_task(table: TablePlan, names: dict[str, str]) -> Task:
+def _pack_task(table: TablePlan, names: dict[str, str], op_field: str) -> Task:
     """Return the task that packs versions of the table: frames of its rows -> outputs by bucket."""
     layout, index = file_layout(table), table.index
     keys = [(name, layout.schema.find_type(name)) for name in layout.keys]
@@ -93,7 +94,7 @@ def _pack_task(table: TablePlan, names: dict[str, str]) -> Task:
         for batch in batches:
             if batch.num_rows:
                 arrays = list(read_all_columns(layout, batch, names, (FILE_COLUMN, POSITION_COLUMN)).values())
-                part = to_changes(pa.RecordBatch.from_arrays(arrays, schema=layout.rows))
+                part = to_changes(pa.RecordBatch.from_arrays(arrays, schema=layout.rows), op_field)
                 for bucket, piece in split_by_bucket(part, keys, table.buckets):
                     yield task_output.to_batch([TaskOutput(OutputKind.TABLE_VERSIONS, pack(piece), index, bucket)])
 

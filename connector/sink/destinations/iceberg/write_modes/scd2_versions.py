@@ -13,11 +13,13 @@ from collections.abc import Iterator, Sequence
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.types.nested_columns import read_batch, read_columns
 from connector.iceberg.types.values.spark_types import to_spark
+from connector.sink.destinations.iceberg.write_modes.scd2_reads import VersionTimes, date_reads, mark_superfluous
 from connector.sink.fold.order.key_runs import find_first, mark_run_starts
 from connector.sink.fold.order.repeated_changes import mark_repeated
 from connector.sink.fold.values.key_histories import KeyHistories
@@ -28,7 +30,7 @@ from connector.sink.model.driver_output import VersionsWritten
 from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, TablePlan
 from connector.sink.model.task_output import OutputKind, TaskOutput
 from serde.arrays import Ints, Mask
-from serde.events.kinds.operations import OP_UPDATE
+from serde.events.kinds.operations import OP_READ, OP_UPDATE
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 
 _NS_PER_US = 1000
@@ -62,13 +64,16 @@ def _to_spark_batch(keys: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([to_spark(column) for column in keys.columns], keys.schema.names)
 
 
-def to_changes(rows: pa.RecordBatch) -> ChangeBatch:
-    """Turn versions of the table into changes at their time."""
+def to_changes(rows: pa.RecordBatch, op_field: str = "") -> ChangeBatch:
+    """Turn versions of the table into changes at their time; `op_field` is the column that tells reads, if any."""
     count = rows.num_rows
     unknown, none = np.full(count, NO_VALUE, np.int64), np.zeros(count, np.bool_)
     since = _to_micros(rows.column(VALID_FROM)) * _NS_PER_US
     place = np.full(count, -1, np.int64)
-    order = ChangeOrder(place, place, since, unknown, unknown_positions(count), np.full(count, OP_UPDATE, np.uint8))
+    op = np.full(count, OP_UPDATE, np.uint8)
+    if op_field in rows.schema.names and pa.types.is_string(rows.schema.field(op_field).type):
+        op[np.asarray(pc.equal(rows.column(op_field), "r").fill_null(False))] = OP_READ
+    order = ChangeOrder(place, place, since, unknown, unknown_positions(count), op)
     return ChangeBatch(rows, order, none, ~none)
 
 
@@ -90,19 +95,31 @@ def update_versions(
     count = sum(map(len, changes))
     parts = (*changes, *versions)
     every = np.arange(sum(map(len, parts)))
-    rows = pa.Table.from_batches([part.rows for part in parts]).combine_chunks().to_batches()[0]
+    rows = _join_rows(parts)
     is_delete = np.concatenate([part.deleted for part in parts])
-    since, until = _to_micros(rows.column(VALID_FROM)), _to_micros(rows.column(VALID_TO))
+    since, ended = _to_micros(rows.column(VALID_FROM)), _to_micros(rows.column(VALID_TO))
     new = every < count
-    until = np.where(new, NO_VALUE, until)
+    until = np.where(new, NO_VALUE, ended)
     codes = encode_keys(read_columns(rows, keys))
+    order = ChangeOrder.concat([part.order for part in parts])
+    times = VersionTimes(codes, since, until, order.partition, order.offset, new, order.op == OP_READ)
+    moved_to = date_reads(times)
+    moved, superfluous = moved_to != NO_VALUE, mark_superfluous(times, moved_to)
+    since = np.where(moved, moved_to, since)
+    # No delete: the read that ended a version was moved.
+    until = np.where(times.mark_starts(codes, until, moved), NO_VALUE, until)
     ends = find_valid_to(codes, since, until)
-    histories = _sort_versions(parts, codes, since, ends)
-    filled = fill_in_batch(FoldedChanges(parts, every, every), keys, histories=histories).parts
-    rows = pa.Table.from_batches([part.rows for part in filled]).combine_chunks().to_batches()[0]
-    stale = ~new & ~_mark_duplicates(codes, since, new) & (ends != until)
-    replaced, wanted = np.flatnonzero(new | stale), np.flatnonzero((new & ~is_delete) | stale)
-    return rows.take(pa.array(replaced)), _set_validity(rows.take(pa.array(wanted)), ends[wanted], columns)
+    histories = _sort_versions(order, codes, since, ends)
+    filled = _join_rows(fill_in_batch(FoldedChanges(parts, every, every), keys, histories=histories).parts)
+    stale = ~new & (moved | ~_mark_duplicates(codes, since, new) & (ends != ended))
+    replaced = np.flatnonzero(new | stale)
+    wanted = np.flatnonzero(((new & ~is_delete) | stale) & ~superfluous)
+    written = _set_validity(filled.take(pa.array(wanted)), since[wanted], ends[wanted], columns)
+    return rows.take(pa.array(replaced)), written
+
+
+def _join_rows(parts: Sequence[ChangeBatch]) -> pa.RecordBatch:
+    return pa.Table.from_batches([part.rows for part in parts]).combine_chunks().to_batches()[0]
 
 
 def _drop_repeated(
@@ -124,11 +141,10 @@ def _drop_repeated(
     return gather(changes, np.flatnonzero(~repeated))
 
 
-def _sort_versions(parts: Sequence[ChangeBatch], codes: Ints, since: Ints, ends: Ints) -> KeyHistories:
+def _sort_versions(order: ChangeOrder, codes: Ints, since: Ints, ends: Ints) -> KeyHistories:
     """Return versions and deletes by key and time, what the table has before what came now; behind a delete that only
     the end of a version tells, nothing of the row before is known.
     """
-    order = ChangeOrder.concat([part.order for part in parts])
     sequence = np.lexsort((order.offset, order.partition, since, codes))
     begins = mark_run_starts(codes[sequence])
     end = ends[sequence[:-1]]
@@ -171,9 +187,10 @@ def _to_micros(times: pa.Array) -> Ints:
     return np.asarray(times.cast(pa.int64()).fill_null(NO_VALUE), np.int64)
 
 
-def _set_validity(rows: pa.RecordBatch, until: Ints, columns: pa.Schema) -> pa.RecordBatch:
+def _set_validity(rows: pa.RecordBatch, since: Ints, until: Ints, columns: pa.Schema) -> pa.RecordBatch:
     arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
     last = until == NO_VALUE
+    arrays[VALID_FROM] = pa.array(since).cast(columns.field(VALID_FROM).type)
     arrays[VALID_TO] = pa.array(until, mask=last).cast(columns.field(VALID_TO).type)
     arrays[IS_CURRENT] = pa.array(last)
     return pa.RecordBatch.from_arrays([arrays[name] for name in columns.names], schema=columns)
