@@ -68,7 +68,7 @@ def _sink(name: str, kind: Kind, own: Mapping[str, str]) -> Connector:
     properties = {
         "topics": ",".join(topic(table.name) for table in TABLES),
         "transaction.topic": TRANSACTIONS,
-        "transaction.wait.ms": "20000",
+        "transaction.wait.ms": "180000",
         _KEEPS: "false",
     }
     return Connector(name, kind, {**properties, **own}, name)
