@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -16,6 +17,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from connector.settings.converters.event_format import DocumentMode, EventSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.fold.fold import fold
 from connector.sink.fold.values.document_patches import patch_rows
@@ -24,6 +26,7 @@ from connector.sink.fold.values.unavailable_values import fill_in_batch, mark_un
 from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
+from serde.events.images import document_patches
 from serde.events.images.document_patches import change_document, find_members, format_partial_document, format_patch
 from tests.unit import sink_plans
 from tests.unit.folds import select_rows_to_keep
@@ -129,6 +132,37 @@ def test_changes_are_applied_in_turn_wherever_a_batch_is_folded() -> None:
             some = select_rows_to_keep(folded, KEYS, find_needed_rows(folded, KEYS))
             kept += [unpack(pack(part), part.rows.schema) for part in some]
         assert rows_of(kept) == whole
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("mode", ["columns", "text"])
+def test_each_change_of_a_document_is_read_a_few_times_whatever_their_number(
+    mode: DocumentMode, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
+    """A document that changes 400 times in a batch costs about eight times what one does that changes 50 times."""
+    read = list[int]()
+
+    def load(text: str) -> Any:
+        read.append(len(text))
+        return orjson.loads(text)
+
+    events_as = EventSettings("auto", "auto", (), "__", documents_as=mode)
+    types = TYPES if mode == "columns" else {"_id": pa.string(), "document": pa.string(), "__deleted": pa.string()}
+    plan = attrs.evolve(sink_plans.upsert(0, types, KEYS), takes_patches=mode == "columns", patches=True)
+    costs = []
+    for count in (50, 400):
+        events = [patch(a=number % 10) for number in range(count)]
+        events = [create(), *events] if known else events
+        run = sink_plans.run(*(with_schema(value) for _, value in events), keys=[key for key, _ in events])
+        parts = decode(run, sink_plans.plan(plan, events=events_as)).parts
+        read.clear()
+        with monkeypatch.context() as during:
+            during.setattr(document_patches, "orjson", SimpleNamespace(loads=load, dumps=orjson.dumps))
+            folded = fill_in_batch(fold(parts, KEYS), KEYS)
+        costs.append(sum(read))
+        (row,) = ChangeBatch.concat(folded.parts).take(folded.winners).rows.to_pylist()
+        assert row["a"] == 9 if mode == "columns" else orjson.loads(row["document"]).get("a", 9) == 9
+    assert costs[1] < 12 * costs[0]
 
 
 def test_what_no_change_of_the_batch_tells_waits_for_the_table() -> None:

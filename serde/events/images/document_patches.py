@@ -82,13 +82,32 @@ def find_patches(column: pa.Array) -> Mask | None:
     return np.asarray(found) if pc.any(found).as_py() else None
 
 
+class PatchedDocument:
+    """A document, or no more than a patch of one, that patches change in turn; read once, whatever comes."""
+
+    def __init__(self, text: str) -> None:
+        """Read the text of either."""
+        self._content: Any = orjson.loads(text)
+        self._is_patch = text.startswith(PATCH_MARK)
+
+    def apply(self, patch: str) -> None:
+        """Do what a patch says; two patches are one that does both."""
+        if self._is_patch:
+            self._content[_MEMBER] += orjson.loads(patch)[_MEMBER]
+        else:
+            change_document(self._content, patch)
+
+    @property
+    def text(self) -> str:
+        """What it has become."""
+        return orjson.dumps(self._content).decode()
+
+
 def apply_patch(base: str, patch: str) -> str:
     """The document that a patch makes of a text: of a document the new one, of a patch both as one."""
-    if base.startswith(PATCH_MARK):
-        return join_patches([base, patch])
-    document = orjson.loads(base)
-    change_document(document, patch)
-    return orjson.dumps(document).decode()
+    document = PatchedDocument(base)
+    document.apply(patch)
+    return document.text
 
 
 def format_partial_document(patch: str, expected: pa.StructType | None) -> str:

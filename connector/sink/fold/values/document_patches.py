@@ -3,7 +3,8 @@
 MongoDB's updates without their document (`capture.mode=change_streams`) are rows with only the members that were set,
 and the text of the change beside them (`images.document_patches`). Patches without a row are joined into one.
 
-Cost: Python per such change, and only for the columns that it names.
+Cost: Python per such change, and only for the columns that it names. Rows are made of changes that somebody needs: a
+document that changes often would else be made as often as it changes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _VALUE = "value"
 
 
 def apply_in_batch(
-    parts: Sequence[ChangeBatch], giving: Mask, sequence: Ints, starts: Ints, variants: frozenset[str]
+    parts: Sequence[ChangeBatch], giving: Mask, sequence: Ints, starts: Ints, variants: frozenset[str], needed: Mask
 ) -> list[ChangeBatch]:
     """Apply each patch to the last row of its key before it, if the batch has one.
 
@@ -37,6 +38,8 @@ def apply_in_batch(
         giving: which of them, counted through the parts, have a row.
         sequence, starts: all of them sorted by key and place, and where in that the life of each row begins.
         variants: the columns whose texts are JSON.
+        needed: which of them, counted as `giving`, are looked at later; those that change documents stay otherwise
+            what they are.
     """
     patch_texts = concat_patches(parts)
     if patch_texts is None or patch_texts.null_count == len(patch_texts):
@@ -44,21 +47,40 @@ def apply_in_batch(
     rows = pa.concat_batches([part.rows for part in parts])
     if (nulls := _find_row_patches(patch_texts)) is not None:
         return _split(parts, *_fill_rows(rows, patch_texts, nulls, giving, sequence, starts))
-    last = np.maximum.accumulate(np.where(giving[sequence], np.arange(len(sequence)), -1))
-    before = np.concatenate([[-1], last[:-1]])
     texts = patch_texts.to_pylist()
-    chains: dict[int, tuple[int, tuple[str, ...]]] = {}
-    for at in np.flatnonzero(np.asarray(patch_texts.is_valid())[sequence] & giving[sequence]).tolist():
-        own = int(sequence[at])
-        if before[at] >= starts[at]:
-            base = int(sequence[before[at]])
-            root, patches = chains.get(base, (base, ()))
-            chains[own] = root, (*patches, patch_texts[own].as_py())
-    for own, (root, patches) in chains.items():
-        # What stands at the beginning may be no whole row itself.
-        texts[own] = None if patch_texts[root].as_py() is None else join_patches([patch_texts[root].as_py(), *patches])
-    replaced = _replace_rows(rows, chains, variants)
-    return _split(parts, replaced, pa.array(texts, pa.string()))
+    made: dict[int, tuple[int, str]] = {}
+    joined: dict[int, str] = {}
+    for root, chain in find_chains(valid_mask(patch_texts), giving, sequence, starts, needed).items():
+        for end, own in enumerate(chain, 1):
+            if needed[own]:
+                patch = join_patches([texts[at] for at in chain[:end]])
+                made[own] = root, patch
+                # What stands at the beginning may be no whole row itself.
+                joined[own] = "" if texts[root] is None else join_patches([texts[root], patch])
+    for own, text in joined.items():
+        texts[own] = text or None
+    return _split(parts, _replace_rows(rows, made, variants), pa.array(texts, pa.string()))
+
+
+def find_chains(patched: Mask, giving: Mask, sequence: Ints, starts: Ints, needed: Mask) -> Mapping[int, Sequence[int]]:
+    """Return the changes that follow one another, up to the last that is needed, by the row that they go back to.
+
+    Args:
+        patched: which changes have a patch in place of a row.
+        giving, sequence, starts, needed: as in `apply_in_batch`.
+    """
+    places = np.arange(len(sequence))
+    last = np.maximum.accumulate(np.where(giving[sequence], places, -1))
+    before = np.append(-1, last[:-1])
+    linked = patched[sequence] & giving[sequence] & (before >= starts)
+    root = np.maximum.accumulate(np.where(giving[sequence] & ~linked, places, -1))
+    wanted = np.full(len(sequence), -1)
+    ends = np.flatnonzero(linked & needed[sequence])
+    np.maximum.at(wanted, root[ends], ends)
+    chains: dict[int, list[int]] = {}
+    for at in np.flatnonzero(linked & (places <= wanted[root])).tolist():
+        chains.setdefault(int(sequence[root[at]]), []).append(int(sequence[at]))
+    return chains
 
 
 def _find_row_patches(patches: pa.StringArray) -> Mapping[str, frozenset[str]] | None:
@@ -95,26 +117,27 @@ def _fill_rows(
         columns.append(column.take(pa.array(sources)))
     whole = np.maximum.accumulate(np.where(has_row & ~patched, place, -1))
     texts = patches.to_pylist()
-    open_forms: dict[int, list[str]] = {}
+    open_forms: dict[int, dict[str, str]] = {}
     for at in order.tolist():
         own, start = int(sequence[at]), int(starts[at])
         if whole[at] >= start:
             texts[own] = None
             continue
-        chain = open_forms.setdefault(start, [])
-        if texts[own] not in chain:
-            chain.append(texts[own])
-        texts[own] = join_patches(chain)
+        # By the last of the forms so far: all of them as one.
+        forms_so_far = open_forms.setdefault(start, {})
+        if texts[own] not in forms_so_far:
+            forms_so_far[texts[own]] = join_patches([*forms_so_far, texts[own]])
+        texts[own] = next(reversed(forms_so_far.values()))
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema), pa.array(texts, pa.string())
 
 
 def _replace_rows(
-    rows: pa.RecordBatch, chains: Mapping[int, tuple[int, tuple[str, ...]]], variants: frozenset[str]
+    rows: pa.RecordBatch, made: Mapping[int, tuple[int, str]], variants: frozenset[str]
 ) -> pa.RecordBatch:
-    if not chains:
+    """Replace rows by what their patches, all as one, make of others (own row -> other row, patch)."""
+    if not made:
         return rows
-    which, bases = list(chains), [root for root, _ in chains.values()]
-    patches = [join_patches(each) for _, each in chains.values()]
+    which, (bases, patches) = list(made), zip(*made.values(), strict=True)
     patched = patch_rows(rows.take(pa.array(which)), rows.take(pa.array(bases)), patches, variants)
     return pa.concat_batches([rows, patched]).take(place_others(len(rows), which))
 

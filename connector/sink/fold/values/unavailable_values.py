@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from connector.sink.fold.values.document_patches import apply_in_batch
+from connector.sink.fold.values.document_patches import apply_in_batch, find_chains
 from connector.sink.fold.values.key_histories import (
     CREATES,
     KeyHistories,
@@ -25,9 +25,10 @@ from connector.sink.fold.values.key_histories import (
     mark_deletes,
     sort_by_origin,
 )
+from connector.sink.fold.values.row_lives import find_needed_rows
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges, gather
 from serde.arrays import Ints, Mask, place_others
-from serde.events.images.document_patches import apply_patch, find_patches
+from serde.events.images.document_patches import PatchedDocument, find_patches
 from serde.events.kinds.operations import NO_OP, OP_CREATE, OP_DELETE, OP_READ
 
 
@@ -94,8 +95,9 @@ def fill_in_batch(
     sequence, starts = histories.sequence, find_row_starts(folded.parts, histories)
     giving = np.concatenate([_mark_whole_rows(part) for part in folded.parts])
     parts = list(folded.parts)
-    if patched:
-        parts = apply_in_batch(parts, giving, sequence, starts, variants)
+    needed = _mark_needed(folded, keys) if patched else None
+    if needed is not None:
+        parts = apply_in_batch(parts, giving, sequence, starts, variants, needed)
     for name in names:
         none = [np.zeros(len(part), np.bool_) for part in parts]
         unsent = np.concatenate([each.get(name, no) for each, no in zip(unavailable, none, strict=True)])
@@ -104,7 +106,8 @@ def fill_in_batch(
         if patches is None:
             filled = whole.take(pa.array(_find_sources(unsent, giving & ~unsent, sequence, starts)))
         else:
-            filled = _join_patches(whole, patches & unsent, giving, sequence, starts)
+            needed = _mark_needed(folded, keys) if needed is None else needed
+            filled = _join_patches(whole, patches & unsent, giving, sequence, starts, needed)
         parts = _replace_column(parts, name, filled)
     return attrs.evolve(folded, parts=tuple(parts))
 
@@ -171,19 +174,32 @@ def _find_sources(unsent: Mask, giving: Mask, sequence: Ints, starts: Ints) -> I
     return source
 
 
-def _join_patches(column: pa.Array, patches: Mask, giving: Mask, sequence: Ints, starts: Ints) -> pa.Array:
+def _mark_needed(folded: FoldedChanges, keys: Sequence[str]) -> Mask:
+    """Mark the changes whose rows somebody looks at once values are filled in."""
+    count = sum(map(len, folded.parts))
+    if folded.decision is None:
+        return np.ones(count, np.bool_)
+    marks = np.zeros(count, np.bool_)
+    marks[folded.winners] = marks[folded.decision.rows_to_keep()] = True
+    marks[folded.images[folded.images >= 0]] = marks[find_needed_rows(folded, keys)] = True
+    return marks
+
+
+def _join_patches(
+    column: pa.Array, patches: Mask, giving: Mask, sequence: Ints, starts: Ints, needed: Mask
+) -> pa.Array:
     """Apply each patch of a document to the change of its key before it, which may be a patch itself.
 
     Cost: Python per patch; both are JSON texts.
     """
-    place = np.where(giving[sequence], np.arange(len(sequence)), -1)
-    before = np.concatenate([[-1], np.maximum.accumulate(place)[:-1]])
     joined: dict[int, str] = {}
-    for at in np.flatnonzero(patches[sequence] & (before >= starts)).tolist():
-        base, own = int(sequence[before[at]]), int(sequence[at])
-        text = joined.get(base) or column[base].as_py()
-        if text is not None:
-            joined[own] = apply_patch(text, column[own].as_py())
+    for root, chain in find_chains(patches, giving, sequence, starts, needed).items():
+        first, *rest = chain if column[root].as_py() is None else (root, *chain)
+        document = PatchedDocument(column[first].as_py())
+        for own in rest:
+            document.apply(column[own].as_py())
+            if needed[own]:
+                joined[own] = document.text
     texts = pa.array(list(joined.values()), pa.string())
     return pa.concat_arrays([column, texts]).take(place_others(len(column), list(joined)))
 
