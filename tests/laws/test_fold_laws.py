@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from connector.sink.fold.order.winners import Decision, find_row_images
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import select_proven_dates, select_proven_places
+from serde.events.kinds.operations import TOMBSTONE
 from serde.events.positions.log_positions import NO_VALUE, source_number, unknown_positions
 from tests.model import reference
 from tests.model.events import CLOCKS, OUTLIVING, Clock, Database, row
@@ -38,7 +39,8 @@ def _order(events: Sequence[Event]) -> ChangeOrder:
     def column(values: Iterable[int | None]) -> Any:
         return np.array([NO_VALUE if v is None else v for v in values], np.int64)
 
-    op = np.array([ord(e.op) if e.op else 0 for e in events], np.uint8)
+    ops = (TOMBSTONE if e.kind == "tombstone" else ord(e.op or "\0") for e in events)
+    op = np.fromiter(ops, np.uint8, len(events))
     gone = np.array([e.kind != "row" for e in events], np.bool_)
     dedup = column(e.ts_ns for e in events)
     place = unknown_positions(len(events))

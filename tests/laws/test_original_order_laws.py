@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from connector.sink.fold.order.original_order import restore_order
 from connector.sink.model.change_rows import ChangeOrder
-from serde.events.kinds.operations import OP_CREATE, OP_DELETE, OP_UPDATE
+from serde.events.kinds.operations import OP_CREATE, OP_DELETE, OP_UPDATE, TOMBSTONE
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 from tests.harness.rounds import draws
 
@@ -43,7 +43,7 @@ def _order(log: list[LoggedChange], *, placed: bool) -> ChangeOrder:
         place[:, 0] = [NO_VALUE if bare else 7 for _, bare in log]
         place[:, 1] = serials
         place[:, 2:] = np.where(serials == NO_VALUE, NO_VALUE, 0)[:, None]
-    ops = [0 if bare else (OP_CREATE, OP_UPDATE, OP_DELETE)[serial % 3] for serial, bare in log]
+    ops = [TOMBSTONE if bare else (OP_CREATE, OP_UPDATE, OP_DELETE)[serial % 3] for serial, bare in log]
     offsets = np.arange(len(log), dtype=np.int64)
     return ChangeOrder(np.zeros(len(log), np.int64), offsets, serials, serials, place, np.array(ops, np.uint8))
 

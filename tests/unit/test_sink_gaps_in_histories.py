@@ -12,6 +12,7 @@ from connector.sink.fold.values.row_lives import find_rows_of_lives
 from connector.sink.fold.values.unavailable_values import fill_in_batch, find_open_starts, mark_unavailable
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from serde.events.images.unavailable_value import PLACEHOLDER
+from serde.events.kinds.operations import TOMBSTONE
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 from tests.unit.folds import select_rows_to_keep
 from tests.unit.test_sink_unavailable_values import part
@@ -25,7 +26,7 @@ def placed(*changes: tuple[str, int, str | None]) -> ChangeBatch:
     place = unknown_positions(len(changes))
     place[:, 0], place[:, 1], place[:, 2:] = 7, [at for _, at, _ in changes], 0
     bare = place[:, 1] == NO_VALUE
-    dates, op = np.where(bare, NO_VALUE, DAY), np.where(bare, np.uint8(0), made.order.op)
+    dates, op = np.where(bare, NO_VALUE, DAY), np.where(bare, np.uint8(TOMBSTONE), made.order.op)
     order = attrs.evolve(made.order, dedup=dates, date=dates, place=place, op=op)
     return attrs.evolve(made, order=order, image=made.image & ~bare)
 

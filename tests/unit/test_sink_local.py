@@ -83,6 +83,15 @@ def test_changes_of_one_key_in_one_batch(tmp_path: Path) -> None:
     assert (report.dead_letters, _found(sink, "t")) == (1, {1: 2, 2: 31, 3: 3})
 
 
+@pytest.mark.parametrize("told", [{"__op": "u"}, {}], ids=["operation", "none"])
+def test_an_event_that_tells_nothing_of_itself_is_no_tombstone(told: dict[str, str], tmp_path: Path) -> None:
+    """A row without operation and date counts in Kafka's order, also behind an older change that came again."""
+    sink = local_sink(tmp_path, ["topics=t", HARD, "debezium.sink.iceberg.upsert-dedup-column=v"])
+    rows = [{"id": 1, "n": n, "v": v, **told} for n, v in enumerate((10, 5, None))]
+    _send(sink, "t", *((_compact({"id": 1}), _compact(row)) for row in rows))
+    assert _found(sink, "t") == {1: 2}
+
+
 def test_a_job_runs_again_for_tables_that_were_not_ready(tmp_path: Path) -> None:
     """A table is made, and later given a column, by the batch that needs it; nothing of it is written twice."""
     sink = local_sink(tmp_path, ["topics=t", "debezium.sink.iceberg.upsert=false"])

@@ -37,6 +37,7 @@ from connector.sink.fold.watermarks import (
 from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.result import SourceProgress
+from serde.events.kinds.operations import TOMBSTONE
 from serde.events.positions.log_positions import NO_VALUE, LogPositions, unknown_positions
 from tests.unit.sink_plans import layout, upsert
 from tests.unit.test_settings_kafka import BASE, kafka
@@ -194,13 +195,13 @@ def _places(*told: tuple[int, ...] | None) -> LogPositions:
 def _part(*changes: tuple[int, str, int, int | None], suspect: bool = False) -> ChangeBatch:
     """Changes as (key, operation, offset, date); `-` is a tombstone."""
     keys, ops, offsets, dates = zip(*changes, strict=True)
-    codes = np.array([0 if op == "-" else ord(op) for op in ops], np.uint8)
+    codes = np.array([ord(op) for op in ops], np.uint8)
     known = _dates(*dates)
     order = ChangeOrder(
         np.zeros(len(keys), np.int64), np.array(offsets), known, known, unknown_positions(len(keys)), codes
     )
     rows = pa.RecordBatch.from_arrays([pa.array(keys, pa.int64())], ["id"])
-    deleted = np.isin(codes, (0, ord("d")))
+    deleted = np.isin(codes, (TOMBSTONE, ord("d")))
     return ChangeBatch(rows, order, deleted, ~deleted, np.full(len(keys), suspect))
 
 

@@ -28,7 +28,7 @@ from connector.sink.model.truncates import SOURCE_TS_NS, mark_before_truncate
 from serde.arrays import Ints, Mask, children
 from serde.events.changes import DELETED_COLUMN, Changes
 from serde.events.images.document_patches import PATCH_COLUMN, find_members, rename_members
-from serde.events.kinds.operations import NO_OP
+from serde.events.kinds.operations import TOMBSTONE
 from serde.events.positions.log_positions import NO_VALUE, strip_log_name
 from serde.faults import RecordError
 
@@ -273,7 +273,7 @@ def build_tombstones(
     rows = rows[run.offset[rows] != table.after_delete.get(run.at, -1)]
     columns = {field.name: pa.nulls(len(rows), field.type) for field in table.layout.columns}
     faults = set_key_columns(columns, rows, keys, table)
-    order = order_by_offset(run.offset[rows], plan.ranks[run.at], NO_OP)
+    order = order_by_offset(run.offset[rows], plan.ranks[run.at], TOMBSTONE)
     gone, image = np.ones(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     part = _assemble_rows(columns, order, gone, image, table)
     return _filter_rows(part, _mark_rows_to_write(run, rows, {fault.row for fault in faults}, table)), faults

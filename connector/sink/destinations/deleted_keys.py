@@ -23,6 +23,7 @@ from connector.sink.model.change_rows import ChangeOrder, FoldedChanges, compute
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, unify_floats
 from serde.connect.values.decimal_text import format_decimals
+from serde.events.kinds.operations import NO_OP, TOMBSTONE
 from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, LogPositions, unknown_positions
 
 
@@ -71,7 +72,9 @@ def _collect_age(
     folded: FoldedChanges, gone: Ints, table: TablePlan, ranks: Mapping[TopicPartition, int]
 ) -> tuple[Ints, LogPositions]:
     order = ChangeOrder.concat([part.order for part in folded.parts])
-    dates, places, bare = order.date[gone], order.place[gone], order.bare[gone]
+    dates, places = order.date[gone], order.place[gone]
+    bare = np.isin(order.op[gone], (NO_OP, TOMBSTONE)) & (order.dedup[gone] == NO_VALUE)
+    bare &= places[:, FIRST_NUMBER] == NO_VALUE
     if not bare.any():
         return dates, places
     codes = compute_key_codes(folded.parts, table.layout.keys)

@@ -20,7 +20,8 @@ from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.types.nested_columns import read_column
 from serde.arrays import Ints, Mask
 from serde.events.images.unavailable_value import find_unavailable
-from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, LogPositions
+from serde.events.kinds.operations import NO_OP, TOMBSTONE
+from serde.events.positions.log_positions import LogPositions
 
 MAX_CONCAT_BYTES = 8 * 1024**2
 """Arrow bytes of parts up to which copying them together pays."""
@@ -78,13 +79,14 @@ class ChangeOrder:
     @property
     def operations(self) -> Counter[str]:
         """How many changes of each operation there are, by its letter; tombstones have none."""
-        counts = np.bincount(self.op, minlength=1)
-        return Counter({chr(code): int(counts[code]) for code in np.flatnonzero(counts[1:]) + 1})
+        counts = np.bincount(self.op)
+        told = (code for code in np.flatnonzero(counts).tolist() if code not in (NO_OP, TOMBSTONE))
+        return Counter({chr(code): int(counts[code]) for code in told})
 
     @property
     def bare(self) -> Mask:
         """Which changes tell nothing of themselves: tombstones."""
-        mask: Mask = (self.op == 0) & (self.dedup == NO_VALUE) & (self.place[:, FIRST_NUMBER] == NO_VALUE)
+        mask: Mask = self.op == TOMBSTONE
         return mask
 
 

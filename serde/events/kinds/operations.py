@@ -11,7 +11,9 @@ KNOWN_OPS = b"crudtm"
 """Debezium's: create, read, update, delete, truncate, message."""
 OP_CREATE, OP_READ, OP_UPDATE, OP_DELETE, OP_TRUNCATE, OP_MESSAGE = KNOWN_OPS
 NO_OP = 0
-"""Of an event that tells none, or none of these: a tombstone, a row without envelope."""
+"""Of an event that tells none, or none of these: a row without envelope."""
+TOMBSTONE = ord("-")
+"""Of a record without value, which no event tells."""
 _INSERT = ord("i")
 Ops = Bytes
 
