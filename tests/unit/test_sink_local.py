@@ -15,6 +15,7 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.kafka.admin import TopicInfo
 from connector.kafka.consumer.offset_ranges import OffsetRange
 from connector.sink import factory
+from connector.sink.fold import watermarks
 from connector.sink.microbatch import group_follower
 from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.model.micro_batch import MicroBatch
@@ -126,6 +127,18 @@ def test_images_that_differ_in_kind_are_no_poison(tmp_path: Path) -> None:
         row["id"]: (row["v"]["a"], row["n"]) for row in rows
     }
     assert report.dead_letters <= 2
+
+
+def test_what_a_task_saw_of_a_partition_is_merged_with_that_of_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How far sources came is noted once for each topic-partition, however many of them a task reads."""
+    sink, merge, merged = local_sink(tmp_path, ["topics=t", HARD]), watermarks._merge_marks, list[object]()
+    monkeypatch.setattr(watermarks, "_merge_marks", lambda *given: merged.append(given) or merge(*given))
+    events = [(("t", key), *_flat(key, 1, ts_ns=key)) for key in range(40)]
+    sink.process(*events)
+    assert len(sink.rows("t")) == 40
+    assert len(merged) <= 40
 
 
 # A limit -> settings, how many bad and good records go beyond it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -86,6 +86,14 @@ class TaskMetrics:
         sides = zip(_COUNTS(self), _COUNTS(other), _ADDITIONS, strict=True)
         # Most counts of most parts are none, and there is one part for each topic-partition.
         return TaskMetrics(*[add(one, more) if one and more else one or more for one, more, add in sides])
+
+    @staticmethod
+    def total(parts: Sequence[TaskMetrics]) -> TaskMetrics:
+        """Return the sum of all, added in pairs: what counts by table grows with each part that is added to it."""
+        while len(parts) > 1:
+            rest = parts[len(parts) & ~1 :]
+            parts = [*map(operator.add, parts[::2], parts[1::2]), *rest]
+        return parts[0] if parts else TaskMetrics()
 
 
 _COUNTS: Callable[[TaskMetrics], tuple[Any, ...]] = operator.attrgetter(

@@ -37,7 +37,8 @@ class DecodedRecords:
         for index, part in zip(self.tables, self.parts, strict=True):
             rows[index] += len(part)
             operations += part.order.operations
-            newest |= Counter({index: int(part.order.dedup.max(initial=0))})
+            if (latest := int(part.order.dedup.max(initial=0))) > newest[index]:
+                newest[index] = latest
         counts = TaskMetrics(
             events,
             len(self.faults),

@@ -12,7 +12,7 @@ value: rows of several partitions may have had one key, one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -99,16 +99,24 @@ def find_latest_by_source(
     (`fold.document_versions.raise_winner_versions`).
     """
     result: dict[str, Watermark] = {}
-    names = origin.dictionary.to_pylist()
-    codes = np.asarray(origin.indices)
-    for code, name in enumerate(names):
-        rows = slice(None) if len(names) == 1 else np.flatnonzero(codes == code)
+    for name, rows in _rows_by_source(origin):
         dates, places = order.date[rows], order.place[rows, FIRST_NUMBER:]
         if not len(dates):
             continue
         numbers = _next_version(versions, rows)
         result[name] = Watermark(int(dates.max()), _greatest_place(places), numbers)
     return result
+
+
+def _rows_by_source(origin: pa.DictionaryArray) -> Iterator[tuple[str, Ints | slice]]:
+    """Return the name of each source, and where its changes are. Cost: a sort, but of one source's."""
+    names, codes = origin.dictionary.to_pylist(), np.asarray(origin.indices)
+    if len(names) == 1:
+        yield names[0], slice(None)
+        return
+    sequence = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[sequence], np.arange(len(names) + 1))
+    yield from ((name, sequence[ends[code] : ends[code + 1]]) for code, name in enumerate(names))
 
 
 def _next_version(versions: Ints | None, rows: Ints | slice) -> int:
@@ -124,14 +132,26 @@ def _greatest_place(places: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> 
     return tuple(int(number) for number in places[0])
 
 
+SeenProgress = dict[tuple[int, TopicPartition], SourceProgress]
+"""What was seen of each table and topic-partition."""
+
+
+def add_progress(seen: SeenProgress, progress: Iterable[SourceProgress]) -> None:
+    """Add what was seen later. Cost: that of what is added, whatever was seen before."""
+    for one in progress:
+        before = seen.get((one.table, one.at))
+        if before is not None:
+            marks, after_delete = _merge_marks(before.marks, one.marks), max(before.after_delete, one.after_delete)
+            seen[one.table, one.at] = SourceProgress(one.table, one.at, marks, after_delete)
+        else:
+            seen[one.table, one.at] = one
+
+
 def merge_progress(progress: Iterable[SourceProgress]) -> tuple[SourceProgress, ...]:
     """Merge what was seen of one table and topic-partition by several tasks; later items are later in the partition."""
-    result: dict[tuple[int, TopicPartition], SourceProgress] = {}
-    for one in progress:
-        before = result.get((one.table, one.at), SourceProgress(one.table, one.at))
-        marks = _merge_marks(before.marks, one.marks)
-        result[one.table, one.at] = SourceProgress(one.table, one.at, marks, max(before.after_delete, one.after_delete))
-    return tuple(result.values())
+    seen: SeenProgress = {}
+    add_progress(seen, progress)
+    return tuple(seen.values())
 
 
 def advance_watermarks(known: Watermarks, progress: Iterable[SourceProgress]) -> Watermarks:
@@ -187,4 +207,4 @@ def _watermark_of(marks: Mapping[str, Watermark], name: str) -> Watermark:
 
 
 def _merge_marks(one: Mapping[str, Watermark], other: Mapping[str, Watermark]) -> dict[str, Watermark]:
-    return {name: one.get(name, Watermark()).join(other.get(name, Watermark())) for name in {**one, **other}}
+    return {**one, **{name: one[name].join(mark) if name in one else mark for name, mark in other.items()}}

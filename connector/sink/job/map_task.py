@@ -19,7 +19,7 @@ from connector.sink.convert.decoder import decode_runs
 from connector.sink.convert.header_ids import find_wanted_headers
 from connector.sink.convert.joint_runs import gather_small
 from connector.sink.convert.left_keys import follow_left_keys
-from connector.sink.fold.watermarks import merge_progress
+from connector.sink.fold.watermarks import SeenProgress, add_progress
 from connector.sink.job.compaction import choose_changes, compact_changes, task_label
 from connector.sink.job.shuffle import pack, slice_part, split_by_bucket
 from connector.sink.model.change_rows import ChangeBatch, concat_small
@@ -32,7 +32,6 @@ from connector.sink.model.driver_output import (
     TruncatesSeen,
 )
 from connector.sink.model.plan import BatchPlan, DeadLetterRef, TablePlan
-from connector.sink.model.result import SourceProgress
 from connector.sink.model.task_output import OutputKind, TaskOutput
 from serde.arrays import Ints
 from serde.events.kinds.header_names import NEW_KEY_HEADER, OLD_KEY_HEADER
@@ -78,9 +77,9 @@ class MapTask:
         self._parts: dict[int, list[ChangeBatch]] = {}
         self._waiting_bytes = 0
         self._writers: TaskWriter | None = None
-        self._metrics = TaskMetrics()
+        self._metrics = [TaskMetrics()]
         self._letters: list[DeadLetterRef] = []
-        self._progress: tuple[SourceProgress, ...] = ()
+        self._progress: SeenProgress = {}
         self._blocked = False
         self._moving: set[int] = set()
 
@@ -89,7 +88,7 @@ class MapTask:
         while True:
             began = time.perf_counter()
             chunk = next(chunks, None)
-            self._metrics += TaskMetrics(fetch_seconds=time.perf_counter() - began)
+            self._metrics.append(TaskMetrics(fetch_seconds=time.perf_counter() - began))
             if chunk is None:
                 return
             yield chunk
@@ -101,13 +100,13 @@ class MapTask:
             return
         began = time.perf_counter()
         outcomes = decode_runs(runs, self._plan)
-        self._metrics += TaskMetrics(decode_seconds=time.perf_counter() - began)
+        self._metrics.append(TaskMetrics(decode_seconds=time.perf_counter() - began))
         for run, outcome in zip(runs, outcomes, strict=True):
             yield from self._take_decoded(run, outcome)
 
     def _take_decoded(self, run: ConsumerRecords, outcome: DecodedRecords) -> Iterator[TaskOutput]:
         """Take rows; once a need is known the job will run again, and only further needs are looked for."""
-        self._metrics += outcome.metrics
+        self._metrics.append(outcome.metrics)
         for fault in outcome.faults[: self._plan.max_letters + 1 - len(self._letters)]:
             offset = int(run.offset[fault.row])
             self._letters.append(DeadLetterRef(run.topic, run.partition, offset, fault.stage, fault.reason))
@@ -117,7 +116,7 @@ class MapTask:
             self._blocked = True
             yield TaskOutput.of(SchemaChangeNeeded(need))
         if not self._blocked:
-            self._progress = merge_progress((*self._progress, *outcome.progress))
+            add_progress(self._progress, outcome.progress)
             tables = [self._plan.tables[index] for index in outcome.tables]
             parts, left = follow_left_keys(outcome.parts, tables)
             for table, before in left:
@@ -129,7 +128,7 @@ class MapTask:
 
     def reject_batch(self, run: ConsumerRecords, batch: UnreadableBatch) -> None:
         """Keep a dead letter of a record batch that cannot be read; it counts as one record."""
-        self._metrics += TaskMetrics(events=1, dead=1)
+        self._metrics.append(TaskMetrics(events=1, dead=1))
         if len(self._letters) <= self._plan.max_letters:
             reason = f"the record batch of offsets {batch.first} to {batch.last} cannot be read: {batch.reason}"
             self._letters.append(DeadLetterRef(run.topic, run.partition, batch.first, BATCH_STAGE, reason))
@@ -137,7 +136,7 @@ class MapTask:
     def finish(self, fetch: FetchMetrics | None = None) -> Iterator[TaskOutput]:
         """Hand on what is left, and the counts, with what reading took."""
         if fetch is not None:
-            self._metrics += TaskMetrics(fetch=fetch)
+            self._metrics.append(TaskMetrics(fetch=fetch))
         if not self._blocked:
             many = len(self._parts) >= MANY_TABLES
             for index, parts in list(self._parts.items()):
@@ -146,9 +145,9 @@ class MapTask:
                 yield from self._emit(self._plan.tables[index], as_is=few)
         if self._writers is not None:
             yield from self._writers.close()
-        yield TaskOutput.of(RecordsCounted(self._metrics))
+        yield TaskOutput.of(RecordsCounted(TaskMetrics.total(self._metrics)))
         if self._progress:
-            yield TaskOutput.of(ProgressMade(self._progress))
+            yield TaskOutput.of(ProgressMade(tuple(self._progress.values())))
         if self._letters:
             yield TaskOutput.of(DeadLettersFound(tuple(self._letters)))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 import numpy as np
+import pyarrow as pa
 
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert.change_order import to_int64
@@ -23,12 +24,16 @@ _NO_ROWS: Ints = np.zeros(0, np.int64)
 
 def read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> Iterator[Truncate]:
     """Return the truncates among changes, but those that a replay or their source brings again."""
-    for index in np.flatnonzero(change.op == OP_TRUNCATE).tolist():
+    indices = np.flatnonzero(change.op == OP_TRUNCATE)
+    if not len(indices):
+        return
+    at = pa.array(indices)
+    dates, orders = to_int64(change.ts_ns.take(at)).tolist(), to_int64(change.total_order.take(at)).tolist()
+    for index, ts_ns, total_order in zip(indices.tolist(), dates, orders, strict=True):
         offset = int(run.offset[change.rows[index]])
         if table is None or offset >= table.committed.get((run.topic, run.partition), 0):
-            ts_ns, place = int(to_int64(change.ts_ns)[index]), change.place[index]
+            place = change.place[index]
             position = () if place[FIRST_NUMBER] == NO_VALUE else tuple(place.tolist())
-            total_order = int(to_int64(change.total_order)[index])
             source, number = strip_log_name(change.origin[index].as_py()), -1 if table is None else table.index
             truncate = Truncate(run.topic, run.partition, offset, ts_ns, position, total_order, source, number)
             if table is not None and source in table.cuts.refused:
