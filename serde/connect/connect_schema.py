@@ -13,13 +13,24 @@ import orjson
 import pyarrow as pa
 from attrs import evolve, frozen
 
-from serde.connect.schema_node import ELEMENT, VALUE, Field, Leaf, List, Map, Node, Struct, StructValue, is_columnar
+from serde.connect.schema_node import (
+    ELEMENT,
+    MAX_DEPTH,
+    VALUE,
+    Field,
+    Leaf,
+    List,
+    Map,
+    Node,
+    Struct,
+    StructValue,
+    is_columnar,
+)
 from serde.connect.type_table import CONNECT_PREFIX, JSON_TEXT, STRUCT_TYPES, Parameters
 from serde.connect.values.structured_times import STRUCTURED_TYPES
 from serde.messages import MessageBlock, Rows
 
 _CACHED_SCHEMAS = 1024
-_MAX_DEPTH = 100
 _IMAGES = frozenset({"before", "after"})
 UNION_NAME = "io.confluent.connect.avro.Union"
 """What Confluent's converter calls the struct that a union of several types becomes, with a field for each."""
@@ -142,8 +153,8 @@ def unusable_schema(digest: str, fault: str) -> ConnectSchema:
 
 def _parse_node(document: object, leaves: LeafTypes, depth: int) -> Node:
     """One schema of the block; ValueError, KeyError or TypeError where it is none."""
-    if not isinstance(document, dict) or depth > _MAX_DEPTH:
-        raise ValueError("nested too deep" if depth > _MAX_DEPTH else "not an object")
+    if not isinstance(document, dict) or depth > MAX_DEPTH:
+        raise ValueError("nested too deep" if depth > MAX_DEPTH else "not an object")
     kind, name = document["type"], document.get("name")
     if kind == "struct":
         return leaves.structure(name) or _parse_struct(document, name, leaves, depth)

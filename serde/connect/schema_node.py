@@ -18,6 +18,10 @@ from serde.arrays import Mask
 ELEMENT, KEY, VALUE = "element", "key", "value"
 """What the items of a list, and the sides of a map's pairs, are called in paths."""
 
+MAX_DEPTH = 50
+"""How deep values nest that become columns: what reads a table's schema goes down a dozen calls for each level of it,
+and a batch of Arrow's holds some sixty. A column that cannot be read is worse than a dead letter."""
+
 Convert = Callable[[pa.Array], tuple[pa.Array, Mask | None]]
 """Wire array -> logical array of the same length, and a mask of the values that cannot be represented (None:
 all can).

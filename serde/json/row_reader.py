@@ -11,20 +11,21 @@ from typing import NoReturn
 import orjson
 import pyarrow as pa
 
-from serde.connect.schema_node import Leaf, List, Map, Node, Struct
+from serde.connect.schema_node import MAX_DEPTH, Leaf, List, Map, Node, Struct
 from serde.faults import Unfit
 
 _PAIR = 2
-MAX_DEPTH = 100
-"""What reads types out of values goes down with them: deeper documents are refused before."""
+_FRAME = {"schema", "payload"}
+MAX_TEXT_DEPTH = 100
+"""Of messages with a schema, which tells a level of values by two of its own, and of values that stay texts."""
 
 _LONG_NUMBER = re.compile(rb"[0-9]{20}|-[0-9]{19}")
 _FRACTION = re.compile(rb"[0-9][.eE]")
 
 
-def parse_message(text: bytes, *, exact: bool = False) -> object:
+def parse_message(text: bytes, *, exact: bool = False, max_depth: int = MAX_DEPTH) -> object:
     """Parses one message; integers of any length stay integers, and with `exact` fractions become Decimal.
-    Raises Unfit.
+    Raises Unfit, also where a message without schema nests deeper than `max_depth`.
     """
     try:
         document: object = orjson.loads(text)
@@ -32,8 +33,11 @@ def parse_message(text: bytes, *, exact: bool = False) -> object:
             document = json.loads(text, parse_float=Decimal if exact else float, parse_constant=_reject_constant)
     except (ValueError, RecursionError, InvalidOperation) as error:
         raise Unfit(_describe_invalid(text)) from error
-    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _nesting_depth(document) > MAX_DEPTH:
-        raise Unfit(f"nested more than {MAX_DEPTH} deep")
+    if text.count(b"{") + text.count(b"[") > max_depth:
+        framed = isinstance(document, dict) and document.keys() == _FRAME
+        max_depth = MAX_TEXT_DEPTH if framed else max_depth
+        if _nesting_depth(document) > max_depth:
+            raise Unfit(f"nested more than {max_depth} deep")
     return document
 
 

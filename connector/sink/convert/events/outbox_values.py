@@ -16,7 +16,7 @@ from connector.iceberg.types.values.variants import to_json_text
 from connector.sink.convert.events.variant_documents import dump_exactly
 from serde.arrays import Ints, Mask, children, valid_mask
 from serde.faults import RecordError, Stage, Unfit
-from serde.json.row_reader import parse_message
+from serde.json.row_reader import MAX_TEXT_DEPTH, parse_message
 from serde.messages import DecodedMessages, MessageBlock
 from serde.plain import decode_text
 
@@ -108,7 +108,7 @@ def _decode_envelopes(
 def _quote_payload(message: bytes, name: str) -> bytes | None:
     """The message with its payload as a text; None for one whose payload is no object and no list."""
     try:
-        event = parse_message(message, exact=True)
+        event = parse_message(message, exact=True, max_depth=MAX_TEXT_DEPTH)
     except Unfit:
         return None
     if not isinstance(event, dict) or not isinstance(event.get(name), dict | list):

@@ -19,7 +19,7 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.events.kinds.cloudevents import holds_images, is_cloud_document, is_framed
 from serde.events.kinds.sourceless import is_sourceless_document
 from serde.faults import Unfit
-from serde.json.row_reader import parse_message
+from serde.json.row_reader import MAX_TEXT_DEPTH, parse_message
 from serde.messages import DecodedMessages
 
 _OBJECT = b"{"
@@ -102,7 +102,7 @@ def _encode(message: bytes | None, columns: VariantColumns, fresh: set[str]) -> 
     if message is None or message.lstrip()[:1] != _OBJECT:
         return message
     try:
-        document = parse_message(message, exact=True)
+        document = parse_message(message, exact=True, max_depth=MAX_TEXT_DEPTH)
     except Unfit:
         return message
     changed = False
