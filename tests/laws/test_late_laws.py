@@ -122,7 +122,7 @@ class Model:
                     if parcel.kind == OutputKind.CHANGES:
                         part = unpack(pa.py_buffer(parcel.payload), job.tables[0].layout.rows)
                         parts.setdefault(parcel.bucket, []).append(part)
-                seen += task._progress
+                seen += task._progress.values()
         return parts, merge_progress(seen)
 
     def _reduced(self, parts: list[ChangeBatch], table: TablePlan, job: BatchPlan) -> None:

@@ -140,7 +140,7 @@ def bring_in(
     for run in runs:
         work = MapTask(batch, make_writers(batch))
         handed += [*work.take([run]), *work.finish()]
-        seen += work._progress
+        seen += work._progress.values()
     (table,) = batch.tables
     told = run_reduce_task(batch, handed, judged=False)
     asked = [p for p in told if p.kind == OutputKind.LATE_CANDIDATES]
