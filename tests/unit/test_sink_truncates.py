@@ -215,6 +215,33 @@ def test_what_came_before_a_truncate_of_an_earlier_batch() -> None:
     assert mark_before_truncate(read, 100, ()).tolist() == [False, False, True, True, False], "by when it was read"
 
 
+SERVER = -7
+
+
+@pytest.mark.parametrize(
+    ("places", "latest"),
+    [
+        ([(8, 0, 0), (5, 0, 0)], (8, 0, 0)),
+        ([(8, SERVER, 3), (5, SERVER, 9)], (5, SERVER, 9)),  # a server took over, and its files have small numbers
+        ([(8, 0, 0), (5, SERVER, 1)], (5, SERVER, 1)),
+        ([(8, 5, 9), (9, 1, 0)], (9, 1, 0)),  # a positive number is no server's
+    ],
+)
+def test_the_latest_truncate_goes_by_the_number_of_its_transaction(
+    places: list[tuple[int, int, int]], latest: tuple[int, int, int]
+) -> None:
+    """Where MySQL numbers transactions the greatest number counts, else the place in the log."""
+    for some in (places, places[::-1]):
+        truncates = [Truncate("t", 0, 10 + at, SECOND, (SOURCE, *place)) for at, place in enumerate(some)]
+        assert TableTruncate.of(truncates).place == (SOURCE, *latest)
+
+
+def test_of_truncates_of_one_second_in_a_partition_the_last_one_is_the_latest() -> None:
+    """Kafka's order tells more than dates of whole seconds."""
+    some = [truncate(0, offset, SECOND, NO_VALUE) for offset in (20, 30, 10)]
+    assert TableTruncate.of(some).latest[HERE].offset == 30
+
+
 def test_a_truncate_that_comes_again() -> None:
     """By its place, else by a precise date; what proves nothing is done again."""
     assert [is_repeated(truncate(place=p), LastTruncate(500, (SOURCE, 7, 0, 0))) for p in (6, 7, 8)] == [
@@ -230,6 +257,7 @@ def test_a_truncate_that_comes_again() -> None:
     assert not is_repeated(truncate(ts_ns=SECOND, place=NO_VALUE), LastTruncate(2 * SECOND))
     assert is_repeated(truncate(ts_ns=SECOND + 1, place=NO_VALUE), LastTruncate(2 * SECOND))
     assert is_repeated(truncate(ts_ns=50, place=NO_VALUE), LastTruncate(100, (SOURCE, 7, 0, 0))), "by dates then"
+    assert is_repeated(truncate(ts_ns=50, place=6), LastTruncate(0, (SOURCE, 7, 0, 0))), "no date to contradict it"
     whole = LastTruncate(SECOND, (SOURCE, 7, 0, 0))
     assert is_repeated(truncate(ts_ns=2 * SECOND, place=6), whole), "whole seconds prove nothing against a place"
     assert not is_repeated(truncate(ts_ns=2 * SECOND + 1, place=6), whole)
