@@ -266,3 +266,22 @@ def test_a_server_that_took_over_repeats_nothing() -> None:
     assert mark_above(place, place[0, 1:]).tolist() == [False, False, False, False, False, False]
     assert mark_above(place, place[2, 1:]).tolist() == [True, False, False, False, False, False]
     assert len(set(place[:, 0].tolist())) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "below", "above"),
+    [
+        ((5, 3, 2), False, False),
+        ((4, 9, 9), True, False),
+        ((6, 0, 0), False, True),
+        ((5, 2, 9), True, False),
+        ((5, 4, 0), False, True),
+        ((5, 3, 1), True, False),
+        ((5, 3, 3), False, True),
+    ],
+)
+def test_places_compare_number_by_number(place: tuple[int, int, int], below: bool, above: bool) -> None:
+    """The first number counts before the second, and this before the third."""
+    some = np.array([[7, *place]], np.int64)
+    limit = np.array([5, 3, 2], np.int64)
+    assert (mark_below(some, limit).tolist(), mark_above(some, limit).tolist()) == ([below], [above])
