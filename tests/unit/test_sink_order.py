@@ -130,8 +130,10 @@ def test_watermarks_only_rise() -> None:
 
 def test_very_many_sources_share_one_watermark() -> None:
     """The summary of a commit stays small: beyond a number of sources there is one watermark, the greatest."""
-    many = {f"s{number}": Watermark(number, (number,)) for number in range(MAX_SOURCES + 1)}
-    assert advance_watermarks({}, [SourceProgress(0, AT, many)]) == {AT: {ALL_SOURCES: Watermark(MAX_SOURCES)}}
+    most = {f"s{number}": Watermark(number, (number,), -number) for number in range(1, MAX_SOURCES + 1)}
+    assert advance_watermarks({}, [SourceProgress(0, AT, most)]) == {AT: most}
+    many = {**most, "s0": Watermark(0, (0,), 7)}
+    assert advance_watermarks({}, [SourceProgress(0, AT, many)]) == {AT: {ALL_SOURCES: Watermark(MAX_SOURCES, (), 7)}}
     assert advance_watermarks(
         {AT: {ALL_SOURCES: Watermark(500)}}, [SourceProgress(0, AT, {"new": Watermark(700)})]
     ) == {AT: {ALL_SOURCES: Watermark(700)}}

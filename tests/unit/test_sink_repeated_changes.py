@@ -91,9 +91,9 @@ def test_the_number_of_a_transaction_contradicts_a_place(pairs: list[tuple[int, 
 
 def test_numbers_of_transactions_are_those_of_a_key() -> None:
     """Another key's transactions have no part in it, whatever server numbered them."""
-    pairs = [(SERVER, 9), (OTHER, 9), (SERVER, 3), (SERVER, 2), (OTHER, 4), (OTHER, 3)]
-    order = _order((8, None), (9, None), (7, None), (5, None), (6, None), (4, None), pairs=pairs)
-    marks = mark_repeated(np.array([0, 0, 1, 1, 1, 1]), order)
+    pairs = [(SERVER, 9), (SERVER, 3), (SERVER, 4), (SERVER, 2), (OTHER, 4), (OTHER, 3)]
+    order = _order((9, None), (8, None), (7, None), (5, None), (6, None), (4, None), pairs=pairs)
+    marks = mark_repeated(np.array([0, 1, 1, 1, 1, 1]), order)
     assert marks.tolist() == [False, False, False, True, False, True]
 
 
@@ -104,3 +104,5 @@ def test_ranks_go_by_rows_and_the_greatest_before_by_runs() -> None:
     # Unknown ones take part in the ranks' numbers.
     assert (rank - 1).tolist() == [2, 3, 2, -1, 1, 2]
     assert (before - 1).tolist() == [-1, 2, 3, 3, -1, 1]
+    lone, nothing = rank_rows(np.array([[9], [NO_VALUE], [5]], np.int64), np.array([0, 1, 1]))
+    assert (lone[1], nothing.tolist()) == (0, [0, 0, 0])
