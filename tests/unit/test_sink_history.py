@@ -156,3 +156,16 @@ def test_what_comes_again_behind_a_read_is_no_newer_than_it() -> None:
             history.take_in([record])
     assert history.tell() == before == [(1, "made"), (2, "again"), (3, "changed"), (3, "changed")]
     assert history.tell_current() == ["changed"]
+
+
+@pytest.mark.parametrize("dedup_column", ["__source_ts_ns", ""])
+@pytest.mark.parametrize("ends", [1, 3])
+def test_a_part_that_comes_again_gives_no_value_whatever_orders_changes(dedup_column: str, ends: int) -> None:
+    """A version has a time, so that a table without `upsert-dedup-column` too knows which of its changes come again."""
+    database, history = Database("t", 1), History(dedup_column)
+    database.transaction(("c", row(1, "at first", 1)), ("u", row(1, "at last", 2)))
+    database.transaction(("u", row(1, PLACEHOLDER, 3)))
+    history.take_in(database.log[:ends])
+    history.take_in([*database.log[ends:], database.log[0]] if ends < 3 else database.log[:1])
+    history.take_in(database.log[1:])
+    assert history.tell() == [(2, "at last"), (3, "at last")]

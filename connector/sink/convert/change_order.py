@@ -8,10 +8,10 @@ import pyarrow.compute as pc
 
 from connector.iceberg.types.values.conversion import convert
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.sink.convert.columns.found_columns import count_milliseconds
+from connector.sink.convert.columns.found_columns import count_milliseconds, has_dates
 from connector.sink.model.change_rows import ChangeOrder
-from connector.sink.model.event_age import select_proven_dates, select_proven_places
-from connector.sink.model.plan import BatchPlan
+from connector.sink.model.event_age import select_proven_dates, select_proven_places, units_per_second
+from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.arrays import Ints, children
 from serde.events.changes import Changes
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
@@ -19,11 +19,20 @@ from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
 """Dedup columns that are Debezium's time of the source, and their units."""
 
+VERSION_TIME = "__source_ts_ns"
+"""What tells when a version of a history began."""
 
-def build_order(run: ConsumerRecords, change: Changes, plan: BatchPlan) -> ChangeOrder:
-    """Return by what each change is older or newer than others: its dedup value, date and place, and where it stood."""
-    rank, values = plan.ranks[run.topic, run.partition], to_int64(read_dedup_values(change, plan.dedup_column))
-    evidence = (values, change.op, change.deleted, plan.dedup_units_per_second)
+
+def build_order(run: ConsumerRecords, change: Changes, table: TablePlan, plan: BatchPlan) -> ChangeOrder:
+    """Return by what each change is older or newer than others: its dedup value, date and place, and where it stood.
+
+    The versions of a history have a time of the source, which counts where the table lacks the dedup column.
+    """
+    name = plan.dedup_column
+    if table.history and not has_dates(table.layout, name):
+        name = VERSION_TIME
+    rank, values = plan.ranks[run.topic, run.partition], to_int64(read_dedup_values(change, name))
+    evidence = (values, change.op, change.deleted, units_per_second(name, plan.events.add_fields_prefix))
     return ChangeOrder(
         partition=np.full(len(change.rows), rank, np.int64),
         offset=run.offset[change.rows],

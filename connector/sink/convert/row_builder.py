@@ -13,7 +13,7 @@ from connector.iceberg.commit.kafka_offsets import LastTruncate
 from connector.iceberg.types.values.lenient_conversion import convert_required
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
-from connector.sink.convert.change_order import build_order, order_by_offset, read_dedup_values, to_int64
+from connector.sink.convert.change_order import VERSION_TIME, build_order, order_by_offset, read_dedup_values, to_int64
 from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.convert.columns.required_columns import check_required
 from connector.sink.convert.columns.value_conversion import convert_columns
@@ -138,7 +138,7 @@ def convert_rows(
     patches = _read_patches(change, table, plan)
     whole = image if patches is None else image & np.asarray(patches.is_null())
     faults += check_required(columns, change, whole, table)
-    part = _assemble_rows(columns, build_order(run, change, plan), change.deleted, image, table, patches)
+    part = _assemble_rows(columns, build_order(run, change, table, plan), change.deleted, image, table, patches)
     return ConvertedRows(part, faults, nulled)
 
 
@@ -188,7 +188,7 @@ def _measure_progress(
 
 def _set_valid_from(columns: dict[str, pa.Array], change: Changes) -> list[RecordError]:
     """Fill in from when a version is true: the source's time of its change, to the microsecond."""
-    since = pc.coalesce(change.ts_ns, read_dedup_values(change, "__source_ts_ns").cast(pa.int64()))
+    since = pc.coalesce(change.ts_ns, read_dedup_values(change, VERSION_TIME).cast(pa.int64()))
     columns[VALID_FROM] = pc.divide(since, pa.scalar(1000, pa.int64())).cast(columns[VALID_FROM].type)
     untold = np.flatnonzero(np.asarray(since.is_null()))
     reason = "the event tells no source time (__source_ts_ns), and the table keeps history"
