@@ -59,12 +59,9 @@ def find_limits(
 
 
 def merge_partitions(known: Watermarks, topic: str, name: str) -> Watermark:
-    """Return how far a source has come in any partition of a topic."""
-    result = Watermark()
-    for (other, partition), marks in known.items():
-        if other == topic and partition != GROWN_PARTITION:
-            result = result.join(_watermark_of(marks, name))
-    return result
+    """Return how far a source has come in any partition of a topic. Cost: a few look-ups for each."""
+    names, own = _names_of(name), (marks for (t, p), marks in known.items() if t == topic and p != GROWN_PARTITION)
+    return _join_marks(mark for marks in own for mark in _find_marks(marks, names))
 
 
 def mark_late_candidates(order: ChangeOrder, origin: pa.DictionaryArray, marks: Sequence[Watermark]) -> Mask:
@@ -200,10 +197,30 @@ def limit_sources(marks: Mapping[str, Watermark]) -> Mapping[str, Watermark]:
 
 
 def _watermark_of(marks: Mapping[str, Watermark], name: str) -> Watermark:
-    """Return a source's own watermark, joined with the shared one; earlier versions stored shorter names."""
+    """Return a source's own watermark, joined with the shared one."""
+    return _join_marks(_find_marks(marks, _names_of(name)))
+
+
+def _names_of(name: str) -> tuple[str, ...]:
+    """Return the names that a watermark of a source may have, its own first: earlier versions stored shorter ones."""
     whole = strip_log_name(name)
-    names = [each for each in (name, whole, to_legacy_name(whole)) if each in marks]
-    return (marks[names[0]] if names else Watermark()).join(marks.get(ALL_SOURCES, Watermark()))
+    return name, whole, to_legacy_name(whole)
+
+
+def _find_marks(marks: Mapping[str, Watermark], names: Iterable[str]) -> Iterator[Watermark]:
+    """Return a source's own watermark, which is that of the first name that is there, and the shared one."""
+    for own in names:
+        if own in marks:
+            yield marks[own]
+            break
+    if ALL_SOURCES in marks:
+        yield marks[ALL_SOURCES]
+
+
+def _join_marks(marks: Iterable[Watermark]) -> Watermark:
+    """Return the greatest of each; of all at once, as there may be one for each of many partitions."""
+    told = [(mark.date, mark.place, mark.version) for mark in marks]
+    return Watermark(*map(max, zip(*told, strict=True))) if told else Watermark()
 
 
 def _merge_marks(one: Mapping[str, Watermark], other: Mapping[str, Watermark]) -> dict[str, Watermark]:
