@@ -130,15 +130,17 @@ def test_images_that_differ_in_kind_are_no_poison(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("left", "right"), [('{"a":', "}"), ("[", "]")])
-@pytest.mark.parametrize(("depth", "letters"), [(49, 0), (50, 1), (70, 1), (100, 1)])
+@pytest.mark.parametrize(("depth", "letters"), [(49, 0), (50, 1), (70, 1), (98, 1)])
+@pytest.mark.parametrize("schema", [None, "null"])
 def test_a_deep_value_makes_no_table_that_cannot_be_read(
-    depth: int, letters: int, left: str, right: str, tmp_path: Path
+    depth: int, letters: int, left: str, right: str, schema: str | None, tmp_path: Path
 ) -> None:
     """A value as deep as is taken is in its table, which goes on; a deeper one is a dead letter, and no column."""
     sink = local_sink(tmp_path, ["topics=t", HARD])
     _send(sink, "t", _flat(1, 1))
-    deep = f'{{"id":2,"n":2,"__op":"c","v":{left * depth}1{right * depth}}}'.encode()
-    assert _send(sink, "t", (_compact({"id": 2}), deep)).dead_letters == letters
+    deep = f'{{"id":2,"n":2,"__op":"c","v":{left * depth}1{right * depth}}}'
+    deep = deep if schema is None else f'{{"schema":{schema},"payload":{deep}}}'
+    assert _send(sink, "t", (_compact({"id": 2}), deep.encode())).dead_letters == letters
     _send(sink, "t", _flat(3, 3))
     assert set(_found(sink, "t")) == ({1, 3} if letters else {1, 2, 3})
 
