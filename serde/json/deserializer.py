@@ -208,7 +208,7 @@ def _read_rows(frames: MessageFramer, group: SchemaGroup, rows: list[int], node:
 
 
 def _read_row(frames: MessageFramer, group: SchemaGroup, row: int, node: Struct, *, exact: bool) -> object:
-    document = parse_message(frames.texts.text(row), exact=exact)
+    document = parse_message(frames.texts.text(row), exact=exact, framed=frames.format != "json")
     if frames.format == "json":
         payload = unwrap_payload(document)
     else:

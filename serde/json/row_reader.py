@@ -23,9 +23,10 @@ _LONG_NUMBER = re.compile(rb"[0-9]{20}|-[0-9]{19}")
 _FRACTION = re.compile(rb"[0-9][.eE]")
 
 
-def parse_message(text: bytes, *, exact: bool = False, max_depth: int = MAX_DEPTH) -> object:
+def parse_message(text: bytes, *, exact: bool = False, max_depth: int = MAX_DEPTH, framed: bool = True) -> object:
     """Parses one message; integers of any length stay integers, and with `exact` fractions become Decimal.
-    Raises Unfit, also where a value without schema nests deeper than `max_depth`.
+    Raises Unfit, also where a value without schema nests deeper than `max_depth`; `framed` tells that messages may hold
+    their schema.
     """
     try:
         document: object = orjson.loads(text)
@@ -34,19 +35,19 @@ def parse_message(text: bytes, *, exact: bool = False, max_depth: int = MAX_DEPT
     except (ValueError, RecursionError, InvalidOperation) as error:
         raise Unfit(_describe_invalid(text)) from error
     if text.count(b"{") + text.count(b"[") > max_depth:
-        value, max_depth = _find_value(document, max_depth)
+        value, max_depth = _find_value(document, max_depth, framed=framed)
         if _nesting_depth(value) > max_depth:
             raise Unfit(f"nested more than {max_depth} deep")
     return document
 
 
-def _find_value(document: object, max_depth: int) -> tuple[object, int]:
+def _find_value(document: object, max_depth: int, *, framed: bool) -> tuple[object, int]:
     """Return what of a message becomes a row, and how deep it may nest; a frame without schema is no level of it."""
     if not isinstance(document, dict) or document.keys() != _FRAME:
         return document, max_depth
     if document["schema"] is None:
         return document["payload"], max_depth
-    return document, MAX_TEXT_DEPTH if isinstance(document["schema"], dict) else max_depth
+    return document, MAX_TEXT_DEPTH if framed and isinstance(document["schema"], dict) else max_depth
 
 
 def _nesting_depth(document: object) -> int:

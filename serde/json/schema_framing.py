@@ -15,7 +15,7 @@ from serde.byte_windows import ByteWindows
 from serde.connect.connect_schema import ConnectSchema, parse_document
 from serde.faults import RecordError, Stage, Unfit
 from serde.json.json_types import JSON_LEAVES, parse_schema_block
-from serde.json.row_reader import parse_message
+from serde.json.row_reader import MAX_TEXT_DEPTH, parse_message
 from serde.messages import Rows
 
 JsonMode = Literal["auto", "json", "json-schema"]
@@ -194,7 +194,7 @@ def block_prefix(message: bytes) -> bytes | None:
         if at < 0:
             return None
         try:
-            parse_message(message[len(_HEAD) : at])
+            parse_message(message[len(_HEAD) : at], max_depth=MAX_TEXT_DEPTH)
         except Unfit:
             continue
         return message[: at + len(_PAYLOAD)]

@@ -73,7 +73,7 @@ class _Messages:
         """Counts the kinds of these rows; True when a field has kinds that exclude each other and none is expected."""
         for row in rows:
             try:
-                event = unwrap_payload(parse_message(self.texts.text(row)))
+                event = unwrap_payload(parse_message(self.texts.text(row), framed=False))
                 types.look(event)
                 types.sourceless = types.sourceless or is_sourceless_document(event)
             except (Unfit, RecursionError):

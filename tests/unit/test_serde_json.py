@@ -182,6 +182,13 @@ def test_each_depth_is_read_or_refused(fmt: Any, depth: int, left: bytes, right:
     assert rows(decoded) == {1: {"b": 1}}
 
 
+def test_a_deep_value_beside_a_schema_that_is_not_read_is_refused() -> None:
+    """Where the converter reads no schemas, schema and payload are columns like others."""
+    found = decode(b'{"schema":{"type":"x"},"payload":' + b'{"a":' * 60 + b"1" + b"}" * 61, fmt="json")
+    assert not found.blocks
+    assert [fault.reason for fault in found.faults] == ["nested more than 50 deep"]
+
+
 def test_the_deepest_document_that_is_read_can_be_a_column() -> None:
     """A document just within the limit becomes a type that an Iceberg table can have, and the value in it."""
     (block,) = decode(b'{"a":' * 50 + b"1" + b"}" * 50).blocks
