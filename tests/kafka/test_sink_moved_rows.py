@@ -126,22 +126,6 @@ def test_a_row_that_the_table_lacks_takes_no_value_of_a_deleted_one(apply: Apply
     assert {row["id"]: row["big"] for row in rows} == {1: PLACEHOLDER, 6: "E", 8: "H"}
 
 
-@pytest.mark.parametrize("mode", tiered(["equality-delete", "position-delete"], ["equality-delete"]))
-def test_a_value_that_nobody_told_is_not_taken_from_the_next_row_of_the_old_key(mode: str, apply: Apply) -> None:
-    """The topic begins behind the value of a row; two rows change keys in one transaction, which is sent again."""
-    events = KeyedEvents(f"moved_untold_value_{mode.replace('-', '_')}", step_ns=0)
-    events.put({"id": 1}, "u", UNSENT)
-    events.put({"id": 2}, "u", UNSENT)
-    moves = len(events.log)
-    events.move({"id": 2}, {"id": 7}, UNSENT)
-    events.move({"id": 1}, {"id": 2}, UNSENT)
-    events.move({"id": 7}, {"id": 1}, {"big": "B"})
-    end = len(events.log)
-    events.send_again(moves)
-    rows = apply(events, [end], **{"debezium.sink.iceberg.write-mode": mode})
-    assert {row["id"]: row["big"] for row in rows} == {2: PLACEHOLDER, 1: "B"}
-
-
 HEADERS = {"bytes": b"\xff", "another column": b'{"other":1}', "null": b'{"id":null}'}
 
 

@@ -391,17 +391,6 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 1, whole=True, during=((16, Batch(1, 1, whole=True)),)),
         ),
     ),
-    # The row was in the table without the value, which nobody had told: the one that had its old key by then was asked.
-    "a value from before the topic begins, and the changes of key behind it once more": (
-        World(leaves_out=True, moves=True),
-        (
-            SourceStep("commits", 855),
-            KafkaStep("retain", 337),
-            SourceStep("commit", 238),
-            SourceStep("restart", 320),
-            Batch(0, 6, grid=0),
-        ),
-    ),
     # What came again behind the truncate was applied to the row that it had marked, and of equal dates the later one
     # wins: the batch ended between the two changes of one transaction.
     "a truncate, and a part of a transaction before it once more": (

@@ -151,7 +151,6 @@ class MemoryMissingValueLookup:
             for side, rows in (("live", held_by_key), ("struck", gone_by_key)):
                 asked = () if side == "struck" and not places[1][at] else rows.get(under, ())
                 found = [one for one in asked if not dated or ages.is_before(one, changed)]
-                found = [] if held["own"][at] else found
                 held[side].append(max(found, key=ages.rank) if found else None)
         values = dict(zip(columns.names, came.rows.columns, strict=True))
         for place, name in enumerate(names):

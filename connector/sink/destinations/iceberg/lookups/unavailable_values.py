@@ -7,8 +7,7 @@ own     what the table has of the row under its new key, where the change of key
 held    what it has of the row under a key that the row got and lost in this batch, for the same reason
 live    the table as it was at batch start
 struck  rows of its files that deletes hit: what an old key had, where the delete of it came in an earlier batch
-One join by Spark, only for batches that have such rows. What none of them tells stays as it came, and what `own` lacks
-is asked of neither `live` nor `struck`: whatever they have under the old key, it is not of this row's time.
+One join by Spark, only for batches that have such rows. What none of them tells stays as it came.
 """
 
 from __future__ import annotations
@@ -187,20 +186,14 @@ def _choose_keys(sides: _JoinColumns, old: Sequence[Column]) -> list[Column]:
 def _join_live_rows(
     joined: DataFrame, table_rows: TableRows, live: DataFrame, sides: _JoinColumns, *, dated: bool
 ) -> DataFrame:
-    """Add the table's values of each row; where rows tell when they were written (`dated`), those of that time.
-
-    Where the table has the very row, what it lacks is not asked of the old key, which may be another row's by now.
-    """
-    condition = F.lit(True)
+    """Add the table's values of each row; where rows tell when they were written (`dated`), those of that time."""
+    wanted = {"live": ("under", is_before(CHANGED) if dated else F.lit(True))}
     if dated:
-        since = F.col(_MOVED) & ~F.col(READ) & (F.col(ORDER) >= F.col(SINCE))
-        joined = _join_side(joined, "own", live, table_rows, sides, since, "self")
-        condition = is_before(CHANGED) & _has_no_own_row()
-    return _join_side(joined, "live", live, table_rows, sides, condition, "under")
-
-
-def _has_no_own_row() -> Column:
-    return F.col(_place_names("own")[0]).isNull()
+        wanted["own"] = ("self", F.col(_MOVED) & ~F.col(READ) & (F.col(ORDER) >= F.col(SINCE)))
+    for side, (under, condition) in wanted.items():
+        rows = _rename_columns(live, side, table_rows, sides, ORDER, READ)
+        joined = _join_side(joined, side, rows, sides, condition, under).drop(ORDER, READ)
+    return joined
 
 
 def _may_be_unavailable(kind: pa.DataType) -> bool:
@@ -240,8 +233,7 @@ def _join_struck(
     rows = _rename_columns(struck, "struck", table_rows, sides, ORDER, READ)
     keys = column_aliases("struck_key", len(sides.keys))
     under = column_aliases("under", len(sides.keys))
-    moved = F.col(_MOVED) & _has_no_own_row() if dated else F.col(_MOVED)
-    keys_to_find = joined.where(moved).select(_RECORD, *under, *((CHANGED,) if dated else ()))
+    keys_to_find = joined.where(F.col(_MOVED)).select(_RECORD, *under, *((CHANGED,) if dated else ()))
     condition = is_before(CHANGED) if dated else F.lit(True)
     for own, key in zip(under, keys, strict=True):
         condition = condition & (F.col(own) == F.col(key))
@@ -260,18 +252,11 @@ def _side_columns(side: str, sides: _JoinColumns) -> list[str]:
 
 
 def _join_side(
-    joined: DataFrame,
-    side: str,
-    live: DataFrame,
-    table_rows: TableRows,
-    sides: _JoinColumns,
-    condition: Column,
-    under: str,
+    joined: DataFrame, side: str, rows: DataFrame, sides: _JoinColumns, condition: Column, under: str
 ) -> DataFrame:
-    rows = _rename_columns(live, side, table_rows, sides, ORDER, READ)
     for own, key in zip(*(column_aliases(name, len(sides.keys)) for name in (under, f"{side}_key")), strict=True):
         condition = condition & (F.col(own) == F.col(key))
-    return joined.join(rows, condition, "left").drop(ORDER, READ)
+    return joined.join(rows, condition, "left")
 
 
 def _encode_rows(part: ChangeBatch) -> list[pa.Array]:
