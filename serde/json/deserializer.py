@@ -34,9 +34,9 @@ from serde.json.event_metadata import mend_metadata
 from serde.json.json_types import node_of
 from serde.json.payload_frames import drop_payload_frames
 from serde.json.primitive_keys import wrap_values
-from serde.json.row_reader import parse_message, read_value, to_array
+from serde.json.row_reader import parse_message, read_value, to_array, unwrap_payload
 from serde.json.schema_framing import FramePart, JsonMode, MessageFramer, SchemaGroup
-from serde.json.schemaless import SchemalessReader, unwrap_payload
+from serde.json.schemaless import SchemalessReader
 from serde.json.side_events import HEARTBEAT, HEARTBEAT_TYPE, mark_heartbeats, split_side_events
 from serde.json.type_inference import fill_unknown
 from serde.messages import DecodedMessages, MessageBlock, Rows

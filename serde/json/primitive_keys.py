@@ -13,7 +13,7 @@ from serde.arrays import Ints, Mask, place_others
 from serde.byte_windows import ByteWindows, byte_windows, window_array
 from serde.connect.primitive_keys import is_primitive, key_field_name, may_be_primitive, wrap_schema
 from serde.faults import Unfit
-from serde.json.row_reader import parse_message
+from serde.json.row_reader import FRAME_KEYS, parse_message
 from serde.json.schema_framing import block_prefix
 
 _HEAD = b'{"schema":{"'
@@ -144,7 +144,7 @@ def _wrap_loose_value(message: bytes, name: str) -> bytes | None:
         document = parse_message(message)
     except Unfit:
         return None
-    if not isinstance(document, dict) or document.keys() != {"schema", "payload"}:
+    if not isinstance(document, dict) or document.keys() != FRAME_KEYS:
         return None
     schema, value = document["schema"], document["payload"]
     if not is_primitive(schema) or not isinstance(value, str | int | float):

@@ -15,7 +15,8 @@ from serde.connect.schema_node import MAX_DEPTH, Leaf, List, Map, Node, Struct
 from serde.faults import Unfit
 
 _PAIR = 2
-_FRAME = {"schema", "payload"}
+FRAME_KEYS = {"schema", "payload"}
+"""What Connect's JSON converter writes around a value."""
 MAX_TEXT_DEPTH = 100
 """Of messages with a schema, which tells a level of values by two of its own, and of values that stay texts."""
 
@@ -35,19 +36,22 @@ def parse_message(text: bytes, *, exact: bool = False, max_depth: int = MAX_DEPT
     except (ValueError, RecursionError, InvalidOperation) as error:
         raise Unfit(_describe_invalid(text)) from error
     if text.count(b"{") + text.count(b"[") > max_depth:
-        value, max_depth = _find_value(document, max_depth, framed=framed)
-        if _nesting_depth(value) > max_depth:
+        # A frame without schema is no level of its value; one with a schema has two for each of it.
+        max_depth = MAX_TEXT_DEPTH if framed and _has_schema(document) else max_depth
+        if _nesting_depth(unwrap_payload(document)) > max_depth:
             raise Unfit(f"nested more than {max_depth} deep")
     return document
 
 
-def _find_value(document: object, max_depth: int, *, framed: bool) -> tuple[object, int]:
-    """Return what of a message becomes a row, and how deep it may nest; a frame without schema is no level of it."""
-    if not isinstance(document, dict) or document.keys() != _FRAME:
-        return document, max_depth
-    if document["schema"] is None:
-        return document["payload"], max_depth
-    return document, MAX_TEXT_DEPTH if framed and isinstance(document["schema"], dict) else max_depth
+def unwrap_payload(document: object) -> object:
+    """The payload of {"schema":null,"payload":..}, any other document as it is."""
+    if isinstance(document, dict) and document.keys() == FRAME_KEYS and document["schema"] is None:
+        return document["payload"]
+    return document
+
+
+def _has_schema(document: object) -> bool:
+    return isinstance(document, dict) and document.keys() == FRAME_KEYS and isinstance(document["schema"], dict)
 
 
 def _nesting_depth(document: object) -> int:

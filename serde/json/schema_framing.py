@@ -15,7 +15,7 @@ from serde.byte_windows import ByteWindows
 from serde.connect.connect_schema import ConnectSchema, parse_document
 from serde.faults import RecordError, Stage, Unfit
 from serde.json.json_types import JSON_LEAVES, parse_schema_block
-from serde.json.row_reader import MAX_TEXT_DEPTH, parse_message
+from serde.json.row_reader import FRAME_KEYS, MAX_TEXT_DEPTH, parse_message
 from serde.messages import Rows
 
 JsonMode = Literal["auto", "json", "json-schema"]
@@ -23,7 +23,6 @@ _HEAD = b'{"schema":'
 _PAYLOAD = b',"payload":'
 _MAX_PREFIXES = 64
 _MAX_TRIES = 16
-_FRAME_KEYS = {"schema", "payload"}
 _FIELD = b'{"schema"'
 _PLAIN = np.frombuffer(b'"tf-[0123456789', np.uint8)
 """How a value may start that is no schema: a column of that name, in a message that is no frame."""
@@ -159,7 +158,7 @@ class MessageFramer:
 
     def unframe(self, document: object) -> tuple[ConnectSchema | None, object]:
         """A parsed message as its schema and payload; raises Unfit where the format wants a block and there is none."""
-        framed = isinstance(document, dict) and set(document) == _FRAME_KEYS and self.format != "json"
+        framed = isinstance(document, dict) and set(document) == FRAME_KEYS and self.format != "json"
         if framed and isinstance(document, dict):
             block = document["schema"]
             if block is None:

@@ -23,7 +23,7 @@ from serde.events.positions.event_times import SOURCE_DATES
 from serde.faults import Unfit
 from serde.json.columns.column_reader import ReadResult
 from serde.json.columns.trailer_reader import TrailerReader
-from serde.json.row_reader import parse_message
+from serde.json.row_reader import parse_message, unwrap_payload
 from serde.json.schema_framing import FramePart
 from serde.json.type_inference import ObservedTypes, fill_unknown
 
@@ -249,13 +249,6 @@ def _read_columns(trailers: TrailerReader, texts: ByteWindows, kind: pa.StructTy
 @lru_cache(maxsize=_CACHED_TYPES)
 def _type_to_read_by(kind: pa.StructType) -> pa.DataType:
     return fill_unknown(kind)
-
-
-def unwrap_payload(document: object) -> object:
-    """The payload of {"schema":null,"payload":..}, any other document as it is."""
-    if isinstance(document, dict) and document.keys() == {"schema", "payload"} and document["schema"] is None:
-        return document["payload"]
-    return document
 
 
 def _has_clashes(types: ObservedTypes) -> bool:

@@ -21,7 +21,7 @@ from serde.byte_windows import ByteWindows, window_array
 from serde.events.kinds.event_kind import NOTIFICATION_FIELDS, SCHEMA_CHANGE_FIELDS
 from serde.events.kinds.sourceless import ENVELOPE_FIELDS
 from serde.faults import Unfit
-from serde.json.row_reader import parse_message
+from serde.json.row_reader import parse_message, unwrap_payload
 from serde.messages import MessageBlock
 
 HEARTBEAT = "Heartbeat"
@@ -113,11 +113,9 @@ def _mark_kind(block: MessageBlock, texts: ByteWindows, kind: _SideEvent) -> Mas
 
 def _is_kind(text: bytes, kind: _SideEvent) -> bool:
     try:
-        event = parse_message(text)
+        event = unwrap_payload(parse_message(text))
     except Unfit:
         return False
-    if isinstance(event, dict) and event.keys() == {"schema", "payload"} and event["schema"] is None:
-        event = event["payload"]
     return isinstance(event, dict) and kind.proves(event)
 
 

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 
 from connector.iceberg.types.schemas.arrow_types import build_table_schema, to_arrow_schema
+from serde.faults import Unfit
 from serde.formats import make_deserializer
 from serde.json.columns import column_reader
+from serde.json.row_reader import parse_message
 from tests.unit.json_messages import VALUE, decode, dump, framed, keys, rows
 
 INT_KEY = {"type": "struct", "fields": [{"type": "int32", "optional": False, "field": "id"}], "name": "k.Key"}
@@ -187,6 +189,21 @@ def test_a_deep_value_beside_a_schema_that_is_not_read_is_refused() -> None:
     found = decode(b'{"schema":{"type":"x"},"payload":' + b'{"a":' * 60 + b"1" + b"}" * 61, fmt="json")
     assert not found.blocks
     assert [fault.reason for fault in found.faults] == ["nested more than 50 deep"]
+
+
+def test_a_schema_beside_a_value_may_be_twice_as_deep() -> None:
+    """A level of a value is two of its schema, which no column becomes; without schema the frame is no level at all."""
+    schema: dict[str, Any] = {"type": "int32"}
+    for _ in range(40):
+        schema = {"type": "struct", "fields": [{**schema, "field": "a"}]}
+    message = json.dumps({"schema": schema, "payload": 1}).encode()
+    assert parse_message(message) == json.loads(message)
+    with pytest.raises(Unfit, match="nested more than 50 deep"):
+        parse_message(message, framed=False)
+    bare = b'{"schema":null,"payload":' + b"[" * 50 + b"]" * 50 + b"}"
+    assert parse_message(bare) == json.loads(bare)
+    with pytest.raises(Unfit, match="nested more than 50 deep"):
+        parse_message(bare.replace(b"[]", b"[[]]"))
 
 
 def test_the_deepest_document_that_is_read_can_be_a_column() -> None:

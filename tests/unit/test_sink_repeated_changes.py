@@ -7,8 +7,8 @@ import pytest
 
 from connector.sink.fold.order.repeated_changes import mark_repeated, rank_rows
 from connector.sink.model.change_rows import ChangeOrder
-from serde.events.kinds.operations import OP_UPDATE
-from serde.events.positions.log_positions import NO_VALUE, unknown_positions
+from serde.events.positions.log_positions import NO_VALUE
+from tests.unit.change_orders import make_order
 
 pytestmark = pytest.mark.unit
 
@@ -20,16 +20,8 @@ SERVER, OTHER = -7, -5
 def _order(
     *changes: Evidence, sources: list[int] | None = None, pairs: list[tuple[int, int]] | None = None
 ) -> ChangeOrder:
-    count = len(changes)
-    place, date = unknown_positions(count, 1), np.full(count, NO_VALUE, np.int64)
-    for at, (where, when) in enumerate(changes):
-        if where is not None:
-            place[at, 1:] = (where, *(pairs[at] if pairs else (0, 0)))
-        date[at] = NO_VALUE if when is None else when
-    if sources is not None:
-        place[:, 0] = sources
-    ops = np.full(count, OP_UPDATE, np.uint8)
-    return ChangeOrder(np.zeros(count, np.int64), np.arange(count, dtype=np.int64), date, date, place, ops)
+    places, dates = zip(*changes, strict=True)
+    return make_order(places, dates, sources=sources, pairs=pairs)
 
 
 @pytest.mark.parametrize(

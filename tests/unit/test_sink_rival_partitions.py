@@ -7,7 +7,7 @@ import pytest
 
 from connector.sink.fold.order.rival_partitions import choose_across_partitions, sort_by_rule
 from connector.sink.model.change_rows import ChangeOrder
-from serde.events.positions.log_positions import NO_VALUE, unknown_positions
+from tests.unit.change_orders import make_order
 
 pytestmark = pytest.mark.unit
 
@@ -16,15 +16,8 @@ Change = tuple[str, int, int | None, int | None]
 
 
 def _order(changes: list[Change], sources: list[int] | None = None) -> ChangeOrder:
-    op, partition, where, when = zip(*changes, strict=True)
-    place = unknown_positions(len(changes), 1)
-    place[:, 1] = [NO_VALUE if one is None else one for one in where]
-    place[place[:, 1] != NO_VALUE, 2:] = 0
-    if sources is not None:
-        place[:, 0] = sources
-    date = np.array([NO_VALUE if one is None else one for one in when], np.int64)
-    ops = np.array([ord(one) for one in op], np.uint8)
-    return ChangeOrder(np.array(partition, np.int64), np.arange(len(op), dtype=np.int64), date, date, place, ops)
+    ops, partitions, places, dates = zip(*changes, strict=True)
+    return make_order(places, dates, ops="".join(ops), partitions=partitions, sources=sources)
 
 
 @pytest.mark.parametrize(

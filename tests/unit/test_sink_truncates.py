@@ -16,6 +16,13 @@ SECOND = 1_000_000_000
 SOURCE = 5
 
 
+def change_time(ts_ns: int, place: int, op: str = "u", source: int = SOURCE) -> ChangeTimes:
+    """When one change was."""
+    where = unknown_positions(1, source)
+    where[0, 1] = place
+    return ChangeTimes(np.array([ts_ns]), np.array([ord(op)], np.uint8), np.array([op == "d"]), where)
+
+
 def judged(
     cut: TableTruncate,
     at: tuple[str, int],
@@ -26,10 +33,7 @@ def judged(
     source: int = SOURCE,
 ) -> tuple[bool, bool]:
     """Whether one change counts as later than the truncate, and whether that is a guess."""
-    where = unknown_positions(1, source)
-    where[0, 1] = place
-    moments = ChangeTimes(np.array([ts_ns]), np.array([ord(op)], np.uint8), np.array([op == "d"]), where)
-    (kept,), (untold,) = cut.after(at, np.array([offset]), moments)
+    (kept,), (untold,) = cut.after(at, np.array([offset]), change_time(ts_ns, place, op, source))
     return bool(kept), bool(untold)
 
 
@@ -47,10 +51,7 @@ def truncate(partition: int = 0, offset: int = 10, ts_ns: int = 100, place: int 
 
 def repeated(cut: TableTruncate, at: tuple[str, int], offset: int, ts_ns: int, place: int) -> bool:
     """Whether one change comes again behind a truncate."""
-    where = unknown_positions(1, SOURCE)
-    where[0, 1] = place
-    moments = ChangeTimes(np.array([ts_ns]), np.array([ord("u")], np.uint8), np.array([False]), where)
-    return bool(cut.mark_repeated(at, np.array([offset]), moments)[0])
+    return bool(cut.mark_repeated(at, np.array([offset]), change_time(ts_ns, place))[0])
 
 
 @pytest.mark.parametrize(

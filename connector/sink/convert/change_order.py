@@ -12,15 +12,13 @@ from connector.sink.convert.columns.found_columns import count_milliseconds, has
 from connector.sink.model.change_rows import ChangeOrder
 from connector.sink.model.event_age import select_proven_dates, select_proven_places, units_per_second
 from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.truncates import SOURCE_TS_NS
 from serde.arrays import Ints, children
 from serde.events.changes import Changes
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 
 DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms": 1_000_000}
 """Dedup columns that are Debezium's time of the source, and their units."""
-
-VERSION_TIME = "__source_ts_ns"
-"""What tells when a version of a history began."""
 
 
 def build_order(run: ConsumerRecords, change: Changes, table: TablePlan, plan: BatchPlan) -> ChangeOrder:
@@ -30,7 +28,7 @@ def build_order(run: ConsumerRecords, change: Changes, table: TablePlan, plan: B
     """
     name = plan.dedup_column
     if table.history and not has_dates(table.layout, name):
-        name = VERSION_TIME
+        name = SOURCE_TS_NS
     rank, values = plan.ranks[run.topic, run.partition], to_int64(read_dedup_values(change, name))
     evidence = (values, change.op, change.deleted, units_per_second(name, plan.events.add_fields_prefix))
     return ChangeOrder(

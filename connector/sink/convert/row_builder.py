@@ -13,7 +13,7 @@ from connector.iceberg.commit.kafka_offsets import LastTruncate
 from connector.iceberg.types.values.lenient_conversion import convert_required
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.runtime.monitoring.metrics import TaskMetrics
-from connector.sink.convert.change_order import VERSION_TIME, build_order, order_by_offset, read_dedup_values, to_int64
+from connector.sink.convert.change_order import build_order, order_by_offset, read_dedup_values, to_int64
 from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.convert.columns.required_columns import check_required
 from connector.sink.convert.columns.value_conversion import convert_columns
@@ -96,7 +96,7 @@ def complete_rows(
     metrics = TaskMetrics(nulled=nulled, late=late) if nulled or late else _NO_COUNTS
     if not table.tells_order:
         return BuiltRows(_filter_rows(part, keep & ~gone), faults, SourceProgress(table.index, run.at), metrics)
-    names, any_partition = change.origin.dictionary.to_pylist(), may_be_anywhere(run.topic, table, plan)
+    names, any_partition = change.origin.dictionary.to_pylist(), _may_be_anywhere(run.topic, table, plan)
     marks = find_limits(table.watermarks, run.at, names, any_partition=any_partition)
     suspect = mark_late_candidates(part.order, change.origin, marks)
     versions = None
@@ -110,7 +110,7 @@ def complete_rows(
     return BuiltRows(_filter_rows(part, keep & ~gone), faults, progress, metrics)
 
 
-def may_be_anywhere(topic: str, table: TablePlan, plan: BatchPlan) -> bool:
+def _may_be_anywhere(topic: str, table: TablePlan, plan: BatchPlan) -> bool:
     """Tell whether changes of a key may be in several partitions: the topic has grown, or those of records go by other
     keys.
     """
@@ -188,7 +188,7 @@ def _measure_progress(
 
 def _set_valid_from(columns: dict[str, pa.Array], change: Changes) -> list[RecordError]:
     """Fill in from when a version is true: the source's time of its change, to the microsecond."""
-    since = pc.coalesce(change.ts_ns, read_dedup_values(change, VERSION_TIME).cast(pa.int64()))
+    since = pc.coalesce(change.ts_ns, read_dedup_values(change, SOURCE_TS_NS).cast(pa.int64()))
     columns[VALID_FROM] = pc.divide(since, pa.scalar(1000, pa.int64())).cast(columns[VALID_FROM].type)
     untold = np.flatnonzero(np.asarray(since.is_null()))
     reason = "the event tells no source time (__source_ts_ns), and the table keeps history"

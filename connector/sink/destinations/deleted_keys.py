@@ -73,9 +73,9 @@ def _collect_age(
 ) -> tuple[Ints, LogPositions]:
     order = ChangeOrder.concat([part.order for part in folded.parts])
     dates, places = order.date[gone], order.place[gone]
-    bare = np.isin(order.op[gone], (NO_OP, TOMBSTONE)) & (order.dedup[gone] == NO_VALUE)
-    bare &= places[:, FIRST_NUMBER] == NO_VALUE
-    if not bare.any():
+    ageless = np.isin(order.op[gone], (NO_OP, TOMBSTONE)) & (order.dedup[gone] == NO_VALUE)
+    ageless &= places[:, FIRST_NUMBER] == NO_VALUE
+    if not ageless.any():
         return dates, places
     codes = compute_key_codes(folded.parts, table.layout.keys)
     greatest = np.full(int(codes.max()) + 1, NO_VALUE, np.int64)
@@ -86,7 +86,7 @@ def _collect_age(
             come_to[ranks[at]] = max(mark.date for mark in known.values())
     of_key = greatest[codes[gone]]
     of_any = np.where(of_key != NO_VALUE, of_key, come_to[order.partition[gone]])
-    return np.where(bare, of_any, dates), places
+    return np.where(ageless, of_any, dates), places
 
 
 def keys_to_text(columns: Sequence[pa.Array]) -> pa.StringArray:

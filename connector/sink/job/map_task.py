@@ -77,7 +77,7 @@ class MapTask:
         self._parts: dict[int, list[ChangeBatch]] = {}
         self._waiting_bytes = 0
         self._writers: TaskWriter | None = None
-        self._metrics = [TaskMetrics()]
+        self._metrics: list[TaskMetrics] = []
         self._letters: list[DeadLetterRef] = []
         self._progress: SeenProgress = {}
         self._blocked = False

@@ -29,7 +29,7 @@ from serde.events.positions.log_positions import (
 )
 
 SOURCE_TS_NS = "__source_ts_ns"
-"""The dedup column whose values and a truncate's time can be compared."""
+"""The source's time: what a truncate's time is compared with, and from when a version of a history is true."""
 
 _SECOND_NS = 1_000_000_000
 

@@ -93,11 +93,11 @@ def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | Non
             own = named[np.asarray(change.origin.indices)]
             at, offset = (run.topic, run.partition), run.offset[change.rows]
             later, unknown = cut.after(at, offset, moments)
-            again |= own & cut.mark_repeated(at, offset, moments)
+            if table.keep_deletes:
+                again |= own & ~later & cut.mark_repeated(at, offset, moments)
             untold += int((keep & own & unknown).sum())
             before |= own & ~later
         before &= change.op != OP_TRUNCATE
-        again &= before
         if table.keep_deletes:
             ended = RowsBeforeTruncate(ended=change.rows[before & ~again & ~change.deleted])
             return TruncatedChanges(_filter(change, keep & ~again), ended, untold)

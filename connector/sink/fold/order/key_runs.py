@@ -27,8 +27,4 @@ def find_last_known(codes: Ints, order: ChangeOrder, known: Mask) -> Ints:
 
 def find_first(codes: Ints, order: ChangeOrder) -> Ints:
     """Return for each change the first one of its key and partition."""
-    sequence = np.lexsort((order.offset, order.partition, codes))
-    first = mark_run_starts(codes[sequence], order.partition[sequence])
-    result = np.empty_like(sequence)
-    result[sequence] = sequence[np.maximum.accumulate(np.where(first, np.arange(len(sequence)), 0))]
-    return result
+    return find_last_known(codes, order, np.zeros(len(codes), np.bool_))

@@ -49,16 +49,16 @@ def apply_in_batch(
         return _split(parts, *_fill_rows(rows, patch_texts, nulls, giving, sequence, starts))
     texts = patch_texts.to_pylist()
     made: dict[int, tuple[int, str]] = {}
-    joined: dict[int, str] = {}
+    joined: dict[int, str | None] = {}
     for root, chain in find_chains(valid_mask(patch_texts), giving, sequence, starts, needed).items():
         for end, own in enumerate(chain, 1):
             if needed[own]:
                 patch = join_patches([texts[at] for at in chain[:end]])
                 made[own] = root, patch
                 # What stands at the beginning may be no whole row itself.
-                joined[own] = "" if texts[root] is None else join_patches([texts[root], patch])
+                joined[own] = None if texts[root] is None else join_patches([texts[root], patch])
     for own, text in joined.items():
-        texts[own] = text or None
+        texts[own] = text
     return _split(parts, _replace_rows(rows, made, variants), pa.array(texts, pa.string()))
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
+import pyarrow as pa
 
+from connector.iceberg.keys.key_codes import encode_keys
 from serde.arrays import Ints, Mask
 from serde.events.positions.log_positions import NO_VALUE
 
@@ -29,7 +31,8 @@ class VersionTimes:
 
     def mark_starts(self, codes: Ints, times: Ints, which: Mask) -> Mask:
         """Mark the times at which one of some versions of the key came."""
-        pairs = _number(np.concatenate([codes, self.codes[which]]), np.concatenate([times, self.since[which]]))
+        columns = (codes, self.codes[which]), (times, self.since[which])
+        pairs = encode_keys([pa.array(np.concatenate(column)) for column in columns])
         result: Mask = np.isin(pairs[: len(codes)], pairs[len(codes) :])
         return result
 
@@ -95,9 +98,3 @@ def _find_next(groups: Ints, when: Ints, own: Ints, known: Ints) -> Ints:
     place = np.searchsorted(pairs, own * width + rank[len(groups) :], side="right")
     found = pairs[np.minimum(place, len(pairs) - 1)]
     return np.where((place < len(pairs)) & (found // width == own), values[found % width], NO_VALUE)
-
-
-def _number(codes: Ints, times: Ints) -> Ints:
-    """Return numbers that are equal for equal pairs."""
-    rank = np.unique(times, return_inverse=True)[1]
-    return codes * (int(rank.max(initial=0)) + 1) + rank
