@@ -21,7 +21,7 @@ from connector.iceberg.commit.kafka_offsets import (
 )
 from connector.settings import load
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows, keys_to_text
-from connector.sink.fold.fold import find_last_deletes, fold
+from connector.sink.fold.fold import find_last_deletes, find_rows_to_keep, fold
 from connector.sink.fold.grown_topics import PARTITIONS_BEFORE, find_unmeasured_partitions, track_grown_topics
 from connector.sink.fold.late_events import split_late_candidates
 from connector.sink.fold.watermarks import (
@@ -77,6 +77,23 @@ def test_positions_make_suspects_where_both_tell_theirs() -> None:
         True,
         False,
     ]
+
+
+def test_a_change_of_the_watermarks_transaction_may_be_late() -> None:
+    """Changes of one transaction have one date: the smaller place tells that this one comes again."""
+    order = attrs.evolve(_undated(6, 6, 6), place=_places((1, 5), (1, 6), (1, 7)))
+    marks = [Watermark(6, (6, 0, 0))]
+    assert mark_late_candidates(order, _origin("a", "a", "a"), marks).tolist() == [True, False, False]
+
+
+def test_each_source_has_its_own_limit_for_places() -> None:
+    """Places of one log say nothing of another's, however the two are mixed in a partition."""
+    order = attrs.evolve(_undated(None, None, None, None), place=_places((1, 5), (2, 5), (1, 9), (2, 9)))
+    marks = [Watermark(NO_VALUE, (7, 0, 0)), Watermark(NO_VALUE, (3, 0, 0))]
+    origin = _origin("a", "b", "a", "b")
+    assert mark_late_candidates(order, origin, marks).tolist() == [True, False, False, False]
+    assert mark_late_candidates(order, origin, marks[::-1]).tolist() == [False, True, False, False]
+    assert mark_late_candidates(order, origin, [marks[0], Watermark()]).tolist() == [True, False, False, False]
 
 
 def test_a_topic_that_has_grown_is_read_by_all_its_partitions() -> None:
@@ -142,6 +159,13 @@ def test_watermarks_only_rise() -> None:
         "c": Watermark(4),
     }
     assert find_latest_by_source(_undated(None), _origin("a")) == {"a": Watermark()}, "that there is one is known too"
+    without = pa.DictionaryArray.from_arrays(pa.array([0, 2, 2]), pa.array(["a", "b", "c"]))
+    assert find_latest_by_source(_undated(3, 9, 4), without) == {"a": Watermark(3), "c": Watermark(9)}
+    versions = np.array([5, 7, 6], np.int64)
+    assert find_latest_by_source(_undated(3, 9, 4), _origin("a", "b", "a"), versions) == {
+        "a": Watermark(4, (), 7),
+        "b": Watermark(9, (), 8),
+    }
     placed = attrs.evolve(_undated(3, 9, 4), place=_places((1, 7, 1), (1, 7, 3), (1, 6, 9)))
     assert find_latest_by_source(placed, _origin("a", "a", "a")) == {"a": Watermark(9, (7, 3, 0))}
     seen = merge_progress(
@@ -255,8 +279,24 @@ def test_a_tombstone_has_the_date_of_the_delete_before_it() -> None:
     first = _part((1, "c", 1, 9), (1, "d", 2, 5))
     assert find_last_deletes([first]).tolist() == [1]
     assert find_last_deletes([_part((1, "-", 3, None))]).tolist() == []
+    ends_bare, begins_bare = _part((1, "d", 2, 5), (1, "-", 3, None)), _part((2, "-", 4, None), (1, "d", 5, 7))
+    assert find_last_deletes([ends_bare, begins_bare, _part((1, "u", 6, 8))]).tolist() == [3]
     lone = fold([_part((1, "c", 1, 9)), _part((1, "-", 3, None))], ["id"])
     assert lone.winners.tolist() == [1]
+
+
+def test_a_fold_hands_on_the_row_of_its_tombstone_and_the_greatest_number() -> None:
+    """A tombstone that wins stands beside the row that it marks, and with versions the greatest dedup value stays."""
+    marked = fold([_part((1, "u", 1, None), (1, "-", 2, None))], ["id"])
+    assert find_rows_to_keep(marked, ["id"]).tolist() == [0, 1]
+    assert find_rows_to_keep(attrs.evolve(marked, decision=None), ["id"]).tolist() == [0, 1]
+    part = _part((1, "u", 1, 5), (1, "u", 2, 8), (1, "u", 3, 9))
+    dates = _dates(None, None, None)
+    part = attrs.evolve(part, order=attrs.evolve(part.order, date=dates, dedup=_dates(5, 9, 8)))
+    folded = fold([part], ["id"])
+    assert find_rows_to_keep(folded, ["id"]).tolist() == [2]
+    assert find_rows_to_keep(folded, ["id"], numbered=True).tolist() == [1, 2]
+    assert find_rows_to_keep(folded, ["id"], np.array([0])).tolist() == [0, 2]
 
 
 def test_keys_whose_winner_is_a_suspect_wait_with_all_their_changes() -> None:
