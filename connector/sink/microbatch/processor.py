@@ -25,6 +25,7 @@ from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
+from connector.sink.microbatch.aligned_ends import align_ends, find_grown_topics
 from connector.sink.microbatch.background_cleanup import BackgroundCleanup
 from connector.sink.microbatch.batch_log import BatchLog, describe_first
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
@@ -58,6 +59,7 @@ class BatchProcessor:
         self._planner = BatchPlanner(settings, ports.destination.tables, ports.job.parallelism)
         self._dead, self._stages = set[RecordCoordinates](), Counter[str]()
         self._epochs = {at: (position.offsets[at], epoch) for at, epoch in position.epochs.items()}
+        self._is_behind = False
         self._log, self._batch_log = structlog.get_logger(), BatchLog()
         self._beside = ThreadPoolExecutor(1, "offsets")
         self._cleanup = BackgroundCleanup(ports.destination.clean_up)
@@ -74,8 +76,10 @@ class BatchProcessor:
             FatalError: a person has to look.
         """
         began = time.monotonic()
-        batch, transaction = self._complete(batch)
-        if transaction is not None and not batch.events:
+        aligned = self._align(batch)
+        self._is_behind = aligned != batch
+        batch, transaction = self._complete(aligned)
+        if (transaction is not None or self._is_behind) and not batch.events:
             return BatchReport(batch.id, time.monotonic() - began, batch.end, self.position.transaction)
         position = attrs.evolve(self._end_position(batch), transaction=transaction or self.position.transaction)
         self._dead, self._stages = set(), Counter()
@@ -133,6 +137,16 @@ class BatchProcessor:
         if self._group.is_due and (self._following is None or self._following.done()):
             self._following = self._beside.submit(self._group.catch_up)
 
+    def _align(self, batch: MicroBatch) -> MicroBatch:
+        """End the batch at one moment in all partitions of each topic that got some."""
+        if not self._settings.table.upsert or len(batch.end) == len({topic for topic, _ in batch.end}):
+            return batch
+
+        def align() -> MicroBatch:
+            return align_ends(batch, find_grown_topics(self.plan(batch)[0]), self._cluster)
+
+        return call_with_retries(align, self._settings.errors)
+
     def _complete(self, batch: MicroBatch) -> tuple[MicroBatch, str | None]:
         """End the batch where no transaction of the source is cut, if that is asked for, and give the last of them."""
         if self.transactions is None:
@@ -148,8 +162,8 @@ class BatchProcessor:
 
     @property
     def overdue(self) -> bool:
-        """Whether a part of what was held back of transactions need not be waited for any longer."""
-        return self.transactions is not None and self.transactions.overdue
+        """Whether a part of what was held back need not be waited for any longer."""
+        return self._is_behind or (self.transactions is not None and self.transactions.overdue)
 
     def stop_waiting(self, before: Mapping[TopicPartition, int]) -> None:
         """Hold nothing back any longer in the next batch of the transactions that began before these offsets."""

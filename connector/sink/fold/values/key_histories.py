@@ -51,7 +51,8 @@ def sort_both_ways(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> list[Ke
     if len(sequence):
         sorted_order = order.take(sequence)
         group = np.cumsum(mark_run_starts(codes[sequence], sorted_order.partition)) - 1
-        original = restore_order(group, sorted_order)
+        # What a restarted connector sends again may be in another partition by now, where a topic has grown.
+        original = restore_order(codes[sequence], sorted_order)
         if not np.array_equal(original, np.arange(len(sequence))):
             histories.append(KeyHistories(sequence[original], starts, _find_gaps(original, starts, group)))
     return histories
@@ -67,7 +68,7 @@ def _find_gaps(original: Ints, keys: Ints, group: Ints) -> Ints:
     Args:
         original: the places of changes in Kafka's order, in that of the source.
         keys: where the key of each place begins, in either order.
-        group: the key and partition of each place, in either order.
+        group: the key and partition of each place, in Kafka's order.
     """
     count, places = len(original), np.arange(len(original))
     at = np.empty(count, np.int64)
@@ -78,7 +79,8 @@ def _find_gaps(original: Ints, keys: Ints, group: Ints) -> Ints:
     opened = np.bincount(first, minlength=count).cumsum()
     closed = np.append(0, np.bincount(last, minlength=count).cumsum()[:-1])
     # Where all that was begun before has ended, something may be missing.
-    gap = (np.append(0, opened[:-1]) == closed) & (~lanes | mark_run_starts(keys))
+    own = mark_run_starts(keys)
+    gap = (np.append(0, opened[:-1]) == closed) & (own | ~(lanes & ~own)[original])
     starts: Ints = np.maximum.accumulate(np.where(gap, places, 0))
     return starts
 
