@@ -61,6 +61,21 @@ def test_a_gap_is_one_whatever_another_partition_has_of_the_key() -> None:
     assert histories.starts.tolist() == [0, 0, 2, 2, 2]
 
 
+def test_what_comes_again_in_another_partition_goes_where_it_was() -> None:
+    """Partitions were added, and a connector sends again what the key's old partition has: the row of the last update,
+    in the new one, is that of the create at 30, and not the one that the repeated delete ended.
+    """
+    old = placed(("c", 30, "own"))
+    new = placed(("u", 40, PLACEHOLDER), ("c", 10, "other"), ("d", 20, None), ("d", NO_VALUE, None))
+    new = attrs.evolve(new, order=attrs.evolve(new.order, partition=np.ones(4, np.int64)))
+    histories = sort_by_origin([old, new], ["id"])
+    assert histories.sequence.tolist() == [2, 3, 4, 0, 1]
+    assert histories.starts.tolist() == [0, 0, 0, 3, 3]
+    for parts in ([old, new], [new, old]):
+        folded = fill_in_batch(fold(parts, ["id"]), ["id"])
+        assert sorted(map(str, values(folded.parts))) == ["None", "None", "other", "own", "own"]
+
+
 def test_behind_a_delete_an_event_without_operation_is_of_another_row() -> None:
     """What the first fold takes no value from is not there for the second one either: it hands the delete on."""
     first = placed(("c", 10, "other"))

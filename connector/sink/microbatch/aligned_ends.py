@@ -94,4 +94,3 @@ def find_common_end(
         else:
             late = middle
     return {at: max(start.get(at, 0), min(offset, ends[at])) for at, offset in asked.items()}
-

@@ -44,6 +44,9 @@ from connector.sink.model.truncates import Truncate
 MAX_ROUNDS = 8
 """A job runs again after tables were created or evolved for it; each round brings in every shape seen so far."""
 
+LOOK_AGAIN_S = 2.0
+"""So long after a batch that left something of a grown topic for later it is looked at again, if nothing comes."""
+
 
 class BatchProcessor:
     """Carries batches out for one sink, one after the other."""
@@ -59,7 +62,7 @@ class BatchProcessor:
         self._planner = BatchPlanner(settings, ports.destination.tables, ports.job.parallelism)
         self._dead, self._stages = set[RecordCoordinates](), Counter[str]()
         self._epochs = {at: (position.offsets[at], epoch) for at, epoch in position.epochs.items()}
-        self._is_behind = False
+        self._look_at: float | None = None
         self._log, self._batch_log = structlog.get_logger(), BatchLog()
         self._beside = ThreadPoolExecutor(1, "offsets")
         self._cleanup = BackgroundCleanup(ports.destination.clean_up)
@@ -77,9 +80,10 @@ class BatchProcessor:
         """
         began = time.monotonic()
         aligned = self._align(batch)
-        self._is_behind = aligned != batch
+        self._look_at = time.monotonic() + LOOK_AGAIN_S if (is_cut := aligned != batch) else None
         batch, transaction = self._complete(aligned)
-        if (transaction is not None or self._is_behind) and not batch.events:
+        if (transaction is not None or is_cut) and not batch.events:
+            self._await_settlement()
             return BatchReport(batch.id, time.monotonic() - began, batch.end, self.position.transaction)
         position = attrs.evolve(self._end_position(batch), transaction=transaction or self.position.transaction)
         self._dead, self._stages = set(), Counter()
@@ -163,7 +167,9 @@ class BatchProcessor:
     @property
     def overdue(self) -> bool:
         """Whether a part of what was held back need not be waited for any longer."""
-        return self._is_behind or (self.transactions is not None and self.transactions.overdue)
+        if self._look_at is not None and time.monotonic() >= self._look_at:
+            return True
+        return self.transactions is not None and self.transactions.overdue
 
     def stop_waiting(self, before: Mapping[TopicPartition, int]) -> None:
         """Hold nothing back any longer in the next batch of the transactions that began before these offsets."""
