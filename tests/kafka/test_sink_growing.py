@@ -30,6 +30,13 @@ def events(topic: str, partition: int, *ids: int) -> list[Record]:
     ]
 
 
+def dated(topic: str, partition: int, offset: int, op: str, lsn: int) -> Record:
+    """A flattened event of the row 1 at a place in PostgreSQL's log, which is its value."""
+    told = {"__op": op, "__source_lsn": lsn, "__source_ts_ns": lsn * 1_000_007, "__deleted": str(op == "d").lower()}
+    return Record(topic, partition, offset, orjson.dumps({"id": 1}), orjson.dumps({"id": 1, "v": lsn, **told}))
+
+
+DATED = {"debezium.transforms.unwrap.add.fields": "op,source.ts_ns,source.lsn"}
 PLAIN = {"debezium.sink.iceberg.upsert-keep-deletes": "false", "debezium.sink.batch.interval-ms": "200"}
 
 
@@ -157,3 +164,30 @@ def test_latest_skips_nothing_that_came_after_the_first_start(
     inside.run()
     found = {name: sorted(r["id"] for r in inside.lake.many(f"newest_{name}")) for name in "ab"}
     assert found == {"a": [2, 3], "b": [4]}
+
+
+def test_keys_that_move_keep_their_newest_rows(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
+) -> None:
+    """A topic grows while its old partition holds more than a batch, and a restarted connector sends all of it again in
+    the new one: what comes first there is no measure of what the old one has, and no delete of it takes a newer row.
+    """
+    topic = "moved.rows"
+    extra = {"topics": topic, "debezium.sink.batch.max-events": "2", **DATED}
+    inside = InProcessSink(spark, plain_workspace("moved", {**PLAIN, **extra}))
+    topics.replay([dated(topic, 0, 0, "c", 30)])
+    inside.run()
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    first = [("d", 40), ("c", 50), ("d", 60), ("c", 70)]
+    topics.replay([dated(topic, 0, 1 + at, op, lsn) for at, (op, lsn) in enumerate(first)], create=False)
+    topics.replay([dated(topic, 1, 0, "c", 30)], create=False)
+    assert inside.run()[0].metrics.events == 2, "not all at once"
+    again = [("d", 40), ("c", 50), ("d", 60)]
+    for at, (op, lsn) in enumerate(again):
+        topics.replay([dated(topic, 1, 1 + at, op, lsn)], create=False)
+        inside.run()
+        assert [row["v"] for row in inside.lake.many("moved_rows")] == [70], f"behind the repeated {op} at {lsn}"
+    topics.replay([dated(topic, 1, 4, "c", 70), dated(topic, 1, 5, "u", 80)], create=False)
+    inside.run()
+    assert [row["v"] for row in inside.lake.many("moved_rows")] == [80]

@@ -346,6 +346,21 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             TableStep("roll back", 561),
         ),
     ),
+    # What the old partition still had was taken for newer than all that came again in the new one.
+    "a topic grows while its old partition is behind, and a restart comes first in the new one": (
+        World(numbered=True, parallelism=2),
+        (
+            SourceStep("commits", 501),
+            SourceStep("commit", 735),
+            Batch(0, 0, whole=True),
+            SourceStep("commit", 638),
+            SourceStep("grow", 338),
+            SourceStep("restart", 158),
+            Batch(0, 2, grid=1),
+            Batch(0, 3, grid=1),
+            Batch(0, 7, grid=1),
+        ),
+    ),
     # A tombstone alone has no order across partitions (docs/guarantees.md): retention takes none from its delete.
     "a topic grows, and retention ends in front of a tombstone": (
         World(partitions=2),

@@ -22,6 +22,7 @@ from connector.sink.convert.events import truncate_events
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write import table_writer
 from connector.sink.destinations.soft_deletes import mark_deleted
+from connector.sink.fold.watermarks import merge_partitions
 from connector.sink.microbatch import start_offsets
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.model.plan import BatchPlan
@@ -147,6 +148,17 @@ def grown_topics_are_not_noticed() -> Iterator[None]:
 
 
 @contextmanager
+def grown_topics_settle_where_they_are_read() -> Iterator[None]:
+    """How far a source had come when its keys moved is taken from what is read of it, not from what its logs have."""
+
+    def settle(known: Any, topic: str, name: str, *_: Any) -> Any:
+        return {name: merge_partitions(known, topic, name)}
+
+    with patch("connector.sink.fold.grown_topics._settle", settle):
+        yield
+
+
+@contextmanager
 def the_last_partition_wins() -> Iterator[None]:
     """Of changes of a key in several partitions the one in the last of these wins, wherever the source's log has it."""
 
@@ -226,6 +238,7 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         versions_are_not_raised,
         missing_values_are_not_looked_up,
         grown_topics_are_not_noticed,
+        grown_topics_settle_where_they_are_read,
         the_last_partition_wins,
         sources_are_where_a_batch_ends,
         truncates_that_come_again_empty_again,

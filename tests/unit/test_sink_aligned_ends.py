@@ -14,7 +14,8 @@ import pytest
 from connector.iceberg.commit.kafka_offsets import Watermark
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.topic_partitions import TopicPartition
-from connector.sink.fold.watermarks import GROWN_PARTITION, PARTITIONS_BEFORE
+from connector.sink.fold.grown_topics import PARTITIONS_BEFORE
+from connector.sink.fold.watermarks import GROWN_PARTITION
 from connector.sink.microbatch import processor
 from connector.sink.microbatch.aligned_ends import align_ends, find_grown_topics
 from connector.sink.model.micro_batch import MicroBatch
@@ -79,15 +80,24 @@ def test_records_without_times_are_taken_as_they_come() -> None:
     assert end_of(logs, {}, {OLD: 1, NEW: 1}) == {OLD: 1, NEW: 1}
 
 
-def test_topics_grow_since_a_table_had_events_of_them() -> None:
-    """A topic counts whose partitions are more than the table has seen, or that the table knows to have grown."""
+def test_a_topic_has_grown_until_all_is_read_from_before() -> None:
+    """A topic counts whose partitions are more than the table has seen, and then until it is known of each source how
+    far it had come when its keys moved.
+    """
     plan = Mock(ranks=dict.fromkeys([OLD, NEW, OTHER], 0))
     plan.has_grown.side_effect = lambda topic, table: table.partitions.get(topic, 2) < 2
     plan.tables = (Mock(watermarks={}, partitions={"t": 1}),)
     assert find_grown_topics(plan) == {"t"}
-    known: dict[Any, Any] = {("other", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(1)}}
-    plan.tables = (Mock(watermarks=known, partitions={}),)
-    assert find_grown_topics(plan) == {"other"}
+    mark, grown = Watermark(5), ("t", GROWN_PARTITION)
+    before = {PARTITIONS_BEFORE: Watermark(1)}
+    for limits, topics in (
+        (before, {"t"}),
+        ({**before, "one": mark}, {"t"}),
+        ({**before, "one": mark, PARTITIONS_BEFORE + "two": Watermark()}, {"t"}),
+        ({**before, "one": mark, "two": mark}, set[str]()),
+    ):
+        plan.tables = (Mock(watermarks={OLD: {"one": mark, "two": mark}, grown: limits}, partitions={}),)
+        assert find_grown_topics(plan) == topics
 
 
 def test_what_is_cut_off_comes_once_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -327,6 +327,20 @@ def test_record_keys_in_several_cases_name_one_row(tmp_path: Path) -> None:
     assert sink.letters == []
 
 
+@pytest.mark.parametrize("key", ["iceberg.table.t.id-columns=CODE", "iceberg.tables.default-id-columns=Code"])
+def test_key_columns_are_named_in_any_case(tmp_path: Path, key: str) -> None:
+    """`id-columns=CODE` is the column `code`, of a new table and of one that is there."""
+    sink = local_sink(tmp_path, ["topics=t", HARD, key, "iceberg.tables.schema-case-insensitive=true"])
+
+    def change(code: int, v: int) -> tuple[bytes, bytes]:
+        return _compact({"id": v}), _compact({"code": code, "v": v, "__op": "u", "__source_ts_ns": v})
+
+    for v in (1, 2):
+        _send(sink, "t", change(1, v), change(v + 1, v))
+    assert sorted((row["code"], row["v"]) for row in sink.rows("t")) == [(1, 2), (2, 1), (3, 2)]
+    assert sink.letters == []
+
+
 def test_what_the_group_lacks_is_told_once(tmp_path: Path) -> None:
     """Who has no right on it has none with the next batch either; another reason, or the same later, is told again."""
     sink = local_sink(tmp_path, ["topics=t"])

@@ -22,17 +22,16 @@ from connector.iceberg.commit.kafka_offsets import (
 from connector.settings import load
 from connector.sink.destinations.deleted_keys import DeletedKeyLog, build_deleted_key_rows, keys_to_text
 from connector.sink.fold.fold import find_last_deletes, fold
+from connector.sink.fold.grown_topics import PARTITIONS_BEFORE, find_unmeasured_partitions, track_grown_topics
 from connector.sink.fold.late_events import split_late_candidates
 from connector.sink.fold.watermarks import (
     GROWN_PARTITION,
     MAX_SOURCES,
-    PARTITIONS_BEFORE,
     advance_watermarks,
     find_latest_by_source,
     find_limits,
     mark_late_candidates,
     merge_progress,
-    track_grown_topics,
 )
 from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
@@ -81,27 +80,58 @@ def test_positions_make_suspects_where_both_tell_theirs() -> None:
 
 
 def test_a_topic_that_has_grown_is_read_by_all_its_partitions() -> None:
-    """Until a source has written to a new partition; from then on what is older than that is a suspect anywhere."""
+    """Until all is read that a source wrote before its keys moved; from then on what is older is a suspect anywhere."""
     known = {AT: {"a": Watermark(4)}, ("t", 1): {"a": Watermark(9)}, ("u", 0): {"a": Watermark(20)}}
     assert find_limits(known, AT, ["a"]) == [Watermark(4)]
     assert find_limits(known, ("t", 2), ["a"]) == [Watermark()]
     assert find_limits(known, ("t", 2), ["a", "b"], any_partition=True) == [Watermark(9), Watermark()]
     assert find_limits(known, AT, ["a"], any_partition=True) == [Watermark(9)], "keys move to old partitions too"
-    fresh = track_grown_topics(known, {"t": 2, "u": 1}, {"t": 3, "u": 1})
-    assert fresh == {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(2)}}
+    grown = ("t", GROWN_PARTITION)
+    read = {AT: 5, ("t", 1): 7, ("t", 2): 0, ("u", 0): 3}
+    fresh = track_grown_topics(known, {"t": 2, "u": 1}, read, {})
+    assert fresh == {grown: {PARTITIONS_BEFORE: Watermark(2)}}
     assert find_limits({**known, **fresh}, AT, ["a", "b"]) == [Watermark(9), Watermark()]
-    known = {**known, **fresh, ("t", 2): {"a": Watermark(12)}}
-    settled = track_grown_topics(known, {"t": 3, "u": 1}, {"t": 3, "u": 1})
-    assert settled == {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(2), "a": Watermark(12)}}
+    assert find_unmeasured_partitions({**known, **fresh}) == set(), "nobody has written to the new partition"
+    known = {**known, **fresh, ("t", 2): {"a": Watermark(7)}}
+    asked = track_grown_topics(known, {"t": 3, "u": 1}, {**read, ("t", 2): 1}, {})
+    assert asked == {grown: {PARTITIONS_BEFORE: Watermark(2), PARTITIONS_BEFORE + "a": Watermark()}}
+    assert find_unmeasured_partitions({**known, **asked}) == {AT, ("t", 1)}
+    known = {**known, **asked}
+    ends = {AT: 6, ("t", 1): 9}
+    waiting = track_grown_topics(known, {"t": 3}, {**read, AT: 6}, ends)
+    assert waiting == {grown: {PARTITIONS_BEFORE: Watermark(2), PARTITIONS_BEFORE + "a": Watermark(NO_VALUE, (6, 9))}}
+    known = {**known, **waiting, AT: {"a": Watermark(15)}}
+    assert find_unmeasured_partitions(known) == set(), "the ends are known"
+    assert find_limits(known, ("t", 2), ["a"]) == [Watermark(15)]
+    assert track_grown_topics(known, {"t": 3}, {**read, AT: 6, ("t", 1): 8}, {}) == {}
+    settled = track_grown_topics(known, {"t": 3}, {**read, AT: 6, ("t", 1): 9}, {})
+    assert settled == {grown: {PARTITIONS_BEFORE: Watermark(2), "a": Watermark(15)}}
     later = {**known, **settled, ("t", 2): {"a": Watermark(30)}}
-    assert find_limits(later, AT, ["a"]) == [Watermark(12)], "what came after the growth is no suspect"
+    assert find_limits(later, AT, ["a"]) == [Watermark(15)], "what came after the growth is no suspect"
     assert find_limits(later, AT, ["a"], any_partition=True) == [Watermark(30)], "it has grown once more since"
-    assert track_grown_topics(later, {"t": 3}, {"t": 3}) == {}
-    both = track_grown_topics({}, {"t": 2, "u": 1}, {"u": 2, "v": 1, "t": 2, "w": 1})
+    assert track_grown_topics(later, {"t": 3}, {**read, AT: 6, ("t", 1): 9}, {}) == {}
+
+
+def test_each_source_of_a_grown_topic_has_a_limit_of_its_own() -> None:
+    """A source that has not written to a new partition waits for nothing; one that had its limit keeps it."""
+    grown = ("t", GROWN_PARTITION)
+    limits = {PARTITIONS_BEFORE: Watermark(1), "a": Watermark(3), PARTITIONS_BEFORE + "b": Watermark()}
+    known = {grown: limits, AT: {"a": Watermark(8), "b": Watermark(5), "c": Watermark(2)}}
+    known[("t", 1)] = {"a": Watermark(9), "b": Watermark(4), "c": Watermark()}
+    assert find_unmeasured_partitions(known) == {AT}
+    settled = track_grown_topics(known, {"t": 2}, {AT: 4, ("t", 1): 2}, {AT: 4})
+    assert settled == {grown: {PARTITIONS_BEFORE: Watermark(1), "a": Watermark(3), "b": Watermark(5)}}
+    assert track_grown_topics(known, {"t": 2}, {AT: 4, ("t", 1): 2}, {("t", 1): 2}) == {}, "the ends of other logs"
+
+
+def test_growth_is_noticed_per_topic() -> None:
+    """Partitions that are added count whatever other topics do; a topic that is read for the first time has none."""
+    read = {("u", 0): 1, ("u", 1): 0, ("v", 0): 1, ("t", 0): 1, ("t", 1): 1, ("w", 0): 0}
+    both = track_grown_topics({}, {"t": 2, "u": 1}, read, {})
     assert both == {("u", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(1)}}
-    both = track_grown_topics({}, {"t": 2, "u": 1}, {"v": 1, "t": 3, "u": 1})
-    assert both == {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(2)}}, "whatever other topics did"
-    assert track_grown_topics({}, {}, {"t": 3}) == {}, "a topic that is read for the first time has not grown"
+    both = track_grown_topics({}, {"t": 2, "u": 2}, {**read, ("t", 2): 0}, {})
+    assert both == {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(2)}}
+    assert track_grown_topics({}, {}, read, {}) == {}
 
 
 def test_watermarks_only_rise() -> None:

@@ -58,7 +58,7 @@ CASE_INSENSITIVE = Option(
     kind=BOOLEAN,
     default=False,
     importance="low",
-    doc="Match event fields to columns ignoring case (top level only).",
+    doc="Match event fields and key columns that are set to columns ignoring case (top level only).",
 )
 FORCE_OPTIONAL = Option(
     name="iceberg.tables.schema-force-optional",

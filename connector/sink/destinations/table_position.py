@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import attrs
 
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.sink.fold.watermarks import advance_watermarks, track_grown_topics
+from connector.sink.fold.grown_topics import track_grown_topics
+from connector.sink.fold.watermarks import advance_watermarks
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import SourceProgress
 
@@ -24,6 +25,7 @@ def build_table_position(
     ends = {one.at: one.after_delete for one in own if one.after_delete == position.offsets.get(one.at)}
     here = position.only(topics)
     marks = advance_watermarks(table.watermarks, own)
-    marks = {**marks, **track_grown_topics({**table.watermarks, **marks}, table.partitions, here.partitions)}
+    known = {**table.watermarks, **marks}
+    marks = {**marks, **track_grown_topics(known, table.partitions, here.offsets, plan.log_ends)}
     truncates = {cut.source: cut.last for cut, _ in table.cuts.emptied}
     return attrs.evolve(here, watermarks=marks, after_delete=ends, truncates=truncates)

@@ -16,6 +16,7 @@ from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.iceberg.types.schemas.schema_evolution import union_shapes
 from connector.settings import TableSettings
 from connector.settings.iceberg.new_tables.declared_schema import DeclaredColumn, NestedType
+from connector.sink.convert.columns.field_matching import match_names
 from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, SchemaChange
 
 
@@ -89,6 +90,8 @@ def choose_key(
         return find_identifier_fields(needs, settings)
     from_record = settings.keys.key_source(*names) == "record"
     fields = union_shapes(need.key for need in needs if need.key is not None) if from_record else columns
+    if settings.case_insensitive:
+        configured = match_names(configured, [field.name for field in fields])
     try:
         return expand_key(fields, configured)
     except KeyError as missing:

@@ -31,12 +31,7 @@ MAX_SOURCES = 200
 which can only make more changes late candidates, never fewer."""
 
 GROWN_PARTITION = -1
-"""The partition number under which a topic that got more partitions has its watermarks."""
-
-PARTITIONS_BEFORE = "#"
-"""The entry under `GROWN_PARTITION` with the topic's earlier number of partitions (as a date). Beside it, for each
-source that has since written to a new partition, is how far it had come then: changes older than that may have been
-overtaken by changes of their key in its new partition."""
+"""The partition number under which a topic that got more partitions has its watermarks (`fold.grown_topics`)."""
 
 
 def find_limits(
@@ -159,32 +154,6 @@ def advance_watermarks(known: Watermarks, progress: Iterable[SourceProgress]) ->
         marks = limit_sources(_merge_marks(before, one.marks))
         if marks != before:
             result[one.at] = marks
-    return result
-
-
-def track_grown_topics(known: Watermarks, before: Mapping[str, int], now: Mapping[str, int]) -> Watermarks:
-    """Return the changes to what is known about topics that got partitions.
-
-    Args:
-        known: the watermarks after a batch.
-        before: how many partitions each topic had when the table was written to before.
-        now: how many it has.
-    """
-    result = {}
-    for topic, count in now.items():
-        old = known.get((topic, GROWN_PARTITION))
-        fresh = {PARTITIONS_BEFORE: Watermark(before[topic])} if 0 < before.get(topic, 0) < count else old
-        if fresh is None:
-            continue
-        first = fresh[PARTITIONS_BEFORE].date
-        fresh_parts = [marks for (t, p), marks in known.items() if t == topic and p >= first]
-        moving = {name for marks in fresh_parts for name, mark in marks.items() if mark.date != NO_VALUE or mark.place}
-        limits = {
-            **{name: merge_partitions(known, topic, name) for name in sorted(moving) if name not in fresh},
-            **fresh,
-        }
-        if limits != old:
-            result[topic, GROWN_PARTITION] = limits
     return result
 
 

@@ -17,7 +17,7 @@ import attrs
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.fold.watermarks import GROWN_PARTITION
 from connector.sink.model.micro_batch import MicroBatch
-from connector.sink.model.plan import BatchPlan
+from connector.sink.model.plan import BatchPlan, TablePlan
 
 _FIRST_STEP_MS = 1_000
 
@@ -37,14 +37,16 @@ class PartitionTimes(Protocol):
 
 
 def find_grown_topics(plan: BatchPlan) -> set[str]:
-    """Return the topics that got partitions since a table first had events of them."""
+    """Return the topics that got partitions, and of which not all is read from before their keys moved."""
     topics = {topic for topic, _ in plan.ranks}
-    return {
-        topic
-        for topic in topics
-        for table in plan.tables
-        if (topic, GROWN_PARTITION) in table.watermarks or plan.has_grown(topic, table)
-    }
+    return {topic for topic in topics for table in plan.tables if _is_behind(plan, topic, table)}
+
+
+def _is_behind(plan: BatchPlan, topic: str, table: TablePlan) -> bool:
+    """Tell whether of some source it is not known how far it had come when its keys moved (`fold.grown_topics`)."""
+    limits = table.watermarks.get((topic, GROWN_PARTITION))
+    sources = {name for at, marks in table.watermarks.items() if at[0] == topic for name in marks}
+    return plan.has_grown(topic, table) or (limits is not None and not sources <= limits.keys())
 
 
 def align_ends(batch: MicroBatch, topics: Set[str], cluster: PartitionTimes) -> MicroBatch:

@@ -25,6 +25,7 @@ from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
+from connector.sink.fold.grown_topics import find_unmeasured_partitions
 from connector.sink.microbatch.aligned_ends import align_ends, find_grown_topics
 from connector.sink.microbatch.background_cleanup import BackgroundCleanup
 from connector.sink.microbatch.batch_log import BatchLog, describe_first
@@ -294,6 +295,16 @@ class BatchProcessor:
         return find_table_sources(plan, table, name, progress, truncates, self._targets, self.position.offsets)
 
     def plan(self, batch: MicroBatch, cuts: Mapping[str, TruncateScope] | None = None) -> tuple[BatchPlan, list[str]]:
-        """Return the plan of the next job, and the names of its tables by index."""
+        """Return the plan of the next job, and the names of its tables by index.
+
+        Raises:
+            RetriableError: the cluster is away, and has to tell where the logs of a topic that got partitions end.
+        """
         epochs = {at: epoch for at, (end, epoch) in self._epochs.items() if batch.start.get(at) == end}
-        return self._planner.plan(batch, cuts or {}, epochs=epochs, max_letters=self._limits.remaining)
+        plan, names = self._planner.plan(batch, cuts or {}, epochs=epochs, max_letters=self._limits.remaining)
+        wanted = {
+            at for table in plan.tables for at in find_unmeasured_partitions(table.watermarks)
+        } & plan.ranks.keys()
+        if wanted:
+            plan = attrs.evolve(plan, log_ends=self._cluster.fetch_end_offsets(sorted(wanted)))
+        return plan, names

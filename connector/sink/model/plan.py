@@ -190,6 +190,7 @@ class BatchPlan:
     per key.
     `variants` tells whether nested values become variants in new columns.
     `transaction_topic` holds transaction metadata, no rows; None where no topic was named for it.
+    `log_ends` are the offsets at the ends of logs that a topic's keys may have moved away from (`fold.grown_topics`).
     `raw_ms` is the batch's time (epoch milliseconds) where events are kept as text (`icebergevents`), else None.
     """
 
@@ -209,6 +210,7 @@ class BatchPlan:
     routing: FieldRoutes | None = None
     case_insensitive: bool = False
     raw_ms: int | None = None
+    log_ends: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     transaction_topic: str | None = None
     record_keys: bool = True
     upserts: bool = True

@@ -27,6 +27,13 @@ def find_case_renames(names: Collection[str], columns: Iterable[str]) -> dict[st
     return {n: free.pop(n.lower()) for n in dict.fromkeys(names) if n not in exact and n.lower() in free}
 
 
+def match_names(names: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
+    """Return names that settings give (`a`, or `a.b` within a column) as the columns have them, whatever their case."""
+    parts = [name.partition(".") for name in names]
+    found = find_case_renames([first for first, *_ in parts], columns)
+    return tuple(f"{found.get(first, first)}{dot}{rest}" for first, dot, rest in parts)
+
+
 def match_case(change: Changes, columns: Iterable[str]) -> tuple[Changes | None, list[RecordError]]:
     """Return the changes with fields renamed to the columns that differ from them in case only (top level).
 

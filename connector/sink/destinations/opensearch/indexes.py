@@ -28,7 +28,12 @@ from connector.opensearch.indexes.mapping import FieldMapping, map_columns
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
-from connector.sink.convert.columns.field_matching import match_key_shapes, match_shape, merge_case_variants
+from connector.sink.convert.columns.field_matching import (
+    match_key_shapes,
+    match_names,
+    match_shape,
+    merge_case_variants,
+)
 from connector.sink.destinations.deleted_keys import DeletedKeyLog
 from connector.sink.destinations.opensearch.index_naming import IndexNaming
 from connector.sink.destinations.opensearch.write.document_requests import IndexTarget
@@ -208,8 +213,10 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
                 f"index {index.name} has the documents of {note.owner}, and {owner} maps to the same index name; "
                 "name an index for it (topic.to.existing.resource.mapping)"
             )
-        schema = orjson.dumps(note.schema).decode()
-        layout = RowLayout(name, schema, rule.keys.of(name) if rule.upsert else ())
+        layout, keys = RowLayout(name, orjson.dumps(note.schema).decode()), rule.keys.of(name) if rule.upsert else ()
+        layout = attrs.evolve(
+            layout, id_columns=match_names(keys, layout.columns.names) if rule.case_insensitive else keys
+        )
         return KnownIndex(layout, note.versions, note.tombstones, index, owner, note.fields_by_name())
 
     def _check_stream(self, index: IndexInfo) -> None:

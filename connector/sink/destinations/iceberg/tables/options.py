@@ -13,6 +13,7 @@ from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE
 from connector.settings import TableSettings
 from connector.settings.iceberg.primary_key import KeySource
 from connector.settings.iceberg.write_mode import APPEND_MODE, DECLARED_MODES
+from connector.sink.convert.columns.field_matching import match_names
 from connector.sink.destinations.iceberg.write_modes.base import WriteMode
 from connector.sink.destinations.iceberg.write_modes.registry import WRITE_MODES
 from connector.sink.destinations.table_schema import scd2_key
@@ -72,6 +73,8 @@ class TableOptions:
         layout = table.layout()
         properties = {**layout.properties, **self.settings.write_properties}
         ids = self.key_columns if self.settings.upsert else ()
+        if self.settings.case_insensitive:
+            ids = match_names(ids, layout.columns.names)
         if self.settings.upsert and self.keeps_history:
             ids = scd2_key(layout, ids)
         layout = attrs.evolve(layout, properties=properties, id_columns=ids)
