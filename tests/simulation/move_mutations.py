@@ -57,7 +57,7 @@ def gaps_behind_repetitions_are_not_seen() -> Iterator[None]:
     """What a batch has of a repetition's beginning counts for changes that come much later in the source's log (once a
     fault of this program).
     """
-    with patch.object(key_histories, "_find_gaps", lambda _, keys, __: keys):
+    with patch.object(key_histories, "_find_gaps", lambda _, keys, *__: keys):
         yield
 
 
