@@ -175,7 +175,7 @@ class SimulatedCluster(KafkaAdmin):
         """No step of its own: there are no open transactions, and recorded histories count steps."""
         return {(name, p): self._broker.topics[name].end(p) for name, p in at}
 
-    def fetch_offsets_from_time(self, at: Collection[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
+    def fetch_offsets_from_time(self, at: Iterable[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
         """The record at a place of the source's log has that many milliseconds more than the first one; no step of its
         own either.
         """

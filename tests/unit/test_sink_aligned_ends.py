@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -32,10 +33,10 @@ class Logs:
     times: dict[TopicPartition, list[int]]
     asked: int = 0
 
-    def fetch_end_offsets(self, at: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def fetch_end_offsets(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {one: len(self.times[one]) for one in at}
 
-    def fetch_offsets_from_time(self, at: list[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
+    def fetch_offsets_from_time(self, at: Iterable[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
         self.asked += 1
         found = {one: bisect_left(self.times[one], ts_ms) for one in at}
         return {one: offset for one, offset in found.items() if offset < len(self.times[one])}

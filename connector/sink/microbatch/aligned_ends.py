@@ -9,7 +9,7 @@ that leaves something of the topic for later ends before the first of that, in a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 import attrs
@@ -27,11 +27,11 @@ Offsets = Mapping[TopicPartition, int]
 class PartitionTimes(Protocol):
     """What a cluster knows of its partitions."""
 
-    def fetch_end_offsets(self, at: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def fetch_end_offsets(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return up to where each can be read."""
         ...
 
-    def fetch_offsets_from_time(self, at: list[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
+    def fetch_offsets_from_time(self, at: Iterable[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
         """Return the first offset of each whose record has this time or a later one; none without one."""
         ...
 
@@ -49,7 +49,7 @@ def _is_behind(plan: BatchPlan, topic: str, table: TablePlan) -> bool:
     return plan.has_grown(topic, table) or (limits is not None and not sources <= limits.keys())
 
 
-def align_ends(batch: MicroBatch, topics: Set[str], cluster: PartitionTimes) -> MicroBatch:
+def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTimes) -> MicroBatch:
     """Return a batch that ends at one moment in all partitions of each of some topics; others stay as they are.
 
     What is cut off comes with a later batch: Spark goes on, so that the ends of the next one are further, or all there
@@ -59,7 +59,7 @@ def align_ends(batch: MicroBatch, topics: Set[str], cluster: PartitionTimes) -> 
         RetriableError: the cluster is away.
     """
     end = dict(batch.end)
-    for topic in sorted(topics.intersection(batch.topics)):
+    for topic in sorted({*topics} & {*batch.topics}):
         asked = {at: offset for at, offset in batch.end.items() if at[0] == topic}
         there = cluster.fetch_end_offsets(sorted(asked))
         if all(asked[at] >= offset for at, offset in there.items()):
