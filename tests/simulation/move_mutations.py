@@ -78,7 +78,7 @@ def partitions_of_grown_topics_are_read_unevenly() -> Iterator[None]:
     """A batch may have a change from the new partition of its key, and lack earlier ones of the old one (once a fault
     of this program).
     """
-    with patch("connector.sink.microbatch.processor.find_grown_topics", lambda _: set()):
+    with patch("connector.sink.microbatch.aligned_ends.find_grown_topics", lambda _: set()):
         yield
 
 

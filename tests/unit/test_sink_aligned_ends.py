@@ -17,8 +17,8 @@ from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.fold.grown_topics import PARTITIONS_BEFORE
 from connector.sink.fold.watermarks import GROWN_PARTITION
-from connector.sink.microbatch import processor
-from connector.sink.microbatch.aligned_ends import align_ends, find_grown_topics
+from connector.sink.microbatch import aligned_ends, processor
+from connector.sink.microbatch.aligned_ends import TopicGrowth, align_ends, find_grown_topics
 from connector.sink.model.micro_batch import MicroBatch
 from tests.unit.local_sink import BEGINNING, local_sink
 
@@ -101,9 +101,31 @@ def test_a_topic_has_grown_until_all_is_read_from_before() -> None:
         assert find_grown_topics(plan) == topics
 
 
+def test_topics_are_looked_at_until_they_settle() -> None:
+    """No job is planned once more for topics that have not grown, until there are other partitions."""
+    growth, planned = TopicGrowth(), list[int]()
+    grown = {"t": 1, "other": 2}
+
+    def plan(batch: MicroBatch) -> Any:
+        planned.append(batch.id)
+        tables = (Mock(watermarks={}, partitions=grown),)
+        told = Mock(ranks=batch.end, tables=tables)
+        told.has_grown.side_effect = lambda topic, table: (topic, table.partitions[topic]) in batch.end
+        return told
+
+    logs = Logs({OLD: [1, 2], NEW: [1], OTHER: [1, 2]})
+    for number, end in enumerate(
+        ({OLD: 1}, {OLD: 1}, {OLD: 1, NEW: 0}, {OLD: 1, NEW: 0}, {OLD: 0, NEW: 0, OTHER: 1}, {OTHER: 1})
+    ):
+        growth.align(MicroBatch(number, {}, end), plan, logs)
+        if number == 3:
+            grown["t"] = 2
+    assert planned == [0, 2, 3, 4, 5]
+
+
 def test_what_is_cut_off_comes_once_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of which nothing is left yet runs no job, and the stream knows that something waits."""
-    monkeypatch.setattr(processor, "find_grown_topics", lambda _: {"t"})
+    monkeypatch.setattr(aligned_ends, "find_grown_topics", lambda _: {"t"})
     monkeypatch.setattr(processor, "LOOK_AGAIN_S", 0.0)
     sink = local_sink(tmp_path, ["topics=t"])
     batches: Any = sink.batches

@@ -36,6 +36,29 @@ class PartitionTimes(Protocol):
         ...
 
 
+@attrs.define
+class TopicGrowth:
+    """Aligns the batches of one sink. `_settled` are topics that have not grown, as long as partitions are the same."""
+
+    _partitions: set[TopicPartition] = attrs.field(factory=set)
+    _settled: set[str] = attrs.field(factory=set)
+
+    def align(self, batch: MicroBatch, plan: Callable[[MicroBatch], BatchPlan], cluster: PartitionTimes) -> MicroBatch:
+        """Return a batch that ends at one moment in all partitions of each topic that has grown; `plan` plans its job.
+
+        Raises:
+            RetriableError: the cluster is away, or a catalog.
+        """
+        if batch.end.keys() != self._partitions:
+            self._partitions, self._settled = set(batch.end), set()
+        topics = set(batch.topics)
+        if topics <= self._settled:
+            return batch
+        grown = find_grown_topics(plan(batch))
+        self._settled |= topics - grown
+        return align_ends(batch, grown, cluster)
+
+
 def find_grown_topics(plan: BatchPlan) -> set[str]:
     """Return the topics that got partitions, and of which not all is read from before their keys moved."""
     topics = {topic for topic, _ in plan.ranks}

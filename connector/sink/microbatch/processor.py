@@ -26,7 +26,7 @@ from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.sink.fold.grown_topics import find_unmeasured_partitions
-from connector.sink.microbatch.aligned_ends import align_ends, find_grown_topics
+from connector.sink.microbatch.aligned_ends import TopicGrowth
 from connector.sink.microbatch.background_cleanup import BackgroundCleanup
 from connector.sink.microbatch.batch_log import BatchLog, describe_first
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
@@ -63,6 +63,7 @@ class BatchProcessor:
         self._planner = BatchPlanner(settings, ports.destination.tables, ports.job.parallelism)
         self._dead, self._stages = set[RecordCoordinates](), Counter[str]()
         self._epochs = {at: (position.offsets[at], epoch) for at, epoch in position.epochs.items()}
+        self._growth = TopicGrowth()
         self._look_at: float | None = None
         self._log, self._batch_log = structlog.get_logger(), BatchLog()
         self._beside = ThreadPoolExecutor(1, "offsets")
@@ -144,11 +145,11 @@ class BatchProcessor:
 
     def _align(self, batch: MicroBatch) -> MicroBatch:
         """End the batch at one moment in all partitions of each topic that got some."""
-        if not self._settings.table.upsert or len(batch.end) == len({topic for topic, _ in batch.end}):
+        if not self._settings.table.upsert:
             return batch
 
         def align() -> MicroBatch:
-            return align_ends(batch, find_grown_topics(self.plan(batch)[0]), self._cluster)
+            return self._growth.align(batch, lambda asked: self.plan(asked)[0], self._cluster)
 
         return call_with_retries(align, self._settings.errors)
 
