@@ -38,8 +38,12 @@ class PartitionTimes(Protocol):
 
 @attrs.define
 class TopicGrowth:
-    """Aligns the batches of one sink. `_settled` are topics that have not grown, as long as partitions are the same."""
+    """Aligns the batches of one sink, of at most so many events.
 
+    `_settled` are topics that have not grown, as long as partitions are the same.
+    """
+
+    _max_events: int
     _partitions: set[TopicPartition] = attrs.field(factory=set)
     _settled: set[str] = attrs.field(factory=set)
 
@@ -56,7 +60,7 @@ class TopicGrowth:
             return batch
         grown = find_grown_topics(plan(batch))
         self._settled |= topics - grown
-        return align_ends(batch, grown, cluster)
+        return align_ends(batch, grown, cluster, self._max_events)
 
 
 def find_grown_topics(plan: BatchPlan) -> set[str]:
@@ -72,11 +76,12 @@ def _is_behind(plan: BatchPlan, topic: str, table: TablePlan) -> bool:
     return plan.has_grown(topic, table) or (limits is not None and not sources <= limits.keys())
 
 
-def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTimes) -> MicroBatch:
+def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTimes, max_events: int) -> MicroBatch:
     """Return a batch that ends at one moment in all partitions of each of some topics; others stay as they are.
 
     What is cut off comes with a later batch: Spark goes on, so that the ends of the next one are further, or all there
-    is. A partition that is past the moment stays where it is.
+    is. A partition that is past the moment stays where it is. Where more records are of one moment than a batch may
+    have (`max_events`), nothing is cut off.
 
     Raises:
         RetriableError: the cluster is away.
@@ -91,7 +96,9 @@ def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTim
         def find(ms: int, there: Offsets = there) -> Offsets:
             return {**there, **cluster.fetch_offsets_from_time(sorted(there), ms)}
 
-        end |= find_common_end(batch.start, asked, find, time.time_ns() // 1_000_000)
+        common = find_common_end(batch.start, asked, find, time.time_ns() // 1_000_000)
+        if attrs.evolve(batch, end=common).events or batch.events_of(topic) < max_events:
+            end |= common
     return attrs.evolve(batch, end=end)
 
 

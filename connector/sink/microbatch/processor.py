@@ -63,7 +63,7 @@ class BatchProcessor:
         self._planner = BatchPlanner(settings, ports.destination.tables, ports.job.parallelism)
         self._dead, self._stages = set[RecordCoordinates](), Counter[str]()
         self._epochs = {at: (position.offsets[at], epoch) for at, epoch in position.epochs.items()}
-        self._growth = TopicGrowth()
+        self._growth = TopicGrowth(settings.batch.max_events)
         self._look_at: float | None = None
         self._log, self._batch_log = structlog.get_logger(), BatchLog()
         self._beside = ThreadPoolExecutor(1, "offsets")
