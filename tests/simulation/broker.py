@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from tests.simulation.interruptions import Interruptions, broker_away
 from tests.simulation.source import Source, Truth
 
 RUNS = Answers()
+FIRST_RECORD_MS = 1_700_000_000_000
+"""When the first record of each topic came."""
 
 
 @attrs.define(eq=False)
@@ -171,6 +174,18 @@ class SimulatedCluster(KafkaAdmin):
     def fetch_log_ends(self, at: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """No step of its own: there are no open transactions, and recorded histories count steps."""
         return {(name, p): self._broker.topics[name].end(p) for name, p in at}
+
+    def fetch_offsets_from_time(self, at: Iterable[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
+        """The record at a place of the source's log has that many milliseconds more than the first one; no step of its
+        own either.
+        """
+        found = {}
+        for name, p in at:
+            places = self._broker.topics[name].places(p)
+            offset = bisect_left(places, ts_ms - FIRST_RECORD_MS)
+            if offset < len(places):
+                found[name, p] = offset
+        return found
 
     def _ask(self, what: str, do: Callable[[], Any]) -> Any:
         return self._calls.call(f"ask for {what}", do, broker_away)

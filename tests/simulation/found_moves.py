@@ -7,8 +7,11 @@ from __future__ import annotations
 from tests.simulation.move_mutations import (
     creates_that_leave_values_out_are_let_go,
     gaps_behind_repetitions_are_not_seen,
+    partitions_of_grown_topics_are_read_unevenly,
+    repetitions_in_another_partition_go_on,
     rows_are_not_looked_for_under_keys_between,
     values_are_filled_in_the_order_of_kafka,
+    what_comes_again_stays_in_its_partition,
 )
 from tests.simulation.planted import Mutation
 from tests.simulation.steps import Batch, SourceStep, Story, World
@@ -67,5 +70,58 @@ FOUND_MOVES: dict[str, tuple[Story, Mutation]] = {
     "a row gets a key that another one had and lost in the same transaction": (
         Story(MOVING, (SourceStep("commits", 578), SourceStep("commits", 563))),
         creates_that_leave_values_out_are_let_go,
+    ),
+    # Delete and create were in the old partition, behind the batch: the update in the new one took the value of the row
+    # before.
+    "a topic grows, and its new partition is read before the old one": (
+        Story(
+            World(leaves_out=True),
+            (
+                SourceStep("commits", 997),
+                SourceStep("commit", 33),
+                _WHOLE,
+                SourceStep("commit", 28),
+                SourceStep("grow", 689),
+                SourceStep("commit", 268),
+                Batch(0, 4, grid=1),
+            ),
+        ),
+        partitions_of_grown_topics_are_read_unevenly,
+    ),
+    # The new partition had update 1936, and then create 1024 and delete 1032 once more: the update's row was that of
+    # create 1128 in the old one, and got the placeholder.
+    "a topic grows, and a row that ended before comes again in the new partition": (
+        Story(
+            World(leaves_out=True),
+            (
+                SourceStep("commits", 997),
+                _WHOLE,
+                SourceStep("commit", 28),
+                SourceStep("grow", 689),
+                SourceStep("commit", 268),
+                SourceStep("restart", 813),
+                Batch(0, 7, grid=1),
+            ),
+        ),
+        what_comes_again_stays_in_its_partition,
+    ),
+    # Create 1048 came again in the key's new partition, and update 1184 for the first time in the old one: update 1160
+    # between them was read before.
+    "a topic grows, and a batch has the beginning of what comes again": (
+        Story(
+            World(partitions=3, leaves_out=True),
+            (
+                SourceStep("commits", 77),
+                SourceStep("commit", 975),
+                _WHOLE,
+                SourceStep("commits", 45),
+                SourceStep("commits", 880),
+                SourceStep("grow", 142),
+                SourceStep("restart", 431),
+                Batch(0, 5),
+                Batch(0, 3, grid=1),
+            ),
+        ),
+        repetitions_in_another_partition_go_on,
     ),
 }

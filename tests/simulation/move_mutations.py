@@ -11,6 +11,8 @@ from unittest.mock import patch
 
 import numpy as np
 
+from connector.sink.fold.order.key_runs import mark_run_starts
+from connector.sink.fold.order.original_order import restore_order
 from connector.sink.fold.values import key_histories, unavailable_values
 from connector.sink.job import compaction
 from tests.simulation.missing_values import _Ages
@@ -57,7 +59,7 @@ def gaps_behind_repetitions_are_not_seen() -> Iterator[None]:
     """What a batch has of a repetition's beginning counts for changes that come much later in the source's log (once a
     fault of this program).
     """
-    with patch.object(key_histories, "_find_gaps", lambda _, keys, __: keys):
+    with patch.object(key_histories, "_find_gaps", lambda _, keys, *__: keys):
         yield
 
 
@@ -65,6 +67,39 @@ def gaps_behind_repetitions_are_not_seen() -> Iterator[None]:
 def creates_that_leave_values_out_are_let_go() -> Iterator[None]:
     """A later fold fills what they left out from the row that had the key before (once a fault of this program)."""
     with patch.object(compaction, "find_open_starts", lambda *_: np.zeros(0, np.int64)):
+        yield
+
+
+# --- too rare for a search --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def partitions_of_grown_topics_are_read_unevenly() -> Iterator[None]:
+    """A batch may have a change from the new partition of its key, and lack earlier ones of the old one (once a fault
+    of this program).
+    """
+    with patch("connector.sink.microbatch.aligned_ends.find_grown_topics", lambda _: set()):
+        yield
+
+
+@contextmanager
+def what_comes_again_stays_in_its_partition() -> Iterator[None]:
+    """What the new partition of a key repeats from the old one counts as later than that (once a fault of this
+    program).
+    """
+
+    def restore(codes: Any, order: Any) -> Any:
+        return restore_order(np.cumsum(mark_run_starts(codes, order.partition)) - 1, order)
+
+    with patch.object(key_histories, "restore_order", restore):
+        yield
+
+
+@contextmanager
+def repetitions_in_another_partition_go_on() -> Iterator[None]:
+    """What one partition has of a repetition is taken for what came right before the changes in another."""
+    find_gaps = key_histories._find_gaps
+    with patch.object(key_histories, "_find_gaps", lambda *told: find_gaps(*told[:3], np.zeros_like(told[3]))):
         yield
 
 

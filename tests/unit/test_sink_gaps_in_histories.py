@@ -61,6 +61,32 @@ def test_a_gap_is_one_whatever_another_partition_has_of_the_key() -> None:
     assert histories.starts.tolist() == [0, 0, 2, 2, 2]
 
 
+def test_what_comes_again_in_another_partition_goes_where_it_was() -> None:
+    """Partitions were added, and a connector sends again what the key's old partition has: the row of the last update,
+    in the new one, is that of the create at 30, and not the one that the repeated delete ended.
+    """
+    old = placed(("c", 30, "own"))
+    new = placed(("u", 40, PLACEHOLDER), ("c", 10, "other"), ("d", 20, None), ("d", NO_VALUE, None))
+    new = attrs.evolve(new, order=attrs.evolve(new.order, partition=np.ones(4, np.int64)))
+    histories = sort_by_origin([old, new], ["id"])
+    assert histories.sequence.tolist() == [2, 3, 4, 0, 1]
+    assert histories.starts.tolist() == [0, 0, 0, 3, 3]
+    for parts in ([old, new], [new, old]):
+        folded = fill_in_batch(fold(parts, ["id"]), ["id"])
+        assert sorted(map(str, values(folded.parts))) == ["None", "None", "other", "own", "own"]
+
+
+@pytest.mark.parametrize("read_before", [False, True])
+def test_behind_a_repetition_another_partition_does_not_go_on(read_before: bool) -> None:
+    """A batch ends within what is sent again in the key's new partition, and has the last update of the old one: what
+    lies between was read before, so that the table is asked.
+    """
+    new, old = placed(("c", 10, "other")), placed(("u", 40, PLACEHOLDER))
+    new = attrs.evolve(new, order=attrs.evolve(new.order, partition=np.array([1])), suspect=np.array([read_before]))
+    folded = fill_in_batch(fold([new, old], ["id"]), ["id"])
+    assert values(folded.parts) == ["other", PLACEHOLDER if read_before else "other"]
+
+
 def test_behind_a_delete_an_event_without_operation_is_of_another_row() -> None:
     """What the first fold takes no value from is not there for the second one either: it hands the delete on."""
     first = placed(("c", 10, "other"))

@@ -26,6 +26,7 @@ from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.sink.fold.grown_topics import find_unmeasured_partitions
+from connector.sink.microbatch.aligned_ends import TopicGrowth
 from connector.sink.microbatch.background_cleanup import BackgroundCleanup
 from connector.sink.microbatch.batch_log import BatchLog, describe_first
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
@@ -44,6 +45,9 @@ from connector.sink.model.truncates import Truncate
 MAX_ROUNDS = 8
 """A job runs again after tables were created or evolved for it; each round brings in every shape seen so far."""
 
+LOOK_AGAIN_S = 2.0
+"""So long after a batch that left something of a grown topic for later it is looked at again, if nothing comes."""
+
 
 class BatchProcessor:
     """Carries batches out for one sink, one after the other."""
@@ -59,6 +63,8 @@ class BatchProcessor:
         self._planner = BatchPlanner(settings, ports.destination.tables, ports.job.parallelism)
         self._dead, self._stages = set[RecordCoordinates](), Counter[str]()
         self._epochs = {at: (position.offsets[at], epoch) for at, epoch in position.epochs.items()}
+        self._growth = TopicGrowth(settings.batch.max_events)
+        self._look_at: float | None = None
         self._log, self._batch_log = structlog.get_logger(), BatchLog()
         self._beside = ThreadPoolExecutor(1, "offsets")
         self._cleanup = BackgroundCleanup(ports.destination.clean_up)
@@ -75,8 +81,11 @@ class BatchProcessor:
             FatalError: a person has to look.
         """
         began = time.monotonic()
-        batch, transaction = self._complete(batch)
-        if transaction is not None and not batch.events:
+        aligned = self._align(batch)
+        self._look_at = time.monotonic() + LOOK_AGAIN_S if (is_cut := aligned != batch) else None
+        batch, transaction = self._complete(aligned)
+        if (transaction is not None or is_cut) and not batch.events:
+            self._await_settlement()
             return BatchReport(batch.id, time.monotonic() - began, batch.end, self.position.transaction)
         position = attrs.evolve(self._end_position(batch), transaction=transaction or self.position.transaction)
         self._dead, self._stages = set(), Counter()
@@ -134,6 +143,16 @@ class BatchProcessor:
         if self._group.is_due and (self._following is None or self._following.done()):
             self._following = self._beside.submit(self._group.catch_up)
 
+    def _align(self, batch: MicroBatch) -> MicroBatch:
+        """End the batch at one moment in all partitions of each topic that got some."""
+        if not self._settings.table.upsert:
+            return batch
+
+        def align() -> MicroBatch:
+            return self._growth.align(batch, lambda asked: self.plan(asked)[0], self._cluster)
+
+        return call_with_retries(align, self._settings.errors)
+
     def _complete(self, batch: MicroBatch) -> tuple[MicroBatch, str | None]:
         """End the batch where no transaction of the source is cut, if that is asked for, and give the last of them."""
         if self.transactions is None:
@@ -149,7 +168,9 @@ class BatchProcessor:
 
     @property
     def overdue(self) -> bool:
-        """Whether a part of what was held back of transactions need not be waited for any longer."""
+        """Whether a part of what was held back need not be waited for any longer."""
+        if self._look_at is not None and time.monotonic() >= self._look_at:
+            return True
         return self.transactions is not None and self.transactions.overdue
 
     def stop_waiting(self, before: Mapping[TopicPartition, int]) -> None:

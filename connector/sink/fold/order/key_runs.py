@@ -28,3 +28,10 @@ def find_last_known(codes: Ints, order: ChangeOrder, known: Mask) -> Ints:
 def find_first(codes: Ints, order: ChangeOrder) -> Ints:
     """Return for each change the first one of its key and partition."""
     return find_last_known(codes, order, np.zeros(len(codes), np.bool_))
+
+
+def find_evidence(order: ChangeOrder, group: Ints) -> Ints:
+    """Return for each change of groups in runs the one whose age it has: itself, or of a tombstone the one before."""
+    places = np.arange(len(group))
+    evidence: Ints = np.maximum.accumulate(np.where(~order.bare | mark_run_starts(group), places, 0))
+    return evidence

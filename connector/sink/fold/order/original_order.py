@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from connector.sink.fold.order.arrival_order import is_ascending
-from connector.sink.fold.order.key_runs import mark_run_starts
+from connector.sink.fold.order.key_runs import find_evidence, mark_run_starts
 from connector.sink.fold.order.repeated_changes import mark_repeated, rank_rows
 from connector.sink.model.change_rows import ChangeOrder
 from serde.arrays import Ints, Mask
@@ -42,8 +42,8 @@ def restore_order(group: Ints, order: ChangeOrder) -> Ints:
 
 def _rank_by_origin(group: Ints, order: ChangeOrder, repeated: Mask) -> tuple[Ints, Ints]:
     """Return the rank of each change in its log, and how often its log had begun anew before."""
-    places, first = np.arange(len(group)), mark_run_starts(group)
-    evidence = np.maximum.accumulate(np.where(~order.bare | first, places, 0))
+    first = mark_run_starts(group)
+    evidence = find_evidence(order, group)
     place, source = order.place[evidence], order.place[evidence][:, SOURCE_COLUMN]
     where, _ = rank_rows(place[:, FIRST_NUMBER:], group)
     when, _ = rank_rows(order.date[evidence][:, None], group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from connector.sink.fold.order.key_runs import mark_run_starts
+from connector.sink.fold.order.key_runs import find_evidence, mark_run_starts
 from connector.sink.model.change_rows import ChangeOrder
 from serde.arrays import Ints, Mask
 from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions, paired_numbers
@@ -22,8 +22,7 @@ def mark_repeated(group: Ints, order: ChangeOrder) -> Mask:
         order: what decides, in Kafka's order within each run.
     """
     count = len(group)
-    bare, first = order.bare, mark_run_starts(group)
-    evidence = np.maximum.accumulate(np.where(~bare | first, np.arange(count), 0))
+    evidence = find_evidence(order, group)
     place, date = order.place[evidence], order.date[evidence]
     source = place[:, SOURCE_COLUMN]
     sequence = np.lexsort((np.arange(count), source, group))

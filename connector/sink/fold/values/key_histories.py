@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from connector.sink.fold.order.key_runs import mark_run_starts
+from connector.sink.fold.order.key_runs import find_evidence, mark_run_starts
 from connector.sink.fold.order.original_order import restore_order
 from connector.sink.fold.order.winners import sort_changes
 from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch, ChangeOrder, compute_key_codes
@@ -51,23 +51,29 @@ def sort_both_ways(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> list[Ke
     if len(sequence):
         sorted_order = order.take(sequence)
         group = np.cumsum(mark_run_starts(codes[sequence], sorted_order.partition)) - 1
-        original = restore_order(group, sorted_order)
-        if not np.array_equal(original, np.arange(len(sequence))):
-            histories.append(KeyHistories(sequence[original], starts, _find_gaps(original, starts, group)))
+        # What a restarted connector sends again may be in another partition by now, where a topic has grown.
+        original = restore_order(codes[sequence], sorted_order)
+        suspect = np.concatenate([part.suspect for part in parts])[sequence]
+        comes_again = not np.array_equal(original, np.arange(len(original)))
+        if comes_again or suspect.any():
+            gaps = _find_gaps(original, starts, group, suspect[find_evidence(sorted_order, group)])
+            if comes_again or not np.array_equal(gaps, starts):
+                histories.append(KeyHistories(sequence[original], starts, gaps))
     return histories
 
 
-def _find_gaps(original: Ints, keys: Ints, group: Ints) -> Ints:
+def _find_gaps(original: Ints, keys: Ints, group: Ints, read_before: Mask) -> Ints:
     """Return for changes in the order of their source where each goes back to without a gap.
 
     What Kafka has in the order of the source is without gap, from its first change to its last; each repetition begins
     no later than where the one before it had come to. A partition has passes of its own, and takes up where the one
-    before it ended.
+    before it ended, unless that one has a repetition only: what lies between was read by earlier batches.
 
     Args:
         original: the places of changes in Kafka's order, in that of the source.
         keys: where the key of each place begins, in either order.
-        group: the key and partition of each place, in either order.
+        group: the key and partition of each place, in Kafka's order.
+        read_before: what may be older than what the table holds, in Kafka's order.
     """
     count, places = len(original), np.arange(len(original))
     at = np.empty(count, np.int64)
@@ -78,7 +84,9 @@ def _find_gaps(original: Ints, keys: Ints, group: Ints) -> Ints:
     opened = np.bincount(first, minlength=count).cumsum()
     closed = np.append(0, np.bincount(last, minlength=count).cumsum()[:-1])
     # Where all that was begun before has ended, something may be missing.
-    gap = (np.append(0, opened[:-1]) == closed) & (~lanes | mark_run_starts(keys))
+    own = mark_run_starts(keys)
+    takes_up = (lanes & ~own)[original] & ~np.append(False, read_before[original][:-1])
+    gap = (np.append(0, opened[:-1]) == closed) & (own | ~takes_up)
     starts: Ints = np.maximum.accumulate(np.where(gap, places, 0))
     return starts
 

@@ -1,0 +1,128 @@
+"""The batch of a topic that has grown -> the same up to one moment in all of its partitions. On the driver.
+
+Where partitions were added, keys moved from one to another, and Kafka orders no partitions: a batch may have a change
+from the key's new partition and lack earlier ones that the old one still holds. What such an update left out would be
+taken from a row that is too old, and nothing told later that it was. The times of records say what came first: a batch
+that leaves something of the topic for later ends before the first of that, in all partitions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+import attrs
+
+from connector.runtime.topic_partitions import TopicPartition
+from connector.sink.fold.watermarks import GROWN_PARTITION
+from connector.sink.model.micro_batch import MicroBatch
+from connector.sink.model.plan import BatchPlan, TablePlan
+
+_FIRST_STEP_MS = 1_000
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class PartitionTimes(Protocol):
+    """What a cluster knows of its partitions."""
+
+    def fetch_end_offsets(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return up to where each can be read."""
+        ...
+
+    def fetch_offsets_from_time(self, at: Iterable[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
+        """Return the first offset of each whose record has this time or a later one; none without one."""
+        ...
+
+
+@attrs.define
+class TopicGrowth:
+    """Aligns the batches of one sink, of at most so many events.
+
+    `_settled` are topics that have not grown, as long as partitions are the same.
+    """
+
+    _max_events: int
+    _partitions: set[TopicPartition] = attrs.field(factory=set)
+    _settled: set[str] = attrs.field(factory=set)
+
+    def align(self, batch: MicroBatch, plan: Callable[[MicroBatch], BatchPlan], cluster: PartitionTimes) -> MicroBatch:
+        """Return a batch that ends at one moment in all partitions of each topic that has grown; `plan` plans its job.
+
+        Raises:
+            RetriableError: the cluster is away, or a catalog.
+        """
+        if batch.end.keys() != self._partitions:
+            self._partitions, self._settled = set(batch.end), set()
+        topics = set(batch.topics)
+        if topics <= self._settled:
+            return batch
+        grown = find_grown_topics(plan(batch))
+        self._settled |= topics - grown
+        return align_ends(batch, grown, cluster, self._max_events)
+
+
+def find_grown_topics(plan: BatchPlan) -> set[str]:
+    """Return the topics that got partitions, and of which not all is read from before their keys moved."""
+    topics = {topic for topic, _ in plan.ranks}
+    return {topic for topic in topics for table in plan.tables if _is_behind(plan, topic, table)}
+
+
+def _is_behind(plan: BatchPlan, topic: str, table: TablePlan) -> bool:
+    """Tell whether of some source it is not known how far it had come when its keys moved (`fold.grown_topics`)."""
+    limits = table.watermarks.get((topic, GROWN_PARTITION))
+    sources = {name for at, marks in table.watermarks.items() if at[0] == topic for name in marks}
+    return plan.has_grown(topic, table) or (limits is not None and not sources <= limits.keys())
+
+
+def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTimes, max_events: int) -> MicroBatch:
+    """Return a batch that ends at one moment in all partitions of each of some topics; others stay as they are.
+
+    What is cut off comes with a later batch: Spark goes on, so that the ends of the next one are further, or all there
+    is. A partition that is past the moment stays where it is. Where more records are of one moment than a batch may
+    have (`max_events`), nothing is cut off.
+
+    Raises:
+        RetriableError: the cluster is away.
+    """
+    end = dict(batch.end)
+    for topic in sorted({*topics} & {*batch.topics}):
+        asked = {at: offset for at, offset in batch.end.items() if at[0] == topic}
+        there = cluster.fetch_end_offsets(sorted(asked))
+        if all(asked[at] >= offset for at, offset in there.items()):
+            continue
+
+        def find(ms: int, there: Offsets = there) -> Offsets:
+            return {**there, **cluster.fetch_offsets_from_time(sorted(there), ms)}
+
+        common = find_common_end(batch.start, asked, find, time.time_ns() // 1_000_000)
+        if attrs.evolve(batch, end=common).events or batch.events_of(topic) < max_events:
+            end |= common
+    return attrs.evolve(batch, end=end)
+
+
+def find_common_end(
+    start: Offsets, asked: Offsets, find: Callable[[int], Offsets], now_ms: int
+) -> dict[TopicPartition, int]:
+    """Return the latest ends that are of one moment, none of them behind those asked for.
+
+    `find` gives the first offset of each partition that is of a moment or later.
+
+    Cost: some dozen questions for offsets.
+    """
+
+    def fits(ends: Offsets) -> bool:
+        return all(ends[at] <= max(offset, start.get(at, 0)) for at, offset in asked.items())
+
+    early, late, step = now_ms, now_ms, _FIRST_STEP_MS
+    while not fits(ends := find(early)) and early > 0:
+        late, early, step = early, max(0, early - step), step * 2
+    while late - early > 1:
+        middle = (early + late) // 2
+        between = find(middle)
+        if fits(between):
+            early, ends = middle, between
+        else:
+            late = middle
+    return {at: max(start.get(at, 0), min(offset, ends[at])) for at, offset in asked.items()}
