@@ -21,6 +21,14 @@ def coalesce_unavailable(incoming: pa.Array, stored: pa.Array) -> pa.Array:
     return choose_values(incoming, stored, unsent & valid_mask(stored))
 
 
+def withhold_unsure(stored: pa.Array, unsure: Mask, untold: Mask | None) -> pa.Array:
+    """Return stored values, null where they may be another row's (`unsure`) and the very row lacks them (`untold`)."""
+    withheld = unsure if untold is None else unsure & untold
+    if untold is None or not withheld.any():
+        return stored
+    return stored.take(pa.array(np.arange(len(stored)), mask=withheld))
+
+
 def fill_patches(incoming: pa.Array, stored: pa.Array, patches: Mask) -> pa.Array:
     """Return a column of documents with patches applied to the stored ones; a patch without document is kept."""
     places = np.flatnonzero(patches & valid_mask(stored))
