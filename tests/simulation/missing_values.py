@@ -28,7 +28,7 @@ from connector.sink.destinations.iceberg.lookups import (
     truncated_rows,
     unavailable_values,
 )
-from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable, withhold_unsure
+from connector.sink.destinations.iceberg.lookups.filled_values import TableSides, coalesce_unavailable
 from connector.sink.destinations.iceberg.lookups.held_rows import (
     AgeColumns,
     Moment,
@@ -58,7 +58,6 @@ from connector.sink.model.plan import TablePlan
 from connector.sink.model.result import JobResult, KeyLookup
 from connector.sink.model.task_output import OutputKind, TaskOutput, read_rows, unpack_value
 from serde.events.changes import DELETED_COLUMN
-from serde.events.images.unavailable_value import find_unavailable
 from tests.simulation.interruptions import Interruptions
 from tests.simulation.java_table import JavaTable
 from tests.simulation.replacements import replaced
@@ -180,14 +179,14 @@ class MemoryMissingValueLookup:
                 side: pa.array([None if one is None else one.values[name] for one in rows], kind)
                 for side, rows in held.items()
             }
-            untold = find_unavailable(stored["own"])
+            told_of = TableSides()
             if moved:
-                values[name] = coalesce_unavailable(values[name], stored["own"])
+                values[name] = coalesce_unavailable(values[name], told_of.take("own", stored["own"], None))
                 told_before = pa.array([row.get(alias) for row in knowing], kind)
                 values[name] = coalesce_unavailable(values[name], told_before)
             for side in ("held", "live", "struck") if moved and order is not None else ("live",):
                 unsure = np.array([one is not None and one.unsure for one in held[side]], np.bool_)
-                values[name] = coalesce_unavailable(values[name], withhold_unsure(stored[side], unsure, untold))
+                values[name] = coalesce_unavailable(values[name], told_of.take(side, stored[side], unsure))
         batch = pa.RecordBatch.from_arrays(list(values.values()), schema=columns)
         return _write(table, unavailable_values.FILE_LABEL, batch, lambda rows: rows)
 

@@ -9,7 +9,7 @@ live    the table as it was at batch start
 struck  rows of its files that deletes hit: what an old key had, where the delete of it came in an earlier batch
 One join by Spark, only for batches that have such rows. What none of them tells stays as it came. So does what `own`
 lacks too, where nothing tells whether a row was there before the change of key or came later in its transaction: the
-change may have come again, and nobody have told the value.
+change may have come again, and nobody have told the value. Nor is `struck` asked for what a row that is there lacks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.dotted_names import Path
 from connector.iceberg.types.nested_columns import find_field
 from connector.iceberg.types.values.spark_types import from_spark, to_spark
-from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable, withhold_unsure
+from connector.sink.destinations.iceberg.lookups.filled_values import TableSides, coalesce_unavailable
 from connector.sink.destinations.iceberg.lookups.held_rows import (
     ORDER,
     PLACE,
@@ -59,8 +59,6 @@ from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OutputKind
-from serde.arrays import Mask
-from serde.events.images.unavailable_value import find_unavailable
 
 FILE_LABEL = "patch"
 _RECORD, _MOVED = "_record", "_moved"
@@ -138,8 +136,11 @@ def fill_from_table(
     batch_sides = ("before",) if moved else ()
     table_sides = ("own",) * (times is not None) + ("live",) + ("struck",) * (order is not None)
     columns = _list_columns(sides, batch_sides, table_sides)
-    columns += _list_doubts(table_sides)
-    fill = partial(_fill_rows, layout=layout, sides=sides, batch_sides=batch_sides, table_sides=table_sides)
+    doubted = tuple(side for side in _UNSURE if times is not None and (side in table_sides or side == "held"))
+    columns += [_UNSURE[side] for side in doubted]
+    fill = partial(
+        _fill_rows, layout=layout, sides=sides, batch_sides=batch_sides, table_sides=table_sides, doubted=doubted
+    )
     return joined.select(*columns).mapInArrow(rewrite_task(table, FILE_LABEL, fill), task_output.OUTPUT_SCHEMA)
 
 
@@ -153,11 +154,6 @@ def _list_columns(sides: _JoinColumns, batch_sides: Sequence[str], table_sides: 
     return columns
 
 
-def _list_doubts(table_sides: Sequence[str]) -> list[str]:
-    """Return the columns that tell which rows may be others: there are such where the very row is looked for."""
-    return [name for side, name in _UNSURE.items() if side in ("held", *table_sides)] if "own" in table_sides else []
-
-
 def _fill_rows(
     batch: pa.RecordBatch,
     *,
@@ -165,23 +161,22 @@ def _fill_rows(
     sides: _JoinColumns,
     batch_sides: tuple[str, ...],
     table_sides: tuple[str, ...],
+    doubted: tuple[str, ...],
 ) -> pa.RecordBatch:
     """Return joined rows with unavailable values filled from the first side that has them: what the table has of the
     very row, then what the batch has.
     """
     own = column_aliases("came", len(layout.columns))
     columns = {f.name: from_spark(batch.column(a), f.type) for f, a in zip(layout.columns, own, strict=True)}
-    untold: dict[str, Mask | None] = {}
+    told = {name: TableSides() for name in sides.names}
     for side in _SIDES:
         names = sides.names if side in batch_sides else sides.values if side in table_sides else ()
         at_places = sides.rest if side in table_sides else sides.names if side == "held" and batch_sides else ()
         stored = _read_side(batch, side, [layout.columns.field(name) for name in names])
         stored |= _read_side_at(batch, side, [layout.columns.field(name) for name in at_places], layout)
-        if side == "own":
-            untold = {name: find_unavailable(column) for name, column in stored.items()}
-        elif untold and side in _UNSURE:
-            unsure = np.asarray(batch.column(_UNSURE[side]).fill_null(False))
-            stored = {name: withhold_unsure(column, unsure, untold[name]) for name, column in stored.items()}
+        if side != "before":
+            unsure = np.asarray(batch.column(_UNSURE[side]).fill_null(False)) if side in doubted else None
+            stored = {name: told[name].take(side, column, unsure) for name, column in stored.items()}
         columns |= {name: coalesce_unavailable(columns[name], column) for name, column in stored.items()}
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns)
 
