@@ -95,7 +95,8 @@ def tell_age(rows: DataFrame, table_rows: TableRows, layout: RowLayout, ages: Ag
     whether they were read by snapshots.
     """
     column, order, read = ages.time, F.lit(None), F.lit(False)
-    place = F.lit(None) if ages.place not in table_rows.names else F.col(table_rows.names[ages.place])
+    stored = None if ages.place is None else table_rows.names.get(ages.place)
+    place = F.lit(None) if stored is None else F.col(stored)
     if column is not None:
         order = F.col(table_rows.names[column])
         kind = layout.columns.field(column).type
