@@ -26,20 +26,21 @@ class KeyedEvents:
     """Records of one partition.
 
     `key_fields` and `fields` are Connect's; without those of the key nothing has a schema. `left_out` are the columns
-    that no event has.
+    that no event has; `step_ns` is between the dates of two changes, 0 where all are of one transaction.
     """
 
     topic: str
     fields: Sequence[Row] = ()
     key_fields: Sequence[Row] | None = None
     left_out: Sequence[str] = ()
+    step_ns: int = _STEP_NS
     log: list[Record] = attrs.field(factory=list)
     _steps: int = 0
 
     def put(self, key: Row, op: str, row: Row | None = None, header: tuple[str, bytes] | None = None) -> None:
         """Add an event, and a tombstone behind a delete."""
         self._steps += not (header is not None and header[0] == OLD_KEY_HEADER)
-        own = (op, str(op == "d").lower(), _BEGAN_NS + self._steps * _STEP_NS, 1000 + self._steps * _STEP_LSN)
+        own = (op, str(op == "d").lower(), _BEGAN_NS + self._steps * self.step_ns, 1000 + self._steps * _STEP_LSN)
         columns = {**{str(field["field"]): None for field in self.fields}, **key, **(row or {})}
         told = {name: value for name, value in zip(_TYPES, own, strict=True) if name not in self.left_out}
         added = [{"field": name, "type": _TYPES[name], **_EITHER} for name in told]

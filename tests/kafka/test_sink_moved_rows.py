@@ -126,6 +126,38 @@ def test_a_row_that_the_table_lacks_takes_no_value_of_a_deleted_one(apply: Apply
     assert {row["id"]: row["big"] for row in rows} == {1: PLACEHOLDER, 6: "E", 8: "H"}
 
 
+@pytest.mark.parametrize("placed", tiered([True, False], [False]))
+@pytest.mark.parametrize("mode", tiered(["equality-delete", "position-delete"], ["equality-delete"]))
+def test_a_value_that_nobody_told_is_not_taken_from_the_next_row_of_the_old_key(
+    mode: str, placed: bool, apply: Apply
+) -> None:
+    """The topic begins behind the value of a row; two rows change keys in one transaction, which is sent again."""
+    name = f"moved_untold_{'placed' if placed else 'dated'}_{mode.replace('-', '_')}"
+    events = KeyedEvents(name, step_ns=0, left_out=() if placed else ("__source_lsn",))
+    events.put({"id": 1}, "u", UNSENT)
+    events.put({"id": 2}, "u", UNSENT)
+    moves = len(events.log)
+    events.move({"id": 2}, {"id": 7}, UNSENT)
+    events.move({"id": 1}, {"id": 2}, UNSENT)
+    events.move({"id": 7}, {"id": 1}, {"big": "B"})
+    end = len(events.log)
+    events.send_again(moves)
+    rows = apply(events, [end], **{"debezium.sink.iceberg.write-mode": mode})
+    assert {row["id"]: row["big"] for row in rows} == {2: PLACEHOLDER, 1: "B"}
+
+
+def test_a_row_that_had_the_new_key_in_the_same_transaction_gives_nothing(apply: Apply) -> None:
+    """A batch ends within a transaction, behind a row whose key another one gets then: places tell the two apart."""
+    events = KeyedEvents("moved_within_transaction", step_ns=0)
+    events.put({"id": 1}, "c", {"big": "A"})
+    events.put({"id": 2}, "c", {"big": "B"})
+    end = len(events.log)
+    events.put({"id": 2}, "d")
+    events.move({"id": 1}, {"id": 2}, UNSENT)
+    rows = apply(events, [end])
+    assert {row["id"]: row["big"] for row in rows} == {2: "A"}
+
+
 HEADERS = {"bytes": b"\xff", "another column": b'{"other":1}', "null": b'{"id":null}'}
 
 

@@ -4,6 +4,8 @@ it, and the fault with which it goes wrong again.
 
 from __future__ import annotations
 
+import attrs
+
 from tests.simulation.move_mutations import (
     creates_that_leave_values_out_are_let_go,
     gaps_behind_repetitions_are_not_seen,
@@ -12,9 +14,10 @@ from tests.simulation.move_mutations import (
     rows_are_not_looked_for_under_keys_between,
     values_are_filled_in_the_order_of_kafka,
     what_comes_again_stays_in_its_partition,
+    what_nobody_told_is_taken_from_others,
 )
 from tests.simulation.planted import Mutation
-from tests.simulation.steps import Batch, SourceStep, Story, World
+from tests.simulation.steps import Batch, KafkaStep, SourceStep, Story, World
 
 MOVING = World(leaves_out=True, moves=True)
 _WHOLE = Batch(0, 0, whole=True)
@@ -123,5 +126,34 @@ FOUND_MOVES: dict[str, tuple[Story, Mutation]] = {
             ),
         ),
         repetitions_in_another_partition_go_on,
+    ),
+    # 1 -> 2 and 0 -> 1 in one transaction, the value of the first row from before the topic begins. Sent again, it took
+    # that of the second one, which has key 1 by then: both have one date, and rows did not tell their place.
+    "a change of key comes again, and its old key became another row's in the same transaction": (
+        Story(
+            attrs.evolve(MOVING, places=False),
+            (
+                SourceStep("commits", 855),
+                KafkaStep("retain", 337),
+                SourceStep("commit", 238),
+                SourceStep("restart", 320),
+                Batch(0, 6, grid=0),
+            ),
+        ),
+        what_nobody_told_is_taken_from_others,
+    ),
+    # Nothing came again: the row under the old key was there without the value, and so the one before it was asked.
+    "the row of the old key lacks the value, and another row had the key before": (
+        Story(
+            MOVING,
+            (
+                SourceStep("commits", 680),
+                KafkaStep("retain", 784),
+                Batch(0, 127, whole=True),
+                SourceStep("commits", 151),
+                Batch(0, 971),
+            ),
+        ),
+        what_nobody_told_is_taken_from_others,
     ),
 }

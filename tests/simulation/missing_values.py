@@ -28,8 +28,13 @@ from connector.sink.destinations.iceberg.lookups import (
     truncated_rows,
     unavailable_values,
 )
-from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
-from connector.sink.destinations.iceberg.lookups.held_rows import find_time_column
+from connector.sink.destinations.iceberg.lookups.filled_values import TableSides, coalesce_unavailable
+from connector.sink.destinations.iceberg.lookups.held_rows import (
+    AgeColumns,
+    Moment,
+    find_place_column,
+    find_time_column,
+)
 from connector.sink.destinations.iceberg.lookups.key_chains import follow_chains
 from connector.sink.destinations.iceberg.lookups.key_changes import (
     CHANGED,
@@ -40,7 +45,7 @@ from connector.sink.destinations.iceberg.lookups.key_changes import (
     _unpack_marks,
     encode_place,
     link_rows,
-    read_times,
+    read_moments,
 )
 from connector.sink.destinations.iceberg.lookups.truncated_rows import TruncatedRows
 from connector.sink.destinations.iceberg.lookups.unavailable_values import _may_be_unavailable
@@ -70,18 +75,31 @@ KINDS = frozenset(
     }
 )
 _LEAST = -(2**63)
-_EVENT = (RECORD, "_at_moved", "_dedup", "_source", "_first", "_second", "_third", "_ended", "_time", "_is_row")
+_EVENT = (
+    RECORD,
+    "_at_moved",
+    "_dedup",
+    "_source",
+    "_first",
+    "_second",
+    "_third",
+    "_ended",
+    "_time",
+    "_place",
+    "_is_row",
+)
 _HELD = "_held"
 _BEFORE, _KNOWN = "_before_record", "_known"
 
 
 @attrs.frozen
 class HeldRow:
-    """A row of a table, or one that was: its values, and where it stands."""
+    """A row of a table, or one that was: its values, where it stands, and whether it may be another one."""
 
     values: Row
     file: str
     position: int
+    unsure: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -133,71 +151,114 @@ class MemoryMissingValueLookup:
         columns = table.layout.columns
         names = [f.name for f in columns if f.name not in table.layout.keys and _may_be_unavailable(f.type)]
         times = find_time_column(table.layout, self.dedup_column, self.prefix) if moved else None
-        ages = _Ages(times or (self.dedup_column if self.dedup_column in columns.names else None), self.op_field)
+        told = AgeColumns(times, None if times is None else find_place_column(table.layout, self.prefix))
+        order = times or (self.dedup_column if self.dedup_column in columns.names else None)
+        ages = _Ages(attrs.evolve(told, time=order), self.op_field)
         came, dated = _join_parts(parts[OutputKind.UNAVAILABLE_ROWS]), times is not None
         held_by_key, gone_by_key = _by_key(live, table.layout.keys), _by_key(struck, table.layout.keys)
-        before = _follow(parts, table, RowsBefore(table, names, times), held_by_key, ages) if moved else {}
+        before = _follow(parts, table, RowsBefore(table, names, told), held_by_key, ages) if moved else {}
         own, places = _keys(came.rows, table.layout.keys), [column.to_pylist() for column in encode_place(came)]
         knowing: list[Row] = []
         held: dict[str, list[HeldRow | None]] = {"own": [], "held": [], "live": [], "struck": []}
         for at in range(len(came)):
             known = before.get(places[0][at]) if places[1][at] else None
             under = own[at] if not places[1][at] else (None,) if known is None else known[0]
-            changed = None if known is None else known[1][CHANGED]
+            changed, since = (_NEVER, _NEVER) if known is None else (_read(known[1], one) for one in (CHANGED, SINCE))
             knowing.append({} if known is None else known[1])
-            since = None if known is None else known[1][SINCE]
-            held["own"].append(ages.find_own(held_by_key.get(own[at], ()), since if dated else None))
+            held["own"].append(ages.find_own(held_by_key.get(own[at], ()), since if dated else _NEVER))
             held["held"].append(None if known is None else known[1].get(_HELD))
             for side, rows in (("live", held_by_key), ("struck", gone_by_key)):
                 asked = () if side == "struck" and not places[1][at] else rows.get(under, ())
                 found = [one for one in asked if not dated or ages.is_before(one, changed)]
-                held[side].append(max(found, key=ages.rank) if found else None)
+                last = max(found, key=ages.rank) if found else None
+                held[side].append(None if last is None else ages.doubt(last, changed if dated else _NEVER))
         values = dict(zip(columns.names, came.rows.columns, strict=True))
         for place, name in enumerate(names):
             kind, alias = columns.field(name).type, column_aliases("before", len(names))[place]
-            own_values = [None if one is None else one.values[name] for one in held["own"]]
-            sides = [own_values, [row.get(alias) for row in knowing]] if moved else []
-            for side in ("held", "live", "struck") if moved and ages.column is not None else ("live",):
-                sides.append([None if one is None else one.values[name] for one in held[side]])
-            for side in sides:
-                values[name] = coalesce_unavailable(values[name], pa.array(side, kind))
+            stored = {
+                side: pa.array([None if one is None else one.values[name] for one in rows], kind)
+                for side, rows in held.items()
+            }
+            told_of = TableSides()
+            if moved:
+                values[name] = coalesce_unavailable(values[name], told_of.take("own", stored["own"], None))
+                told_before = pa.array([row.get(alias) for row in knowing], kind)
+                values[name] = coalesce_unavailable(values[name], told_before)
+            for side in ("held", "live", "struck") if moved and order is not None else ("live",):
+                unsure = np.array([one is not None and one.unsure for one in held[side]], np.bool_)
+                values[name] = coalesce_unavailable(values[name], told_of.take(side, stored[side], unsure))
         batch = pa.RecordBatch.from_arrays(list(values.values()), schema=columns)
         return _write(table, unavailable_values.FILE_LABEL, batch, lambda rows: rows)
+
+
+Moved = tuple[int | None, int | None]
+"""When a key changed, and where that stands in the source's log."""
+_NEVER: Moved = (None, None)
+
+
+def _read(row: Row, moment: Moment) -> Moved:
+    return row[moment.time], row[moment.place]
 
 
 @attrs.frozen
 class _Ages:
     """When rows of a table were written, as `lookups.held_rows` tells it."""
 
-    column: str | None
+    columns: AgeColumns
     op_field: str
 
-    def find_own(self, rows: Sequence[HeldRow], since: int | None) -> HeldRow | None:
+    def find_own(self, rows: Sequence[HeldRow], since: Moved) -> HeldRow | None:
         """Find what the table has of a row since its key changed."""
-        found = [one for one in rows if since is not None and not self._is_read(one)]
-        return next((one for one in found if self._order(one) >= since), None)  # type: ignore[operator]
+        return next((one for one in rows if self._is_since(one, since)), None)
 
-    def find_within(self, rows: Sequence[HeldRow], since: int | None, until: int | None) -> HeldRow | None:
+    def find_within(self, rows: Sequence[HeldRow], since: Moved, until: Moved) -> HeldRow | None:
         """Find what the table has of a row under a key that it got and lost."""
-        if since is None or until is None:
-            return None
-        written = [(self._order(one), one) for one in rows if not self._is_read(one)]
-        found = [(at, one) for at, one in written if since <= at < until or since == at == until]
-        return max(found, key=lambda each: each[0])[1] if found else None
+        found = [one for one in rows if self._is_since(one, since) and self._is_until(one, since, until)]
+        return self.doubt(max(found, key=self._order), until) if found else None
 
-    def is_before(self, row: HeldRow, changed: int | None) -> bool:
-        order = None if self.column is None else row.values[self.column]
-        return self._is_read(row) or order is None or changed is None or order <= changed
+    def is_before(self, row: HeldRow, changed: Moved) -> bool:
+        """Say that a row may be the one that a key change took along."""
+        order, place = self._tell(row)
+        if self._is_read(row) or order is None or changed[0] is None or order < changed[0]:
+            return True
+        return order == changed[0] and (place is None or changed[1] is None or place <= changed[1])
 
-    def rank(self, row: HeldRow) -> tuple[bool, int]:
-        return not self._is_read(row), self._order(row)
+    def doubt(self, row: HeldRow, changed: Moved) -> HeldRow:
+        """Return a row that tells whether nothing says if it was there before a key change."""
+        order, place = self._tell(row)
+        tied = order is not None and order == changed[0] and not self._is_read(row)
+        return attrs.evolve(row, unsure=tied and (place is None or changed[1] is None))
+
+    def rank(self, row: HeldRow) -> tuple[bool, int, int]:
+        """Tell the later one of rows that went."""
+        place = self._tell(row)[1]
+        return not self._is_read(row), self._order(row), _LEAST if place is None else place
+
+    def _is_since(self, row: HeldRow, since: Moved) -> bool:
+        order, place = self._tell(row)
+        if self._is_read(row) or order is None or since[0] is None:
+            return False
+        tied = order == since[0] and (place is None or since[1] is None or place >= since[1])
+        return order > since[0] or tied
+
+    def _is_until(self, row: HeldRow, since: Moved, until: Moved) -> bool:
+        order, place = self._tell(row)
+        if order is None or until[0] is None:
+            return False
+        within = since[0] == until[0] if place is None or until[1] is None else place < until[1]
+        return order < until[0] or (order == until[0] and within)
 
     def _is_read(self, row: HeldRow) -> bool:
         return row.values.get(self.op_field) == "r"
 
     def _order(self, row: HeldRow) -> int:
-        order = None if self.column is None else row.values.get(self.column)
-        return order if isinstance(order, int) else _LEAST
+        order = self._tell(row)[0]
+        return _LEAST if order is None else order
+
+    def _tell(self, row: HeldRow) -> Moved:
+        told = (None if name is None else row.values.get(name) for name in (self.columns.time, self.columns.place))
+        order, place = (one if isinstance(one, int) else None for one in told)
+        return order, place
 
 
 def _read_rows(java: JavaTable, table: TablePlan) -> tuple[list[HeldRow], list[HeldRow]]:
@@ -241,14 +302,17 @@ def _follow(
         needed = [at for at, key in enumerate(_keys(last.rows, layout.keys)) if key in asked]
         told.append(_encode(last.take(np.asarray(needed, np.int64)), table, rows, is_row=True))
     events = pa.concat_batches([pa.RecordBatch.from_arrays(one, [*keys, *values, *_EVENT]) for one in told])
-    linked = link_rows(events, keys, values, [RECORD, *keys, *values, CHANGED, _BEFORE, _KNOWN])
-    found: dict[int, Row] = {row[RECORD]: {**row, SINCE: row[CHANGED]} for row in linked.to_pylist()}
+    own, since = attrs.astuple(CHANGED), attrs.astuple(SINCE)
+    linked = link_rows(events, keys, values, [RECORD, *keys, *values, *own, _BEFORE, _KNOWN])
+    found: dict[int, Row] = {
+        row[RECORD]: {**row, **dict(zip(since, _read(row, CHANGED), strict=True))} for row in linked.to_pylist()
+    }
     moved = linked.filter(linked.column(_BEFORE).is_valid())
     if moved.num_rows:
         for row in moved.to_pylist():
             before, key = found.get(row[_BEFORE], {}), tuple(row[name] for name in keys)
-            since = None if rows.times is None else before.get(CHANGED)
-            found[row[RECORD]][_HELD] = ages.find_within(held.get(key, ()), since, row[CHANGED])
+            got = _NEVER if rows.ages.time is None or not before else _read(before, CHANGED)
+            found[row[RECORD]][_HELD] = ages.find_within(held.get(key, ()), got, _read(row, CHANGED))
         found |= _follow_moved(moved, found, rows)
     return {record: (tuple(row[key] for key in keys), row) for record, row in found.items()}
 
@@ -263,14 +327,16 @@ def _follow_moved(moved: pa.RecordBatch, found: dict[int, Row], rows: RowsBefore
     depths: dict[int, int] = {}
     for some in follow_chains(at, before, marks):
         for of, source, known, depth in zip(some.of, some.source, some.columns, some.depth, strict=True):
-            row = made.setdefault(int(of), {**dict.fromkeys(names), SINCE: found[int(of)][SINCE]})
+            row = made.setdefault(
+                int(of), {**dict.fromkeys(names), **{one: found[int(of)][one] for one in attrs.astuple(SINCE)}}
+            )
             told = found.get(int(source))
             if told is None:
                 continue
             row |= {name: told.get(name) for name, mark in zip(names, known, strict=True) if mark and row[name] is None}
             if depth > depths.get(int(of), -1):
                 depths[int(of)] = int(depth)
-                row |= {name: told[name] for name in (*rows.keys, CHANGED)}
+                row |= {name: told[name] for name in (*rows.keys, *attrs.astuple(CHANGED))}
     return made
 
 
@@ -285,7 +351,7 @@ def _encode(part: ChangeBatch, table: TablePlan, asked: RowsBefore, *, is_row: b
         else to_spark(pa.nulls(len(part), columns.field(name).type))
         for name in asked.names
     ]
-    age = [pa.array(order.dedup), *place, pa.array(part.deleted), read_times(part, asked.times)]
+    age = [pa.array(order.dedup), *place, pa.array(part.deleted), *read_moments(part, asked.ages)]
     return [*known, *encode_place(part), *age, pa.array([is_row] * len(part), pa.bool_())]
 
 

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from connector.sink.destinations.iceberg.lookups.filled_values import TableSides
 from connector.sink.fold.order.key_runs import mark_run_starts
 from connector.sink.fold.order.original_order import restore_order
 from connector.sink.fold.values import key_histories, unavailable_values
@@ -70,6 +71,15 @@ def creates_that_leave_values_out_are_let_go() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def what_nobody_told_is_taken_from_others() -> Iterator[None]:
+    """A row whose value came before the topic begins takes that of another row which has, or had, its old key (once a
+    fault of this program).
+    """
+    with patch.object(TableSides, "take", lambda _, __, stored, ___: stored):
+        yield
+
+
 # --- too rare for a search --------------------------------------------------------------------------------------------
 
 
@@ -112,5 +122,6 @@ MOVE_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         values_are_filled_in_the_order_of_kafka,
         gaps_behind_repetitions_are_not_seen,
         creates_that_leave_values_out_are_let_go,
+        what_nobody_told_is_taken_from_others,
     )
 }

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from connector.sink.destinations.iceberg.lookups.held_rows import ORDER, READ, HeldRows
+from connector.sink.destinations.iceberg.lookups.held_rows import ORDER, PLACE, READ, HeldRows
 from connector.sink.destinations.iceberg.lookups.key_changes import HELD_FILE, RowsBefore
 from connector.sink.job.shuffle import pack
 from connector.sink.model.change_rows import OP_KEY_CHANGE, RECORD_BITS, ChangeBatch, ChangeOrder
@@ -94,8 +94,8 @@ def test_a_row_is_held_under_a_key_that_it_got_and_lost(spark: SparkSession) -> 
     changes = [Event(old, (0, at), is_row=False, dedup=date) for at, (old, _, date) in enumerate(moves)]
     made = [Event(new, (0, at), True, NOTHING, moved=True, dedup=date) for at, (_, new, date) in enumerate(moves)]
     rows = [(9, "a", 0, 9, False), (9, "b", 1, 10, True), (9, "c", 2, 12, False), (1, "d", 3, 30, False)]
-    schema = f"key long, file string, pos long, {ORDER} long, {READ} boolean"
-    held = HeldRows(spark.createDataFrame(rows, schema), ["key"], ("file", "pos"))
+    schema = f"key long, file string, pos long, {ORDER} long, {READ} boolean, {PLACE} long"
+    held = HeldRows(spark.createDataFrame([(*row, None) for row in rows], schema), ["key"], ("file", "pos"))
     old_keys, last_rows = (
         _to_outputs(spark, kind, events, 2)
         for kind, events in ((OutputKind.OLD_KEY_ROWS, changes), (OutputKind.LAST_ROWS, made))

@@ -20,7 +20,7 @@ import pytest
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.values.spark_types import from_spark, spark_type, to_spark
-from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
+from connector.sink.destinations.iceberg.lookups.filled_values import TableSides, coalesce_unavailable
 from connector.sink.fold.fold import fold
 from connector.sink.fold.values.row_lives import find_last_rows, find_needed_rows, find_rows_of_lives
 from connector.sink.fold.values.unavailable_values import fill_in_batch, mark_unavailable, split_winners
@@ -401,3 +401,24 @@ def test_the_tables_value_is_kept_where_it_has_one() -> None:
         "new",
         None,
     ]
+
+
+def test_what_the_very_row_lacks_is_not_taken_from_rows_that_may_be_others() -> None:
+    """Where it has the value, or is not there, or the other row is known to be from before, that one gives its own."""
+    sides, unsure = TableSides(), np.array([True, True, True, False])
+    sides.take("own", pa.array([PLACEHOLDER, None, "own", PLACEHOLDER]), None)
+    for side in ("held", "live"):
+        assert sides.take(side, pa.array(["a", "b", "c", "d"]), unsure).to_pylist() == [None, "b", "c", "d"]
+
+
+def test_a_row_that_went_gives_nothing_that_a_row_which_is_there_lacks() -> None:
+    """That row had the key later: the one that went is another, whether or not anything is sure of it."""
+    sides = TableSides()
+    sides.take("own", pa.array([PLACEHOLDER, None, None]), None)
+    sides.take("live", pa.array([None, PLACEHOLDER, None]), np.zeros(3, np.bool_))
+    assert sides.take("struck", pa.array(["a", "b", "c"]), None).to_pylist() == [None, None, "c"]
+
+
+def test_without_a_time_of_rows_what_is_there_gives_its_values() -> None:
+    """Nothing is withheld of a row that is there where nobody looked for the very one."""
+    assert TableSides().take("live", pa.array(["a", None]), None).to_pylist() == ["a", None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pyarrow as pa
 
@@ -19,6 +20,36 @@ def coalesce_unavailable(incoming: pa.Array, stored: pa.Array) -> pa.Array:
     if patches is not None:
         return fill_patches(incoming, stored, patches)
     return choose_values(incoming, stored, unsent & valid_mask(stored))
+
+
+@attrs.define(eq=False)
+class TableSides:
+    """What a table's rows give for one column, side by side: where a row lacks the value itself, and whose it may be.
+
+    `own` marks where the very row lacks it, `any_row` where any row does that was asked so far.
+    """
+
+    own: Mask | None = None
+    any_row: Mask | None = None
+
+    def take(self, side: str, stored: pa.Array, unsure: Mask | None) -> pa.Array:
+        """Return a side's values, null where they may be another row's although nobody told those of this one.
+
+        Of a row that went (`struck`) nothing is taken where one that is there lacks the value: it was another.
+        """
+        withheld = None
+        if side == "struck":
+            withheld = self.any_row
+        elif unsure is not None and self.own is not None:
+            withheld = self.own & unsure
+        lacking = find_unavailable(stored)
+        if side == "own":
+            self.own = lacking
+        if lacking is not None:
+            self.any_row = lacking if self.any_row is None else self.any_row | lacking
+        if withheld is None or not withheld.any():
+            return stored
+        return stored.take(pa.array(np.arange(len(stored)), mask=withheld))
 
 
 def fill_patches(incoming: pa.Array, stored: pa.Array, patches: Mask) -> pa.Array:

@@ -1,7 +1,8 @@
 """Rows that a table has or had -> the same with when each was written, which tells whose they are.
 
 A key may be given to one row after the other. What a change of key took along was written before it; what it made was
-written at it or later, and before the next change of that row's key.
+written at it or later, and before the next change of that row's key. Of a transaction, whose changes have one time, the
+place in the source's log tells what came first, where the table has it. Otherwise nothing does (`is_unsure`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,28 @@ from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.sink.convert.columns.found_columns import has_dates
 from connector.sink.destinations.join_columns import TableRows, column_aliases, key_column
 
-ORDER, READ = "_order", "_read"
-"""When a row was written, and whether it was a snapshot read: the time of a read does not say when the row was made."""
+ORDER, PLACE, READ = "_order", "_stood", "_read"
+"""When a row was written, where that stands in the source's log, and whether it was a snapshot read: the time of a read
+does not say when the row was made.
+"""
 _SOURCE_TIMES = ("source_ts_ns", "source_ts_us", "source_ts_ms")
+_SOURCE_PLACES = ("source_lsn", "lsn")
+
+
+@attrs.frozen
+class AgeColumns:
+    """The columns of a table that tell when a row was written, and where its change stands in the source's log."""
+
+    time: str | None = None
+    place: str | None = None
+
+
+@attrs.frozen
+class Moment:
+    """The columns of a frame that tell when and where a key changed."""
+
+    time: str
+    place: str
 
 
 def find_time_column(layout: RowLayout, dedup_column: str, prefix: str) -> str | None:
@@ -33,22 +53,29 @@ def find_time_column(layout: RowLayout, dedup_column: str, prefix: str) -> str |
     return next((name for name in order if has_dates(layout, name)), None)
 
 
+def find_place_column(layout: RowLayout, prefix: str) -> str | None:
+    """Return the column that tells where a change stands in the source's log: PostgreSQL's, which leaves values out."""
+    names = [f"{prefix}{name}" for name in (_SOURCE_PLACES if prefix else _SOURCE_PLACES[:1])]
+    kinds = {field.name: field.type for field in layout.columns}
+    return next((name for name in names if name in kinds and pa.types.is_integer(kinds[name])), None)
+
+
 @attrs.frozen(eq=False)
 class HeldRows:
-    """Rows of a table with their keys (`keys`), `ORDER`, `READ`, and where each stands (`place`: file and position)."""
+    """Rows of a table with their keys (`keys`), their age, and where each is (`place`: file and position)."""
 
     rows: DataFrame
     keys: Sequence[str]
     place: tuple[str, str]
 
-    def is_within(self, under: Sequence[str], since: str, until: str) -> Column:
-        """Say that a row has these keys and was written from one time on and before another.
+    def is_within(self, under: Sequence[str], since: Moment, until: Moment) -> Column:
+        """Say that a row has these keys and was written from one moment on and before another.
 
-        Where both are one the row came and went within a transaction: then it may be of that very time.
+        Where both are of one time the row came and went within a transaction: then it may be of that very time.
         """
-        order = F.col(ORDER)
-        written = (order >= F.col(since)) & ((order < F.col(until)) | (F.col(since) == F.col(until)))
-        condition = ~F.col(READ) & written & (order <= F.col(until))
+        order, last = F.col(ORDER), F.col(until.time)
+        tied = F.coalesce(F.col(PLACE) < F.col(until.place), F.col(since.time) == last)
+        condition = is_since(since) & ((order < last) | ((order == last) & tied))
         for own, key in zip(under, self.keys, strict=True):
             condition = condition & (F.col(own) == F.col(key))
         return condition
@@ -60,14 +87,16 @@ def hold_rows(table_rows: TableRows, rows: DataFrame, layout: RowLayout) -> Held
     place = ("_held_in", "_held_at")
     columns = [key_column(table_rows.names, path).alias(key) for path, key in zip(layout.key_paths, keys, strict=True)]
     where = [F.col(name).alias(alias) for name, alias in zip(table_rows.place, place, strict=True)]
-    return HeldRows(rows.select(*columns, *where, ORDER, READ), keys, place)
+    return HeldRows(rows.select(*columns, *where, ORDER, PLACE, READ), keys, place)
 
 
-def tell_age(rows: DataFrame, table_rows: TableRows, layout: RowLayout, column: str | None, op_field: str) -> DataFrame:
-    """Add when the table's rows were written, null without that column or a number in it, and whether they were read by
-    snapshots.
+def tell_age(rows: DataFrame, table_rows: TableRows, layout: RowLayout, ages: AgeColumns, op_field: str) -> DataFrame:
+    """Add when the table's rows were written, and where that stands, null without that column or a number in it, and
+    whether they were read by snapshots.
     """
-    order, read = F.lit(None), F.lit(False)
+    column, order, read = ages.time, F.lit(None), F.lit(False)
+    stored = None if ages.place is None else table_rows.names.get(ages.place)
+    place = F.lit(None) if stored is None else F.col(stored)
     if column is not None:
         order = F.col(table_rows.names[column])
         kind = layout.columns.field(column).type
@@ -77,9 +106,25 @@ def tell_age(rows: DataFrame, table_rows: TableRows, layout: RowLayout, column: 
             order = F.unix_date(order)
     if op_field in table_rows.names:
         read = F.coalesce(F.col(table_rows.names[op_field]).cast("string") == "r", read)
-    return rows.withColumn(ORDER, order.try_cast("bigint")).withColumn(READ, read)
+    rows = rows.withColumn(ORDER, order.try_cast("bigint")).withColumn(PLACE, place.try_cast("bigint"))
+    return rows.withColumn(READ, read)
 
 
-def is_before(change: str) -> Column:
+def is_before(change: Moment) -> Column:
     """Say that a row may be the one that a key change took along, not another row that got the key later."""
-    return F.col(READ) | F.coalesce(F.col(ORDER) <= F.col(change), F.lit(True))
+    order = F.col(ORDER)
+    later = (order > F.col(change.time)) | ((order == F.col(change.time)) & (F.col(PLACE) > F.col(change.place)))
+    return F.col(READ) | ~F.coalesce(later, F.lit(False))
+
+
+def is_since(change: Moment) -> Column:
+    """Say that a row was written by a key change, or after it."""
+    order = F.col(ORDER)
+    tied = (order == F.col(change.time)) & F.coalesce(F.col(PLACE) >= F.col(change.place), F.lit(True))
+    return ~F.col(READ) & ((order > F.col(change.time)) | tied)
+
+
+def is_unsure(change: Moment) -> Column:
+    """Say that nothing tells whether a row was there before a key change: it is of the same transaction."""
+    untold = F.col(PLACE).isNull() | F.col(change.place).isNull()
+    return ~F.col(READ) & F.coalesce((F.col(ORDER) == F.col(change.time)) & untold, F.lit(False))

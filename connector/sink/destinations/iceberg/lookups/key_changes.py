@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 from pyspark.sql.types import StructType
 
@@ -27,7 +27,7 @@ from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.values.spark_types import to_spark
 from connector.sink.convert.columns.found_columns import count_milliseconds
-from connector.sink.destinations.iceberg.lookups.held_rows import ORDER, HeldRows
+from connector.sink.destinations.iceberg.lookups.held_rows import ORDER, AgeColumns, HeldRows, Moment, is_unsure
 from connector.sink.destinations.iceberg.lookups.key_chains import Marks, follow_chains
 from connector.sink.destinations.iceberg.lookups.key_filter import collect_key_filter
 from connector.sink.destinations.iceberg.lookups.preceding_rows import KeyEvents, find_preceding_rows
@@ -42,15 +42,19 @@ from serde.events.positions.log_positions import NO_VALUE
 PLACE_TYPES = [pa.int64(), pa.bool_()]
 """Of the record that made a row: its number (`ChangeOrder.records`), and whether it is a change of key."""
 
-RECORD, CHANGED, SINCE = "_at", "_changed", "_since"
-HELD_FILE, HELD_POSITION = "_held_file", "_held_pos"
-"""Where the table has a row under a key that it had between two changes of key of the batch."""
+RECORD = "_at"
+CHANGED, SINCE = Moment("_changed", "_changed_place"), Moment("_since", "_since_place")
+"""When a row's key from before the batch was taken away, and when it got the one that it has."""
+HELD_FILE, HELD_POSITION, HELD_UNSURE = "_held_file", "_held_pos", "_held_unsure"
+"""Where the table has a row under a key that it had between two changes of key of the batch, and whether that may be
+another one (`held_rows.is_unsure`)."""
 
 _MOVED, _BEFORE, _KNOWN, _ENDED, _IS_ROW = "_at_moved", "_before_record", "_known", "_ended", "_is_row"
 _AGE = ("_dedup", "_source", "_first", "_second", "_third")
 _OF, _FROM, _DEPTH = "_of", "_from", "_depth"
-_TOLD, _HELD, _TIME = "_told", "_held", "_time"
-_HELD_TYPE = f"struct<{HELD_FILE}: string, {HELD_POSITION}: bigint>"
+_TOLD, _HELD, _TIME, _PLACE = "_told", "_held", "_time", "_place"
+_HELD_TYPES = ((HELD_FILE, "string"), (HELD_POSITION, "bigint"), (HELD_UNSURE, "boolean"))
+_HELD_TYPE = f"struct<{', '.join(f'{name}: {kind}' for name, kind in _HELD_TYPES)}>"
 _CHAIN_SCHEMA = f"{_OF} bigint, {_FROM} bigint, {_KNOWN} array<boolean>, {_DEPTH} int"
 
 
@@ -63,13 +67,13 @@ def encode_place(part: ChangeBatch) -> list[pa.Array]:
 class RowsBefore:
     """Finds what the batch knows of each row that a change of key made; `names` are the columns that are asked for.
 
-    `times` is the column that tells when a change was written; dedup values do where there is none.
+    `ages` has the column that tells when a change was written; dedup values do where there is none.
     Frames have the key that the change took away (`keys`), and the values of the row that it took along (`values`).
     """
 
     table: TablePlan
     names: Sequence[str]
-    times: str | None = None
+    ages: AgeColumns = AgeColumns()
 
     @property
     def keys(self) -> list[str]:
@@ -95,17 +99,15 @@ class RowsBefore:
         Returns:
             The number of its create's record (`RECORD`), `values`, the key before the batch as `keys`, the date of the
             change that took that key away (`CHANGED`), its own (`SINCE`), and where the table has the row under a key
-            that it got and lost in this batch (`HELD_FILE`, `HELD_POSITION`).
+            that it got and lost in this batch (`HELD_FILE`, `HELD_POSITION`, `HELD_UNSURE`).
 
         Cost: two jobs: one over the old keys, one over them and the rows that have them. Where a row got several keys
         a join of these with the table's rows too.
         """
         linked = self._link_rows(self._read_events(old_keys, last_rows)).persist(StorageLevel.MEMORY_AND_DISK)
         until.callback(linked.unpersist)
-        nowhere = [
-            F.lit(None).cast(kind).alias(name) for name, kind in ((HELD_FILE, "string"), (HELD_POSITION, "long"))
-        ]
-        columns = (RECORD, *self.keys, *self.values, CHANGED, F.col(CHANGED).alias(SINCE), *nowhere)
+        nowhere = [F.lit(None).cast(kind).alias(name) for name, kind in _HELD_TYPES]
+        columns = (RECORD, *self.keys, *self.values, *attrs.astuple(CHANGED), *_since(), *nowhere)
         followed = linked.where(F.col(_BEFORE).isNotNull())
         if not followed.count():
             return linked.select(*columns)
@@ -121,14 +123,15 @@ class RowsBefore:
             *[pa.int64()] * len(_AGE),
             pa.bool_(),
             pa.int64(),
+            pa.int64(),
         ]
-        aliases = [*self.keys, RECORD, _MOVED, *_AGE, _ENDED, _TIME]
+        aliases = [*self.keys, RECORD, _MOVED, *_AGE, _ENDED, _TIME, _PLACE]
         types = [layout.columns.field(name).type for name in self.names]
 
         def encode(part: ChangeBatch) -> list[pa.Array]:
             keys = (unify_floats(to_spark(column)) for column in read_columns(part.rows, layout.keys))
             place = (pa.array(np.ascontiguousarray(column)) for column in part.order.place.T)
-            age = [pa.array(part.order.dedup), *place, pa.array(part.deleted), read_times(part, self.times)]
+            age = [pa.array(part.order.dedup), *place, pa.array(part.deleted), *read_moments(part, self.ages)]
             return [*keys, *encode_place(part), *age]
 
         def encode_rows(part: ChangeBatch) -> list[pa.Array]:
@@ -147,9 +150,8 @@ class RowsBefore:
         """
         keys, values = self.keys, self.values
         own = [field for name in (RECORD, *keys, *values) for field in events.schema if field.name == name]
-        schema = StructType(
-            [*own, *spark_schema([pa.int64(), pa.int64(), pa.list_(pa.bool_())], [CHANGED, _BEFORE, _KNOWN])]
-        )
+        kinds = [*[pa.int64()] * 3, pa.list_(pa.bool_())]
+        schema = StructType([*own, *spark_schema(kinds, [*attrs.astuple(CHANGED), _BEFORE, _KNOWN])])
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from (link_rows(some, keys, values, schema.names) for some in gather_keys(batches, keys))
@@ -160,11 +162,14 @@ class RowsBefore:
         """Add where the table has each row that a change took along, under the key that the change before gave it."""
         if held is None:
             return followed.withColumn(_HELD, F.lit(None).cast(_HELD_TYPE))
-        since = linked.select(F.col(RECORD).alias(_TOLD), F.col(CHANGED).alias(SINCE))
-        lives = followed.join(since, F.col(_BEFORE) == F.col(_TOLD)).select(RECORD, *self.keys, SINCE, CHANGED)
-        found = lives.join(held.rows, held.is_within(self.keys, SINCE, CHANGED))
-        place = F.struct(F.col(held.place[0]).alias(HELD_FILE), F.col(held.place[1]).alias(HELD_POSITION))
-        found = found.groupBy(F.col(RECORD).alias(_TOLD)).agg(F.max_by(place, ORDER).cast(_HELD_TYPE).alias(_HELD))
+        since, own = linked.select(F.col(RECORD).alias(_TOLD), *_since()), attrs.astuple(CHANGED)
+        lives = followed.select(RECORD, _BEFORE, *self.keys, *own).join(since, F.col(_BEFORE) == F.col(_TOLD))
+        found = lives.drop(_TOLD).join(held.rows, held.is_within(self.keys, SINCE, CHANGED))
+        where = zip(held.place, (HELD_FILE, HELD_POSITION), strict=True)
+        columns = [*(F.col(own).alias(name) for own, name in where), is_unsure(CHANGED).alias(HELD_UNSURE)]
+        found = found.groupBy(F.col(RECORD).alias(_TOLD)).agg(
+            F.max_by(F.struct(*columns), ORDER).cast(_HELD_TYPE).alias(_HELD)
+        )
         return followed.join(found, F.col(RECORD) == F.col(_TOLD), "left").drop(_TOLD)
 
     def _follow(self, followed: DataFrame, linked: DataFrame) -> DataFrame:
@@ -173,30 +178,42 @@ class RowsBefore:
         narrow = followed.select(RECORD, _BEFORE, marks).coalesce(1)
         pairs = narrow.mapInArrow(chain_task(len(self.names) + 1), _CHAIN_SCHEMA)
         held = followed.select(F.col(RECORD).alias(_TOLD), _HELD)
-        rows = linked.select(F.col(RECORD).alias(_TOLD), F.struct(*self.keys, CHANGED).alias("_root"), *self.values)
+        root_columns = (*self.keys, *attrs.astuple(CHANGED))
+        rows = linked.select(F.col(RECORD).alias(_TOLD), F.struct(*root_columns).alias("_root"), *self.values)
         joined = pairs.join(rows.join(held, _TOLD, "left"), F.col(_FROM) == F.col(_TOLD))
         known = (
             F.first(F.when(F.col(_KNOWN)[place], F.col(name)), ignorenulls=True).alias(name)
             for place, name in enumerate((*self.values, _HELD))
         )
         rows_before = joined.groupBy(_OF).agg(F.max_by("_root", _DEPTH).alias("_root"), *known)
-        root = {name: F.col(f"_root.{name}").alias(name) for name in (*self.keys, CHANGED)}
-        rows_before = rows_before.join(followed.select(F.col(RECORD).alias(_OF), F.col(CHANGED).alias(SINCE)), _OF)
+        root = {name: F.col(f"_root.{name}").alias(name) for name in root_columns}
+        rows_before = rows_before.join(followed.select(F.col(RECORD).alias(_OF), *_since()), _OF)
         return rows_before.select(
             F.col(_OF).alias(RECORD),
             *(root[name] for name in self.keys),
             *self.values,
-            root[CHANGED],
-            SINCE,
-            *(F.col(f"{_HELD}.{name}").alias(name) for name in (HELD_FILE, HELD_POSITION)),
+            *(root[name] for name in attrs.astuple(CHANGED)),
+            *attrs.astuple(SINCE),
+            *(F.col(f"{_HELD}.{name}").alias(name) for name, _ in _HELD_TYPES),
         )
 
 
-def read_times(part: ChangeBatch, column: str | None) -> pa.Array:
-    """Return when changes were written, as the column of their rows has it, else their dedup values."""
-    if column is not None:
-        return count_milliseconds(part.rows.column(column), column).cast(pa.int64())
-    return pa.array(part.order.dedup, mask=part.order.dedup == NO_VALUE)
+def _since() -> list[Column]:
+    """Return a change's own moment, under the names that it has for the row that it made."""
+    pairs = zip(attrs.astuple(CHANGED), attrs.astuple(SINCE), strict=True)
+    return [F.col(own).alias(name) for own, name in pairs]
+
+
+def read_moments(part: ChangeBatch, ages: AgeColumns) -> tuple[pa.Array, pa.Array]:
+    """Return when changes were written, as the column of their rows has it, else their dedup values, and where that
+    stands in the source's log, null where rows do not tell it.
+    """
+    place = pa.nulls(len(part), pa.int64())
+    if ages.place is not None:
+        place = part.rows.column(ages.place).cast(pa.int64())
+    if ages.time is not None:
+        return count_milliseconds(part.rows.column(ages.time), ages.time).cast(pa.int64()), place
+    return pa.array(part.order.dedup, mask=part.order.dedup == NO_VALUE), place
 
 
 def _forget_unsent(column: pa.Array) -> pa.Array:
@@ -240,8 +257,8 @@ def link_rows(
     moved = has_row & np.asarray(events.column(_MOVED))[rows_taken] & ~known.all(axis=1)
     record = pa.array(np.asarray(events.column(RECORD))[rows_taken], mask=~moved)
     own = [events.column(name).take(pa.array(at)) for name in (RECORD, *keys)]
-    changed = events.column(_TIME).take(pa.array(at))
-    return pa.RecordBatch.from_arrays([*own, *columns, changed, record, _pack_marks(known)], list(names))
+    changed = [events.column(name).take(pa.array(at)) for name in (_TIME, _PLACE)]
+    return pa.RecordBatch.from_arrays([*own, *columns, *changed, record, _pack_marks(known)], list(names))
 
 
 def _read_key_events(events: pa.RecordBatch, codes: Ints, which: Ints) -> KeyEvents:

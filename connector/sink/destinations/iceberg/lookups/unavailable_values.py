@@ -7,7 +7,9 @@ own     what the table has of the row under its new key, where the change of key
 held    what it has of the row under a key that the row got and lost in this batch, for the same reason
 live    the table as it was at batch start
 struck  rows of its files that deletes hit: what an old key had, where the delete of it came in an earlier batch
-One join by Spark, only for batches that have such rows. What none of them tells stays as it came.
+One join by Spark, only for batches that have such rows. What none of them tells stays as it came. So does what `own`
+lacks too, where nothing tells whether a row was there before the change of key or came later in its transaction: the
+change may have come again, and nobody have told the value. Nor is `struck` asked for what a row that is there lacks.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from contextlib import ExitStack
 from functools import partial
 
 import attrs
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
@@ -26,17 +29,23 @@ from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.dotted_names import Path
 from connector.iceberg.types.nested_columns import find_field
 from connector.iceberg.types.values.spark_types import from_spark, to_spark
-from connector.sink.destinations.iceberg.lookups.filled_values import coalesce_unavailable
+from connector.sink.destinations.iceberg.lookups.filled_values import TableSides, coalesce_unavailable
 from connector.sink.destinations.iceberg.lookups.held_rows import (
     ORDER,
+    PLACE,
     READ,
+    AgeColumns,
+    find_place_column,
     find_time_column,
     hold_rows,
     is_before,
+    is_since,
+    is_unsure,
     tell_age,
 )
 from connector.sink.destinations.iceberg.lookups.key_changes import (
     CHANGED,
+    HELD_UNSURE,
     PLACE_TYPES,
     RECORD,
     SINCE,
@@ -55,6 +64,8 @@ FILE_LABEL = "patch"
 _RECORD, _MOVED = "_record", "_moved"
 _SIDES = ("own", "before", "held", "live", "struck")
 """Where values are taken from, the first that has them: the closer to the row as it is now, the earlier."""
+_UNSURE = {"held": HELD_UNSURE, "live": "_live_unsure", "struck": "_struck_unsure"}
+"""Which column tells of each side that its row may be another one."""
 
 
 @attrs.frozen
@@ -106,11 +117,12 @@ def fill_from_table(
     sides = _JoinColumns(keys, layout.key_paths, values, rest, layout.columns)
     times = find_time_column(layout, dedup_column, prefix) if moved else None
     order = times or (dedup_column if moved and dedup_column in table_rows.names else None)
-    live = tell_age(table_rows.live_rows, table_rows, layout, times, op_field)
+    ages = AgeColumns(times, None if times is None else find_place_column(layout, prefix))
+    live = tell_age(table_rows.live_rows, table_rows, layout, ages, op_field)
     joined = _name_own_keys(_read_incoming(outputs, table), sides)
     old_keys = [F.lit(None)] * len(sides.paths)
     if moved:
-        before = RowsBefore(table, sides.names, times)
+        before = RowsBefore(table, sides.names, ages)
         held = None if times is None else hold_rows(table_rows, live, layout)
         moves, last_rows = (_filter_kind(outputs, kind) for kind in (OutputKind.OLD_KEY_ROWS, OutputKind.LAST_ROWS))
         known = before.find(moves, last_rows, until, held)
@@ -119,12 +131,16 @@ def fill_from_table(
     joined = joined.select("*", *_choose_keys(sides, old_keys))
     joined = _join_live_rows(joined, table_rows, live, sides, dated=times is not None)
     if order is not None:
-        struck = tell_age(table_rows.deleted_rows, table_rows, layout, order, op_field)
+        struck = tell_age(table_rows.deleted_rows, table_rows, layout, attrs.evolve(ages, time=order), op_field)
         joined = _join_struck(joined, table_rows, struck, sides, dated=times is not None)
     batch_sides = ("before",) if moved else ()
     table_sides = ("own",) * (times is not None) + ("live",) + ("struck",) * (order is not None)
     columns = _list_columns(sides, batch_sides, table_sides)
-    fill = partial(_fill_rows, layout=layout, sides=sides, batch_sides=batch_sides, table_sides=table_sides)
+    doubted = tuple(side for side in _UNSURE if times is not None and (side in table_sides or side == "held"))
+    columns += [_UNSURE[side] for side in doubted]
+    fill = partial(
+        _fill_rows, layout=layout, sides=sides, batch_sides=batch_sides, table_sides=table_sides, doubted=doubted
+    )
     return joined.select(*columns).mapInArrow(rewrite_task(table, FILE_LABEL, fill), task_output.OUTPUT_SCHEMA)
 
 
@@ -145,23 +161,39 @@ def _fill_rows(
     sides: _JoinColumns,
     batch_sides: tuple[str, ...],
     table_sides: tuple[str, ...],
+    doubted: tuple[str, ...],
 ) -> pa.RecordBatch:
     """Return joined rows with unavailable values filled from the first side that has them: what the table has of the
     very row, then what the batch has.
     """
     own = column_aliases("came", len(layout.columns))
     columns = {f.name: from_spark(batch.column(a), f.type) for f, a in zip(layout.columns, own, strict=True)}
+    told = {name: TableSides() for name in sides.names}
     for side in _SIDES:
         names = sides.names if side in batch_sides else sides.values if side in table_sides else ()
-        for name, alias in zip(names, column_aliases(side, len(names)), strict=True):
-            columns[name] = coalesce_unavailable(columns[name], from_spark(batch.column(alias), columns[name].type))
         at_places = sides.rest if side in table_sides else sides.names if side == "held" and batch_sides else ()
-        if at_places:
-            files, positions = (batch.column(name) for name in _place_names(side))
-            fields = [layout.columns.field(name) for name in at_places]
-            for field, column in zip(fields, read_rows_at(layout, files, positions, fields), strict=True):
-                columns[field.name] = coalesce_unavailable(columns[field.name], column)
+        stored = _read_side(batch, side, [layout.columns.field(name) for name in names])
+        stored |= _read_side_at(batch, side, [layout.columns.field(name) for name in at_places], layout)
+        if side != "before":
+            unsure = np.asarray(batch.column(_UNSURE[side]).fill_null(False)) if side in doubted else None
+            stored = {name: told[name].take(side, column, unsure) for name, column in stored.items()}
+        columns |= {name: coalesce_unavailable(columns[name], column) for name, column in stored.items()}
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns)
+
+
+def _read_side(batch: pa.RecordBatch, side: str, fields: Sequence[pa.Field]) -> dict[str, pa.Array]:
+    aliases = column_aliases(side, len(fields))
+    return {f.name: from_spark(batch.column(alias), f.type) for f, alias in zip(fields, aliases, strict=True)}
+
+
+def _read_side_at(
+    batch: pa.RecordBatch, side: str, fields: Sequence[pa.Field], layout: TableLayout
+) -> dict[str, pa.Array]:
+    """Return what a side has in columns that Spark did not read, from where its rows are."""
+    if not fields:
+        return {}
+    files, positions = (batch.column(name) for name in _place_names(side))
+    return dict(zip((f.name for f in fields), read_rows_at(layout, files, positions, fields), strict=True))
 
 
 def _name_own_keys(incoming: DataFrame, sides: _JoinColumns) -> DataFrame:
@@ -189,10 +221,13 @@ def _join_live_rows(
     """Add the table's values of each row; where rows tell when they were written (`dated`), those of that time."""
     wanted = {"live": ("under", is_before(CHANGED) if dated else F.lit(True))}
     if dated:
-        wanted["own"] = ("self", F.col(_MOVED) & ~F.col(READ) & (F.col(ORDER) >= F.col(SINCE)))
+        wanted["own"] = ("self", F.col(_MOVED) & is_since(SINCE))
     for side, (under, condition) in wanted.items():
-        rows = _rename_columns(live, side, table_rows, sides, ORDER, READ)
-        joined = _join_side(joined, side, rows, sides, condition, under).drop(ORDER, READ)
+        rows = _rename_columns(live, side, table_rows, sides, ORDER, PLACE, READ)
+        joined = _join_side(joined, side, rows, sides, condition, under)
+        if dated and side in _UNSURE:
+            joined = joined.withColumn(_UNSURE[side], is_unsure(CHANGED))
+        joined = joined.drop(ORDER, PLACE, READ)
     return joined
 
 
@@ -230,16 +265,19 @@ def _join_struck(
 
     A row that had its key before is in the table: the deleted one was another.
     """
-    rows = _rename_columns(struck, "struck", table_rows, sides, ORDER, READ)
+    rows = _rename_columns(struck, "struck", table_rows, sides, ORDER, PLACE, READ)
     keys = column_aliases("struck_key", len(sides.keys))
     under = column_aliases("under", len(sides.keys))
-    keys_to_find = joined.where(F.col(_MOVED)).select(_RECORD, *under, *((CHANGED,) if dated else ()))
+    changed = attrs.astuple(CHANGED) if dated else ()
+    keys_to_find = joined.where(F.col(_MOVED)).select(_RECORD, *under, *changed)
     condition = is_before(CHANGED) if dated else F.lit(True)
     for own, key in zip(under, keys, strict=True):
         condition = condition & (F.col(own) == F.col(key))
     values = [name for name in _side_columns("struck", sides) if name not in keys] + [*_place_names("struck")]
-    rank = F.struct(~F.col(READ), F.coalesce(ORDER, F.lit(-(2**63))))
-    last = F.max_by(F.struct(*values), rank).alias("_row")
+    rank = F.struct(~F.col(READ), *(F.coalesce(name, F.lit(-(2**63))) for name in (ORDER, PLACE)))
+    unsure = (is_unsure(CHANGED) if dated else F.lit(False)).alias(_UNSURE["struck"])
+    last = F.max_by(F.struct(*values, unsure), rank).alias("_row")
+    values.append(_UNSURE["struck"])
     last_rows = keys_to_find.join(rows, condition).groupBy(_RECORD).agg(last)
     deleted_rows = last_rows.select(
         F.col(_RECORD).alias("_struck_record"), *(F.col(f"_row.{name}").alias(name) for name in values)
