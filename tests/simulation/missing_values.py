@@ -31,7 +31,7 @@ from connector.sink.destinations.iceberg.lookups import (
 from connector.sink.destinations.iceberg.lookups.filled_values import TableSides, coalesce_unavailable
 from connector.sink.destinations.iceberg.lookups.held_rows import (
     AgeColumns,
-    Moment,
+    MomentColumns,
     find_place_column,
     find_time_column,
 )
@@ -196,7 +196,7 @@ Moved = tuple[int | None, int | None]
 _NEVER: Moved = (None, None)
 
 
-def _read(row: Row, moment: Moment) -> Moved:
+def _read(row: Row, moment: MomentColumns) -> Moved:
     return row[moment.time], row[moment.place]
 
 

@@ -35,7 +35,7 @@ class AgeColumns:
 
 
 @attrs.frozen
-class Moment:
+class MomentColumns:
     """The columns of a frame that tell when and where a key changed."""
 
     time: str
@@ -68,7 +68,7 @@ class HeldRows:
     keys: Sequence[str]
     place: tuple[str, str]
 
-    def is_within(self, under: Sequence[str], since: Moment, until: Moment) -> Column:
+    def is_within(self, under: Sequence[str], since: MomentColumns, until: MomentColumns) -> Column:
         """Say that a row has these keys and was written from one moment on and before another.
 
         Where both are of one time the row came and went within a transaction: then it may be of that very time.
@@ -110,21 +110,21 @@ def tell_age(rows: DataFrame, table_rows: TableRows, layout: RowLayout, ages: Ag
     return rows.withColumn(READ, read)
 
 
-def is_before(change: Moment) -> Column:
+def is_before(change: MomentColumns) -> Column:
     """Say that a row may be the one that a key change took along, not another row that got the key later."""
     order = F.col(ORDER)
     later = (order > F.col(change.time)) | ((order == F.col(change.time)) & (F.col(PLACE) > F.col(change.place)))
     return F.col(READ) | ~F.coalesce(later, F.lit(False))
 
 
-def is_since(change: Moment) -> Column:
+def is_since(change: MomentColumns) -> Column:
     """Say that a row was written by a key change, or after it."""
     order = F.col(ORDER)
     tied = (order == F.col(change.time)) & F.coalesce(F.col(PLACE) >= F.col(change.place), F.lit(True))
     return ~F.col(READ) & ((order > F.col(change.time)) | tied)
 
 
-def is_unsure(change: Moment) -> Column:
+def is_unsure(change: MomentColumns) -> Column:
     """Say that nothing tells whether a row was there before a key change: it is of the same transaction."""
     untold = F.col(PLACE).isNull() | F.col(change.place).isNull()
     return ~F.col(READ) & F.coalesce((F.col(ORDER) == F.col(change.time)) & untold, F.lit(False))

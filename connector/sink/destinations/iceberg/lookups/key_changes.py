@@ -27,7 +27,7 @@ from connector.iceberg.keys.key_codes import encode_keys
 from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.values.spark_types import to_spark
 from connector.sink.convert.columns.found_columns import count_milliseconds
-from connector.sink.destinations.iceberg.lookups.held_rows import ORDER, AgeColumns, HeldRows, Moment, is_unsure
+from connector.sink.destinations.iceberg.lookups.held_rows import ORDER, AgeColumns, HeldRows, MomentColumns, is_unsure
 from connector.sink.destinations.iceberg.lookups.key_chains import Marks, follow_chains
 from connector.sink.destinations.iceberg.lookups.key_filter import collect_key_filter
 from connector.sink.destinations.iceberg.lookups.preceding_rows import KeyEvents, find_preceding_rows
@@ -43,7 +43,7 @@ PLACE_TYPES = [pa.int64(), pa.bool_()]
 """Of the record that made a row: its number (`ChangeOrder.records`), and whether it is a change of key."""
 
 RECORD = "_at"
-CHANGED, SINCE = Moment("_changed", "_changed_place"), Moment("_since", "_since_place")
+CHANGED, SINCE = MomentColumns("_changed", "_changed_place"), MomentColumns("_since", "_since_place")
 """When a row's key from before the batch was taken away, and when it got the one that it has."""
 HELD_FILE, HELD_POSITION, HELD_UNSURE = "_held_file", "_held_pos", "_held_unsure"
 """Where the table has a row under a key that it had between two changes of key of the batch, and whether that may be
