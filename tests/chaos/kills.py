@@ -17,7 +17,7 @@ import psutil
 from attrs import define, field
 
 from tests.chaos.acts import KILL, Acts
-from tests.chaos.moments import MomentColumns
+from tests.chaos.moments import Moment
 from tests.chaos.process import ConnectorProcess, family_of, is_alive, send, spent
 from tests.chaos.world import Killable, World
 
@@ -256,7 +256,7 @@ class Kills:
 class _Listener:
     """Acts when a moment has been seen so often, and not after `leave`."""
 
-    moment: MomentColumns
+    moment: Moment
     left: int
     act: Callable[[], object]
     seen: threading.Event = field(factory=threading.Event)

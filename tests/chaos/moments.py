@@ -14,7 +14,7 @@ _PRODUCE, _OFFSET_COMMIT = 0, 8
 
 
 @frozen
-class MomentColumns:
+class Moment:
     """A request of a connector that passes the relays of this name."""
 
     name: str
@@ -26,16 +26,16 @@ class MomentColumns:
         return self.pattern.search(data) is not None
 
 
-def moments_of(connector: Connector) -> tuple[MomentColumns, ...]:
+def moments_of(connector: Connector) -> tuple[Moment, ...]:
     """All that is known of a connector."""
     if connector.kind is Kind.SOURCE:
-        return (MomentColumns("as it sends events", "broker", _call(_PRODUCE, f"{LAKE}.")),)
-    stored = MomentColumns("as its offsets are stored", "catalog", _commit(connector, re.escape(_OFFSETS_TABLE)))
-    group = MomentColumns("as its group follows", "broker", _call(_OFFSET_COMMIT, f"connect-{PREFIX}-{connector.name}"))
+        return (Moment("as it sends events", "broker", _call(_PRODUCE, f"{LAKE}.")),)
+    stored = Moment("as its offsets are stored", "catalog", _commit(connector, re.escape(_OFFSETS_TABLE)))
+    group = Moment("as its group follows", "broker", _call(_OFFSET_COMMIT, f"connect-{PREFIX}-{connector.name}"))
     if connector.kind is Kind.INDEX:
-        written = MomentColumns("as it writes documents", "opensearch", re.compile(rb"\A(?:POST|PUT) /[^ ]*_bulk"))
+        written = Moment("as it writes documents", "opensearch", re.compile(rb"\A(?:POST|PUT) /[^ ]*_bulk"))
     else:
-        written = MomentColumns("as it commits", "catalog", _commit(connector, "(?!_)[^/]+"))
+        written = Moment("as it commits", "catalog", _commit(connector, "(?!_)[^/]+"))
     return written, stored, group
 
 

@@ -16,7 +16,7 @@ import psutil
 
 from connector.demo.servers.process import ChildProcess
 from tests.chaos.clock import Clock
-from tests.chaos.moments import MomentColumns
+from tests.chaos.moments import Moment
 
 STEPS = ('"batch committed"', '"part read"', '"snapshot published"')
 _LAST_LINES = 30
@@ -32,7 +32,7 @@ class ConnectorProcess:
         properties: dict[str, str],
         home: Path,
         clock: Clock | None = None,
-        moments: Sequence[MomentColumns] = (),
+        moments: Sequence[Moment] = (),
     ) -> None:
         """Describe it; nothing runs yet. `clock` is the one that it goes by, the machine's by default."""
         self.name, self.clock, self.moments, self._home = name, clock, moments, home

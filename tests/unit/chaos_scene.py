@@ -13,7 +13,7 @@ from attrs import Factory, define
 from connector.demo.servers.process import ChildProcess
 from tests.chaos.acts import Acts
 from tests.chaos.kills import Kills
-from tests.chaos.moments import MomentColumns
+from tests.chaos.moments import Moment
 from tests.chaos.process import ConnectorProcess
 from tests.servers.relay import Relay
 
@@ -77,7 +77,7 @@ class Servers:
 class Script(ConnectorProcess):
     """A connector that is a program of these lines."""
 
-    def __init__(self, home: Path, program: str, name: str = "one", moments: Sequence[MomentColumns] = ()) -> None:
+    def __init__(self, home: Path, program: str, name: str = "one", moments: Sequence[Moment] = ()) -> None:
         super().__init__(name, {}, home, moments=moments)
         self._program = program
         self.patience_s = 0.0

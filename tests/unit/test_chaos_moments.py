@@ -14,7 +14,7 @@ import pytest
 from connector.demo.servers.ports import LOOPBACK
 from tests.chaos.connectors import GROUPS, Connector
 from tests.chaos.kills import Kills
-from tests.chaos.moments import MomentColumns, moments_of
+from tests.chaos.moments import Moment, moments_of
 from tests.harness.waiting import wait_until
 from tests.servers.relay import Relay
 from tests.unit.chaos_scene import SLEEP, Scene, Script, Servers, Start, start_and_kill
@@ -33,7 +33,7 @@ def test_a_connector_is_killed_at_its_moment(tmp_path: Path, started: Start, mon
     """Its request passes after its death: the server hears it, and nobody hears the answer."""
     monkeypatch.setattr(Kills, "_depth", lambda *_: 0)
     heard: list[bytes] = []
-    moments = (MomentColumns("as it commits", "catalog", SEEN),)
+    moments = (Moment("as it commits", "catalog", SEEN),)
     with socket.create_server((LOOPBACK, 0)) as server, Relay(server.getsockname()[1]) as relay:
         threading.Thread(target=_hear, args=(server, heard), daemon=True).start()
         talk = f"import socket, time\none = socket.create_connection(({LOOPBACK!r}, {relay.port}))\n"
@@ -57,7 +57,7 @@ def test_a_moment_that_does_not_come_kills_nothing(
 ) -> None:
     """A connector that commits nothing while it is waited for is left alone."""
     monkeypatch.setattr(Kills, "_depth", lambda *_: 0)
-    one = started(Script(tmp_path, SLEEP, moments=(MomentColumns("as it commits", "catalog", SEEN),)))
+    one = started(Script(tmp_path, SLEEP, moments=(Moment("as it commits", "catalog", SEEN),)))
     with Relay(1) as relay:
         scene = Scene([one], Servers({}, {"catalog": [relay]}))
         scene.acts.pace = 0.0
