@@ -76,15 +76,18 @@ def test_what_comes_again_in_another_partition_goes_where_it_was() -> None:
         assert sorted(map(str, values(folded.parts))) == ["None", "None", "other", "own", "own"]
 
 
-@pytest.mark.parametrize("read_before", [False, True])
-def test_behind_a_repetition_another_partition_does_not_go_on(read_before: bool) -> None:
+@pytest.mark.parametrize(("read_before", "dated"), [(False, True), (True, True), (True, False)])
+def test_behind_a_repetition_another_partition_does_not_go_on(read_before: bool, dated: bool) -> None:
     """A batch ends within what is sent again in the key's new partition, and has the last update of the old one: what
-    lies between was read before, so that the table is asked.
+    lies between was read before, so that the table is asked. A place without a date proves no repetition: transactions
+    side by side write later events at smaller places.
     """
     new, old = placed(("c", 10, "other")), placed(("u", 40, PLACEHOLDER))
-    new = attrs.evolve(new, order=attrs.evolve(new.order, partition=np.array([1])), suspect=np.array([read_before]))
+    date = new.order.date if dated else np.array([NO_VALUE])
+    order = attrs.evolve(new.order, partition=np.array([1]), date=date)
+    new = attrs.evolve(new, order=order, suspect=np.array([read_before]))
     folded = fill_in_batch(fold([new, old], ["id"]), ["id"])
-    assert values(folded.parts) == ["other", PLACEHOLDER if read_before else "other"]
+    assert values(folded.parts) == ["other", PLACEHOLDER if read_before and dated else "other"]
 
 
 def test_behind_a_delete_an_event_without_operation_is_of_another_row() -> None:

@@ -13,6 +13,7 @@ from connector.sink.fold.order.winners import sort_changes
 from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch, ChangeOrder, compute_key_codes
 from serde.arrays import Ints, Mask
 from serde.events.kinds.operations import OP_CREATE, OP_READ, OP_UPDATE
+from serde.events.positions.log_positions import NO_VALUE
 
 CREATES = (OP_CREATE, OP_KEY_CHANGE)
 _GIVES_ROW = (*CREATES, OP_UPDATE, OP_READ)
@@ -53,7 +54,8 @@ def sort_both_ways(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> list[Ke
         group = np.cumsum(mark_run_starts(codes[sequence], sorted_order.partition)) - 1
         # What a restarted connector sends again may be in another partition by now, where a topic has grown.
         original = restore_order(codes[sequence], sorted_order)
-        suspect = np.concatenate([part.suspect for part in parts])[sequence]
+        # A place alone tells no age here: PostgreSQL's transactions side by side write later events at smaller ones.
+        suspect = np.concatenate([part.suspect for part in parts])[sequence] & (sorted_order.date != NO_VALUE)
         comes_again = not np.array_equal(original, np.arange(len(original)))
         if comes_again or suspect.any():
             gaps = _find_gaps(original, starts, group, suspect[find_evidence(sorted_order, group)])
