@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import pytest
 from pyspark.sql import SparkSession
 
@@ -156,6 +157,21 @@ def test_a_row_that_had_the_new_key_in_the_same_transaction_gives_nothing(apply:
     events.move({"id": 1}, {"id": 2}, UNSENT)
     rows = apply(events, [end])
     assert {row["id"]: row["big"] for row in rows} == {2: "A"}
+
+
+@pytest.mark.parametrize("mode", tiered(["equality-delete", "copy-on-write"], ["equality-delete"]))
+def test_a_row_takes_what_the_table_has_of_it_where_a_batch_ends_within_a_repetition(mode: str, apply: Apply) -> None:
+    """The batch has the change of key, and of what comes again an older change of the old key only."""
+    events = KeyedEvents(f"moved_cut_{mode.replace('-', '_')}")
+    events.put({"id": 4}, "c", {"big": "old"})
+    create = len(events.log) - 1
+    events.put({"id": 4}, "u", {"big": "new"})
+    stored = len(events.log)
+    events.move({"id": 4}, {"id": 1}, UNSENT)
+    again = events.log[create]
+    events.log.append(attrs.evolve(again, offset=len(events.log)))
+    rows = apply(events, [stored, len(events.log)], **{"debezium.sink.iceberg.write-mode": mode})
+    assert {row["id"]: row["big"] for row in rows} == {1: "new"}
 
 
 HEADERS = {"bytes": b"\xff", "another column": b'{"other":1}', "null": b'{"id":null}'}

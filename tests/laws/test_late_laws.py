@@ -133,7 +133,7 @@ class Model:
             self._write(fold([standing], ("id",)), table, job)
 
     def _standing(self, aside: ChangeBatch) -> ChangeBatch | None:
-        asked = np.flatnonzero(aside.suspect)
+        asked = np.flatnonzero(aside.candidate)
         lost = {_key(aside, at) for at in asked if self._is_older(aside, at)}
         self.late += len(lost)
         keys = aside.rows.column("id").to_pylist()

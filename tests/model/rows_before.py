@@ -89,7 +89,7 @@ def _join(rows: Sequence[Event]) -> tuple[str | None, ...]:
 def find_by_tasks(events: Sequence[Event], width: int, cut: int = 3) -> dict[Place, Before]:
     """As `follow`, by the tasks that Spark runs, on batches of `cut` events; its joins are dicts here."""
     keys, values = ["_old_0"], column_aliases("before", width)
-    made = ["_at", *keys, *values, "_changed", "_changed_place", "_before_record", "_known"]
+    made = ["_at", *keys, *values, "_changed", "_changed_place", "_before_record", "_known", "_took", "_took_place"]
     whole = to_columns(sorted(events, key=lambda event: event.key), values)
     batches = iter([whole.slice(start, cut) for start in range(0, len(events), cut)])
     linked = [row for some in gather_keys(batches, keys) for row in link_rows(some, keys, values, made).to_pylist()]
@@ -146,6 +146,7 @@ def to_columns(events: Sequence[Event], values: Sequence[str]) -> pa.RecordBatch
         "_time": pa.array([event.dedup for event in events], pa.int64()),
         "_place": pa.nulls(len(events), pa.int64()),
         "_ended": pa.array([event.ended for event in events], pa.bool_()),
+        "_suspect": pa.array([False] * len(events), pa.bool_()),
         **{
             name: pa.array([event.values[place] if event.is_row else None for event in events], pa.string())
             for place, name in enumerate(values)

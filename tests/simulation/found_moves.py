@@ -9,6 +9,7 @@ import attrs
 from tests.simulation.move_mutations import (
     creates_that_leave_values_out_are_let_go,
     gaps_behind_repetitions_are_not_seen,
+    older_rows_are_taken_along,
     partitions_of_grown_topics_are_read_unevenly,
     repetitions_in_another_partition_go_on,
     rows_are_not_looked_for_under_keys_between,
@@ -155,5 +156,21 @@ FOUND_MOVES: dict[str, tuple[Story, Mutation]] = {
             ),
         ),
         what_nobody_told_is_taken_from_others,
+    ),
+    # The table had update 4 at 1096. A batch had 4 -> 1 at 1128, and then create 4 at 1064 once more, where it ended.
+    "a change of key, and a part of what comes again of its old key": (
+        Story(
+            MOVING,
+            (
+                SourceStep("commits", 448),
+                SourceStep("commit", 244),
+                SourceStep("restart", 596),
+                SourceStep("commits", 206),
+                Batch(0, 197),
+                SourceStep("restart", 567),
+                Batch(0, 502),
+            ),
+        ),
+        older_rows_are_taken_along,
     ),
 }

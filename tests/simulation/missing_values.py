@@ -40,6 +40,7 @@ from connector.sink.destinations.iceberg.lookups.key_changes import (
     CHANGED,
     RECORD,
     SINCE,
+    TOOK,
     RowsBefore,
     _forget_unsent,
     _unpack_marks,
@@ -84,6 +85,7 @@ _EVENT = (
     "_second",
     "_third",
     "_ended",
+    "_suspect",
     "_time",
     "_place",
     "_is_row",
@@ -156,7 +158,8 @@ class MemoryMissingValueLookup:
         ages = _Ages(attrs.evolve(told, time=order), self.op_field)
         came, dated = _join_parts(parts[OutputKind.UNAVAILABLE_ROWS]), times is not None
         held_by_key, gone_by_key = _by_key(live, table.layout.keys), _by_key(struck, table.layout.keys)
-        before = _follow(parts, table, RowsBefore(table, names, told), held_by_key, ages) if moved else {}
+        stood = _by_key([*live, *struck], table.layout.keys)
+        before = _follow(parts, table, RowsBefore(table, names, told), held_by_key, stood, ages) if moved else {}
         own, places = _keys(came.rows, table.layout.keys), [column.to_pylist() for column in encode_place(came)]
         knowing: list[Row] = []
         held: dict[str, list[HeldRow | None]] = {"own": [], "held": [], "live": [], "struck": []}
@@ -200,6 +203,13 @@ def _read(row: Row, moment: MomentColumns) -> Moved:
     return row[moment.time], row[moment.place]
 
 
+def _is_later(one: Moved, other: Moved) -> bool:
+    if one[0] is None or other[0] is None:
+        return False
+    placed = one[1] is not None and other[1] is not None
+    return one[0] > other[0] or (one[0] == other[0] and placed and one[1] > other[1])  # type: ignore[operator]
+
+
 @attrs.frozen
 class _Ages:
     """When rows of a table were written, as `lookups.held_rows` tells it."""
@@ -222,6 +232,10 @@ class _Ages:
         if self._is_read(row) or order is None or changed[0] is None or order < changed[0]:
             return True
         return order == changed[0] and (place is None or changed[1] is None or place <= changed[1])
+
+    def is_between(self, row: HeldRow, since: Moved, until: Moved) -> bool:
+        """Say that a row was certainly written after one moment and before another."""
+        return not self._is_read(row) and _is_later(self._tell(row), since) and _is_later(until, self._tell(row))
 
     def doubt(self, row: HeldRow, changed: Moved) -> HeldRow:
         """Return a row that tells whether nothing says if it was there before a key change."""
@@ -290,6 +304,7 @@ def _follow(
     table: TablePlan,
     rows: RowsBefore,
     held: Mapping[Key, Sequence[HeldRow]],
+    stood: Mapping[Key, Sequence[HeldRow]],
     ages: _Ages,
 ) -> dict[int, tuple[Key, Row]]:
     """As `key_changes.RowsBefore.find`: by the record of a create the key before it, and what is known of the row."""
@@ -302,8 +317,10 @@ def _follow(
         needed = [at for at, key in enumerate(_keys(last.rows, layout.keys)) if key in asked]
         told.append(_encode(last.take(np.asarray(needed, np.int64)), table, rows, is_row=True))
     events = pa.concat_batches([pa.RecordBatch.from_arrays(one, [*keys, *values, *_EVENT]) for one in told])
-    own, since = attrs.astuple(CHANGED), attrs.astuple(SINCE)
-    linked = link_rows(events, keys, values, [RECORD, *keys, *values, *own, _BEFORE, _KNOWN])
+    own, since, took = (attrs.astuple(one) for one in (CHANGED, SINCE, TOOK))
+    linked = link_rows(events, keys, values, [RECORD, *keys, *values, *own, _BEFORE, _KNOWN, *took])
+    if rows.ages.time is not None:
+        linked = _forget_older_rows(linked, rows, stood, ages)
     found: dict[int, Row] = {
         row[RECORD]: {**row, **dict(zip(since, _read(row, CHANGED), strict=True))} for row in linked.to_pylist()
     }
@@ -315,6 +332,19 @@ def _follow(
             found[row[RECORD]][_HELD] = ages.find_within(held.get(key, ()), got, _read(row, CHANGED))
         found |= _follow_moved(moved, found, rows)
     return {record: (tuple(row[key] for key in keys), row) for record, row in found.items()}
+
+
+def _forget_older_rows(
+    linked: pa.RecordBatch, rows: RowsBefore, stood: Mapping[Key, Sequence[HeldRow]], ages: _Ages
+) -> pa.RecordBatch:
+    """As `key_changes.RowsBefore._forget_older_rows`."""
+    kept = []
+    for row in linked.to_pylist():
+        key, took, changed = tuple(row[name] for name in rows.keys), _read(row, TOOK), _read(row, CHANGED)
+        if took[0] is not None and any(ages.is_between(one, took, changed) for one in stood.get(key, ())):
+            row |= {**dict.fromkeys((*rows.values, _BEFORE)), _KNOWN: [False] * len(row[_KNOWN])}
+        kept.append(row)
+    return pa.RecordBatch.from_pylist(kept, linked.schema)
 
 
 def _follow_moved(moved: pa.RecordBatch, found: dict[int, Row], rows: RowsBefore) -> dict[int, Row]:
@@ -351,7 +381,8 @@ def _encode(part: ChangeBatch, table: TablePlan, asked: RowsBefore, *, is_row: b
         else to_spark(pa.nulls(len(part), columns.field(name).type))
         for name in asked.names
     ]
-    age = [pa.array(order.dedup), *place, pa.array(part.deleted), *read_moments(part, asked.ages)]
+    marks = [pa.array(part.deleted), pa.array(part.suspect)]
+    age = [pa.array(order.dedup), *place, *marks, *read_moments(part, asked.ages)]
     return [*known, *encode_place(part), *age, pa.array([is_row] * len(part), pa.bool_())]
 
 

@@ -177,7 +177,7 @@ def judge_asked(asked: TaskOutput, known: Sequence[Row], table: TablePlan) -> It
     part = unpack(pa.py_buffer(asked.payload), table.layout.rows)
     keys = keys_to_text(read_columns(part.rows, table.layout.keys)).to_pylist()
     lost = set()
-    for at in np.flatnonzero(part.suspect & ~part.deleted):
+    for at in np.flatnonzero(part.candidate & ~part.deleted):
         own = proof(part.order.take(np.array([at])), table)
         gone = [np.array([one["date"]]) for one in known if one["key"] == keys[at]]
         if any(is_older(*own, date, unknown_positions(1))[0] for date in gone):

@@ -305,11 +305,12 @@ def test_keys_whose_winner_is_a_suspect_wait_with_all_their_changes() -> None:
     rest, aside = split_late_candidates(fold([old, new], ["id"]), ("id",))
     assert rest is not None and aside is not None
     assert [rest.parts[0].rows.column("id")[int(i)].as_py() for i in rest.winners] == [2]
-    assert (aside.rows.column("id").to_pylist(), aside.suspect.tolist()) == ([1, 1], [False, True])
+    assert (aside.rows.column("id").to_pylist(), aside.candidate.tolist()) == ([1, 1], [False, True])
+    assert aside.suspect.tolist() == [True, True]
     assert split_late_candidates(fold([new], ["id"]), ("id",))[1] is None
     assert split_late_candidates(fold([old], ["id"]), ("id",))[0] is None
     again = unpack(pack(aside), pa.schema([("id", pa.int64())]))
-    assert again.suspect.tolist() == [False, True]
+    assert (again.candidate.tolist(), again.suspect.tolist()) == ([False, True], [True, True])
 
 
 def test_a_key_is_one_text() -> None:

@@ -75,7 +75,7 @@ def candidate_task(table: TablePlan, plan: BatchPlan) -> Task:
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for bucket, whole in _unpack_buckets(batches, layout.rows):
-            rows = np.flatnonzero(whole.suspect & ~whole.deleted if table.numbered else whole.suspect)
+            rows = np.flatnonzero(whole.candidate & ~whole.deleted if table.numbered else whole.candidate)
             part = whole.take(rows)
             order = part.order
             date, place = proof(order, table)

@@ -12,7 +12,7 @@ from connector.sink.model.change_rows import ChangeBatch, FoldedChanges, compute
 def split_late_candidates(
     folded: FoldedChanges, keys: tuple[str, ...]
 ) -> tuple[FoldedChanges | None, ChangeBatch | None]:
-    """Split off the keys whose winner may be late; a part marks only these winners as late candidates."""
+    """Split off the keys whose winner may be late; of all their changes these winners are the late candidates."""
     suspect = np.concatenate([part.suspect for part in folded.parts])[folded.winners]
     if not suspect.any():
         return folded, None
@@ -20,6 +20,6 @@ def split_late_candidates(
     aside = np.isin(codes, codes[folded.winners[suspect]])
     marks = np.zeros(len(codes), np.bool_)
     marks[folded.winners[suspect]] = True
-    whole = attrs.evolve(ChangeBatch.concat(folded.parts), suspect=marks)
+    whole = attrs.evolve(ChangeBatch.concat(folded.parts), candidate=marks)
     rest = None if aside.all() else fold([whole.take(np.flatnonzero(~aside))], keys)
     return rest, whole.take(np.flatnonzero(aside))

@@ -94,8 +94,8 @@ class ReduceTask:
         if aside is not None:
             yield from (TaskOutput(OutputKind.KEY_CHANGES, payload, table.index, bucket) for payload in elsewhere)
             yield TaskOutput(OutputKind.LATE_CANDIDATES, pack(aside), table.index, bucket)
-            suspects = aside.take(np.flatnonzero(aside.suspect))
-            ranges = KeyRanges.of(read_batch(suspects.rows, table.layout.keys))
+            candidates = aside.take(np.flatnonzero(aside.candidate))
+            ranges = KeyRanges.of(read_batch(candidates.rows, table.layout.keys))
             yield TaskOutput.of(LateCandidatesFound(table.index, ranges))
         if folded is None:
             return

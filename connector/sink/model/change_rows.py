@@ -26,7 +26,7 @@ from serde.events.positions.log_positions import LogPositions
 MAX_CONCAT_BYTES = 8 * 1024**2
 """Arrow bytes of parts up to which copying them together pays."""
 
-MASKS = ("deleted", "image", "suspect", "truncated")
+MASKS = ("deleted", "image", "suspect", "truncated", "candidate")
 """The columns of a `ChangeBatch` that mark changes."""
 
 RECORD_BITS = 44
@@ -111,7 +111,8 @@ class ChangeBatch:
 
     `deleted` marks changes after which the key is gone; `image` those that carry a row (a tombstone does not);
     `suspect` those that may be older than what the table holds (`fold.watermarks`); `truncated` those of them that are
-    known to be deletes from before a truncate. `patches` has, for changes that tell of a document only what became
+    known to be deletes from before a truncate; `candidate` those that are compared with the table's row
+    (`fold.late_events`). `patches` has, for changes that tell of a document only what became
     other, the text that says so (`images.document_patches`): the rows of these have no more than that. `numbers` are
     what the versions of documents were made of (`fold.document_versions`): map tasks know them, and hand them on only
     where two keys meet.
@@ -123,6 +124,7 @@ class ChangeBatch:
     image: Mask
     suspect: Mask = attrs.field(default=attrs.Factory(lambda self: _mark_none(self.deleted), takes_self=True))
     truncated: Mask = attrs.field(default=attrs.Factory(lambda self: _mark_none(self.deleted), takes_self=True))
+    candidate: Mask = attrs.field(default=attrs.Factory(lambda self: _mark_none(self.deleted), takes_self=True))
     patches: pa.StringArray | None = attrs.field(default=None, kw_only=True)
     numbers: Ints | None = attrs.field(default=None, kw_only=True)
 

@@ -80,6 +80,20 @@ class HeldRows:
             condition = condition & (F.col(own) == F.col(key))
         return condition
 
+    def is_between(self, under: Sequence[str], since: MomentColumns, until: MomentColumns) -> Column:
+        """Say that a row has these keys and was certainly written after one moment and before another."""
+        order, place = F.col(ORDER), F.col(PLACE)
+        later = (order > F.col(since.time)) | ((order == F.col(since.time)) & (place > F.col(since.place)))
+        earlier = (order < F.col(until.time)) | ((order == F.col(until.time)) & (place < F.col(until.place)))
+        condition = ~F.col(READ) & later & earlier
+        for own, key in zip(under, self.keys, strict=True):
+            condition = condition & (F.col(own) == F.col(key))
+        return condition
+
+    def union(self, other: HeldRows) -> HeldRows:
+        """Return these rows and others of the same table."""
+        return attrs.evolve(self, rows=self.rows.unionAll(other.rows))
+
 
 def hold_rows(table_rows: TableRows, rows: DataFrame, layout: RowLayout) -> HeldRows:
     """Return rows that tell their age (`tell_age`) under names that no other side of a join has."""

@@ -45,6 +45,8 @@ PLACE_TYPES = [pa.int64(), pa.bool_()]
 RECORD = "_at"
 CHANGED, SINCE = MomentColumns("_changed", "_changed_place"), MomentColumns("_since", "_since_place")
 """When a row's key from before the batch was taken away, and when it got the one that it has."""
+TOOK = MomentColumns("_took", "_took_place")
+"""When the row was written that a change of key took along, where it may be older than the table's (`suspect`)."""
 HELD_FILE, HELD_POSITION, HELD_UNSURE = "_held_file", "_held_pos", "_held_unsure"
 """Where the table has a row under a key that it had between two changes of key of the batch, and whether that may be
 another one (`held_rows.is_unsure`)."""
@@ -52,7 +54,7 @@ another one (`held_rows.is_unsure`)."""
 _MOVED, _BEFORE, _KNOWN, _ENDED, _IS_ROW = "_at_moved", "_before_record", "_known", "_ended", "_is_row"
 _AGE = ("_dedup", "_source", "_first", "_second", "_third")
 _OF, _FROM, _DEPTH = "_of", "_from", "_depth"
-_TOLD, _HELD, _TIME, _PLACE = "_told", "_held", "_time", "_place"
+_TOLD, _HELD, _TIME, _PLACE, _SUSPECT = "_told", "_held", "_time", "_place", "_suspect"
 _HELD_TYPES = ((HELD_FILE, "string"), (HELD_POSITION, "bigint"), (HELD_UNSURE, "boolean"))
 _HELD_TYPE = f"struct<{', '.join(f'{name}: {kind}' for name, kind in _HELD_TYPES)}>"
 _CHAIN_SCHEMA = f"{_OF} bigint, {_FROM} bigint, {_KNOWN} array<boolean>, {_DEPTH} int"
@@ -86,7 +88,12 @@ class RowsBefore:
         return column_aliases("before", len(self.names))
 
     def find(
-        self, old_keys: DataFrame, last_rows: DataFrame, until: ExitStack, held: HeldRows | None = None
+        self,
+        old_keys: DataFrame,
+        last_rows: DataFrame,
+        until: ExitStack,
+        held: HeldRows | None = None,
+        gone: HeldRows | None = None,
     ) -> DataFrame:
         """Return a row for each key change.
 
@@ -95,6 +102,7 @@ class RowsBefore:
             last_rows: its outputs of kind LAST_ROWS.
             until: closes what the frame is read from.
             held: the rows of the table at batch start, where they tell when they were written.
+            gone: rows that it had before, and that deletes hit.
 
         Returns:
             The number of its create's record (`RECORD`), `values`, the key before the batch as `keys`, the date of the
@@ -102,10 +110,12 @@ class RowsBefore:
             that it got and lost in this batch (`HELD_FILE`, `HELD_POSITION`, `HELD_UNSURE`).
 
         Cost: two jobs: one over the old keys, one over them and the rows that have them. Where a row got several keys
-        a join of these with the table's rows too.
+        a join of these with the table's rows too; so where rows that were taken along may be older than the table's.
         """
         linked = self._link_rows(self._read_events(old_keys, last_rows)).persist(StorageLevel.MEMORY_AND_DISK)
         until.callback(linked.unpersist)
+        if held is not None and linked.where(F.col(TOOK.time).isNotNull()).count():
+            linked = self._forget_older_rows(linked, held if gone is None else held.union(gone))
         nowhere = [F.lit(None).cast(kind).alias(name) for name, kind in _HELD_TYPES]
         columns = (RECORD, *self.keys, *self.values, *attrs.astuple(CHANGED), *_since(), *nowhere)
         followed = linked.where(F.col(_BEFORE).isNotNull())
@@ -121,17 +131,17 @@ class RowsBefore:
             *(field.type for field in layout.key_fields),
             *PLACE_TYPES,
             *[pa.int64()] * len(_AGE),
-            pa.bool_(),
-            pa.int64(),
-            pa.int64(),
+            *[pa.bool_()] * 2,
+            *[pa.int64()] * 2,
         ]
-        aliases = [*self.keys, RECORD, _MOVED, *_AGE, _ENDED, _TIME, _PLACE]
+        aliases = [*self.keys, RECORD, _MOVED, *_AGE, _ENDED, _SUSPECT, _TIME, _PLACE]
         types = [layout.columns.field(name).type for name in self.names]
 
         def encode(part: ChangeBatch) -> list[pa.Array]:
             keys = (unify_floats(to_spark(column)) for column in read_columns(part.rows, layout.keys))
             place = (pa.array(np.ascontiguousarray(column)) for column in part.order.place.T)
-            age = [pa.array(part.order.dedup), *place, pa.array(part.deleted), *read_moments(part, self.ages)]
+            marks = [pa.array(part.deleted), pa.array(part.suspect)]
+            age = [pa.array(part.order.dedup), *place, *marks, *read_moments(part, self.ages)]
             return [*keys, *encode_place(part), *age]
 
         def encode_rows(part: ChangeBatch) -> list[pa.Array]:
@@ -150,13 +160,30 @@ class RowsBefore:
         """
         keys, values = self.keys, self.values
         own = [field for name in (RECORD, *keys, *values) for field in events.schema if field.name == name]
-        kinds = [*[pa.int64()] * 3, pa.list_(pa.bool_())]
-        schema = StructType([*own, *spark_schema(kinds, [*attrs.astuple(CHANGED), _BEFORE, _KNOWN])])
+        kinds = [*[pa.int64()] * 3, pa.list_(pa.bool_()), *[pa.int64()] * 2]
+        schema = StructType(
+            [*own, *spark_schema(kinds, [*attrs.astuple(CHANGED), _BEFORE, _KNOWN, *attrs.astuple(TOOK)])]
+        )
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from (link_rows(some, keys, values, schema.names) for some in gather_keys(batches, keys))
 
         return events.repartition(*keys).sortWithinPartitions(*keys).mapInArrow(task, schema)
+
+    def _forget_older_rows(self, linked: DataFrame, stood: HeldRows) -> DataFrame:
+        """Return the changes of key without the rows that they took along where the table had a later one by then.
+
+        What a connector sends again may begin the batch's history of a key, and end before what the table has of it.
+        """
+        own = (*attrs.astuple(CHANGED), *attrs.astuple(TOOK))
+        doubted = linked.where(F.col(TOOK.time).isNotNull()).select(F.col(RECORD).alias(_TOLD), *self.keys, *own)
+        later = doubted.join(stood.rows, stood.is_between(self.keys, TOOK, CHANGED)).select(_TOLD).distinct()
+        is_last = F.col(_TOLD).isNull()
+        unknown = F.transform(_KNOWN, lambda _: F.lit(False))
+        kept = [F.when(is_last, F.col(name)).alias(name) for name in (*self.values, _BEFORE)]
+        kept.append(F.when(is_last, F.col(_KNOWN)).otherwise(unknown).alias(_KNOWN))
+        joined = linked.join(later, F.col(RECORD) == F.col(_TOLD), "left")
+        return joined.select(RECORD, *self.keys, *attrs.astuple(CHANGED), *kept)
 
     def _join_held_rows(self, followed: DataFrame, linked: DataFrame, held: HeldRows | None) -> DataFrame:
         """Add where the table has each row that a change took along, under the key that the change before gave it."""
@@ -243,7 +270,9 @@ def gather_keys(batches: Iterator[pa.RecordBatch], keys: list[str]) -> Iterator[
 def link_rows(
     events: pa.RecordBatch, keys: Sequence[str], values: Sequence[str], names: Sequence[str]
 ) -> pa.RecordBatch:
-    """Return the changes among some events, with the row that each took along; columns as `RowsBefore` has them."""
+    """Return the changes among some events, with the row that each took along, and when that was written where it may
+    be older than the table's; columns as `RowsBefore` has them.
+    """
     codes = encode_keys([events.column(name) for name in keys])
     is_row = np.asarray(events.column(_IS_ROW))
     at, row_at = np.flatnonzero(~is_row), np.flatnonzero(is_row)
@@ -258,7 +287,9 @@ def link_rows(
     record = pa.array(np.asarray(events.column(RECORD))[rows_taken], mask=~moved)
     own = [events.column(name).take(pa.array(at)) for name in (RECORD, *keys)]
     changed = [events.column(name).take(pa.array(at)) for name in (_TIME, _PLACE)]
-    return pa.RecordBatch.from_arrays([*own, *columns, *changed, record, _pack_marks(known)], list(names))
+    doubted = has_row & np.asarray(events.column(_SUSPECT))[rows_taken]
+    took = [events.column(name).take(pa.array(rows_taken, mask=~doubted)) for name in (_TIME, _PLACE)]
+    return pa.RecordBatch.from_arrays([*own, *columns, *changed, record, _pack_marks(known), *took], list(names))
 
 
 def _read_key_events(events: pa.RecordBatch, codes: Ints, which: Ints) -> KeyEvents:

@@ -123,9 +123,12 @@ def fill_from_table(
     old_keys = [F.lit(None)] * len(sides.paths)
     if moved:
         before = RowsBefore(table, sides.names, ages)
-        held = None if times is None else hold_rows(table_rows, live, layout)
+        held, gone = (
+            None if times is None else hold_rows(table_rows, tell_age(rows, table_rows, layout, ages, op_field), layout)
+            for rows in (table_rows.live_rows, table_rows.deleted_rows)
+        )
         moves, last_rows = (_filter_kind(outputs, kind) for kind in (OutputKind.OLD_KEY_ROWS, OutputKind.LAST_ROWS))
-        known = before.find(moves, last_rows, until, held)
+        known = before.find(moves, last_rows, until, held, gone)
         joined = joined.join(known, (F.col(_RECORD) == F.col(RECORD)) & F.col(_MOVED), "left")
         old_keys = [F.col(name) for name in before.keys]
     joined = joined.select("*", *_choose_keys(sides, old_keys))
