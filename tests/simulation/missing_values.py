@@ -31,7 +31,6 @@ from connector.sink.destinations.iceberg.lookups import (
 from connector.sink.destinations.iceberg.lookups.filled_values import TableSides, coalesce_unavailable
 from connector.sink.destinations.iceberg.lookups.held_rows import (
     AgeColumns,
-    MomentColumns,
     find_place_column,
     find_time_column,
 )
@@ -62,9 +61,9 @@ from serde.events.changes import DELETED_COLUMN
 from tests.simulation.interruptions import Interruptions
 from tests.simulation.java_table import JavaTable
 from tests.simulation.replacements import replaced
+from tests.simulation.row_ages import NEVER, HeldRow, Row, RowAges, read_moment
 from tests.simulation.store import MemoryFiles, store_away
 
-Row = dict[str, Any]
 Key = tuple[Any, ...]
 KINDS = frozenset(
     {
@@ -75,7 +74,6 @@ KINDS = frozenset(
         OutputKind.PATCHED_ROWS,
     }
 )
-_LEAST = -(2**63)
 _EVENT = (
     RECORD,
     "_at_moved",
@@ -92,16 +90,6 @@ _EVENT = (
 )
 _HELD = "_held"
 _BEFORE, _KNOWN = "_before_record", "_known"
-
-
-@attrs.frozen
-class HeldRow:
-    """A row of a table, or one that was: its values, where it stands, and whether it may be another one."""
-
-    values: Row
-    file: str
-    position: int
-    unsure: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -155,7 +143,7 @@ class MemoryMissingValueLookup:
         times = find_time_column(table.layout, self.dedup_column, self.prefix) if moved else None
         told = AgeColumns(times, None if times is None else find_place_column(table.layout, self.prefix))
         order = times or (self.dedup_column if self.dedup_column in columns.names else None)
-        ages = _Ages(attrs.evolve(told, time=order), self.op_field)
+        ages = RowAges(attrs.evolve(told, time=order), self.op_field)
         came, dated = _join_parts(parts[OutputKind.UNAVAILABLE_ROWS]), times is not None
         held_by_key, gone_by_key = _by_key(live, table.layout.keys), _by_key(struck, table.layout.keys)
         stood = _by_key([*live, *struck], table.layout.keys)
@@ -166,15 +154,17 @@ class MemoryMissingValueLookup:
         for at in range(len(came)):
             known = before.get(places[0][at]) if places[1][at] else None
             under = own[at] if not places[1][at] else (None,) if known is None else known[0]
-            changed, since = (_NEVER, _NEVER) if known is None else (_read(known[1], one) for one in (CHANGED, SINCE))
+            changed, since = (
+                (NEVER, NEVER) if known is None else (read_moment(known[1], one) for one in (CHANGED, SINCE))
+            )
             knowing.append({} if known is None else known[1])
-            held["own"].append(ages.find_own(held_by_key.get(own[at], ()), since if dated else _NEVER))
+            held["own"].append(ages.find_own(held_by_key.get(own[at], ()), since if dated else NEVER))
             held["held"].append(None if known is None else known[1].get(_HELD))
             for side, rows in (("live", held_by_key), ("struck", gone_by_key)):
                 asked = () if side == "struck" and not places[1][at] else rows.get(under, ())
                 found = [one for one in asked if not dated or ages.is_before(one, changed)]
                 last = max(found, key=ages.rank) if found else None
-                held[side].append(None if last is None else ages.doubt(last, changed if dated else _NEVER))
+                held[side].append(None if last is None else ages.doubt(last, changed if dated else NEVER))
         values = dict(zip(columns.names, came.rows.columns, strict=True))
         for place, name in enumerate(names):
             kind, alias = columns.field(name).type, column_aliases("before", len(names))[place]
@@ -192,87 +182,6 @@ class MemoryMissingValueLookup:
                 values[name] = coalesce_unavailable(values[name], told_of.take(side, stored[side], unsure))
         batch = pa.RecordBatch.from_arrays(list(values.values()), schema=columns)
         return _write(table, unavailable_values.FILE_LABEL, batch, lambda rows: rows)
-
-
-Moved = tuple[int | None, int | None]
-"""When a key changed, and where that stands in the source's log."""
-_NEVER: Moved = (None, None)
-
-
-def _read(row: Row, moment: MomentColumns) -> Moved:
-    return row[moment.time], row[moment.place]
-
-
-def _is_later(one: Moved, other: Moved) -> bool:
-    if one[0] is None or other[0] is None:
-        return False
-    placed = one[1] is not None and other[1] is not None
-    return one[0] > other[0] or (one[0] == other[0] and placed and one[1] > other[1])  # type: ignore[operator]
-
-
-@attrs.frozen
-class _Ages:
-    """When rows of a table were written, as `lookups.held_rows` tells it."""
-
-    columns: AgeColumns
-    op_field: str
-
-    def find_own(self, rows: Sequence[HeldRow], since: Moved) -> HeldRow | None:
-        """Find what the table has of a row since its key changed."""
-        return next((one for one in rows if self._is_since(one, since)), None)
-
-    def find_within(self, rows: Sequence[HeldRow], since: Moved, until: Moved) -> HeldRow | None:
-        """Find what the table has of a row under a key that it got and lost."""
-        found = [one for one in rows if self._is_since(one, since) and self._is_until(one, since, until)]
-        return self.doubt(max(found, key=self._order), until) if found else None
-
-    def is_before(self, row: HeldRow, changed: Moved) -> bool:
-        """Say that a row may be the one that a key change took along."""
-        order, place = self._tell(row)
-        if self._is_read(row) or order is None or changed[0] is None or order < changed[0]:
-            return True
-        return order == changed[0] and (place is None or changed[1] is None or place <= changed[1])
-
-    def is_between(self, row: HeldRow, since: Moved, until: Moved) -> bool:
-        """Say that a row was certainly written after one moment and before another."""
-        return not self._is_read(row) and _is_later(self._tell(row), since) and _is_later(until, self._tell(row))
-
-    def doubt(self, row: HeldRow, changed: Moved) -> HeldRow:
-        """Return a row that tells whether nothing says if it was there before a key change."""
-        order, place = self._tell(row)
-        tied = order is not None and order == changed[0] and not self._is_read(row)
-        return attrs.evolve(row, unsure=tied and (place is None or changed[1] is None))
-
-    def rank(self, row: HeldRow) -> tuple[bool, int, int]:
-        """Tell the later one of rows that went."""
-        place = self._tell(row)[1]
-        return not self._is_read(row), self._order(row), _LEAST if place is None else place
-
-    def _is_since(self, row: HeldRow, since: Moved) -> bool:
-        order, place = self._tell(row)
-        if self._is_read(row) or order is None or since[0] is None:
-            return False
-        tied = order == since[0] and (place is None or since[1] is None or place >= since[1])
-        return order > since[0] or tied
-
-    def _is_until(self, row: HeldRow, since: Moved, until: Moved) -> bool:
-        order, place = self._tell(row)
-        if order is None or until[0] is None:
-            return False
-        within = since[0] == until[0] if place is None or until[1] is None else place < until[1]
-        return order < until[0] or (order == until[0] and within)
-
-    def _is_read(self, row: HeldRow) -> bool:
-        return row.values.get(self.op_field) == "r"
-
-    def _order(self, row: HeldRow) -> int:
-        order = self._tell(row)[0]
-        return _LEAST if order is None else order
-
-    def _tell(self, row: HeldRow) -> Moved:
-        told = (None if name is None else row.values.get(name) for name in (self.columns.time, self.columns.place))
-        order, place = (one if isinstance(one, int) else None for one in told)
-        return order, place
 
 
 def _read_rows(java: JavaTable, table: TablePlan) -> tuple[list[HeldRow], list[HeldRow]]:
@@ -305,7 +214,7 @@ def _follow(
     rows: RowsBefore,
     held: Mapping[Key, Sequence[HeldRow]],
     stood: Mapping[Key, Sequence[HeldRow]],
-    ages: _Ages,
+    ages: RowAges,
 ) -> dict[int, tuple[Key, Row]]:
     """As `key_changes.RowsBefore.find`: by the record of a create the key before it, and what is known of the row."""
     keys, values, layout = rows.keys, rows.values, table.layout
@@ -322,25 +231,25 @@ def _follow(
     if rows.ages.time is not None:
         linked = _forget_older_rows(linked, rows, stood, ages)
     found: dict[int, Row] = {
-        row[RECORD]: {**row, **dict(zip(since, _read(row, CHANGED), strict=True))} for row in linked.to_pylist()
+        row[RECORD]: {**row, **dict(zip(since, read_moment(row, CHANGED), strict=True))} for row in linked.to_pylist()
     }
     moved = linked.filter(linked.column(_BEFORE).is_valid())
     if moved.num_rows:
         for row in moved.to_pylist():
             before, key = found.get(row[_BEFORE], {}), tuple(row[name] for name in keys)
-            got = _NEVER if rows.ages.time is None or not before else _read(before, CHANGED)
-            found[row[RECORD]][_HELD] = ages.find_within(held.get(key, ()), got, _read(row, CHANGED))
+            got = NEVER if rows.ages.time is None or not before else read_moment(before, CHANGED)
+            found[row[RECORD]][_HELD] = ages.find_within(held.get(key, ()), got, read_moment(row, CHANGED))
         found |= _follow_moved(moved, found, rows)
     return {record: (tuple(row[key] for key in keys), row) for record, row in found.items()}
 
 
 def _forget_older_rows(
-    linked: pa.RecordBatch, rows: RowsBefore, stood: Mapping[Key, Sequence[HeldRow]], ages: _Ages
+    linked: pa.RecordBatch, rows: RowsBefore, stood: Mapping[Key, Sequence[HeldRow]], ages: RowAges
 ) -> pa.RecordBatch:
     """As `key_changes.RowsBefore._forget_older_rows`."""
     kept = []
     for row in linked.to_pylist():
-        key, took, changed = tuple(row[name] for name in rows.keys), _read(row, TOOK), _read(row, CHANGED)
+        key, took, changed = tuple(row[name] for name in rows.keys), read_moment(row, TOOK), read_moment(row, CHANGED)
         if took[0] is not None and any(ages.is_between(one, took, changed) for one in stood.get(key, ())):
             row |= {**dict.fromkeys((*rows.values, _BEFORE)), _KNOWN: [False] * len(row[_KNOWN])}
         kept.append(row)

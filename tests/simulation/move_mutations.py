@@ -16,7 +16,7 @@ from connector.sink.fold.order.key_runs import mark_run_starts
 from connector.sink.fold.order.original_order import restore_order
 from connector.sink.fold.values import key_histories, unavailable_values
 from connector.sink.job import compaction
-from tests.simulation.missing_values import _Ages
+from tests.simulation.row_ages import RowAges
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def what_comes_again_ends_rows_of_today() -> Iterator[None]:
 @contextmanager
 def rows_are_not_asked_for_their_own_values() -> Iterator[None]:
     """A change of key that comes again asks only what had the old key (once a fault of this program)."""
-    with patch.object(_Ages, "find_own", lambda *_: None):
+    with patch.object(RowAges, "find_own", lambda *_: None):
         yield
 
 
@@ -38,7 +38,7 @@ def rows_are_not_looked_for_under_keys_between() -> Iterator[None]:
     """A row that got several keys is asked for under the first and the last of them only (once a fault of this
     program).
     """
-    with patch.object(_Ages, "find_within", lambda *_: None):
+    with patch.object(RowAges, "find_within", lambda *_: None):
         yield
 
 
@@ -76,7 +76,7 @@ def older_rows_are_taken_along() -> Iterator[None]:
     """A change of key takes along what the batch has of its old key, though the table has a later row (once a fault of
     this program).
     """
-    with patch.object(_Ages, "is_between", lambda *_: False):
+    with patch.object(RowAges, "is_between", lambda *_: False):
         yield
 
 
