@@ -157,7 +157,7 @@ FOUND_MOVES: dict[str, tuple[Story, Mutation]] = {
         ),
         what_nobody_told_is_taken_from_others,
     ),
-    # The topic begins with a tombstone of key 2, whose delete is gone, and with another row of key 2 at 1080. Sent again
+    # The topic begins with a tombstone of key 2, whose delete is gone, and has another row of key 2 at 1080. Sent again
     # behind it, update 1024 and 2 -> 3 at 1032 took that row's values: the tombstone passed for one of another log.
     "a topic begins with a tombstone, and what was before it is sent again behind the next row of its key": (
         Story(MOVING, (SourceStep("commits", 261), KafkaStep("retain", 720), SourceStep("restart", 35))),
