@@ -13,6 +13,7 @@ from tests.simulation.move_mutations import (
     partitions_of_grown_topics_are_read_unevenly,
     repetitions_in_another_partition_go_on,
     rows_are_not_looked_for_under_keys_between,
+    tombstones_are_of_another_log,
     values_are_filled_in_the_order_of_kafka,
     what_comes_again_stays_in_its_partition,
     what_nobody_told_is_taken_from_others,
@@ -172,5 +173,11 @@ FOUND_MOVES: dict[str, tuple[Story, Mutation]] = {
             ),
         ),
         older_rows_are_taken_along,
+    ),
+    # The topic begins with a tombstone of key 2, whose delete is gone, and has another row of key 2 at 1080. Sent again
+    # behind it, update 1024 and 2 -> 3 at 1032 took that row's values: the tombstone passed for one of another log.
+    "a topic begins with a tombstone, and what was before it is sent again behind the next row of its key": (
+        Story(MOVING, (SourceStep("commits", 261), KafkaStep("retain", 720), SourceStep("restart", 35))),
+        tombstones_are_of_another_log,
     ),
 }

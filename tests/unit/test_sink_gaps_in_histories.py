@@ -12,7 +12,7 @@ from connector.sink.fold.values.row_lives import find_rows_of_lives
 from connector.sink.fold.values.unavailable_values import fill_in_batch, find_open_starts, mark_unavailable
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from serde.events.images.unavailable_value import PLACEHOLDER
-from serde.events.kinds.operations import TOMBSTONE
+from serde.events.kinds.operations import NO_OP, TOMBSTONE
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
 from tests.unit.folds import select_rows_to_keep
 from tests.unit.test_sink_unavailable_values import part
@@ -26,6 +26,7 @@ def placed(*changes: tuple[str, int, str | None]) -> ChangeBatch:
     place = unknown_positions(len(changes))
     place[:, 0], place[:, 1], place[:, 2:] = 7, [at for _, at, _ in changes], 0
     bare = place[:, 1] == NO_VALUE
+    place[bare] = unknown_positions(1)
     dates, op = np.where(bare, NO_VALUE, DAY), np.where(bare, np.uint8(TOMBSTONE), made.order.op)
     order = attrs.evolve(made.order, dedup=dates, date=dates, place=place, op=op)
     return attrs.evolve(made, order=order, image=made.image & ~bare)
@@ -47,6 +48,42 @@ def test_behind_a_gap_nothing_is_known() -> None:
     lives = ChangeBatch.concat(find_rows_of_lives(folded, ["id"]))
     told = zip(lives.rows["v"].to_pylist(), lives.order.place[:, 1].tolist(), lives.deleted.tolist(), strict=True)
     assert ("other", 50, True) not in set(told)
+
+
+def test_a_tombstone_without_its_delete_is_of_no_other_log() -> None:
+    """A batch begins behind a delete, with its tombstone, and has the row after it in front of what is sent again from
+    before it: the update at 10 is of the row that the delete at 20 ended, and not of the one that was made at 40.
+    """
+    changes = ("d", NO_VALUE, None), ("c", 40, "other"), ("u", 10, PLACEHOLDER), ("d", 20, None), ("d", NO_VALUE, None)
+    whole = placed(*changes)
+    folded = fill_in_batch(fold([whole], ["id"]), ["id"])
+    assert values(folded.parts) == [None, "other", PLACEHOLDER, None, None]
+    assert sort_by_origin([whole], ["id"]).sequence.tolist() == [2, 3, 4, 0, 1]
+    places = ChangeOrder.concat([one.order for one in folded.parts])
+    assert find_creates(folded.parts, places, ["id"]).tolist() == [-1, 1, -1, -1, -1]
+    lives = ChangeBatch.concat(find_rows_of_lives(folded, ["id"]))
+    told = set(zip(lives.rows["v"].to_pylist(), lives.order.place[:, 1].tolist(), lives.deleted.tolist(), strict=True))
+    assert (PLACEHOLDER, 20, True) in told and ("other", 20, True) not in told
+
+
+def test_a_tombstone_without_its_delete_ends_what_came_before_the_next_change() -> None:
+    """What is sent again from before it is of the row that it ended: an event without operation behind it takes
+    nothing from there.
+    """
+    changes = ("d", NO_VALUE, None), ("?", 40, PLACEHOLDER), ("c", 10, "other"), ("u", 20, PLACEHOLDER)
+    whole = placed(*changes)
+    untold = np.where(whole.order.op == ord("?"), np.uint8(NO_OP), whole.order.op)
+    whole = attrs.evolve(whole, order=attrs.evolve(whole.order, op=untold))
+    folded = fill_in_batch(fold([whole], ["id"]), ["id"])
+    assert values(folded.parts) == [None, PLACEHOLDER, "other", "other"]
+
+
+def test_changes_of_several_logs_stay_as_kafka_has_them() -> None:
+    """Places of two logs tell nothing of each other, whether or not a tombstone without its delete is in front."""
+    for changes in ([("u", 40, "v"), ("u", 10, "v")], [("d", NO_VALUE, None), ("u", 40, "v"), ("u", 10, "v")]):
+        whole = placed(*changes, ("u", 30, "v"))
+        whole.order.place[-1, 0] = 8
+        assert sort_by_origin([whole], ["id"]).sequence.tolist() == list(range(len(whole)))
 
 
 def test_a_gap_is_one_whatever_another_partition_has_of_the_key() -> None:

@@ -16,14 +16,15 @@ from connector.sink.fold.order.repeated_changes import mark_repeated, rank_rows
 from connector.sink.model.change_rows import ChangeOrder
 from serde.arrays import Ints, Mask
 from serde.events.kinds.operations import OP_READ
-from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN
+from serde.events.positions.log_positions import FIRST_NUMBER, SOURCE_COLUMN
 
 
 def restore_order(group: Ints, order: ChangeOrder) -> Ints:
     """Return the places of changes in the order in which they came first.
 
-    Of a group whose changes are of several logs nothing is moved. A tombstone goes with the change before it; a read,
-    and what tells no place among changes that do, stands behind all that came before it.
+    Of a group whose changes are of several logs nothing is moved. A tombstone goes with the change before it, and one
+    that has none in front of the next one: its delete was read before, or is gone. A read, and what tells no place
+    among changes that do, stands behind all that came before it.
 
     Args:
         group: key and partition of each change, in runs that ascend.
@@ -43,7 +44,7 @@ def restore_order(group: Ints, order: ChangeOrder) -> Ints:
 def _rank_by_origin(group: Ints, order: ChangeOrder, repeated: Mask) -> tuple[Ints, Ints]:
     """Return the rank of each change in its log, and how often its log had begun anew before."""
     first = mark_run_starts(group)
-    evidence = find_evidence(order, group)
+    evidence = _find_neighbours(group, order)
     place, source = order.place[evidence], order.place[evidence][:, SOURCE_COLUMN]
     where, _ = rank_rows(place[:, FIRST_NUMBER:], group)
     when, _ = rank_rows(order.date[evidence][:, None], group)
@@ -57,9 +58,20 @@ def _rank_by_origin(group: Ints, order: ChangeOrder, repeated: Mask) -> tuple[In
     rank = np.where(rank > 0, rank, most)
     mixed = np.zeros(len(placed), np.bool_)
     other = (group[1:] == group[:-1]) & (source[1:] != source[:-1])
-    other &= (source[1:] != NO_VALUE) & (source[:-1] != NO_VALUE)
     mixed[group[1:][other]] = True
     return np.where(mixed[group], 0, rank), np.where(mixed[group], 0, begun)
+
+
+def _find_neighbours(group: Ints, order: ChangeOrder) -> Ints:
+    """Return for each change the one whose place it has: a tombstone tells none, not even of which log it is."""
+    evidence, places, bare = find_evidence(order, group), np.arange(len(group)), order.bare
+    first = np.flatnonzero(bare[evidence])
+    if not len(first):
+        return evidence
+    following = np.minimum.accumulate(np.where(bare, len(group) - 1, places)[::-1])[::-1]
+    inside = group[following[first]] == group[first]
+    evidence[first[inside]] = following[first[inside]]
+    return evidence
 
 
 def _accumulate_most(group: Ints, rank: Ints) -> Ints:
