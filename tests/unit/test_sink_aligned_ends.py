@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -38,8 +37,8 @@ class Logs:
 
     def fetch_offsets_from_time(self, at: Iterable[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
         self.asked += 1
-        found = {one: bisect_left(self.times[one], ts_ms) for one in at}
-        return {one: offset for one, offset in found.items() if offset < len(self.times[one])}
+        found = {one: [offset for offset, ms in enumerate(self.times[one]) if ms >= ts_ms][:1] for one in at}
+        return {one: first[0] for one, first in found.items() if first}
 
 
 def end_of(logs: Logs, start: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -88,6 +87,21 @@ def test_records_without_times_are_taken_as_they_come() -> None:
     assert end_of(logs, {}, {OLD: 1, NEW: 1}) == {OLD: 1, NEW: 1}
 
 
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize("read", [0, 3])
+def test_a_partition_with_a_record_from_the_future_does_not_wait_for_that_time(read: int) -> None:
+    """By its time all that is behind it would be of the future. Others are read on, so that no batch is without events;
+    they go by the times that can be.
+    """
+    at_ms, third = NOW_MS - 1_000, ("t", 2)
+    logs = Logs({OLD: [at_ms, NOW_MS + 9 * HOUR_MS, *[at_ms] * 6], NEW: [at_ms, at_ms + 9], third: [at_ms + 5] * 2})
+    end = end_of(logs, {OLD: read}, {OLD: 5, NEW: 1, third: 1})
+    assert end == {OLD: 5, NEW: 1, third: 0}
+    assert end_of(logs, {OLD: read}, {OLD: 5, NEW: 2, third: 2}) == {OLD: 5, NEW: 2, third: 2}
+
+
 def test_a_topic_has_grown_until_all_is_read_from_before() -> None:
     """A topic counts whose partitions are more than the table has seen, and then until it is known of each source how
     far it had come when its keys moved.
@@ -128,6 +142,37 @@ def test_topics_are_looked_at_until_they_settle() -> None:
         if number == 3:
             grown["t"] = 2
     assert planned == [0, 2, 3, 4, 5]
+
+
+def test_a_table_that_is_met_later_may_be_behind() -> None:
+    """Where events name their tables a process knows none at first: once it does, its topics are looked at again."""
+    growth, batch = TopicGrowth(100), MicroBatch(0, {}, {OLD: 1, NEW: 1})
+    logs = Logs({OLD: [10, 20], NEW: [30]})
+
+    def plan(*tables: Mock) -> Any:
+        told = Mock(ranks=batch.end, tables=tables)
+        told.has_grown.side_effect = lambda topic, table: (topic, table.partitions[topic]) in batch.end
+        return told
+
+    table = Mock(watermarks={}, partitions={"t": 1})
+    assert growth.align(batch, lambda _: plan(), logs) == batch
+    assert growth.align(batch, lambda _: plan(table), logs, ["a table"]).end == {OLD: 1, NEW: 0}
+
+
+def test_ends_of_logs_are_those_behind_open_transactions(tmp_path: Path) -> None:
+    """Another source's open transaction hides records of a topic-partition that keys have moved away from, which are to
+    be read before it is known how far their own source had come.
+    """
+    sink = local_sink(tmp_path, ["topics=t"])
+    sink.process((OLD, b'{"id":1}', b'{"id":1,"__op":"c","__source_ts_ns":5,"__deleted":"false"}'))
+    batches: Any = sink.batches
+    tables = batches._targets._known
+    waiting = {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(1), PARTITIONS_BEFORE + "one": Watermark()}}
+    tables["t"] = attrs.evolve(tables["t"], watermarks=waiting)
+    batches._cluster.fetch_end_offsets.side_effect = lambda at: dict.fromkeys(at, 3)
+    batches._cluster.fetch_log_ends.side_effect = lambda at: dict.fromkeys(at, 7)
+    plan, _ = sink.batches.plan(MicroBatch(1, {OLD: 1}, {OLD: 2, NEW: 1}))
+    assert plan.log_ends == {OLD: 7}
 
 
 def test_what_is_cut_off_comes_once_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

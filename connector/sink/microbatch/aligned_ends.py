@@ -20,6 +20,8 @@ from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, TablePlan
 
 _FIRST_STEP_MS = 1_000
+_AHEAD_MS = 3_600_000
+"""A record that is from so long after now was not written then; since Kafka 4 brokers take none unless they are told to."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -40,21 +42,34 @@ class PartitionTimes(Protocol):
 class TopicGrowth:
     """Aligns the batches of one sink, of at most so many events.
 
-    `_settled` are topics that have not grown, as long as partitions are the same.
+    `_settled` are topics that have not grown, as long as partitions and known tables are the same.
     """
 
     _max_events: int
-    _partitions: set[TopicPartition] = attrs.field(factory=set)
+    _known: tuple[frozenset[TopicPartition], frozenset[str]] | None = None
     _settled: set[str] = attrs.field(factory=set)
 
-    def align(self, batch: MicroBatch, plan: Callable[[MicroBatch], BatchPlan], cluster: PartitionTimes) -> MicroBatch:
-        """Return a batch that ends at one moment in all partitions of each topic that has grown; `plan` plans its job.
+    def align(
+        self,
+        batch: MicroBatch,
+        plan: Callable[[MicroBatch], BatchPlan],
+        cluster: PartitionTimes,
+        tables: Iterable[str] = (),
+    ) -> MicroBatch:
+        """Return a batch that ends at one moment in all partitions of each topic that has grown.
+
+        Args:
+            batch: what there is to be read.
+            plan: plans the job of a batch.
+            cluster: where the topics are.
+            tables: those that are known: what events name themselves is met only then, and may be behind its topic.
 
         Raises:
             RetriableError: the cluster is away, or a catalog.
         """
-        if batch.end.keys() != self._partitions:
-            self._partitions, self._settled = set(batch.end), set()
+        known = frozenset(batch.end), frozenset(tables)
+        if known != self._known:
+            self._known, self._settled = known, set()
         topics = set(batch.topics)
         if topics <= self._settled:
             return batch
@@ -81,7 +96,8 @@ def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTim
 
     What is cut off comes with a later batch: Spark goes on, so that the ends of the next one are further, or all there
     is. A partition that is past the moment stays where it is. Where more records are of one moment than a batch may
-    have (`max_events`), nothing is cut off.
+    have (`max_events`), nothing is cut off. Nor is it of a partition that has a record from the future: by its time all
+    behind it would be, and have to wait until then.
 
     Raises:
         RetriableError: the cluster is away.
@@ -96,7 +112,12 @@ def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTim
         def find(ms: int, there: Offsets = there) -> Offsets:
             return {**there, **cluster.fetch_offsets_from_time(sorted(there), ms)}
 
-        common = find_common_end(batch.start, asked, find, time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        future = find(now_ms + _AHEAD_MS)
+        told = {at: offset for at, offset in asked.items() if future[at] >= there[at]}
+        if all(offset >= there[at] for at, offset in told.items()):
+            continue
+        common = {**asked, **find_common_end(batch.start, told, find, now_ms)}
         if attrs.evolve(batch, end=common).events or batch.events_of(topic) < max_events:
             end |= common
     return attrs.evolve(batch, end=end)
