@@ -81,6 +81,14 @@ def test_more_records_of_one_moment_than_a_batch_may_have_are_not_held_back() ->
     assert end_of(logs, {OLD: 1}, {OLD: 4, NEW: 2}) == {OLD: 4, NEW: 2}
 
 
+def test_more_than_a_batch_may_have_waits_for_what_spark_has_yet_to_give() -> None:
+    """The new partition is far ahead of the old one, of which the batch has nothing more: it waits all the same."""
+    logs = Logs({OLD: [10, 20, 30, 40], NEW: [50 + ms for ms in range(20)]})
+    assert end_of(logs, {OLD: 2, NEW: 0}, {OLD: 2, NEW: 19}) == {OLD: 2, NEW: 0}
+    assert end_of(logs, {OLD: 2, NEW: 0}, {OLD: 3, NEW: 19}) == {OLD: 3, NEW: 0}
+    assert end_of(logs, {OLD: 3, NEW: 0}, {OLD: 4, NEW: 19}) == {OLD: 4, NEW: 19}
+
+
 def test_records_without_times_are_taken_as_they_come() -> None:
     """What has no time is never found by it, and stands in nobody's way."""
     logs = Logs({OLD: [-1, -1], NEW: [-1]})

@@ -96,8 +96,9 @@ def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTim
 
     What is cut off comes with a later batch: Spark goes on, so that the ends of the next one are further, or all there
     is. A partition that is past the moment stays where it is. Where more records are of one moment than a batch may
-    have (`max_events`), nothing is cut off. Nor is it of a partition that has a record from the future: by its time all
-    behind it would be, and have to wait until then.
+    have (`max_events`), nothing is cut off: not where that many wait for what Spark has yet to give of another partition.
+    Nor is a partition cut off that has a record from the future: by its time all behind it would be, and have to wait
+    until then.
 
     Raises:
         RetriableError: the cluster is away.
@@ -117,15 +118,23 @@ def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTim
         told = {at: offset for at, offset in asked.items() if future[at] >= there[at]}
         if all(offset >= there[at] for at, offset in told.items()):
             continue
-        common = {**asked, **find_common_end(batch.start, told, find, now_ms)}
-        if attrs.evolve(batch, end=common).events or batch.events_of(topic) < max_events:
-            end |= common
+        common = find_common_end(batch.start, told, find, now_ms)
+        of_one_moment = {at: told[at] for at in common.holding}
+        aligned = {**asked, **common.ends}
+        if attrs.evolve(batch, end=aligned).events or attrs.evolve(batch, end=of_one_moment).events < max_events:
+            end |= aligned
     return attrs.evolve(batch, end=end)
 
 
-def find_common_end(
-    start: Offsets, asked: Offsets, find: Callable[[int], Offsets], now_ms: int
-) -> dict[TopicPartition, int]:
+@attrs.frozen
+class CommonEnd:
+    """The latest ends that are of one moment, and the partitions that have more of that moment, or all where unknown."""
+
+    ends: Offsets
+    holding: Collection[TopicPartition]
+
+
+def find_common_end(start: Offsets, asked: Offsets, find: Callable[[int], Offsets], now_ms: int) -> CommonEnd:
     """Return the latest ends that are of one moment, none of them behind those asked for.
 
     `find` gives the first offset of each partition that is of a moment or later.
@@ -133,17 +142,18 @@ def find_common_end(
     Cost: some dozen questions for offsets.
     """
 
-    def fits(ends: Offsets) -> bool:
-        return all(ends[at] <= max(offset, start.get(at, 0)) for at, offset in asked.items())
+    def find_beyond(ends: Offsets) -> list[TopicPartition]:
+        return [at for at, offset in asked.items() if ends[at] > max(offset, start.get(at, 0))]
 
     early, late, step = now_ms, now_ms, _FIRST_STEP_MS
-    while not fits(ends := find(early)) and early > 0:
-        late, early, step = early, max(0, early - step), step * 2
+    holding: Collection[TopicPartition] = asked.keys()
+    while (beyond := find_beyond(ends := find(early))) and early > 0:
+        late, early, step, holding = early, max(0, early - step), step * 2, beyond
     while late - early > 1:
         middle = (early + late) // 2
         between = find(middle)
-        if fits(between):
-            early, ends = middle, between
+        if beyond := find_beyond(between):
+            late, holding = middle, beyond
         else:
-            late = middle
-    return {at: max(start.get(at, 0), min(offset, ends[at])) for at, offset in asked.items()}
+            early, ends = middle, between
+    return CommonEnd({at: max(start.get(at, 0), min(offset, ends[at])) for at, offset in asked.items()}, holding)
