@@ -22,6 +22,7 @@ from connector.sink.model.micro_batch import MicroBatch
 from tests.unit.local_sink import BEGINNING, local_sink
 
 NOW_MS = time.time_ns() // 1_000_000
+HOUR_MS = 3_600_000
 OLD, NEW, OTHER = ("t", 0), ("t", 1), ("other", 0)
 
 
@@ -86,16 +87,26 @@ def test_more_than_a_batch_may_have_waits_for_what_spark_has_yet_to_give() -> No
     logs = Logs({OLD: [10, 20, 30, 40], NEW: [50 + ms for ms in range(20)]})
     assert end_of(logs, {OLD: 2, NEW: 0}, {OLD: 2, NEW: 19}) == {OLD: 2, NEW: 0}
     assert end_of(logs, {OLD: 2, NEW: 0}, {OLD: 3, NEW: 19}) == {OLD: 3, NEW: 0}
-    assert end_of(logs, {OLD: 3, NEW: 0}, {OLD: 4, NEW: 19}) == {OLD: 4, NEW: 19}
+    assert end_of(logs, {OLD: 3, NEW: 0}, {OLD: 4, NEW: 20}) == {OLD: 4, NEW: 20}
 
 
 def test_records_without_times_are_taken_as_they_come() -> None:
     """What has no time is never found by it, and stands in nobody's way."""
     logs = Logs({OLD: [-1, -1], NEW: [-1]})
     assert end_of(logs, {}, {OLD: 1, NEW: 1}) == {OLD: 1, NEW: 1}
+    logs.times[NEW] = [10, 20]
+    assert end_of(logs, {}, {OLD: 1, NEW: 1}) == {OLD: 1, NEW: 1}
 
 
-HOUR_MS = 3_600_000
+@pytest.mark.parametrize(("age_ms", "most"), [(1_000, 10), (10_000, 14), (24 * HOUR_MS, 20)])
+def test_the_end_is_found_with_few_questions(age_ms: int, most: int) -> None:
+    """Each asks the cluster: a batch that lacks a few of its events is not looked for a later end."""
+    times = [NOW_MS - age_ms + at * age_ms // 10_000 for at in range(10_000)]
+    logs = Logs({OLD: times, NEW: times})
+    end = end_of(logs, {OLD: 4_000, NEW: 4_000}, {OLD: 4_600, NEW: 5_000})
+    assert end[OLD] == end[NEW]
+    assert 4_560 <= end[OLD] <= 4_600
+    assert logs.asked <= most
 
 
 @pytest.mark.parametrize("read", [0, 3])

@@ -132,7 +132,7 @@ def test_what_was_held_back_comes_in_batches_of_the_usual_size() -> None:
     """Of a topic that has grown it may be far more than a batch has bytes for; and it waits as others do where tables
     must be maintained first, which the same thread has done meanwhile.
     """
-    at, ends, beats, held = ("t", 0), list[int](), list[int](), [str("maintained first")]
+    at, ends, beats, held = ("t", 0), list[int](), list[int](), ["maintained first"]
 
     def process(batch: MicroBatch) -> BatchReport:
         ends.append(batch.end[at])

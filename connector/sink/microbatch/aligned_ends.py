@@ -19,9 +19,11 @@ from connector.sink.fold.watermarks import GROWN_PARTITION
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, TablePlan
 
-_FIRST_STEP_MS = 1_000
+_FIRST_STEP_MS, _STEPS_GROW = 1_000, 4
+_NEARLY_ALL = 16
+"""A batch that lacks no more than one of so many events is not looked for a later end: each look asks the cluster."""
 _AHEAD_MS = 3_600_000
-"""A record that is from so long after now was not written then; since Kafka 4 brokers take none unless they are told to."""
+"""A record from so long after now has no true time; since Kafka 4 brokers take such ones only if they are told to."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -96,9 +98,9 @@ def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTim
 
     What is cut off comes with a later batch: Spark goes on, so that the ends of the next one are further, or all there
     is. A partition that is past the moment stays where it is. Where more records are of one moment than a batch may
-    have (`max_events`), nothing is cut off: not where that many wait for what Spark has yet to give of another partition.
-    Nor is a partition cut off that has a record from the future: by its time all behind it would be, and have to wait
-    until then.
+    have (`max_events`), nothing is cut off; where that many wait for another partition, of which Spark has yet to give
+    the next records, they wait on. A partition that has a record from the future stays as it is: by that time all
+    behind the record would have to wait until then.
 
     Raises:
         RetriableError: the cluster is away.
@@ -128,32 +130,41 @@ def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTim
 
 @attrs.frozen
 class CommonEnd:
-    """The latest ends that are of one moment, and the partitions that have more of that moment, or all where unknown."""
+    """The latest ends that are of one moment, and the partitions that have more of it, all where nobody knows."""
 
     ends: Offsets
     holding: Collection[TopicPartition]
 
 
 def find_common_end(start: Offsets, asked: Offsets, find: Callable[[int], Offsets], now_ms: int) -> CommonEnd:
-    """Return the latest ends that are of one moment, none of them behind those asked for.
+    """Return ends that are of one moment, none of them behind those asked for: the latest, or nearly so.
 
     `find` gives the first offset of each partition that is of a moment or later.
 
-    Cost: some dozen questions for offsets.
+    Cost: a dozen questions for offsets, and as many more for what is a day old.
     """
+
+    def cut(ends: Offsets) -> dict[TopicPartition, int]:
+        return {at: max(start.get(at, 0), min(offset, ends[at])) for at, offset in asked.items()}
+
+    def count(ends: Offsets) -> int:
+        return sum(end - start.get(at, 0) for at, end in cut(ends).items())
 
     def find_beyond(ends: Offsets) -> list[TopicPartition]:
         return [at for at, offset in asked.items() if ends[at] > max(offset, start.get(at, 0))]
 
     early, late, step = now_ms, now_ms, _FIRST_STEP_MS
-    holding: Collection[TopicPartition] = asked.keys()
-    while (beyond := find_beyond(ends := find(early))) and early > 0:
-        late, early, step, holding = early, max(0, early - step), step * 2, beyond
-    while late - early > 1:
+    later = ends = find(early)
+    while find_beyond(ends):
+        if not early:
+            return CommonEnd(asked, asked.keys())  # of records without times
+        late, early, step, later = early, max(0, early - step), step * _STEPS_GROW, ends
+        ends = find(early)
+    while late - early > 1 and not (count(later) - count(ends)) * _NEARLY_ALL < count(ends):
         middle = (early + late) // 2
         between = find(middle)
-        if beyond := find_beyond(between):
-            late, holding = middle, beyond
+        if find_beyond(between):
+            late, later = middle, between
         else:
             early, ends = middle, between
-    return CommonEnd({at: max(start.get(at, 0), min(offset, ends[at])) for at, offset in asked.items()}, holding)
+    return CommonEnd(cut(ends), find_beyond(later) or asked.keys())
