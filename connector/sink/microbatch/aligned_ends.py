@@ -18,6 +18,7 @@ from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.fold.watermarks import GROWN_PARTITION
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, TablePlan
+from serde.events.positions.log_positions import NO_VALUE, strip_log_name
 
 _FIRST_STEP_MS, _STEPS_GROW = 1_000, 4
 _NEARLY_ALL = 16
@@ -87,10 +88,20 @@ def find_grown_topics(plan: BatchPlan) -> set[str]:
 
 
 def _is_behind(plan: BatchPlan, topic: str, table: TablePlan) -> bool:
-    """Tell whether of some source it is not known how far it had come when its keys moved (`fold.grown_topics`)."""
+    """Tell whether of some source it is not known how far it had come when its keys moved (`fold.grown_topics`).
+
+    MySQL's snapshots name another log than its changes: that one has no changes, and its source is known by the other.
+    """
+    if plan.has_grown(topic, table):
+        return True
     limits = table.watermarks.get((topic, GROWN_PARTITION))
-    sources = {name for at, marks in table.watermarks.items() if at[0] == topic for name in marks}
-    return plan.has_grown(topic, table) or (limits is not None and not sources <= limits.keys())
+    if limits is None:
+        return False
+    settled = {strip_log_name(name) for name in limits}
+    marks = [
+        item for at, own in table.watermarks.items() if at[0] == topic for item in own.items() if item[0] not in limits
+    ]
+    return any(mark.date != NO_VALUE or mark.place or strip_log_name(name) not in settled for name, mark in marks)
 
 
 def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTimes, max_events: int) -> MicroBatch:
