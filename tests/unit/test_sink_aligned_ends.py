@@ -33,7 +33,7 @@ class Logs:
     times: dict[TopicPartition, list[int]]
     asked: int = 0
 
-    def fetch_end_offsets(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def fetch_log_ends(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {one: len(self.times[one]) for one in at}
 
     def fetch_offsets_from_time(self, at: Iterable[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
@@ -61,6 +61,14 @@ def test_what_is_all_there_is_needs_no_times() -> None:
     logs = Logs({OLD: [1, 2], NEW: [1]})
     assert end_of(logs, {}, {OLD: 2, NEW: 1}) == {OLD: 2, NEW: 1}
     assert not logs.asked
+
+
+def test_what_an_open_transaction_hides_is_waited_for() -> None:
+    """Another source's open transaction hides what this one wrote to the old partition before it wrote to the new one:
+    a batch that has all that can be read ends before that too.
+    """
+    logs = Logs({OLD: [10, 20, 30], NEW: [15, 25]})
+    assert end_of(logs, {}, {OLD: 1, NEW: 2}) == {OLD: 1, NEW: 1}
 
 
 def test_a_partition_that_was_read_further_waits() -> None:

@@ -32,8 +32,8 @@ Offsets = Mapping[TopicPartition, int]
 class PartitionTimes(Protocol):
     """What a cluster knows of its partitions."""
 
-    def fetch_end_offsets(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return up to where each can be read."""
+    def fetch_log_ends(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset after the last record of each, behind open transactions too."""
         ...
 
     def fetch_offsets_from_time(self, at: Iterable[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
@@ -119,7 +119,7 @@ def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTim
     end = dict(batch.end)
     for topic in sorted({*topics} & {*batch.topics}):
         asked = {at: offset for at, offset in batch.end.items() if at[0] == topic}
-        there = cluster.fetch_end_offsets(sorted(asked))
+        there = cluster.fetch_log_ends(sorted(asked))
         if all(asked[at] >= offset for at, offset in there.items()):
             continue
 
