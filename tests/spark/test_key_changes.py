@@ -128,3 +128,27 @@ def test_a_row_that_may_be_old_does_not_stand_against_a_later_one_of_the_table(s
     with ExitStack() as until:
         found = RowsBefore(TABLE, VALUES).find(old_keys, suspects.unionAll(certain), until, held, gone).collect()
     assert {one["_old_0"]: one["_before_1"] for one in found} == {1: None, **{key: f"old {key}" for key in range(2, 7)}}
+
+
+def test_no_more_jobs_where_nothing_is_older_than_the_table(spark: SparkSession) -> None:
+    """Whether rows that were taken along may be older than the table's is asked with what else is to follow."""
+    held = HeldRows(
+        spark.createDataFrame([], f"key long, file string, pos long, {ORDER} long, {READ} boolean, {PLACE} long"),
+        ["key"],
+        ("file", "pos"),
+    )
+    moved = [Event(1, (0, 1), is_row=False, dedup=20)]
+    rows = [Event(1, (0, 0), is_row=True, values=("a", "b"), dedup=10)]
+    outputs = [
+        _to_outputs(spark, kind, own, 2)
+        for kind, own in ((OutputKind.OLD_KEY_ROWS, moved), (OutputKind.LAST_ROWS, rows))
+    ]
+    jobs = list[int]()
+    for number, stood in enumerate((None, held)):
+        group = f"key-changes-{number}"
+        spark.sparkContext.setJobGroup(group, "")
+        with ExitStack() as until:
+            RowsBefore(TABLE, VALUES).find(*outputs, until, stood)
+        jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)))
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert jobs[0] == jobs[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from connector.sink.model.micro_batch import MicroBatch
 from tests.unit.local_sink import BEGINNING, local_sink
 
 NOW_MS = time.time_ns() // 1_000_000
+HOUR_MS = 3_600_000
 OLD, NEW, OTHER = ("t", 0), ("t", 1), ("other", 0)
 
 
@@ -33,13 +33,13 @@ class Logs:
     times: dict[TopicPartition, list[int]]
     asked: int = 0
 
-    def fetch_end_offsets(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def fetch_log_ends(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {one: len(self.times[one]) for one in at}
 
     def fetch_offsets_from_time(self, at: Iterable[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
         self.asked += 1
-        found = {one: bisect_left(self.times[one], ts_ms) for one in at}
-        return {one: offset for one, offset in found.items() if offset < len(self.times[one])}
+        found = {one: [offset for offset, ms in enumerate(self.times[one]) if ms >= ts_ms][:1] for one in at}
+        return {one: first[0] for one, first in found.items() if first}
 
 
 def end_of(logs: Logs, start: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -63,6 +63,14 @@ def test_what_is_all_there_is_needs_no_times() -> None:
     assert not logs.asked
 
 
+def test_what_an_open_transaction_hides_is_waited_for() -> None:
+    """Another source's open transaction hides what this one wrote to the old partition before it wrote to the new one:
+    a batch that has all that can be read ends before that too.
+    """
+    logs = Logs({OLD: [10, 20, 30], NEW: [15, 25]})
+    assert end_of(logs, {}, {OLD: 1, NEW: 2}) == {OLD: 1, NEW: 1}
+
+
 def test_a_partition_that_was_read_further_waits() -> None:
     """What was read before the topic grew may be of different moments: the partition that is ahead stays there."""
     logs = Logs({OLD: [10, 20, 30, 40], NEW: [15, 35, 45]})
@@ -82,10 +90,43 @@ def test_more_records_of_one_moment_than_a_batch_may_have_are_not_held_back() ->
     assert end_of(logs, {OLD: 1}, {OLD: 4, NEW: 2}) == {OLD: 4, NEW: 2}
 
 
+def test_more_than_a_batch_may_have_waits_for_what_spark_has_yet_to_give() -> None:
+    """The new partition is far ahead of the old one, of which the batch has nothing more: it waits all the same."""
+    logs = Logs({OLD: [10, 20, 30, 40], NEW: [50 + ms for ms in range(20)]})
+    assert end_of(logs, {OLD: 2, NEW: 0}, {OLD: 2, NEW: 19}) == {OLD: 2, NEW: 0}
+    assert end_of(logs, {OLD: 2, NEW: 0}, {OLD: 3, NEW: 19}) == {OLD: 3, NEW: 0}
+    assert end_of(logs, {OLD: 3, NEW: 0}, {OLD: 4, NEW: 20}) == {OLD: 4, NEW: 20}
+
+
 def test_records_without_times_are_taken_as_they_come() -> None:
     """What has no time is never found by it, and stands in nobody's way."""
     logs = Logs({OLD: [-1, -1], NEW: [-1]})
     assert end_of(logs, {}, {OLD: 1, NEW: 1}) == {OLD: 1, NEW: 1}
+    logs.times[NEW] = [10, 20]
+    assert end_of(logs, {}, {OLD: 1, NEW: 1}) == {OLD: 1, NEW: 1}
+
+
+@pytest.mark.parametrize(("age_ms", "most"), [(HOUR_MS, 24), (24 * HOUR_MS, 24)])
+def test_the_end_is_found_with_few_questions(age_ms: int, most: int) -> None:
+    """Each asks the cluster: a batch that lacks a few of its events is not looked for a later end."""
+    times = [NOW_MS - age_ms + at * age_ms // 10_000 for at in range(10_000)]
+    logs = Logs({OLD: times, NEW: times})
+    end = end_of(logs, {OLD: 4_000, NEW: 4_000}, {OLD: 4_600, NEW: 5_000})
+    assert end[OLD] == end[NEW]
+    assert 4_560 <= end[OLD] <= 4_600
+    assert logs.asked <= most
+
+
+@pytest.mark.parametrize("read", [0, 3])
+def test_a_partition_with_a_record_from_the_future_does_not_wait_for_that_time(read: int) -> None:
+    """By its time all that is behind it would be of the future. Others are read on, so that no batch is without events;
+    they go by the times that can be.
+    """
+    at_ms, third = NOW_MS - 1_000, ("t", 2)
+    logs = Logs({OLD: [at_ms, NOW_MS + 9 * HOUR_MS, *[at_ms] * 6], NEW: [at_ms, at_ms + 9], third: [at_ms + 5] * 2})
+    end = end_of(logs, {OLD: read}, {OLD: 5, NEW: 1, third: 1})
+    assert end == {OLD: 5, NEW: 1, third: 0}
+    assert end_of(logs, {OLD: read}, {OLD: 5, NEW: 2, third: 2}) == {OLD: 5, NEW: 2, third: 2}
 
 
 def test_a_topic_has_grown_until_all_is_read_from_before() -> None:
@@ -106,6 +147,14 @@ def test_a_topic_has_grown_until_all_is_read_from_before() -> None:
     ):
         plan.tables = (Mock(watermarks={OLD: {"one": mark, "two": mark}, grown: limits}, partitions={}),)
         assert find_grown_topics(plan) == topics
+    read = {"one @0/mysql-bin": Watermark(version=9)}
+    for limits, topics in (
+        (before, {"t"}),
+        ({**before, PARTITIONS_BEFORE + "one @7/mysql-bin": Watermark()}, {"t"}),
+        ({**before, "one @7/mysql-bin": mark}, set[str]()),
+    ):
+        plan.tables = (Mock(watermarks={OLD: {**read, "one @7/mysql-bin": mark}, grown: limits}, partitions={}),)
+        assert find_grown_topics(plan) == topics, "MySQL's snapshots name a log that has no changes"
 
 
 def test_topics_are_looked_at_until_they_settle() -> None:
@@ -128,6 +177,37 @@ def test_topics_are_looked_at_until_they_settle() -> None:
         if number == 3:
             grown["t"] = 2
     assert planned == [0, 2, 3, 4, 5]
+
+
+def test_a_table_that_is_met_later_may_be_behind() -> None:
+    """Where events name their tables a process knows none at first: once it does, its topics are looked at again."""
+    growth, batch = TopicGrowth(100), MicroBatch(0, {}, {OLD: 1, NEW: 1})
+    logs = Logs({OLD: [10, 20], NEW: [30]})
+
+    def plan(*tables: Mock) -> Any:
+        told = Mock(ranks=batch.end, tables=tables)
+        told.has_grown.side_effect = lambda topic, table: (topic, table.partitions[topic]) in batch.end
+        return told
+
+    table = Mock(watermarks={}, partitions={"t": 1})
+    assert growth.align(batch, lambda _: plan(), logs) == batch
+    assert growth.align(batch, lambda _: plan(table), logs, ["a table"]).end == {OLD: 1, NEW: 0}
+
+
+def test_ends_of_logs_are_those_behind_open_transactions(tmp_path: Path) -> None:
+    """Another source's open transaction hides records of a topic-partition that keys have moved away from, which are to
+    be read before it is known how far their own source had come.
+    """
+    sink = local_sink(tmp_path, ["topics=t"])
+    sink.process((OLD, b'{"id":1}', b'{"id":1,"__op":"c","__source_ts_ns":5,"__deleted":"false"}'))
+    batches: Any = sink.batches
+    tables = batches._targets._known
+    waiting = {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(1), PARTITIONS_BEFORE + "one": Watermark()}}
+    tables["t"] = attrs.evolve(tables["t"], watermarks=waiting)
+    batches._cluster.fetch_end_offsets.side_effect = lambda at: dict.fromkeys(at, 3)
+    batches._cluster.fetch_log_ends.side_effect = lambda at: dict.fromkeys(at, 7)
+    plan, _ = sink.batches.plan(MicroBatch(1, {OLD: 1}, {OLD: 2, NEW: 1}))
+    assert plan.log_ends == {OLD: 7}
 
 
 def test_what_is_cut_off_comes_once_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,18 @@ def test_a_gap_is_one_whatever_another_partition_has_of_the_key() -> None:
     assert histories.starts.tolist() == [0, 0, 2, 2, 2]
 
 
+def test_another_source_in_another_partition_moves_nothing() -> None:
+    """Places in several logs do not compare: what comes again in one partition goes where it was in that one, whatever
+    another source has of the key elsewhere.
+    """
+    first = placed(("c", 5, "other"), ("d", 9, None), ("c", 12, "own"), ("d", 9, None), ("u", 15, PLACEHOLDER))
+    second = placed(("c", 40, "elsewhere"))
+    place = second.order.place + np.array([1, 0, 0, 0])
+    second = attrs.evolve(second, order=attrs.evolve(second.order, partition=np.array([1]), place=place))
+    folded = fill_in_batch(fold([first, second], ["id"]), ["id"])
+    assert values(folded.parts) == ["other", None, "own", None, "own", "elsewhere"]
+
+
 def test_what_comes_again_in_another_partition_goes_where_it_was() -> None:
     """Partitions were added, and a connector sends again what the key's old partition has: the row of the last update,
     in the new one, is that of the create at 30, and not the one that the repeated delete ended.

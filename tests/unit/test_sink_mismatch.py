@@ -200,6 +200,13 @@ def test_one_field_per_column() -> None:
     assert find_case_renames(["NAME", "name"], ["name"]) == {}
 
 
+def test_one_column_per_field() -> None:
+    """Of columns that differ in case only it is the first, whichever process looks."""
+    columns = [f"{name}{end}" for name in "abcdefghij" for end in ("xX", "Xx")]
+    wanted = {f"{name}xx": f"{name}xX" for name in "abcdefghij"}
+    assert find_case_renames(list(wanted), columns) == wanted
+
+
 def test_record_keys_that_say_nothing_are_not_read() -> None:
     """Where keys come from the value, a record key that cannot be read is no reason against a new table."""
     outcome = decode(run({"id": 1}, keys=[b"not json"]), plan(record_keys=False))

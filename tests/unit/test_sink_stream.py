@@ -26,7 +26,7 @@ from connector.sink import runner
 from connector.sink.microbatch.background_query import BackgroundQuery
 from connector.sink.microbatch.cluster import NoTopics
 from connector.sink.microbatch.partition_discovery import PartitionDiscovery
-from connector.sink.microbatch.size_estimates import ByteLimit
+from connector.sink.microbatch.size_estimates import UNSEEN_EVENT_BYTES, ByteLimit
 from connector.sink.microbatch.start_offsets import ClusterState
 from connector.sink.microbatch.stream import Stream
 from connector.sink.model.micro_batch import MicroBatch
@@ -126,6 +126,39 @@ def test_a_batch_ends_no_earlier_than_it_begins(tmp_path: Path) -> None:
     stream._range(0, tmp_path, threading.Event())
     assert batches == [({("t", 0): 8, ("t", 1): 7}, {("t", 0): 8, ("t", 1): 9})]
     assert stream._at == {("t", 0): 8, ("t", 1): 9}
+
+
+def test_what_was_held_back_comes_in_batches_of_the_usual_size() -> None:
+    """Of a topic that has grown it may be far more than a batch has bytes for; and it waits as others do where tables
+    must be maintained first, which the same thread has done meanwhile.
+    """
+    at, ends, beats, held = ("t", 0), list[int](), list[int](), ["maintained first"]
+
+    def process(batch: MicroBatch) -> BatchReport:
+        ends.append(batch.end[at])
+        return BatchReport(0, 0.0, batch.end)
+
+    stream = Stream(
+        cast("Any", None),
+        cast("Any", None),
+        KafkaOffsets(),
+        process,
+        cast("Any", None),
+        ByteLimit(5 * UNSEEN_EVENT_BYTES),
+        overdue=lambda: True,
+        hold=lambda: next(iter(held), None),
+        beat=lambda: beats.append(0),
+    )
+    stream._at, stream._seen = {at: 0}, {at: 12}
+    stream._let_through(cast("Any", None))
+    assert ends == []
+    held.clear()
+    stream._let_through(cast("Any", None))
+    assert (ends, len(beats)) == ([5, 10, 12], 3)
+    stream.stop()
+    stream._seen = {at: 20}
+    stream._let_through(cast("Any", None))
+    assert len(ends) == 3
 
 
 def test_spark_begins_where_it_can_read(tmp_path: Path) -> None:

@@ -18,8 +18,13 @@ from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.fold.watermarks import GROWN_PARTITION
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan, TablePlan
+from serde.events.positions.log_positions import NO_VALUE, strip_log_name
 
-_FIRST_STEP_MS = 1_000
+_FIRST_STEP_MS, _STEPS_GROW = 1_000, 4
+_NEARLY_ALL = 16
+"""A batch that lacks no more than one of so many events is not looked for a later end: each look asks the cluster."""
+_AHEAD_MS = 3_600_000
+"""A record from so long after now has no true time; since Kafka 4 brokers take such ones only if they are told to."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -27,8 +32,8 @@ Offsets = Mapping[TopicPartition, int]
 class PartitionTimes(Protocol):
     """What a cluster knows of its partitions."""
 
-    def fetch_end_offsets(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return up to where each can be read."""
+    def fetch_log_ends(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset after the last record of each, behind open transactions too."""
         ...
 
     def fetch_offsets_from_time(self, at: Iterable[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
@@ -40,21 +45,34 @@ class PartitionTimes(Protocol):
 class TopicGrowth:
     """Aligns the batches of one sink, of at most so many events.
 
-    `_settled` are topics that have not grown, as long as partitions are the same.
+    `_settled` are topics that have not grown, as long as partitions and known tables are the same.
     """
 
     _max_events: int
-    _partitions: set[TopicPartition] = attrs.field(factory=set)
+    _known: tuple[frozenset[TopicPartition], frozenset[str]] | None = None
     _settled: set[str] = attrs.field(factory=set)
 
-    def align(self, batch: MicroBatch, plan: Callable[[MicroBatch], BatchPlan], cluster: PartitionTimes) -> MicroBatch:
-        """Return a batch that ends at one moment in all partitions of each topic that has grown; `plan` plans its job.
+    def align(
+        self,
+        batch: MicroBatch,
+        plan: Callable[[MicroBatch], BatchPlan],
+        cluster: PartitionTimes,
+        tables: Iterable[str] = (),
+    ) -> MicroBatch:
+        """Return a batch that ends at one moment in all partitions of each topic that has grown.
+
+        Args:
+            batch: what there is to be read.
+            plan: plans the job of a batch.
+            cluster: where the topics are.
+            tables: those that are known: what events name themselves is met only then, and may be behind its topic.
 
         Raises:
             RetriableError: the cluster is away, or a catalog.
         """
-        if batch.end.keys() != self._partitions:
-            self._partitions, self._settled = set(batch.end), set()
+        known = frozenset(batch.end), frozenset(tables)
+        if known != self._known:
+            self._known, self._settled = known, set()
         topics = set(batch.topics)
         if topics <= self._settled:
             return batch
@@ -70,10 +88,20 @@ def find_grown_topics(plan: BatchPlan) -> set[str]:
 
 
 def _is_behind(plan: BatchPlan, topic: str, table: TablePlan) -> bool:
-    """Tell whether of some source it is not known how far it had come when its keys moved (`fold.grown_topics`)."""
+    """Tell whether of some source it is not known how far it had come when its keys moved (`fold.grown_topics`).
+
+    MySQL's snapshots name another log than its changes: that one has no changes, and its source is known by the other.
+    """
+    if plan.has_grown(topic, table):
+        return True
     limits = table.watermarks.get((topic, GROWN_PARTITION))
-    sources = {name for at, marks in table.watermarks.items() if at[0] == topic for name in marks}
-    return plan.has_grown(topic, table) or (limits is not None and not sources <= limits.keys())
+    if limits is None:
+        return False
+    settled = {strip_log_name(name) for name in limits}
+    marks = [
+        item for at, own in table.watermarks.items() if at[0] == topic for item in own.items() if item[0] not in limits
+    ]
+    return any(mark.date != NO_VALUE or mark.place or strip_log_name(name) not in settled for name, mark in marks)
 
 
 def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTimes, max_events: int) -> MicroBatch:
@@ -81,7 +109,9 @@ def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTim
 
     What is cut off comes with a later batch: Spark goes on, so that the ends of the next one are further, or all there
     is. A partition that is past the moment stays where it is. Where more records are of one moment than a batch may
-    have (`max_events`), nothing is cut off.
+    have (`max_events`), nothing is cut off; where that many wait for another partition, of which Spark has yet to give
+    the next records, they wait on. A partition that has a record from the future stays as it is: by that time all
+    behind the record would have to wait until then.
 
     Raises:
         RetriableError: the cluster is away.
@@ -89,40 +119,63 @@ def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTim
     end = dict(batch.end)
     for topic in sorted({*topics} & {*batch.topics}):
         asked = {at: offset for at, offset in batch.end.items() if at[0] == topic}
-        there = cluster.fetch_end_offsets(sorted(asked))
+        there = cluster.fetch_log_ends(sorted(asked))
         if all(asked[at] >= offset for at, offset in there.items()):
             continue
 
         def find(ms: int, there: Offsets = there) -> Offsets:
             return {**there, **cluster.fetch_offsets_from_time(sorted(there), ms)}
 
-        common = find_common_end(batch.start, asked, find, time.time_ns() // 1_000_000)
-        if attrs.evolve(batch, end=common).events or batch.events_of(topic) < max_events:
-            end |= common
+        now_ms = time.time_ns() // 1_000_000
+        future = find(now_ms + _AHEAD_MS)
+        told = {at: offset for at, offset in asked.items() if future[at] >= there[at]}
+        if all(offset >= there[at] for at, offset in told.items()):
+            continue
+        common = find_common_end(batch.start, told, find, now_ms)
+        of_one_moment = {at: told[at] for at in common.holding}
+        aligned = {**asked, **common.ends}
+        if attrs.evolve(batch, end=aligned).events or attrs.evolve(batch, end=of_one_moment).events < max_events:
+            end |= aligned
     return attrs.evolve(batch, end=end)
 
 
-def find_common_end(
-    start: Offsets, asked: Offsets, find: Callable[[int], Offsets], now_ms: int
-) -> dict[TopicPartition, int]:
-    """Return the latest ends that are of one moment, none of them behind those asked for.
+@attrs.frozen
+class CommonEnd:
+    """The latest ends that are of one moment, and the partitions that have more of it, all where nobody knows."""
+
+    ends: Offsets
+    holding: Collection[TopicPartition]
+
+
+def find_common_end(start: Offsets, asked: Offsets, find: Callable[[int], Offsets], now_ms: int) -> CommonEnd:
+    """Return ends that are of one moment, none of them behind those asked for: the latest, or nearly so.
 
     `find` gives the first offset of each partition that is of a moment or later.
 
-    Cost: some dozen questions for offsets.
+    Cost: a dozen questions for offsets, and as many more for what is a day old.
     """
 
-    def fits(ends: Offsets) -> bool:
-        return all(ends[at] <= max(offset, start.get(at, 0)) for at, offset in asked.items())
+    def cut(ends: Offsets) -> dict[TopicPartition, int]:
+        return {at: max(start.get(at, 0), min(offset, ends[at])) for at, offset in asked.items()}
+
+    def count(ends: Offsets) -> int:
+        return sum(end - start.get(at, 0) for at, end in cut(ends).items())
+
+    def find_beyond(ends: Offsets) -> list[TopicPartition]:
+        return [at for at, offset in asked.items() if ends[at] > max(offset, start.get(at, 0))]
 
     early, late, step = now_ms, now_ms, _FIRST_STEP_MS
-    while not fits(ends := find(early)) and early > 0:
-        late, early, step = early, max(0, early - step), step * 2
-    while late - early > 1:
+    later = ends = find(early)
+    while find_beyond(ends):
+        if not early:
+            return CommonEnd(asked, asked.keys())  # of records without times
+        late, early, step, later = early, max(0, early - step), step * _STEPS_GROW, ends
+        ends = find(early)
+    while late - early > 1 and not (count(later) - count(ends)) * _NEARLY_ALL < count(ends):
         middle = (early + late) // 2
         between = find(middle)
-        if fits(between):
-            early, ends = middle, between
+        if find_beyond(between):
+            late, later = middle, between
         else:
-            late = middle
-    return {at: max(start.get(at, 0), min(offset, ends[at])) for at, offset in asked.items()}
+            early, ends = middle, between
+    return CommonEnd(cut(ends), find_beyond(later) or asked.keys())

@@ -149,7 +149,7 @@ class BatchProcessor:
             return batch
 
         def align() -> MicroBatch:
-            return self._growth.align(batch, lambda asked: self.plan(asked)[0], self._cluster)
+            return self._growth.align(batch, lambda asked: self.plan(asked)[0], self._cluster, self._targets)
 
         return call_with_retries(align, self._settings.errors)
 
@@ -307,5 +307,6 @@ class BatchProcessor:
             at for table in plan.tables for at in find_unmeasured_partitions(table.watermarks)
         } & plan.ranks.keys()
         if wanted:
-            plan = attrs.evolve(plan, log_ends=self._cluster.fetch_end_offsets(sorted(wanted)))
+            # Behind an open transaction too: another source's says nothing of how far this one had come.
+            plan = attrs.evolve(plan, log_ends=self._cluster.fetch_log_ends(sorted(wanted)))
         return plan, names

@@ -142,17 +142,20 @@ class Stream:
         with self._busy:
             if leaving.is_set():
                 return
-            end = self._seen = keep_ends_behind(self._at, read_end_offsets(scratch, number))
-            stuck = False
-            while self._may_begin(leaving):
-                until = end if stuck else self.byte_limit.end(self._at, end)
-                before = self._at
-                report = self._batch(until)
-                self.byte_limit.note(report.metrics.events, report.metrics.size_bytes)
-                if until == end:
-                    return
-                # What is held back of a large transaction needs more than this to continue.
-                stuck = self._at == before
+            self._seen = keep_ends_behind(self._at, read_end_offsets(scratch, number))
+            self._bring_in(self._seen, lambda: self._may_begin(leaving))
+
+    def _bring_in(self, end: dict[TopicPartition, int], may_begin: Callable[[], bool]) -> None:
+        stuck = False
+        while may_begin():
+            until = end if stuck else self.byte_limit.end(self._at, end)
+            before = self._at
+            report = self._batch(until)
+            self.byte_limit.note(report.metrics.events, report.metrics.size_bytes)
+            if until == end:
+                return
+            # What is held back of a large transaction needs more than this to continue.
+            stuck = self._at == before
 
     def _may_begin(self, leaving: threading.Event) -> bool:
         """Wait as long as the destination holds batches up; tell whether the run continues."""
@@ -227,17 +230,22 @@ class Stream:
 
     def _let_through(self, query: StreamingQuery) -> None:
         """Bring in what was held back for long enough: Spark has no batch for topics that are quiet."""
-        if not self.overdue() or not self._busy.acquire(blocking=False):
+        if not self.overdue() or self.hold() is not None or not self._busy.acquire(blocking=False):
             return
         try:
             if self._at != self._seen:
-                self._batch(self._seen)
+                self._bring_in(self._seen, self._may_go_on)
         except BaseException:
             self._leaving.set()
             query.stop()
             raise
         finally:
             self._busy.release()
+
+    def _may_go_on(self) -> bool:
+        """Tell whether the run continues. In the thread that has tables maintained: it waits for nothing."""
+        self.beat()
+        return not self._stopping.is_set()
 
     def _bring_in_old(self, began_ms: int) -> None:
         """Bring in what is held back at the end of a run with `once`, if it has been in Kafka for long enough.

@@ -19,10 +19,13 @@ _REASON = "fields {first} and {other} differ in case only, and their values in t
 
 
 def find_case_renames(names: Collection[str], columns: Iterable[str]) -> dict[str, str]:
-    """Return names that differ from a column in case only, and the column's; an exact match of either wins."""
-    exact = set(columns)
+    """Return names that differ from a column in case only, and the column's; an exact match of either wins.
+
+    Of several columns that differ in case only it is the first: the same one in every process.
+    """
+    exact = dict.fromkeys(columns)
     given = set(names)
-    free = {column.lower(): column for column in exact if column not in given}
+    free = {column.lower(): column for column in reversed(exact) if column not in given}
     # Each column is taken once: by the first of several that differ in case only.
     return {n: free.pop(n.lower()) for n in dict.fromkeys(names) if n not in exact and n.lower() in free}
 

@@ -13,7 +13,7 @@ from connector.sink.fold.order.winners import sort_changes
 from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch, ChangeOrder, compute_key_codes
 from serde.arrays import Ints, Mask
 from serde.events.kinds.operations import OP_CREATE, OP_READ, OP_UPDATE
-from serde.events.positions.log_positions import NO_VALUE
+from serde.events.positions.log_positions import NO_VALUE, SOURCE_COLUMN
 
 CREATES = (OP_CREATE, OP_KEY_CHANGE)
 _GIVES_ROW = (*CREATES, OP_UPDATE, OP_READ)
@@ -52,8 +52,7 @@ def sort_both_ways(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> list[Ke
     if len(sequence):
         sorted_order = order.take(sequence)
         group = np.cumsum(mark_run_starts(codes[sequence], sorted_order.partition)) - 1
-        # What a restarted connector sends again may be in another partition by now, where a topic has grown.
-        original = restore_order(codes[sequence], sorted_order)
+        original = restore_order(_number_runs(codes[sequence], sorted_order), sorted_order)
         # A place alone tells no age here: PostgreSQL's transactions side by side write later events at smaller ones.
         suspect = np.concatenate([part.suspect for part in parts])[sequence] & (sorted_order.date != NO_VALUE)
         comes_again = not np.array_equal(original, np.arange(len(original)))
@@ -62,6 +61,18 @@ def sort_both_ways(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> list[Ke
             if comes_again or not np.array_equal(gaps, starts):
                 histories.append(KeyHistories(sequence[original], starts, gaps))
     return histories
+
+
+def _number_runs(sorted_codes: Ints, order: ChangeOrder) -> Ints:
+    """Return to which run each change belongs, of those that are put in order: a key's, through all partitions.
+
+    What a restarted connector sends again may be in another partition by now, where a topic has grown. Places in
+    several logs do not compare: where a key's changes are of more than one, each partition has a run of its own.
+    """
+    begins, source = np.flatnonzero(mark_run_starts(sorted_codes)), order.place[:, SOURCE_COLUMN]
+    least = np.minimum.reduceat(np.where(source == NO_VALUE, np.iinfo(np.int64).max, source), begins)
+    several = np.repeat(np.maximum.reduceat(source, begins) > least, np.diff(np.append(begins, len(source))))
+    return np.cumsum(mark_run_starts(sorted_codes, np.where(several, order.partition, 0))) - 1
 
 
 def _find_gaps(original: Ints, keys: Ints, group: Ints, read_before: Mask) -> Ints:

@@ -114,14 +114,14 @@ class RowsBefore:
         """
         linked = self._link_rows(self._read_events(old_keys, last_rows)).persist(StorageLevel.MEMORY_AND_DISK)
         until.callback(linked.unpersist)
-        if held is not None and linked.where(F.col(TOOK.time).isNotNull()).count():
+        doubted, made_by_changes = linked.agg(F.count(TOOK.time), F.count(_BEFORE)).collect()[0]
+        if held is not None and doubted:
             linked = self._forget_older_rows(linked, held if gone is None else held.union(gone))
         nowhere = [F.lit(None).cast(kind).alias(name) for name, kind in _HELD_TYPES]
         columns = (RECORD, *self.keys, *self.values, *attrs.astuple(CHANGED), *_since(), *nowhere)
-        followed = linked.where(F.col(_BEFORE).isNotNull())
-        if not followed.count():
+        if not made_by_changes:
             return linked.select(*columns)
-        followed = self._join_held_rows(followed, linked, held)
+        followed = self._join_held_rows(linked.where(F.col(_BEFORE).isNotNull()), linked, held)
         return linked.where(F.col(_BEFORE).isNull()).select(*columns).unionAll(self._follow(followed, linked))
 
     def _read_events(self, old_keys: DataFrame, last_rows: DataFrame) -> DataFrame:
