@@ -90,6 +90,13 @@ def test_more_records_of_one_moment_than_a_batch_may_have_are_not_held_back() ->
     assert end_of(logs, {OLD: 1}, {OLD: 4, NEW: 2}) == {OLD: 4, NEW: 2}
 
 
+def test_others_wait_for_more_of_one_moment_than_a_batch_may_have() -> None:
+    """What is let through is what has them: of another partition later records go on waiting."""
+    logs = Logs({OLD: [20] * 9, NEW: [30] * 9})
+    assert end_of(logs, {}, {OLD: 4, NEW: 9}) == {OLD: 0, NEW: 0}
+    assert end_of(logs, {}, {OLD: 5, NEW: 9}) == {OLD: 5, NEW: 0}
+
+
 def test_more_than_a_batch_may_have_waits_for_what_spark_has_yet_to_give() -> None:
     """The new partition is far ahead of the old one, of which the batch has nothing more: it waits all the same."""
     logs = Logs({OLD: [10, 20, 30, 40], NEW: [50 + ms for ms in range(20)]})

@@ -134,8 +134,9 @@ def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTim
         common = find_common_end(batch.start, told, find, now_ms)
         of_one_moment = {at: told[at] for at in common.holding}
         aligned = {**asked, **common.ends}
-        if attrs.evolve(batch, end=aligned).events or attrs.evolve(batch, end=of_one_moment).events < max_events:
-            end |= aligned
+        if not attrs.evolve(batch, end=aligned).events and attrs.evolve(batch, end=of_one_moment).events >= max_events:
+            aligned |= of_one_moment
+        end |= aligned
     return attrs.evolve(batch, end=end)
 
 
