@@ -148,7 +148,7 @@ def test_no_more_jobs_where_nothing_is_older_than_the_table(spark: SparkSession)
         group = f"key-changes-{number}"
         spark.sparkContext.setJobGroup(group, "")
         with ExitStack() as until:
-            RowsBefore(TABLE, VALUES).find(*outputs, until, stood)
+            RowsBefore(TABLE, VALUES).find(outputs[0], outputs[1], until, stood)
         jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)))
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     assert jobs[0] == jobs[1]
