@@ -69,7 +69,9 @@ def _number_runs(sorted_codes: Ints, order: ChangeOrder) -> Ints:
     What a restarted connector sends again may be in another partition by now, where a topic has grown. Places in
     several logs do not compare: where a key's changes are of more than one, each partition has a run of its own.
     """
-    begins, source = np.flatnonzero(mark_run_starts(sorted_codes)), order.place[:, SOURCE_COLUMN]
+    begins = np.flatnonzero(mark_run_starts(sorted_codes))
+    # A tombstone does not tell which log it is of.
+    source = np.where(order.bare, NO_VALUE, order.place[:, SOURCE_COLUMN])
     least = np.minimum.reduceat(np.where(source == NO_VALUE, np.iinfo(np.int64).max, source), begins)
     several = np.repeat(np.maximum.reduceat(source, begins) > least, np.diff(np.append(begins, len(source))))
     return np.cumsum(mark_run_starts(sorted_codes, np.where(several, order.partition, 0))) - 1
