@@ -19,8 +19,13 @@ _KERBEROS_REMEDY = (
 
 _OWN = (
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._DESTROY_BROKER,  # noqa: SLF001 - these two: the address that was asked is no broker's any more
+    KafkaError._UNKNOWN_BROKER,  # noqa: SLF001
+    KafkaError._FAIL,  # noqa: SLF001
     KafkaError._TRANSPORT,  # noqa: SLF001
     KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+    KafkaError._WAIT_CACHE,  # noqa: SLF001 - nobody has told yet what the topics are
     KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
     KafkaError._RESOLVE,  # noqa: SLF001
     KafkaError._NOENT,  # noqa: SLF001 - no topic-partition that was asked for has a leader now

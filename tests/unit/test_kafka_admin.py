@@ -54,6 +54,18 @@ def test_what_java_tries_again_passes(code: int) -> None:
     assert is_transient_error(KafkaError(code))
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(KafkaError._DESTROY_BROKER, KafkaError._UNKNOWN_BROKER, KafkaError._FAIL),
+        *(KafkaError._TIMED_OUT_QUEUE, KafkaError._WAIT_CACHE),
+    ],
+)
+def test_a_broker_that_librdkafka_lets_go_of_is_asked_again(code: int) -> None:
+    """The client gives an address up while a request waits for it: that of a broker which went, or starts anew."""
+    assert is_transient_error(KafkaError(code))
+
+
 class _Topics:
     """Knows topics, and makes none; notes down what it was asked to make."""
 
