@@ -87,7 +87,7 @@ class CaptureHistory:
                         case Change():
                             self._change(step)
                         case Stop():
-                            self.capture = None
+                            self._leave()
                         case Poll():
                             self._poll(step.steps, dict(step.during))
                     self._check_repeats()
@@ -162,7 +162,12 @@ class CaptureHistory:
                     return
         except Crash:
             self.events.append("     killed")
-            self.capture = None
+            self._leave()
+
+    def _leave(self) -> None:
+        # The rollback may have come first: what was read before it was published behind it.
+        self.unsure = self.unsure or self._has_published_ahead()
+        self.capture = None
 
     def _step(self) -> bool:
         """Do a step; False where there is nothing to do."""

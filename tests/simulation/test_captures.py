@@ -42,6 +42,15 @@ def test_a_stop_has_a_reason_where_the_table_was_made_again(tmp_path: Path) -> N
     assert tell_capture(story, str(tmp_path)) is None
 
 
+def test_a_rollback_while_a_snapshot_is_published_leaves_no_trace(tmp_path: Path) -> None:
+    """The snapshot was read, is taken back, and published then; a kill follows before a position says so
+    (docs/guarantees.md).
+    """
+    during = ((2, Change("roll back", 880)), (5, "crash"))
+    steps = (Poll(2), Change("insert", 311), Change("insert", 538), Poll(1), Poll(6, during), Change("delete", 280))
+    assert tell_capture(CaptureStory(CaptureWorld(), steps), str(tmp_path)) is None
+
+
 @pytest.mark.thorough
 def test_many_captures(tmp_path: Path) -> None:
     """Thousands of others."""
