@@ -60,8 +60,8 @@ def test_sources_of_several_keys_are_told_apart() -> None:
     [
         ([(-2, 3), (-2, 4), (-2, 2)], 1),
         ([(-2, 3), (-2, 4), (-2, 5)], 2),
-        ([(-2, 3), (-2, 4), (-3, 2)], 2),  # another server's
-        ([(-2, 3), (-3, 9), (-2, 4)], 2),
+        ([(-2, 3), (-2, 4), (-4, 2)], 2),  # another server's
+        ([(-2, 3), (-4, 9), (-2, 4)], 2),
     ],
 )
 def test_numbers_of_transactions_contradict_places(numbers: list[tuple[int, int]], winner: int) -> None:
@@ -72,10 +72,12 @@ def test_numbers_of_transactions_contradict_places(numbers: list[tuple[int, int]
 
 def test_numbers_of_transactions_prove_something_to_later_parts() -> None:
     """The change with the greatest number of each server is kept, beside the one furthest in the log."""
-    order = make_order([9, 5, 6, 7], [None] * 4, pairs=[(-2, 3), (-2, 8), (-3, 4), (-2, 5)])
+    order = make_order([9, 5, 6, 7], [None] * 4, pairs=[(-2, 3), (-2, 8), (-4, 4), (-2, 5)])
     assert Decision(np.zeros(4, np.int64), order).rows_to_keep().tolist() == [0, 1, 2]
-    order = make_order([9, 5, 6, 7], [None] * 4, pairs=[(-2, 9), (-2, 8), (-3, 4), (-2, 5)])
+    order = make_order([9, 5, 6, 7], [None] * 4, pairs=[(-2, 9), (-2, 8), (-4, 4), (-2, 5)])
     assert Decision(np.zeros(4, np.int64), order).rows_to_keep().tolist() == [0, 2]
+    order = make_order([9, 5, 6, 10], [None] * 4, pairs=[(-2, 3), (-2, 8), (-4, 4), (0, 0)])
+    assert Decision(np.zeros(4, np.int64), order).rows_to_keep().tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("count", [3, 40])
@@ -99,3 +101,26 @@ def test_what_is_folded_keeps_its_proofs() -> None:
     assert decision.winners.tolist() == [2]
     kept = decision.rows_to_keep()
     assert kept.tolist() == [1, 2]
+
+
+def test_each_partition_hands_on_its_winner() -> None:
+    """A later fold may have more of either partition: which of the two wins is decided there."""
+    order = make_order([None] * 3, [None] * 3, partitions=[0, 0, 1])
+    assert Decision(np.zeros(3, np.int64), order).rows_to_keep().tolist() == [1, 2]
+
+
+def test_a_number_that_no_key_has_wins_nothing() -> None:
+    """Keys are numbered by whoever asks, with gaps."""
+    assert find_winners(np.array([0, 2, 2]), make_order([5, 9, 3], [1, 2, 1])).tolist() == [0, 1]
+
+
+def test_partitions_that_come_in_turn_are_told_apart() -> None:
+    """Of each partition its own changes prove what comes again there, however they lie."""
+    order = make_order([9, 5, 8, 20], [2, 1, 1, 3], partitions=[1, 0, 1, 0])
+    assert Decision(np.zeros(4, np.int64), order).rows_to_keep().tolist() == [0, 3]
+
+
+def test_each_log_hands_on_its_proof() -> None:
+    """The furthest change of every log is kept, also of one that has not the winner."""
+    order = make_order([90, 50, 10, 95], [2, 2, 1, 3], sources=[1, 2, 2, 1])
+    assert Decision(np.zeros(4, np.int64), order).rows_to_keep().tolist() == [1, 3]
