@@ -96,6 +96,10 @@ def test_each_source_has_its_own_limit_for_places() -> None:
     assert mark_late_candidates(order, origin, [marks[0], Watermark()]).tolist() == [True, False, False, False]
 
 
+def _track(known: Any, before: Any, read: Any, ends: Any) -> Any:
+    return track_grown_topics(known, before, KafkaOffsets(offsets=read), ends)
+
+
 def test_a_topic_that_has_grown_is_read_by_all_its_partitions() -> None:
     """Until all is read that a source wrote before its keys moved; from then on what is older is a suspect anywhere."""
     known = {AT: {"a": Watermark(4)}, ("t", 1): {"a": Watermark(9)}, ("u", 0): {"a": Watermark(20)}}
@@ -105,28 +109,28 @@ def test_a_topic_that_has_grown_is_read_by_all_its_partitions() -> None:
     assert find_limits(known, AT, ["a"], any_partition=True) == [Watermark(9)], "keys move to old partitions too"
     grown = ("t", GROWN_PARTITION)
     read = {AT: 5, ("t", 1): 7, ("t", 2): 0, ("u", 0): 3}
-    fresh = track_grown_topics(known, {"t": 2, "u": 1}, read, {})
+    fresh = _track(known, {"t": 2, "u": 1}, read, {})
     assert fresh == {grown: {PARTITIONS_BEFORE: Watermark(2)}}
     assert find_limits({**known, **fresh}, AT, ["a", "b"]) == [Watermark(9), Watermark()]
     assert find_unmeasured_partitions({**known, **fresh}) == set(), "nobody has written to the new partition"
     known = {**known, **fresh, ("t", 2): {"a": Watermark(7)}}
-    asked = track_grown_topics(known, {"t": 3, "u": 1}, {**read, ("t", 2): 1}, {})
+    asked = _track(known, {"t": 3, "u": 1}, {**read, ("t", 2): 1}, {})
     assert asked == {grown: {PARTITIONS_BEFORE: Watermark(2), PARTITIONS_BEFORE + "a": Watermark()}}
     assert find_unmeasured_partitions({**known, **asked}) == {AT, ("t", 1)}
     known = {**known, **asked}
     ends = {AT: 6, ("t", 1): 9}
-    waiting = track_grown_topics(known, {"t": 3}, {**read, AT: 6}, ends)
+    waiting = _track(known, {"t": 3}, {**read, AT: 6}, ends)
     assert waiting == {grown: {PARTITIONS_BEFORE: Watermark(2), PARTITIONS_BEFORE + "a": Watermark(NO_VALUE, (6, 9))}}
     known = {**known, **waiting, AT: {"a": Watermark(15)}}
     assert find_unmeasured_partitions(known) == set(), "the ends are known"
     assert find_limits(known, ("t", 2), ["a"]) == [Watermark(15)]
-    assert track_grown_topics(known, {"t": 3}, {**read, AT: 6, ("t", 1): 8}, {}) == {}
-    settled = track_grown_topics(known, {"t": 3}, {**read, AT: 6, ("t", 1): 9}, {})
+    assert _track(known, {"t": 3}, {**read, AT: 6, ("t", 1): 8}, {}) == {}
+    settled = _track(known, {"t": 3}, {**read, AT: 6, ("t", 1): 9}, {})
     assert settled == {grown: {PARTITIONS_BEFORE: Watermark(2), "a": Watermark(15)}}
     later = {**known, **settled, ("t", 2): {"a": Watermark(30)}}
     assert find_limits(later, AT, ["a"]) == [Watermark(15)], "what came after the growth is no suspect"
     assert find_limits(later, AT, ["a"], any_partition=True) == [Watermark(30)], "it has grown once more since"
-    assert track_grown_topics(later, {"t": 3}, {**read, AT: 6, ("t", 1): 9}, {}) == {}
+    assert _track(later, {"t": 3}, {**read, AT: 6, ("t", 1): 9}, {}) == {}
 
 
 def test_each_source_of_a_grown_topic_has_a_limit_of_its_own() -> None:
@@ -136,19 +140,19 @@ def test_each_source_of_a_grown_topic_has_a_limit_of_its_own() -> None:
     known = {grown: limits, AT: {"a": Watermark(8), "b": Watermark(5), "c": Watermark(2)}}
     known[("t", 1)] = {"a": Watermark(9), "b": Watermark(4), "c": Watermark()}
     assert find_unmeasured_partitions(known) == {AT}
-    settled = track_grown_topics(known, {"t": 2}, {AT: 4, ("t", 1): 2}, {AT: 4})
+    settled = _track(known, {"t": 2}, {AT: 4, ("t", 1): 2}, {AT: 4})
     assert settled == {grown: {PARTITIONS_BEFORE: Watermark(1), "a": Watermark(3), "b": Watermark(5)}}
-    assert track_grown_topics(known, {"t": 2}, {AT: 4, ("t", 1): 2}, {("t", 1): 2}) == {}, "the ends of other logs"
+    assert _track(known, {"t": 2}, {AT: 4, ("t", 1): 2}, {("t", 1): 2}) == {}, "the ends of other logs"
 
 
 def test_growth_is_noticed_per_topic() -> None:
     """Partitions that are added count whatever other topics do; a topic that is read for the first time has none."""
     read = {("u", 0): 1, ("u", 1): 0, ("v", 0): 1, ("t", 0): 1, ("t", 1): 1, ("w", 0): 0}
-    both = track_grown_topics({}, {"t": 2, "u": 1}, read, {})
+    both = _track({}, {"t": 2, "u": 1}, read, {})
     assert both == {("u", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(1)}}
-    both = track_grown_topics({}, {"t": 2, "u": 2}, {**read, ("t", 2): 0}, {})
+    both = _track({}, {"t": 2, "u": 2}, {**read, ("t", 2): 0}, {})
     assert both == {("t", GROWN_PARTITION): {PARTITIONS_BEFORE: Watermark(2)}}
-    assert track_grown_topics({}, {}, read, {}) == {}
+    assert _track({}, {}, read, {}) == {}
 
 
 def test_watermarks_only_rise() -> None:

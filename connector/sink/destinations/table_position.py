@@ -26,6 +26,6 @@ def build_table_position(
     here = position.only(topics)
     marks = advance_watermarks(table.watermarks, own)
     known = {**table.watermarks, **marks}
-    marks = {**marks, **track_grown_topics(known, table.partitions, here.offsets, plan.log_ends)}
+    marks = {**marks, **track_grown_topics(known, table.partitions, here, plan.log_ends)}
     truncates = {cut.source: cut.last for cut, _ in table.cuts.emptied}
     return attrs.evolve(here, watermarks=marks, after_delete=ends, truncates=truncates)

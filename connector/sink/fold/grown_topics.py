@@ -9,10 +9,9 @@ the ends of the old ones.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from connector.iceberg.commit.kafka_offsets import Watermark, Watermarks
+from connector.iceberg.commit.kafka_offsets import KafkaOffsets, Watermark, Watermarks
 from connector.runtime.topic_partitions import TopicPartition
 from connector.sink.fold.watermarks import GROWN_PARTITION, merge_partitions
 from serde.events.positions.log_positions import NO_VALUE
@@ -29,7 +28,7 @@ the ends that the logs of the earlier partitions had (as a place); nothing until
 def track_grown_topics(
     known: Watermarks,
     before: Mapping[str, int],
-    read: Mapping[TopicPartition, int],
+    now: KafkaOffsets,
     ends: Mapping[TopicPartition, int],
 ) -> Watermarks:
     """Return the changes to what is known about topics that got partitions.
@@ -37,11 +36,11 @@ def track_grown_topics(
     Args:
         known: the watermarks after a batch.
         before: how many partitions each topic had when the table was written to before.
-        read: the offsets behind the batch.
+        now: the offsets behind the batch.
         ends: those at the ends of the logs, asked for before the batch, of what `find_unmeasured_partitions` gave.
     """
     result = {}
-    for topic, count in _count_partitions(read).items():
+    for topic, count in now.partitions.items():
         old = known.get((topic, GROWN_PARTITION))
         fresh = {PARTITIONS_BEFORE: Watermark(before[topic])} if 0 < before.get(topic, 0) < count else old
         if fresh is None:
@@ -49,7 +48,7 @@ def track_grown_topics(
         limits = dict(fresh)
         for name in _find_moving_sources(known, topic, fresh):
             limits.pop(PARTITIONS_BEFORE + name, None)
-            limits |= _settle(known, topic, name, fresh, read, ends)
+            limits |= _settle(known, topic, name, fresh, now.offsets, ends)
         if limits != old:
             result[topic, GROWN_PARTITION] = limits
     return result
@@ -64,10 +63,6 @@ def find_unmeasured_partitions(known: Watermarks) -> set[TopicPartition]:
         and any(mark == Watermark() for name, mark in limits.items() if name.startswith(PARTITIONS_BEFORE))
         for before in range(limits[PARTITIONS_BEFORE].date)
     }
-
-
-def _count_partitions(offsets: Mapping[TopicPartition, int]) -> Mapping[str, int]:
-    return Counter(topic for topic, _ in offsets)
 
 
 def _find_moving_sources(known: Watermarks, topic: str, limits: Mapping[str, Watermark]) -> Iterator[str]:

@@ -8,6 +8,8 @@ place in the source's log tells what came first, where the table has it. Otherwi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 
 import attrs
 import pyarrow as pa
@@ -75,20 +77,16 @@ class HeldRows:
         """
         order, last = F.col(ORDER), F.col(until.time)
         tied = F.coalesce(F.col(PLACE) < F.col(until.place), F.col(since.time) == last)
-        condition = is_since(since) & ((order < last) | ((order == last) & tied))
-        for own, key in zip(under, self.keys, strict=True):
-            condition = condition & (F.col(own) == F.col(key))
-        return condition
+        return self._has_keys(under) & is_since(since) & ((order < last) | ((order == last) & tied))
 
     def is_between(self, under: Sequence[str], since: MomentColumns, until: MomentColumns) -> Column:
         """Say that a row has these keys and was certainly written after one moment and before another."""
-        order, place = F.col(ORDER), F.col(PLACE)
-        later = (order > F.col(since.time)) | ((order == F.col(since.time)) & (place > F.col(since.place)))
-        earlier = (order < F.col(until.time)) | ((order == F.col(until.time)) & (place < F.col(until.place)))
-        condition = ~F.col(READ) & later & earlier
-        for own, key in zip(under, self.keys, strict=True):
-            condition = condition & (F.col(own) == F.col(key))
-        return condition
+        row = MomentColumns(ORDER, PLACE)
+        return self._has_keys(under) & ~F.col(READ) & _is_after(row, since) & _is_after(until, row)
+
+    def _has_keys(self, under: Sequence[str]) -> Column:
+        pairs = zip(under, self.keys, strict=True)
+        return reduce(and_, (F.col(own) == F.col(key) for own, key in pairs))
 
     def union(self, other: HeldRows) -> HeldRows:
         """Return these rows and others of the same table."""
@@ -126,9 +124,13 @@ def tell_age(rows: DataFrame, table_rows: TableRows, layout: RowLayout, ages: Ag
 
 def is_before(change: MomentColumns) -> Column:
     """Say that a row may be the one that a key change took along, not another row that got the key later."""
-    order = F.col(ORDER)
-    later = (order > F.col(change.time)) | ((order == F.col(change.time)) & (F.col(PLACE) > F.col(change.place)))
-    return F.col(READ) | ~F.coalesce(later, F.lit(False))
+    return F.col(READ) | ~F.coalesce(_is_after(MomentColumns(ORDER, PLACE), change), F.lit(False))
+
+
+def _is_after(later: MomentColumns, earlier: MomentColumns) -> Column:
+    """Say that one moment is certainly after another, null or false where nothing tells."""
+    one, other = F.col(later.time), F.col(earlier.time)
+    return (one > other) | ((one == other) & (F.col(later.place) > F.col(earlier.place)))
 
 
 def is_since(change: MomentColumns) -> Column:

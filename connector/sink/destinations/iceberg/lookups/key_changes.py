@@ -112,11 +112,10 @@ class RowsBefore:
         Cost: two jobs: one over the old keys, one over them and the rows that have them. Where a row got several keys
         a join of these with the table's rows too; so where rows that were taken along may be older than the table's.
         """
-        linked = self._link_rows(self._read_events(old_keys, last_rows)).persist(StorageLevel.MEMORY_AND_DISK)
-        until.callback(linked.unpersist)
+        linked = _persist(self._link_rows(self._read_events(old_keys, last_rows)), until)
         doubted, made_by_changes = linked.agg(F.count(TOOK.time), F.count(_BEFORE)).collect()[0]
         if held is not None and doubted:
-            linked = self._forget_older_rows(linked, held if gone is None else held.union(gone))
+            linked = _persist(self._forget_older_rows(linked, held if gone is None else held.union(gone)), until)
         nowhere = [F.lit(None).cast(kind).alias(name) for name, kind in _HELD_TYPES]
         columns = (RECORD, *self.keys, *self.values, *attrs.astuple(CHANGED), *_since(), *nowhere)
         if not made_by_changes:
@@ -223,6 +222,11 @@ class RowsBefore:
             *attrs.astuple(SINCE),
             *(F.col(f"{_HELD}.{name}").alias(name) for name, _ in _HELD_TYPES),
         )
+
+
+def _persist(frame: DataFrame, until: ExitStack) -> DataFrame:
+    until.callback(frame.unpersist)
+    return frame.persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def _since() -> list[Column]:

@@ -119,14 +119,12 @@ def fill_from_table(
     order = times or (dedup_column if moved and dedup_column in table_rows.names else None)
     ages = AgeColumns(times, None if times is None else find_place_column(layout, prefix))
     live = tell_age(table_rows.live_rows, table_rows, layout, ages, op_field)
+    struck = tell_age(table_rows.deleted_rows, table_rows, layout, attrs.evolve(ages, time=order), op_field)
     joined = _name_own_keys(_read_incoming(outputs, table), sides)
     old_keys = [F.lit(None)] * len(sides.paths)
     if moved:
         before = RowsBefore(table, sides.names, ages)
-        held, gone = (
-            None if times is None else hold_rows(table_rows, tell_age(rows, table_rows, layout, ages, op_field), layout)
-            for rows in (table_rows.live_rows, table_rows.deleted_rows)
-        )
+        held, gone = (None if times is None else hold_rows(table_rows, rows, layout) for rows in (live, struck))
         moves, last_rows = (_filter_kind(outputs, kind) for kind in (OutputKind.OLD_KEY_ROWS, OutputKind.LAST_ROWS))
         known = before.find(moves, last_rows, until, held, gone)
         joined = joined.join(known, (F.col(_RECORD) == F.col(RECORD)) & F.col(_MOVED), "left")
@@ -134,7 +132,6 @@ def fill_from_table(
     joined = joined.select("*", *_choose_keys(sides, old_keys))
     joined = _join_live_rows(joined, table_rows, live, sides, dated=times is not None)
     if order is not None:
-        struck = tell_age(table_rows.deleted_rows, table_rows, layout, attrs.evolve(ages, time=order), op_field)
         joined = _join_struck(joined, table_rows, struck, sides, dated=times is not None)
     batch_sides = ("before",) if moved else ()
     table_sides = ("own",) * (times is not None) + ("live",) + ("struck",) * (order is not None)
