@@ -23,6 +23,7 @@ FOREIGN = 1000
 """Keys from here on are those of other writers."""
 
 Reads = Mapping[TopicPartition, Mapping[int, Truth]]
+Documents = Mapping[str, tuple[int, Mapping[str, Any]]]
 
 
 class Wrong(AssertionError):
@@ -59,6 +60,10 @@ class Expectation:
     parted: set[int] = attrs.field(factory=set)
     """Keys of rows whose old key went in the batch before, with changes that no table has seen (decision 0074)."""
 
+    late: dict[int, set[int]] = attrs.field(factory=dict)
+    """What late requests put into an index, by key: dates of whole seconds do not tell it from what comes behind a
+    truncate (docs/guarantees.md)."""
+
     left_behind: ReadsLeftBehind = attrs.field(factory=ReadsLeftBehind)
     held: tuple[Any, ...] = ()
     """All that the last comparison saw: where nothing of it is another by now, it holds again."""
@@ -72,6 +77,7 @@ class Expectation:
             foreign=dict(self.foreign),
             poison=set(self.poison),
             parted=set(self.parted),
+            late={key: set(told) for key, told in self.late.items()},
             left_behind=self.left_behind.copy(),
         )
 
@@ -132,9 +138,17 @@ class Expectation:
         read = [truth for at, known in reads.items() if at[0] == self.topic for truth in known.values()]
         self.early_cut = max([self.early_cut, *(truth.serial for truth in read if truth.says == "truncate")])
 
+    def note_late_rows(self, before: Documents, after: Documents) -> None:
+        """Take note of what requests that came late changed in an index."""
+        for key, document in after.items():
+            if before.get(key) != document:
+                row = document[1]
+                self.late.setdefault(row["id"], set()).add(row["n"])
+
     def check(self, rows: Rows, *, complete: bool) -> None:
         """Compare the table; `complete` tells that all there is was taken in, so that nothing is on its way."""
-        known = list(self.taken), dict(self.foreign), self.early_cut, self.partial, self.alone, self.left_behind.counts
+        doubts = self.early_cut, self.partial, self.alone, self.left_behind.counts, sum(map(len, self.late.values()))
+        known = list(self.taken), dict(self.foreign), *doubts
         seen = complete, list(rows), *known
         if seen != self.held:
             self._check(rows, complete=complete)
@@ -202,7 +216,8 @@ class Expectation:
             if complete or proven:
                 early = [None] if last.serial < self.early_cut else []
                 reads = [_n(one, cut) for one in self.left_behind.rivals(last) if one.serial > cut]
-                yield key, [_n(last, cut), *early, *reads], last.row
+                late = self.late.get(key, ()) if last.serial < cut and not self.precise else ()
+                yield key, [_n(last, cut), *early, *reads, *late], last.row
         # A truncate takes the rows of others that were there; one that comes again may, or may not, take later ones.
         for key, row in self.foreign.items() if not cut and not self.early_cut else ():
             yield key, [row["n"]], row

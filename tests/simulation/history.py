@@ -218,7 +218,7 @@ class History(Others, Checks):
     def _finish(self) -> None:
         """Nothing goes wrong any more: one process brings in all there is."""
         self.events.append("     in the end: nothing goes wrong any more")
-        self.calls.land()
+        self._land()
         self.processes.clear()
         last = 0 if self.story.world.documents else 9
         for number in range(MAX_FINAL_ROUNDS):

@@ -33,7 +33,7 @@ class Others(Scene):
         rng = Random(step.seed)
         name = rng.choice(sorted(set(map(self._place, self.tables))))
         if step.act == "land late commits":
-            self.calls.land()
+            self._land()
         elif step.act == "forget deletes":
             # A request that comes after all, as late as that, nothing can tell from a new one.
             if not self.calls.late:

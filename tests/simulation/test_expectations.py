@@ -1,4 +1,4 @@
-"""What is expected of a table where the old partition of a key still held a read, and where it did not."""
+"""What is expected of a table: where a key's old partition held a read, and where a request came late."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ pytestmark = pytest.mark.unit
 TOPIC = "db.public.t0"
 ROW = {"id": 1, "n": 10, "name": "a"}
 CREATED, READ, DELETED = Truth(1, "change", 1, ROW), Truth(1, "read", 1, ROW), Truth(2, "change", 1, None)
+TRUNCATE = Truth(2, "truncate")
 OLD, NEW = (TOPIC, 0), (TOPIC, 1)
 
 
@@ -76,3 +77,17 @@ def test_a_state_to_go_back_to_has_doubts_of_its_own() -> None:
     expected.check([ROW], complete=True)
     with pytest.raises(Wrong, match="must be not there"):
         before.check([ROW], complete=True)
+
+
+def test_a_late_request_may_put_a_document_back_behind_a_truncate_of_its_second() -> None:
+    """Dates of whole seconds tell its document from none that came behind: what it says may stand, and nothing else."""
+    whole_seconds, precise = (attrs.evolve(_expect({OLD: [CREATED, TRUNCATE]}), precise=told) for told in (False, True))
+    for expected in (whole_seconds, precise):
+        expected.alone = True
+        expected.note_late_rows({}, {"1": (1, ROW)})
+        expected.check([], complete=True)
+    whole_seconds.check([ROW], complete=True)
+    with pytest.raises(Wrong, match="must be not there or n=10"):
+        whole_seconds.check([{**ROW, "n": 11}], complete=True)
+    with pytest.raises(Wrong, match="must be not there"):
+        precise.check([ROW], complete=True)
