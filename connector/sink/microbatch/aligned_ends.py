@@ -118,26 +118,31 @@ def align_ends(batch: MicroBatch, topics: Collection[str], cluster: PartitionTim
     """
     end = dict(batch.end)
     for topic in sorted({*topics} & {*batch.topics}):
-        asked = {at: offset for at, offset in batch.end.items() if at[0] == topic}
-        there = cluster.fetch_log_ends(sorted(asked))
-        if all(asked[at] >= offset for at, offset in there.items()):
-            continue
-
-        def find(ms: int, there: Offsets = there) -> Offsets:
-            return {**there, **cluster.fetch_offsets_from_time(sorted(there), ms)}
-
-        now_ms = time.time_ns() // 1_000_000
-        future = find(now_ms + _AHEAD_MS)
-        told = {at: offset for at, offset in asked.items() if future[at] >= there[at]}
-        if all(offset >= there[at] for at, offset in told.items()):
-            continue
-        common = find_common_end(batch.start, told, find, now_ms)
-        of_one_moment = {at: told[at] for at in common.holding}
-        aligned = {**asked, **common.ends}
-        if not attrs.evolve(batch, end=aligned).events and attrs.evolve(batch, end=of_one_moment).events >= max_events:
-            aligned |= of_one_moment
-        end |= aligned
+        end |= _align_topic(batch, topic, cluster, max_events)
     return attrs.evolve(batch, end=end)
+
+
+def _align_topic(batch: MicroBatch, topic: str, cluster: PartitionTimes, max_events: int) -> Offsets:
+    """Return the ends of one topic's partitions."""
+    asked = {at: offset for at, offset in batch.end.items() if at[0] == topic}
+    there = cluster.fetch_log_ends(sorted(asked))
+    if all(asked[at] >= offset for at, offset in there.items()):
+        return asked
+
+    def find(ms: int) -> Offsets:
+        return {**there, **cluster.fetch_offsets_from_time(sorted(there), ms)}
+
+    now_ms = time.time_ns() // 1_000_000
+    future = find(now_ms + _AHEAD_MS)
+    told = {at: offset for at, offset in asked.items() if future[at] >= there[at]}
+    if all(offset >= there[at] for at, offset in told.items()):
+        return asked
+    common = find_common_end(batch.start, told, find, now_ms)
+    aligned = {**asked, **common.ends}
+    of_one_moment = {at: told[at] for at in common.holding}
+    if not attrs.evolve(batch, end=aligned).events and attrs.evolve(batch, end=of_one_moment).events >= max_events:
+        return {**aligned, **of_one_moment}
+    return aligned
 
 
 @attrs.frozen
