@@ -31,6 +31,9 @@ DEFAULTS = {
     "spark.driver.memory": "2g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # The driver keeps these plans with or without its pages. A batch makes five; one that asks its table for the rows
+    # of changed keys has a megabyte of them. Spark's own thousand fill the heap.
+    "spark.sql.ui.retainedExecutions": "50",
     "spark.sql.session.timeZone": "UTC",
     # Whatever a cluster's own defaults say: a second copy of a task that publishes would do so behind later events.
     "spark.speculation": "false",
