@@ -118,7 +118,7 @@ def is_retriable_exception(name: str) -> bool:
 
 def is_transient_java_error(error: BaseException) -> bool:
     """Tell whether what Spark or Java raised has a cause that may be gone later, an unanswered commit among them."""
-    cause = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    cause = _find_java_exception(error)
     while cause is not None:
         name = str(cause.getClass().getSimpleName())
         if is_retriable_exception(name) or name == "CommitStateUnknownException":
@@ -129,8 +129,13 @@ def is_transient_java_error(error: BaseException) -> bool:
 
 def java_exception_name(error: BaseException | None) -> str:
     """Return the simple class name of the Java exception behind one of ours; empty when there is none."""
-    cause = error.__cause__ if error is not None else None
-    return str(cause.java_exception.getClass().getSimpleName()) if isinstance(cause, Py4JJavaError) else ""
+    cause = None if error is None else _find_java_exception(error.__cause__)
+    return "" if cause is None else str(cause.getClass().getSimpleName())
+
+
+def _find_java_exception(error: BaseException | None) -> Any:
+    """Return what Java raised; some of its exceptions PySpark makes its own (`IllegalArgumentException`, for one)."""
+    return error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
 
 
 def is_no_such_table(error: BaseException) -> bool:

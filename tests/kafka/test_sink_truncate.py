@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import attrs
 import pytest
 from pyspark.sql import SparkSession
 
+from connector.iceberg.catalog.table import Table
+from connector.sink.destinations.iceberg import committer
+from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace, OpenLake
 from tests.harness.tiers import tiered
@@ -162,3 +166,45 @@ def test_rows_of_the_second_of_a_truncate(topics: Topics, plain_workspace: MakeW
 
 
 _MOMENTS = ("moment.one", "moment.two")
+
+
+@pytest.mark.parametrize("keep", tiered(["true", "false"], ["true"]))
+def test_a_table_that_is_rolled_back_behind_a_truncate_is_emptied_again(
+    topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, keep: str
+) -> None:
+    """Its rows go in a commit of their own: where that is gone before the batch's, all of the batch is done again."""
+    names = [f"back_{keep}_{mode}" for mode in ("eq", "cow")]
+    extra = {"topics": ",".join(names), "truncate.enabled": "true", "debezium.sink.iceberg.upsert-keep-deletes": keep}
+    extra[f"iceberg.table.{names[1]}.write-mode"] = "copy-on-write"
+    inside = InProcessSink(spark, plain_workspace(f"back_{keep}", extra))
+    topics.replay([_event(name, 0, "x", key) for name in names for key in (1, 2)])
+    inside.run()
+    first = {name: inside.lake.java(name).currentSnapshot().snapshotId() for name in names}
+    topics.replay([_event(name, 0, "x", *told) for name in names for told in ((3, "t"), (4,))], create=False)
+    left = {"before the look": names[:1], "before the commit": names[1:]}
+
+    def roll_back(moment: str) -> None:
+        for name in left.pop(moment, ()):
+            inside.lake.java(name).manageSnapshots().rollbackTo(first[name]).commit()
+
+    look, commit = committer.check_no_rollback, IcebergCommitter._commit_table
+
+    def look_later(table: Table, *told: Any) -> None:
+        if table.name.endswith("eq"):
+            roll_back("before the look")
+            table.refresh()
+        look(table, *told)
+
+    def commit_later(*told: Any) -> Any:
+        roll_back("before the commit")
+        return commit(*told)
+
+    monkeypatch.setattr(committer, "check_no_rollback", look_later)
+    monkeypatch.setattr(IcebergCommitter, "_commit_table", commit_later)
+    reports = inside.run()
+    assert not left and sum(report.dead_letters for report in reports) == 0
+    for name in names:
+        rows = {row["id"] for row in inside.lake.many(name) if row.get("__deleted") != "true"}
+        assert rows == {4}, name
+        kept = {row["id"] for row in inside.lake.many(name)}
+        assert kept == ({1, 2, 4} if keep == "true" else {4}), name

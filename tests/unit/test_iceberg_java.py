@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaClass
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
-from connector.iceberg.java import is_transient_java_error, jvm, vended_credentials
+from connector.errors import FatalError
+from connector.iceberg.java import is_transient_java_error, java_exception_name, jvm, vended_credentials
 
 
 @pytest.mark.parametrize("name", ["java.util.HashMap", "org.apache.iceberg.util.JsonUtil", "java.lang.String"])
@@ -97,3 +98,14 @@ def test_what_spark_wraps_is_found(names: tuple[str, ...], passes: bool) -> None
     error = RuntimeError()
     error._origin = java  # type: ignore[attr-defined]
     assert is_transient_java_error(error) is passes
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_the_exception_behind_ours_has_its_own_name(captured: bool) -> None:
+    """PySpark makes some of Java's exceptions its own before anybody sees them: their names are Java's still."""
+    behind = RuntimeError() if captured else Py4JJavaError.__new__(Py4JJavaError)
+    setattr(behind, "_origin" if captured else "java_exception", _Java("IllegalArgumentException"))
+    error = FatalError("committing")
+    error.__cause__ = behind
+    assert java_exception_name(error) == "IllegalArgumentException"
+    assert java_exception_name(FatalError("no cause")) == java_exception_name(None) == ""

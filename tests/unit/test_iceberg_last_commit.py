@@ -199,3 +199,24 @@ def test_a_commit_lands_only_behind_the_expected_one(
     """
     before = LastCommit() if expected is None else LastCommit(KafkaOffsets(), expected, 4)
     assert expect_last_commit("me", before, 8)(iterate(_Iterable(*snapshots))) is allowed
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "allowed"),
+    [
+        ((_Java("", "", 5, "delete", 8), _Java("me", "1", 4)), True),
+        ((_Java("", "", 5), _Java("", "", 5, "delete", 8), _Java("me", "1", 4)), True),
+        ((_Java("me", "1", 5, "append", 8),), True),  # the truncate found nothing, and committed nothing
+        ((_Java("me", "1", 4),), False),
+        ((_Java("", "", 5), _Java("me", "1", 4)), False),
+        ((_Java("me", "1", 5), _Java("", "", 4, "delete", 8)), False),  # it is older than the newest commit
+        ((_Java("other", "9", 5),), False),  # gone, or expired: the batch is made again
+        ((), False),
+    ],
+)
+def test_a_commit_behind_a_truncate_lands_only_where_its_rows_are_gone(
+    snapshots: tuple[_Java, ...], allowed: bool
+) -> None:
+    """Where a table is rolled back to before the truncate's own commit, the batch must not land: it is made again."""
+    before = LastCommit(KafkaOffsets(), "1", 4)
+    assert expect_last_commit("me", before, 8, 8)(iterate(_Iterable(*snapshots))) is allowed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from connector.errors import CommitRefused, FatalError
-from connector.iceberg.catalog.table import Table
-from connector.iceberg.commit.commit import PendingCommit, check_own_commits, commit_files
+from connector.iceberg.catalog.table import SnapshotEntry, Table
+from connector.iceberg.commit.commit import PendingCommit, check_no_rollback, check_own_commits, commit_files
 from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME, CREATED_BY
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit
@@ -61,6 +62,31 @@ def test_another_sink_of_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("connector.iceberg.commit.commit.find_last_commit", lambda *_: found)
     with pytest.raises(FatalError, match="another sink with the same name is running"):
         check_own_commits(_table(OF_A_TWIN, EMPTIED), 1, LastCommit(commit_id="ours"), "sink")
+
+
+@pytest.mark.parametrize(
+    ("parents", "newest", "gone"),
+    [
+        ({1: None, 2: 1}, 2, False),
+        ({1: None, 2: 1, 3: 2}, 3, False),
+        ({1: None, 2: 1}, 1, True),
+        ({1: None, 2: 1, 3: 1}, 3, True),  # another wrote where it was rolled back to
+        ({1: None, 2: 1}, None, True),
+        ({2: 1}, 2, False),  # what was before has expired
+        ({1: None}, 1, False),  # there was nothing to delete
+    ],
+)
+def test_a_truncates_snapshot_must_be_in_the_branch(
+    parents: dict[int, int | None], newest: int | None, gone: bool
+) -> None:
+    """A table that is rolled back while a truncate empties it has the batch made again."""
+    told = {2: OURS}
+    snapshots = {one: SnapshotEntry(parent, told.get(one, {})) for one, parent in parents.items()}
+    table: Any = SimpleNamespace(name="d.t", snapshot_id=newest, list_snapshots=lambda: snapshots)
+    with pytest.raises(CommitRefused, match=r"^table d\.t was rolled back while") if gone else nullcontext():
+        check_no_rollback(table, [1], "sink")
+    check_no_rollback(table, [1, 2], "sink")
+    check_no_rollback(table, [1], "other")
 
 
 def _land(monkeypatch: pytest.MonkeyPatch, *ids: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -53,7 +53,8 @@ class PendingCommit:
     `guarded` is set when deletes were left out because the table could not hold their keys: then no other writer may
     have added rows since snapshot `base`. `replaces` tells an upsert from an append. `properties` go into the summary.
     `rows_to_replace` is set where rows were looked up, and not deleted by their keys; `replace_rows` then adds their
-    replacement to the RowDelta.
+    replacement to the RowDelta. `needed` is a snapshot that the branch must still have: rows of a truncate go in one
+    of their own.
     """
 
     files: Sequence[FileDescription]
@@ -65,6 +66,7 @@ class PendingCommit:
     properties: Mapping[str, str] = attrs.field(factory=dict)
     rows_to_replace: RowsToReplace | None = None
     replace_rows: Callable[[Any, RowsToReplace], None] | None = None
+    needed: int | None = None
 
 
 @attrs.frozen
@@ -94,7 +96,7 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
     """
     commit_id = uuid.uuid4().hex
     summary = {**pending.properties, **pending.position.summary(name, commit_id)}
-    rule = expect_last_commit(name, pending.expected, pending.base)
+    rule = expect_last_commit(name, pending.expected, pending.base, pending.needed)
     try:
         few = pending.rows_to_replace is None
         commit_exactly_once(table, commit_id, lambda: _build_update(table, pending, summary), rule, few_manifests=few)
@@ -187,7 +189,7 @@ def check_own_commits(table: Table, base: int | None, expected: LastCommit, name
         if snapshot.snapshot_id == base:
             return
         summary = snapshot_summary(snapshot)
-        own = summary.get(CREATED_BY) == name and CONNECTOR_NAME not in summary
+        own = _is_without_offsets(summary, name)
         if not own and (snapshot.summary is None or snapshot.summary.operation.value != REPLACE):
             break
     else:
@@ -195,6 +197,30 @@ def check_own_commits(table: Table, base: int | None, expected: LastCommit, name
             return
     check_sole_writer(table, expected, name)
     raise CommitRefused(f"table {table.name} was changed by another writer while a truncate emptied it")
+
+
+def check_no_rollback(table: Table, before: Collection[int], name: str) -> None:
+    """Make sure that the branch has what this connector committed without offsets, as of a truncate.
+
+    Args:
+        table: as it is now.
+        before: the snapshots that there were, of any branch.
+        name: the connector's.
+
+    Raises:
+        CommitRefused: the table was rolled back meanwhile: what was done must be done again.
+    """
+    snapshots, at = table.list_snapshots(), table.snapshot_id
+    gone = {one for one, entry in snapshots.items() if _is_without_offsets(entry.summary, name)} - {*before}
+    while gone and at in snapshots:
+        gone.discard(at)
+        at = snapshots[at].parent_id
+    if gone:
+        raise CommitRefused(f"table {table.name} was rolled back while a truncate emptied it")
+
+
+def _is_without_offsets(summary: Mapping[str, str], name: str) -> bool:
+    return summary.get(CREATED_BY) == name and CONNECTOR_NAME not in summary
 
 
 def _build_update(table: Table, pending: PendingCommit, summary: Mapping[str, str]) -> Any:
@@ -241,22 +267,28 @@ def _start_row_delta(table: Table, pending: PendingCommit) -> Any:
     return update
 
 
-def expect_last_commit(name: str, expected: LastCommit, checked: int | None) -> Callable[[Ancestors], bool]:
+def expect_last_commit(
+    name: str, expected: LastCommit, checked: int | None, needed: int | None = None
+) -> Callable[[Ancestors], bool]:
     """Let a commit in where this connector's newest one is the expected one, or has expired (`is_rolled_back`).
 
     A rewrite of another engine since snapshot `checked` is looked at first (`guard.delete_guard`): so nothing that a
-    connector wrote stands upon one that was not.
+    connector wrote stands upon one that was not. With `needed` in only where that snapshot, no older than the newest
+    commit, is among them.
     """
 
     def is_expected(ancestors: Ancestors) -> bool:
-        snapshot, unchecked = None, True
+        snapshot, unchecked, missing = None, True, needed is not None
         for snapshot in ancestors:
             summary = snapshot.summary()
-            unchecked = unchecked and int(snapshot.snapshotId()) != checked
+            number = int(snapshot.snapshotId())
+            unchecked, missing = unchecked and number != checked, missing and number != needed
             if summary.get(CONNECTOR_NAME) == name:
-                return bool(summary.get(COMMIT_ID) == expected.commit_id)
+                return not missing and bool(summary.get(COMMIT_ID) == expected.commit_id)
             if unchecked and str(snapshot.operation()) == REPLACE and not _is_harmless(summary):
                 return False
+        if missing:
+            return False
         if expected.is_none:
             return True
         return snapshot is not None and not is_rolled_back(

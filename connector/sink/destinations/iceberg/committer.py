@@ -21,6 +21,7 @@ from connector.iceberg.commit.commit import (
     CommittedSnapshot,
     PendingCommit,
     RowsToReplace,
+    check_no_rollback,
     check_own_commits,
     check_sole_writer,
     commit_files,
@@ -72,7 +73,7 @@ class IcebergCommitter:
         When the batch is retried, the tables that were committed the first time are reported with the rest.
         """
         try:
-            self._empty(plan, names)
+            needed = self._empty(plan, names)
         except CommitRefused:
             # Nothing of the batch was tried before it. A truncate that is done twice changes nothing.
             self.discard(names, result)
@@ -84,7 +85,10 @@ class IcebergCommitter:
         come = {table.index: build_table_position(plan, table, result.progress, position) for table in plan.tables}
         work = [table for table in plan.tables if _has_work(table, result, come[table.index])]
         futures = {
-            t.index: self._threads.submit(self._commit_table, t, names[t.index], result, come[t.index]) for t in work
+            t.index: self._threads.submit(
+                self._commit_table, t, names[t.index], result, come[t.index], needed.get(t.index)
+            )
+            for t in work
         }
         failed = [(index, error) for index, future in futures.items() if (error := future.exception())]
         for index in futures.keys() - dict(failed).keys():
@@ -150,15 +154,18 @@ class IcebergCommitter:
             self.discard(names, result)
             raise
 
-    def _empty(self, plan: BatchPlan, names: list[str]) -> None:
+    def _empty(self, plan: BatchPlan, names: list[str]) -> dict[int, int | None]:
         """Delete the rows that tables held before they were truncated, or mark them deleted if deletes keep their rows.
 
-        The job omitted deletes for keys that a table was known not to hold. So nobody else may have written to the
-        table since; the batch's commit itself checks only the time after the truncate.
+        Returns the snapshots that these tables have then, by the tables' indexes. The job omitted deletes for keys that
+        a table was known not to hold. So nobody else may have written to the table since; the batch's commit itself
+        checks only the time after the truncate.
         """
+        emptied: dict[int, int | None] = {}
         for table in plan.tables:
             for cut, rows in table.cuts.emptied:
                 target, column = self._targets[names[table.index]], plan.dedup_column
+                before = target.table.list_snapshots().keys()
                 ordered = column == SOURCE_TS_NS and column in table.layout.columns.names
                 last, marks = table.find_last_truncate(cut.source).place, table.find_watermarks(cut.source)
                 limit = cut.deletes_until(last, marks) if ordered else None
@@ -173,9 +180,12 @@ class IcebergCommitter:
                     check_sole_writer(target.table, target.stored, self._connector)
                     raise
                 self._targets.refresh(names[table.index], alone=True)
+                check_no_rollback(target.table, before, self._connector)
                 # Of what the batch goes on from: a second sink may have committed since the rows went.
                 check_own_commits(target.table, target.base, target.stored, self._connector)
+                emptied[table.index] = self._targets[names[table.index]].base
                 self._log.info(_tell_truncate(table, rows), table=target.table.name)
+        return emptied
 
     def _delete_rows(self, target: TargetTable, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
         """Delete the rows of a truncate (`commit.truncate`)."""
@@ -214,12 +224,14 @@ class IcebergCommitter:
         return write_marked_rows(self._spark, table, plan, which, kept)
 
     def _commit_table(
-        self, table: TablePlan, name: str, result: JobResult, position: KafkaOffsets
+        self, table: TablePlan, name: str, result: JobResult, position: KafkaOffsets, needed: int | None
     ) -> TableCommit | None:
         lookup = result.key_lookups.get(table.index)
         files = result.written.get(table.index, [])
         attempts = LOOKUP_ATTEMPTS if lookup and table.index not in result.tables_read else 1
-        return self.commit_table_files(table, name, files, lookup, position, attempts=attempts, always=position.dated)
+        return self.commit_table_files(
+            table, name, files, lookup, position, attempts=attempts, always=position.dated, needed=needed
+        )
 
     def commit_table_files(
         self,
@@ -232,11 +244,13 @@ class IcebergCommitter:
         attempts: int = 1,
         always: bool = False,
         properties: Mapping[str, str] | None = None,
+        needed: int | None = None,
     ) -> TableCommit | None:
         """Commit files to a table, and the removal of the looked-up rows; None if there is nothing to commit.
 
         With `always` an empty commit is made too, to store the position. On a commit conflict the row lookup is
-        repeated, up to `attempts` times. Data files are reused, so they must not depend on looked-up values.
+        repeated, up to `attempts` times. Data files are reused, so they must not depend on looked-up values. The table
+        must have the snapshot `needed`.
 
         Raises:
             CommitRefused: another writer was faster each time.
@@ -248,7 +262,7 @@ class IcebergCommitter:
             if not files and not replacing and not (hits and hits.affected_files) and not always:
                 return None
             pending = self._build_pending(name, table, [*files, *replacing], hits, position)
-            pending = attrs.evolve(pending, properties={**(properties or {}), **pending.properties})
+            pending = attrs.evolve(pending, properties={**(properties or {}), **pending.properties}, needed=needed)
             try:
                 with self._targets.detect_expired_reads(name):
                     done = commit_files(self._targets[name].table, pending, self._connector)
