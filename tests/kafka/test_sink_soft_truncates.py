@@ -19,6 +19,7 @@ from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from tests.clients.topics import Topics
 from tests.conftest import MakeWorkspace
+from tests.harness.rounds import THOROUGH
 from tests.harness.tiers import tiered
 from tests.model.events import START_NS
 from tests.model.recordings import Record
@@ -28,11 +29,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
 MODES = {
     "by_key": {},
-    "by_place": {"write-mode": "position-delete"},
     "copied": {"write-mode": "copy-on-write"},
     "shared": {"write-mode": "position-delete"},
-    "timed": {},
     "versions": {"scd-type": "2"},
+    **({"by_place": {"write-mode": "position-delete"}, "timed": {}} if THOROUGH else {}),
 }
 MARKED = tuple(name for name in MODES if name != "versions")
 _FIELDS = {"id": ("int64", None), "n": ("int64", None), "at": ("int64", "io.debezium.time.MicroTime")}

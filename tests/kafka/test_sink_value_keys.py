@@ -77,7 +77,7 @@ def test_no_row_is_left_under_an_earlier_key(
             assert sorted((row["mail"], row["id"], row["n"]) for row in rows) == expected, (table, batch)
 
 
-@pytest.mark.parametrize("keeps_deletes", ["false", "true"])
+@pytest.mark.parametrize("keeps_deletes", tiered(["false", "true"], ["false"]))
 def test_a_mail_that_another_row_has_by_now_stays_with_it(
     keeps_deletes: str, topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:
@@ -103,7 +103,7 @@ def test_a_mail_that_another_row_has_by_now_stays_with_it(
 
 
 @pytest.mark.parametrize("mode", tiered(["equality-delete", "position-delete", "copy-on-write"], ["equality-delete"]))
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("together", tiered([True, False], [True]))
 def test_a_row_takes_its_large_values_along(
     mode: str, together: bool, topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:

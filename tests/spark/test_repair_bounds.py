@@ -237,6 +237,7 @@ def _write_file(folder: Path, name: str, properties: Mapping[str, str]) -> Path:
     return file
 
 
+@pytest.mark.thorough
 def test_a_repair_that_is_stopped_ends_between_two_tables(
     spark: SparkSession, tmp_path: Path, misleading: pytest.MonkeyPatch
 ) -> None:
