@@ -13,7 +13,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.schema import Schema
 
 from tests.simulation.catalog_server import LiveFile, Metadata, SnapshotVersion
-from tests.simulation.interruptions import JavaError
+from tests.simulation.interruptions import CapturedJavaError, JavaError
 
 Expression = Mapping[str, Any]
 _ADDING_DELETES = ("overwrite", "delete")
@@ -36,12 +36,15 @@ def find_conflict(demands: Demands, base: Metadata, added: Iterable[LiveFile], r
     """Look at what others did since.
 
     Raises:
-        JavaError: Iceberg's ValidationException, or what it says of a snapshot that it cannot find.
+        JavaError: Iceberg's ValidationException.
+        CapturedJavaError: what it says of a snapshot that it cannot find.
     """
     if base.newest is None:
         return
     if demands.since is not None and all(one.id != demands.since for one in base.ancestors()):
-        raise JavaError("IllegalArgumentException", f"Snapshot {demands.since} is not an ancestor of {base.head}")
+        raise CapturedJavaError(
+            "IllegalArgumentException", f"Snapshot {demands.since} is not an ancestor of {base.head}"
+        )
     gone = set[str]()
     for one in _history(demands, base):
         before = base.snapshots.get(one.parent) if one.parent is not None else None

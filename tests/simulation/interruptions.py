@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 import attrs
 from opensearchpy.exceptions import OpenSearchException
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 
 from connector.errors import RetriableError
 
@@ -61,6 +62,17 @@ class JavaError(Py4JJavaError):
 
     def getCause(self) -> None:  # noqa: N802 - Java's name
         return None
+
+
+class CapturedJavaError(CapturedException):
+    """What PySpark raises in the place of some of Java's exceptions, `IllegalArgumentException` among them."""
+
+    def __init__(self, name: str, message: str) -> None:
+        Exception.__init__(self, name)
+        self._origin = JavaError(name, message)
+
+    def __str__(self) -> str:
+        return str(self._origin)
 
 
 Away = Callable[[], Exception]
@@ -149,5 +161,5 @@ class Interruptions:
         for do in waiting:
             try:
                 do()
-            except (Py4JJavaError, OpenSearchException):
+            except (Py4JJavaError, CapturedException, OpenSearchException):
                 continue

@@ -17,7 +17,14 @@ import attrs
 from connector.iceberg.catalog.file_description import FileDescription
 from tests.simulation.catalog_server import CatalogServer, LiveFile, Metadata, SnapshotVersion
 from tests.simulation.conflicts import Demands, find_conflict, find_rewrite_conflict
-from tests.simulation.interruptions import Interruptions, JavaError, catalog_away, commit_refused, commit_unanswered
+from tests.simulation.interruptions import (
+    CapturedJavaError,
+    Interruptions,
+    JavaError,
+    catalog_away,
+    commit_refused,
+    commit_unanswered,
+)
 from tests.simulation.java_values import JavaIterator, JavaMap
 
 RETRIES = 4
@@ -312,7 +319,7 @@ class Update:
             base = self.table.now
             try:
                 self._validate(base)
-            except JavaError:
+            except (JavaError, CapturedJavaError):
                 self._clean(made)
                 raise
             version = self._build(base, made)

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from connector.iceberg import java
 from connector.iceberg.commit import last_commit
 from connector.maintenance import maintainer
 from connector.opensearch.bulk import bulk_processor
@@ -226,6 +227,17 @@ def partitions_that_appear_are_read_from_where_they_begin() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def exceptions_that_pyspark_makes_its_own_have_no_name() -> Iterator[None]:
+    """Java says that a batch is made of a snapshot that is gone, in words of PySpark: nobody understands."""
+
+    def find(error: BaseException | None) -> Any:
+        return getattr(error, "java_exception", None)
+
+    with patch.object(java, "_find_java_exception", find):
+        yield
+
+
 WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     made.__name__: made
     for made in (
@@ -246,5 +258,6 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         a_rollback_is_taken_for_an_expiry,
         tables_behind_their_offsets_are_read_on,
         partitions_that_appear_are_read_from_where_they_begin,
+        exceptions_that_pyspark_makes_its_own_have_no_name,
     )
 }
