@@ -198,6 +198,24 @@ def test_each_transaction_is_waited_for_by_itself(make_steps: Callable[..., Step
     assert not steps.transactions.overdue
 
 
+def test_events_that_come_again_count_once(make_steps: Callable[..., Steps]) -> None:
+    """A connector that starts again within a transaction sends its events twice: it is whole once all are here, and of
+    one that is here nothing more is waited for.
+    """
+    source, steps = Source(Database("again.public.t", 2), "again.transaction"), make_steps("again")
+    step = steps.step
+    step(0.0, *source.transaction(*_creates(1, 2, 3, 4)))
+    *events, end = source.transaction(*_creates(10, 11, 12, 13))
+    half, rest = events[:2], events[2:]
+    assert step(1.0, *half, *half, end) == source.after["1"]
+    assert step(2.0, *rest) == source.after["2"]
+    *events, end = source.transaction(*_creates(20, 21, 22, 23))
+    assert step(3.0, *events, end, *events[:2]) == source.after["3"]
+    assert step(4.0, *events[2:], end, *source.transaction(*_creates(30, 31))) == source.after["4"]
+    assert not steps.transactions.overdue
+    assert steps.transactions._due is None
+
+
 @pytest.mark.thorough
 def test_several_are_overdue_and_the_sink_starts_again(make_steps: Callable[..., Steps]) -> None:
     """All that are overdue are let through at once; a sink that starts waits anew, and loses nothing of what waited."""

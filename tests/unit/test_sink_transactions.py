@@ -74,6 +74,20 @@ def test_events_with_odd_transactions_are_in_none(odd: Any) -> None:
     assert [(row["id"], row["count"]) for row in found] == [("5", 2)]
 
 
+def test_numbers_of_events_are_told_where_all_have_one() -> None:
+    """They tell what came again, in envelopes and in flattened events; where one lacks its number none is told."""
+    event = {"op": "c", "source": {"db": "d", "schema": "public", "table": "t"}, "after": {"id": 1}}
+    numbered = [{**event, "transaction": {"id": "5:1", "total_order": number}} for number in (1, 2, 1)]
+    (found,) = _told(*numbered, topic="t")
+    assert (found["count"], found["orders"]) == (3, [1, 2])
+    (found,) = _told(*numbered, {**event, "transaction": {"id": "5:2"}}, topic="t")
+    assert (found["count"], found["orders"]) == (4, None)
+    for name in ("__total_order", "__transaction_total_order"):
+        flat = [{"id": number, "__transaction_id": "7", "__table": "t", name: number} for number in (4, 4)]
+        (found,) = _told(*flat, topic="t")
+        assert (found["id"], found["count"], found["orders"]) == ("7", 2, [4])
+
+
 def test_what_was_told_of_records_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a batch that begins at a cut only what lies behind the last look is read, of topic-partitions that are cut."""
     monkeypatch.setattr(transactions, "is_from", lambda offsets: offsets)

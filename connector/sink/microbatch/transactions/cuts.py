@@ -58,14 +58,27 @@ def _find_incomplete(counts: DataFrame) -> DataFrame:
     events, ends = counts.where(~F.col("ends")), counts.where(F.col("ends"))
     endless = events.select("id").distinct().join(ends.select("id").distinct(), "id", "left_anti")
     name = F.explode(F.array_distinct(F.array("collection", "with_db", "whole")))
-    named = events.select("id", name.alias("said"), "count")
-    here = named.groupBy("id", "said").agg(F.sum("count").alias("here"))
+    named = events.select("id", name.alias("said"), "count", "orders")
+    here = named.groupBy("id", "said").agg(_count_events().alias("here"))
     there = ends.groupBy("id", "said").agg(F.max("count").alias("there"), F.max("whole").alias("read"))
     counted = there.join(here, ["id", "said"], "left")
     # A table that is not read here counts no events, and is not waited for.
     expected = F.col("here").isNotNull() | F.col("read").isNotNull()
     short = counted.where(expected & (F.coalesce("here", F.lit(0)) < F.col("there")))
     return endless.union(short.select("id")).distinct()
+
+
+def _count_events() -> Column:
+    """How many events of a transaction there are; one that came again counts once, where all tell their numbers."""
+    all_tell = F.count("orders") == F.count(F.lit(1))
+    return F.when(all_tell, F.size(F.array_distinct(F.flatten(F.collect_list("orders"))))).otherwise(F.sum("count"))
+
+
+def find_repeated(counts: DataFrame) -> DataFrame:
+    """Return the ids of transactions some of whose events came again."""
+    events = counts.where(~F.col("ends")).groupBy("id")
+    told = events.agg(F.sum("count").alias("records"), _count_events().alias("events"), F.max("last").alias("last"))
+    return told.where(F.col("records") > F.col("events")).select("id", "last")
 
 
 def find_last_complete(counts: DataFrame, cuts: Mapping[TopicPartition, int]) -> str:

@@ -29,6 +29,7 @@ TRANSACTION_SCHEMA = pa.schema(
         ("with_db", pa.string()),
         ("whole", pa.string()),
         ("count", pa.int64()),
+        ("orders", pa.list_(pa.int64())),
         ("first", pa.int64()),
         ("last", pa.int64()),
         ("ts_ms", pa.int64()),
@@ -92,19 +93,29 @@ def _count_events(run: ConsumerRecords, block: MessageBlock, plan: BatchPlan) ->
         "with_db": pc.binary_join_element_wise(parts["db"], parts["table"], "."),
         "whole": pc.binary_join_element_wise(parts["db"], parts["schema"], parts["table"], "."),
     }
-    table = pa.table({"id": _transaction_ids(ids), **joined, "offset": pa.array(offsets)})
+    order = _read_orders(fields, prefix)
+    table = pa.table({"id": _transaction_ids(ids), **joined, "offset": pa.array(offsets), "order": order})
     events = table.filter(pc.is_valid(table["id"]))
-    grouped = events.group_by(["id", *joined]).aggregate([("offset", "count"), ("offset", "min"), ("offset", "max")])
+    told = [*(("offset", what) for what in ("count", "min", "max")), ("order", "distinct")]
+    grouped = events.group_by(["id", *joined]).aggregate(told)
     count = len(grouped)
     constant = {"ends": False, "topic": run.topic, "partition": run.partition, "said": None, "ts_ms": None}
     columns = {
         name: pa.repeat(pa.scalar(value, TRANSACTION_SCHEMA.field(name).type), count)
         for name, value in constant.items()
     }
-    renamed = {"count": "offset_count", "first": "offset_min", "last": "offset_max"}
+    renamed = {"count": "offset_count", "first": "offset_min", "last": "offset_max", "orders": "order_distinct"}
     for name in ("id", *joined, *renamed):
         columns[name] = grouped[renamed.get(name, name)].combine_chunks()
+    if events["order"].null_count:
+        columns["orders"] = pa.nulls(count, TRANSACTION_SCHEMA.field("orders").type)
     return pa.RecordBatch.from_arrays([columns[field.name] for field in TRANSACTION_SCHEMA], schema=TRANSACTION_SCHEMA)
+
+
+def _read_orders(fields: pa.StructArray, prefix: str) -> pa.Int64Array:
+    """Return the numbers of events in their transactions, as far as they tell them."""
+    paths = ("transaction.total_order", f"{prefix}transaction_total_order", f"{prefix}total_order")
+    return pc.coalesce(*(_read_whole(fields, path) for path in paths))
 
 
 def _read_ends(run: ConsumerRecords, block: MessageBlock, topics: tuple[str, ...]) -> pa.RecordBatch | None:
@@ -135,6 +146,7 @@ def _read_ends(run: ConsumerRecords, block: MessageBlock, topics: tuple[str, ...
         "with_db": pa.nulls(len(collections), pa.string()),
         "whole": pc.if_else(pa.array(known, pa.bool_()), collections, pa.scalar(None, pa.string())),
         "count": _read_whole(items, "event_count"),
+        "orders": pa.nulls(len(collections), TRANSACTION_SCHEMA.field("orders").type),
         "first": offsets,
         "last": offsets,
         "ts_ms": _read_whole(fields, "ts_ms").take(parents),

@@ -9,7 +9,7 @@ them comes with a later batch: records are not kept, only what they tell of tran
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 import structlog
@@ -26,6 +26,7 @@ from connector.sink.microbatch.transactions.cuts import (
     any_of,
     find_cuts,
     find_last_complete,
+    find_repeated,
     find_waiting,
     is_from,
     is_in_partition,
@@ -113,8 +114,8 @@ class Transactions:
             counts.unpersist()
 
     def _cut_batch(self, batch: MicroBatch, counts: DataFrame, now: float) -> CompleteBatch:
-        waited = find_waiting(counts, self._let_through)
-        oldest = waited.agg(F.min("since").alias("since")).collect()[0].since
+        waited, repeated = find_waiting(counts, self._let_through), find_repeated(counts)
+        oldest, has_repeated = _look_at(waited, repeated)
         limit = now - self._settings.wait_ms / 1000
         if self._old:
             began = [is_in_partition(place) & (F.col("first") < offset) for place, offset in self._old.items()]
@@ -130,6 +131,8 @@ class Transactions:
         ends = {at_: end for at_, end in batch.end.items() if self._counted_until.get(at_, 0) > end}
         cuts = find_cuts(counts, waited.select("id"), ends, self._let_through) if oldest is not None or ends else {}
         end = {at_: min(offset, cuts.get(at_, offset)) for at_, offset in batch.end.items()}
+        if has_repeated:
+            self._release_repeated(repeated, counts.where(is_from(cuts)))
         whole = CompleteBatch(attrs.evolve(batch, end=end), find_last_complete(counts, cuts))
         self._keep(batch, counts, cuts)
         self._due = None if oldest is None else oldest + self._settings.wait_ms / 1000
@@ -141,7 +144,20 @@ class Transactions:
         first = counts.join(overdue, "id").groupBy("topic", "partition").agg(F.min("first").alias("cut")).collect()
         places = _format_offsets({(row.topic, row.partition): row.cut for row in first})
         self._log.warning("no longer waiting for incomplete transactions", at=places)
-        self._let_through = [*self._let_through, *reversed(ids)][-MAX_RELEASED:]
+        self._release(reversed(ids))
+
+    def _release_repeated(self, repeated: DataFrame, left: DataFrame) -> None:
+        """Let through what else comes of transactions that are here, and some of whose events came again.
+
+        Where a connector starts again, the batch may end in the midst of what it sends again: nothing of the source is
+        cut by that, and of the rest nobody would know that it is one.
+        """
+        here = repeated.join(left.select("id").distinct(), "id", "left_anti")
+        rows = here.orderBy(F.desc("last")).limit(MAX_RELEASED).select("id").collect()
+        self._release(row.id for row in reversed(rows) if row.id not in self._let_through)
+
+    def _release(self, ids: Iterable[str]) -> None:
+        self._let_through = [*self._let_through, *ids][-MAX_RELEASED:]
 
     def _keep(self, batch: MicroBatch, counts: DataFrame, cuts: Mapping[TopicPartition, int]) -> None:
         self._kept = None
@@ -158,6 +174,14 @@ class Transactions:
 
     def _forget(self) -> None:
         self._kept, self._counted_until, self._due = None, {}, None
+
+
+def _look_at(waited: DataFrame, repeated: DataFrame) -> tuple[float | None, bool]:
+    """Return since when the oldest transaction is waited for, and whether events of any came again."""
+    times = waited.select("since", F.lit(False).alias("again"))
+    again = repeated.select(F.lit(None).cast("double").alias("since"), F.lit(True).alias("again"))
+    found = times.unionByName(again).agg(F.min("since").alias("since"), F.max("again").alias("again")).collect()[0]
+    return found.since, bool(found.again)
 
 
 def _format_offsets(cuts: Mapping[TopicPartition, int]) -> list[str]:
