@@ -412,5 +412,16 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 3, during=((15, Batch(1, 0, whole=True)),)),
         ),
     ),
+    # The rows were marked, and the catalog was away when the table was read again: the second try found nothing to mark.
+    # The table was rolled back to before the marks then, which nobody noticed as this try had made none.
+    "a table is rolled back behind a truncate's marks, and the catalog is away": (
+        World(keep_deletes=True),
+        (
+            SourceStep("commit", 435),
+            Batch(0, 1, whole=True),
+            SourceStep("truncate", 852),
+            Batch(0, 1, whole=True, during=((11, "away"), (16, TableStep("roll back", 499)))),
+        ),
+    ),
     **FOUND_GROWTH,
 }
