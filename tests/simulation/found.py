@@ -423,5 +423,16 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 1, whole=True, during=((11, "away"), (16, TableStep("roll back", 499)))),
         ),
     ),
+    # A proxy sent the commit twice, whose second answer was a refusal; the table was rolled back before Iceberg looked.
+    # Iceberg made it once more, and what it gave up had the manifests of the one that was rolled back.
+    "a commit that is called refused is rolled back before it is made again": (
+        World(),
+        (
+            SourceStep("commit", 435),
+            Batch(0, 1, whole=True),
+            SourceStep("truncate", 852),
+            Batch(0, 1, whole=True, during=((6, "twice"), (7, TableStep("roll back", 499)))),
+        ),
+    ),
     **FOUND_GROWTH,
 }
