@@ -412,7 +412,7 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 3, during=((15, Batch(1, 0, whole=True)),)),
         ),
     ),
-    # The rows were marked, and the catalog was away when the table was read again: the second try found nothing to mark.
+    # The rows were marked, and the catalog was away when the table was read again: the second try found none to mark.
     # The table was rolled back to before the marks then, which nobody noticed as this try had made none.
     "a table is rolled back behind a truncate's marks, and the catalog is away": (
         World(keep_deletes=True),

@@ -196,7 +196,7 @@ def test_a_refusal_of_what_landed_deletes_nothing() -> None:
 
 @pytest.mark.parametrize(("others", "deleted"), [([], ["manifest"]), ([7], ["manifest"]), ([8], [])])
 def test_manifests_of_a_try_that_landed_and_was_rolled_back_stay(others: list[int], deleted: list[str]) -> None:
-    """The catalog called it refused, and Iceberg made another: snapshot 8 is in the table, and somebody may go to it."""
+    """The catalog called it refused, and Iceberg made another: snapshot 8 is in the table, which may go back to it."""
     snapshots = {7: SnapshotEntry(None, {COMMIT_ID: "another"}), 8: SnapshotEntry(7, {COMMIT_ID: "id"})}
 
     @attrs.define(slots=False)
