@@ -14,7 +14,7 @@ import attrs
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitRefused, ConnectorError, RetriableError
+from connector.errors import CommitRefused, ConnectorError, GapError, RetriableError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import (
@@ -176,10 +176,11 @@ class IcebergCommitter:
                         seen = self._mark_rows(names[table.index], table, TruncatedRows(until, rows.values))
                     else:
                         self._delete_rows(target, until, rows.values)
-                except CommitRefused:
-                    # A second sink's rows may be later than the truncate, which this process cannot know.
+                except (CommitRefused, GapError) as error:
+                    # A second sink's rows may be later than the truncate, which this process cannot know. Where nothing
+                    # but the truncate's own commit was rolled back no row is lost that does not come again.
                     check_sole_writer(target.table, target.stored, self._connector)
-                    raise
+                    raise CommitRefused(str(error)) from error.__cause__
                 self._targets.refresh(names[table.index], alone=True)
                 check_no_rollback(target.table, before, seen, self._connector)
                 # Of what the batch goes on from: a second sink may have committed since the rows went.
