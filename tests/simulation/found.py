@@ -434,5 +434,17 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
             Batch(0, 1, whole=True, during=((6, "twice"), (7, TableStep("roll back", 499)))),
         ),
     ),
+    # The slower one had read the faster one's rows to mark them, which were rolled back before its marks went in: they
+    # came back with their marks, beside rows of their keys that the batch took for new ones.
+    "what a truncate marks is rolled back before the marks go in": (
+        World(keep_deletes=True, clock="seconds"),
+        (
+            SourceStep("commit", 12),
+            Batch(0, 1, whole=True),
+            SourceStep("truncate", 31),
+            SourceStep("commit", 9),
+            Batch(0, 1, whole=True, during=((8, Batch(1, 1, whole=True)), (13, TableStep("roll back", 499)))),
+        ),
+    ),
     **FOUND_GROWTH,
 }

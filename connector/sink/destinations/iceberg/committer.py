@@ -193,8 +193,8 @@ class IcebergCommitter:
         """Delete the rows of a truncate (`commit.truncate`)."""
         truncate_table(self._spark, target.table, until, own, name=self._connector, rule=self._expect_own(target))
 
-    def _expect_own(self, target: TargetTable) -> Callable[[Ancestors], bool]:
-        return expect_last_commit(self._connector, target.stored, target.base)
+    def _expect_own(self, target: TargetTable, needed: int | None = None) -> Callable[[Ancestors], bool]:
+        return expect_last_commit(self._connector, target.stored, target.base, needed)
 
     def _mark_rows(self, name: str, table: TablePlan, which: TruncatedRows) -> int | None:
         """Mark the rows of a truncate deleted, in a separate commit; a repeated call finds nothing left to mark.
@@ -220,7 +220,8 @@ class IcebergCommitter:
                 if not files:
                     return base
                 replace = WRITE_MODES[table.write_mode].apply
-                rule = self._expect_own(target)
+                # Rows that were rolled back since they were read would come back with their marks.
+                rule = self._expect_own(target, base)
                 commit_own_files(target.table, files, base, self._connector, hits, replace, rule)
             except CommitRefused:
                 self._discard(name, files)
