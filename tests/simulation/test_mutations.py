@@ -10,6 +10,7 @@ import pytest
 from tests.harness.tiers import tiered
 from tests.simulation.answers import forget_all
 from tests.simulation.found_moves import FOUND_MOVES
+from tests.simulation.history import History
 from tests.simulation.move_mutations import MOVE_MUTATIONS
 from tests.simulation.mutations import MUTATIONS, files_of_killed_runs_go_at_once
 from tests.simulation.planted import find
@@ -84,6 +85,17 @@ def test_a_table_that_is_rolled_back_behind_a_truncate_is_emptied_again(tmp_path
         # Where deletes were left out, as no row could have their keys, Iceberg itself refuses to look behind its base.
         assert count_wrong() or world.mode == "equality-delete"
     forget_all()
+
+
+@pytest.mark.parametrize(("world", "commit"), [(World(keep_deletes=True), 9), (World(), 6)], ids=["marks", "deletes"])
+def test_a_truncates_own_commit_that_is_rolled_back_stops_nothing(tmp_path: Path, world: World, commit: int) -> None:
+    """Nobody answers it, and the table is rolled back to the sink's newest commit before it is looked for."""
+    during = ((commit, "lost"), (commit + 1, TableStep("roll back", 499)))
+    before = SourceStep("commit", 435), Batch(0, 1, whole=True), SourceStep("truncate", 852)
+    history = History(Story(world, (*before, Batch(0, 1, whole=True, during=during))), str(tmp_path))
+    history.run()
+    assert "rolled back" in history.reasons
+    assert not [told for told in history.events if "stops" in told]
 
 
 @pytest.mark.parametrize("mutation", RULE_MUTATIONS)

@@ -194,6 +194,25 @@ def test_a_refusal_of_what_landed_deletes_nothing() -> None:
     assert table.deleted == []
 
 
+@pytest.mark.parametrize(("others", "deleted"), [([], ["manifest"]), ([7], ["manifest"]), ([8], [])])
+def test_manifests_of_a_try_that_landed_and_was_rolled_back_stay(others: list[int], deleted: list[str]) -> None:
+    """The catalog called it refused, and Iceberg made another: snapshot 8 is in the table, which may go back to it."""
+    snapshots = {7: SnapshotEntry(None, {COMMIT_ID: "another"}), 8: SnapshotEntry(7, {COMMIT_ID: "id"})}
+
+    @attrs.define(slots=False)
+    class Retried(_Table):
+        def commit(self) -> None:
+            super().commit()
+            self.leftovers.accept("manifest")
+
+        def list_snapshots(self) -> dict[int, SnapshotEntry]:
+            return {one: snapshots[one] for one in others} | {9: SnapshotEntry(7, {COMMIT_ID: "id"})}
+
+    table = Retried([None], [7])
+    _attempts(table, _never()).settle()
+    assert table.deleted == deleted
+
+
 def test_what_nobody_answers_ends_as_unknown() -> None:
     """After `errors.retry.timeout` nobody knows, and nothing is deleted; where nothing was sent, that is known."""
     short = attrs.evolve(ERRORS, retry_timeout_ms=1)

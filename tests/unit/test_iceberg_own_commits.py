@@ -84,9 +84,18 @@ def test_a_truncates_snapshot_must_be_in_the_branch(
     snapshots = {one: SnapshotEntry(parent, told.get(one, {})) for one, parent in parents.items()}
     table: Any = SimpleNamespace(name="d.t", snapshot_id=newest, list_snapshots=lambda: snapshots)
     with pytest.raises(CommitRefused, match=r"^table d\.t was rolled back while") if gone else nullcontext():
-        check_no_rollback(table, [1], "sink")
-    check_no_rollback(table, [1, 2], "sink")
-    check_no_rollback(table, [1], "other")
+        check_no_rollback(table, [1], None, "sink")
+    check_no_rollback(table, [1, 2], None, "sink")
+    check_no_rollback(table, [1], None, "other")
+
+
+@pytest.mark.parametrize(("newest", "gone"), [(3, False), (2, False), (1, True), (None, True)])
+def test_a_snapshot_with_nothing_left_to_mark_must_be_in_the_branch(newest: int | None, gone: bool) -> None:
+    """The rows had gone in a try before, whose snapshot was there: what is known of it may be rolled back too."""
+    snapshots = {1: SnapshotEntry(None, {}), 2: SnapshotEntry(1, OURS), 3: SnapshotEntry(2, {})}
+    table: Any = SimpleNamespace(name="d.t", snapshot_id=newest, list_snapshots=lambda: snapshots)
+    with pytest.raises(CommitRefused, match=r"^table d\.t was rolled back while") if gone else nullcontext():
+        check_no_rollback(table, [1, 2, 3], 2, "sink")
 
 
 def _land(monkeypatch: pytest.MonkeyPatch, *ids: str) -> Any:

@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import attrs
 import pytest
+from pyspark.errors.exceptions.captured import PythonException
 
 from connector.cli.maintain import rounds
 from connector.cli.maintain.rounds import Round
@@ -255,6 +256,19 @@ def test_what_a_conversion_leaves_is_rewritten_with_it(
     subject.policy_of.return_value = MaintenancePolicy()
     told = rounds._do_table(subject, Mock(), Round(execute=True))
     assert list(told.due) == [one.task for one in told.done] == tasks
+
+
+def test_a_job_that_fails_as_none_should_holds_up_no_other_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark raises an exception of its own where a task's Python failed; its table is told as one that failed."""
+    monkeypatch.setattr(rounds, "count_partitions", lambda *_: [])
+    failed = type("Failed", (PythonException,), {"__init__": lambda _: None, "__str__": lambda _: "a bad file"})()
+    failed._origin = None
+    subject: Any = Mock(find_due=lambda *_: {CONVERT: "x"})
+    subject.read_state.return_value = TableState()
+    subject.run.side_effect = failed
+    table: Any = SimpleNamespace(name="db.t", refresh=lambda: None)
+    told = rounds._do_table(subject, table, Round(by_triggers=True, execute=True))
+    assert told.failure == "maintaining table db.t: a bad file"
 
 
 # --- what it reads ----------------------------------------------------------------------------------------------------

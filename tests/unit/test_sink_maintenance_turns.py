@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 import structlog
+from pyspark.errors import PySparkException
 
 from connector.errors import RetriableError
 from connector.iceberg.catalog.retention_properties import EXPIRE_SNAPSHOTS_PROPERTY
@@ -127,14 +128,15 @@ def test_only_tables_that_are_due_and_enabled() -> None:
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
-def test_what_fails_unexpectedly_holds_up_no_other_table(is_stopped: bool) -> None:
+@pytest.mark.parametrize("error", [OSError("no space left"), PySparkException("a task failed")])
+def test_what_fails_unexpectedly_holds_up_no_other_table(error: Exception, is_stopped: bool) -> None:
     """A table that fails as none should is told, and the next one has its turn; where Spark was stopped none has."""
     maintainer = Maintainer({"db.a", "db.b"}, {"db.b": {"convert": "why"}})
     maintainer.spark.sparkContext._jsc.sc.return_value.isStopped.return_value = is_stopped
 
     def find_due(table: Any, state: TableState) -> dict[str, str]:
         if table.name == "db.a":
-            raise OSError("no space left")
+            raise error
         return dict(maintainer.due[table.name])
 
     maintainer.find_due = find_due  # type: ignore[method-assign]

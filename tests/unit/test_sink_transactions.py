@@ -9,7 +9,10 @@ from unittest.mock import Mock
 import attrs
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
+from connector.errors import RetriableError
 from connector.settings.iceberg.routing import RouteSettings
 from connector.settings.kafka.transactions import TransactionSettings
 from connector.sink.convert.decoder import decode
@@ -102,6 +105,28 @@ def test_what_was_told_of_records_is_not_read_again(monkeypatch: pytest.MonkeyPa
     assert cutter.find_unread(MicroBatch(1, {at: 30}, {at: 35})).start == {at: 35}
     cutter._keep(following, told, {})
     assert cutter.find_unread(following) == following
+
+
+@pytest.mark.parametrize("kind", [Py4JJavaError, PySparkException])
+def test_what_was_told_is_read_again_once_an_executor_took_it_along(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    """Spark's SparkException is none of those that PySpark makes its own; without such a loss it is raised as it is."""
+    told = "[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_1_0 not found!"
+    lost = type("Lost", (kind,), {"__init__": lambda _: None, "__str__": lambda _: told})
+    monkeypatch.setattr(transactions, "is_from", lambda offsets: offsets)
+    monkeypatch.setattr(transactions, "F", Mock())
+    monkeypatch.setattr(transactions, "transaction_task", Mock())
+    monkeypatch.setattr(Transactions, "_cut_batch", Mock(side_effect=lost()))
+    cutter, made = Transactions(Mock(), TransactionSettings("tx", 1_000)), Mock()
+    made.feed.shares = [()]
+    batch = MicroBatch(0, {("server.public.t", 0): 10}, {("server.public.t", 0): 40})
+    with pytest.raises(lost):
+        cutter.whole(batch, made)
+    cutter._keep(batch, Mock(), {("server.public.t", 0): 30})
+    with pytest.raises(RetriableError, match=r"^transaction metadata was lost with an executor: "):
+        cutter.whole(batch, made)
+    assert cutter.find_unread(batch) == batch
 
 
 def test_what_nobody_foresaw_costs_those_records_only(monkeypatch: pytest.MonkeyPatch) -> None:

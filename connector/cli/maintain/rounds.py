@@ -14,6 +14,7 @@ from connector.cli.maintain.reports import TableReport, print_reports
 from connector.errors import ConfigError, ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
+from connector.iceberg.java import map_java_errors
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.maintenance.lease import LeaseTable, owner_name
 from connector.maintenance.maintainer import Maintainer
@@ -165,7 +166,8 @@ def _do_table(maintainer: Maintainer, table: Table, asked: Round) -> TableReport
             due = {task: reason for task, reason in due.items() if task not in needless}
         report = attrs.evolve(report, state=state, due=due)
         if asked.execute and due:
-            report = _execute(maintainer, table, asked, report)
+            with map_java_errors(f"maintaining table {table.name}"):  # a job that fails holds up no other table
+                report = _execute(maintainer, table, asked, report)
         # Repeated, a look at a table with nothing to do reads its metadata file only.
         if due or not asked.by_triggers:
             policy = maintainer.policy_of(table.name).rewrite

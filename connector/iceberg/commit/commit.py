@@ -199,12 +199,13 @@ def check_own_commits(table: Table, base: int | None, expected: LastCommit, name
     raise CommitRefused(f"table {table.name} was changed by another writer while a truncate emptied it")
 
 
-def check_no_rollback(table: Table, before: Collection[int], name: str) -> None:
+def check_no_rollback(table: Table, before: Collection[int], seen: int | None, name: str) -> None:
     """Make sure that the branch has what this connector committed without offsets, as of a truncate.
 
     Args:
         table: as it is now.
         before: the snapshots that there were, of any branch.
+        seen: the one in which there was nothing left to do; None where something was done.
         name: the connector's.
 
     Raises:
@@ -212,6 +213,7 @@ def check_no_rollback(table: Table, before: Collection[int], name: str) -> None:
     """
     snapshots, at = table.list_snapshots(), table.snapshot_id
     gone = {one for one, entry in snapshots.items() if _is_without_offsets(entry.summary, name)} - {*before}
+    gone |= set() if seen is None else {seen}
     while gone and at in snapshots:
         gone.discard(at)
         at = snapshots[at].parent_id

@@ -108,8 +108,16 @@ class _CommitAttempts:
                 _ = self._table.snapshot_id
         except ConnectorError as error:
             return self._judge(error)
-        self._leftovers.delete(self._table)
+        if self._leftovers and not self._has_landed_before():
+            self._leftovers.delete(self._table)
         return None
+
+    def _has_landed_before(self) -> bool:
+        """Tell whether another try of this commit is in the table's snapshots, which needs its manifests.
+
+        A catalog may call refused what it has landed. Where the table is rolled back then, Iceberg finds nothing of it.
+        """
+        return sum(one.summary.get(COMMIT_ID) == self._id for one in self._table.list_snapshots().values()) > 1
 
     def _judge(self, error: ConnectorError) -> CommitRefused | None:
         refused = is_refusal(error)
@@ -195,6 +203,9 @@ class _OrphanedFiles:
 
     def __init__(self) -> None:
         self._paths: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._paths)
 
     def accept(self, path: Any) -> None:
         """Take note of a file that Iceberg would delete."""

@@ -46,6 +46,8 @@ def _make_sender(jvm: Any, pid: int) -> Any:
 
 def _handle_sigterm(jvm: Any, handler: Any) -> None:
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import IllegalArgumentException
 
-    with suppress(Py4JJavaError):  # a JVM that was told to leave signals alone (-Xrs)
+    # A JVM that was told to leave signals alone (-Xrs); beside a session PySpark makes Java's exception its own.
+    with suppress(Py4JJavaError, IllegalArgumentException):
         jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal("TERM"), handler)

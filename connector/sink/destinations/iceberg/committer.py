@@ -14,7 +14,7 @@ import attrs
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitRefused, ConnectorError, RetriableError
+from connector.errors import CommitRefused, ConnectorError, GapError, RetriableError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import (
@@ -170,17 +170,19 @@ class IcebergCommitter:
                 last, marks = table.find_last_truncate(cut.source).place, table.find_watermarks(cut.source)
                 limit = cut.deletes_until(last, marks) if ordered else None
                 until = None if limit is None else (column, limit)
+                seen = None
                 try:
                     if table.keep_deletes:
-                        self._mark_rows(names[table.index], table, TruncatedRows(until, rows.values))
+                        seen = self._mark_rows(names[table.index], table, TruncatedRows(until, rows.values))
                     else:
                         self._delete_rows(target, until, rows.values)
-                except CommitRefused:
-                    # A second sink's rows may be later than the truncate, which this process cannot know.
+                except (CommitRefused, GapError) as error:
+                    # A second sink's rows may be later than the truncate, which this process cannot know. Where nothing
+                    # but the truncate's own commit was rolled back no row is lost that does not come again.
                     check_sole_writer(target.table, target.stored, self._connector)
-                    raise
+                    raise CommitRefused(str(error)) from error.__cause__
                 self._targets.refresh(names[table.index], alone=True)
-                check_no_rollback(target.table, before, self._connector)
+                check_no_rollback(target.table, before, seen, self._connector)
                 # Of what the batch goes on from: a second sink may have committed since the rows went.
                 check_own_commits(target.table, target.base, target.stored, self._connector)
                 emptied[table.index] = self._targets[names[table.index]].base
@@ -191,19 +193,22 @@ class IcebergCommitter:
         """Delete the rows of a truncate (`commit.truncate`)."""
         truncate_table(self._spark, target.table, until, own, name=self._connector, rule=self._expect_own(target))
 
-    def _expect_own(self, target: TargetTable) -> Callable[[Ancestors], bool]:
-        return expect_last_commit(self._connector, target.stored, target.base)
+    def _expect_own(self, target: TargetTable, needed: int | None = None) -> Callable[[Ancestors], bool]:
+        return expect_last_commit(self._connector, target.stored, target.base, needed)
 
-    def _mark_rows(self, name: str, table: TablePlan, which: TruncatedRows) -> None:
-        """Mark the rows of a truncate deleted, in a separate commit; a repeated call finds nothing left to mark."""
+    def _mark_rows(self, name: str, table: TablePlan, which: TruncatedRows) -> int | None:
+        """Mark the rows of a truncate deleted, in a separate commit; a repeated call finds nothing left to mark.
+
+        Returns the snapshot that had nothing to mark, None after a commit.
+        """
         target = self._targets[name]
         target.table.refresh()
         base = target.table.snapshot_id
         if DELETED_COLUMN not in table.layout.columns.names:
             self._log.warning("a truncate marks no rows: the table has no column for it", table=target.table.name)
-            return
+            return base
         if base is None:
-            return
+            return None
         # Others may have written since the batch was planned: every key has its row taken out.
         plan = attrs.evolve(table.with_identity_key, base=base, known_keys=KeyBounds())
         with ExitStack() as kept, self._targets.detect_expired_reads(name):
@@ -212,13 +217,16 @@ class IcebergCommitter:
             try:
                 hits, replacing = (None, []) if lookup is None else self._search_rows(target.table, plan, lookup)
                 files = [*files, *replacing]
-                if files:
-                    replace = WRITE_MODES[table.write_mode].apply
-                    rule = self._expect_own(target)
-                    commit_own_files(target.table, files, base, self._connector, hits, replace, rule)
+                if not files:
+                    return base
+                replace = WRITE_MODES[table.write_mode].apply
+                # Rows that were rolled back since they were read would come back with their marks.
+                rule = self._expect_own(target, base)
+                commit_own_files(target.table, files, base, self._connector, hits, replace, rule)
             except CommitRefused:
                 self._discard(name, files)
                 raise
+        return None
 
     def _write_marked_rows(self, table: Table, plan: TablePlan, which: TruncatedRows, kept: ExitStack) -> JobResult:
         return write_marked_rows(self._spark, table, plan, which, kept)

@@ -15,6 +15,7 @@ from contextlib import suppress
 import attrs
 import structlog
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError
@@ -147,7 +148,7 @@ class SinkMaintenance:
                     self._maintain_table(work)
             except ConnectorError as error:
                 structlog.get_logger().warning("maintenance is postponed", table=label, reason=str(error))
-            except (Py4JError, OSError) as error:
+            except (Py4JError, PySparkException, OSError) as error:
                 if _is_stopped(self.maintainer.spark):
                     structlog.get_logger().debug("maintenance ended with the sink", table=label, reason=str(error))
                     return

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 import structlog
+from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -105,7 +106,7 @@ class Transactions:
         try:
             with raise_task_errors():
                 return self._cut_batch(batch, counts, now)
-        except PySparkException as error:
+        except (Py4JJavaError, PySparkException) as error:
             if self._kept is None:
                 raise
             self._forget()
