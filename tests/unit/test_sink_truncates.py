@@ -300,6 +300,26 @@ def test_rows_of_earlier_batches(
     assert cut.deletes_until(last) == limit
 
 
+@pytest.mark.parametrize(
+    ("ts_ns", "place", "last", "again"),
+    [
+        (SECOND + 5, (), LastTruncate(SECOND + 5), True),
+        (SECOND + 5, (), LastTruncate(SECOND + 4), False),
+        (SECOND, (), LastTruncate(SECOND), False),  # within a second nothing tells
+        (SECOND + 5, (), LastTruncate(), False),  # the first one
+        (NO_VALUE, (), LastTruncate(SECOND + 5), False),
+        (SECOND, (SOURCE, 7, 0, 0), LastTruncate(SECOND, (SOURCE, 7, 0, 0)), True),
+        (SECOND + 5, (SOURCE, 8, 0, 0), LastTruncate(SECOND + 5, (SOURCE, 7, 0, 0)), False),
+        (SECOND + 5, (SOURCE, 7, 0, 0), LastTruncate(SECOND + 5), True),
+    ],
+)
+def test_a_truncate_that_comes_again_is_known(
+    ts_ns: int, place: tuple[int, ...], last: LastTruncate, again: bool
+) -> None:
+    """By its place in its source's log, else by a date of less than seconds."""
+    assert TableTruncate.of([Truncate("t", 0, 10, ts_ns, place)]).comes_again(last) is again
+
+
 NAME, HERE_TOO = "s.shop.t @0-7-", "s.shop.t @0-8-"
 LATEST = (source_number(NAME), 59, 0, 0)
 

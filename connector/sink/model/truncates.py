@@ -95,6 +95,15 @@ class TableTruncate:
         """What later batches have to know of it."""
         return LastTruncate(0 if self.ts_ns == NO_VALUE else self.ts_ns, self.place)
 
+    def comes_again(self, last: LastTruncate) -> bool:
+        """Tell whether it is known to be the source's last truncate: by its place, else by a date of less than seconds.
+
+        One that is older than that empties nothing (`is_repeated`).
+        """
+        if self.place and last.place:
+            return self.place == last.place
+        return self.ts_ns == last.ts_ns and self.ts_ns % _SECOND_NS != 0
+
     def deletes_until(self, last: SourcePosition, marks: Iterable[tuple[str, Watermark]] = ()) -> int | None:
         """Return up to which date (epoch nanoseconds, included) rows of earlier batches go; None for all of them.
 

@@ -117,9 +117,12 @@ class OpenSearchCommitter:
             version = int(
                 derive_versions(*np.array([[cut.ts_ns // unit], [cut.total_order]]), nanoseconds=unit == 1)[0]
             )
-            before = (mark.version for at in cut.offsets for mark in table.watermarks.get(at, {}).values())
+            last = table.find_last_truncate(cut.source)
+            # Of one that comes again the same topic-partition has what is later than it.
+            parts = () if cut.comes_again(last) else cut.offsets
+            before = (mark.version for at in parts for mark in table.watermarks.get(at, {}).values())
             most = max((version, *before))
-            if cut.alone and cut.deletes_until(table.find_last_truncate(cut.source).place) is None:
+            if cut.alone and cut.deletes_until(last.place) is None:
                 # All there is came before, by Kafka's order, or is sent again: dates of statements go to and fro.
                 most = _ANY_VERSION
             if cut.ts_ns % _SECOND_NS == 0:
