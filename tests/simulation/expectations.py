@@ -35,7 +35,7 @@ class Expectation:
     """Of one table. `exact` tells that each change proves its age to the table, so that no state of it is older than it
     may be; `precise` that dates are more than whole seconds, `alone` that one partition has all. Keys are above `base`.
     `together`: batches take whole transactions. `keeps`: a row that is deleted, or that a truncate took, stays, and is
-    marked. `rewrites`: deletes write data files anew, without the rows that they take.
+    marked. `rewrites`: deletes write data files anew, without the rows that they take. `documents`: it is an index.
     """
 
     topic: str
@@ -47,6 +47,7 @@ class Expectation:
     keeps: bool = False
     together: bool = False
     rewrites: bool = False
+    documents: bool = False
     ends: dict[TopicPartition, int] = attrs.field(factory=dict)
     taken: list[Truth] = attrs.field(factory=list)
     foreign: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
@@ -217,10 +218,22 @@ class Expectation:
                 early = [None] if last.serial < self.early_cut else []
                 reads = [_n(one, cut) for one in self.left_behind.rivals(last) if one.serial > cut]
                 late = self.late.get(key, ()) if last.serial < cut and not self.precise else ()
-                yield key, [_n(last, cut), *early, *reads, *late], last.row
+                moved = self._find_moved(key) if self.documents and self.partial and not self.precise else ()
+                yield key, [_n(last, cut), *early, *reads, *late, *moved], last.row
         # A truncate takes the rows of others that were there; one that comes again may, or may not, take later ones.
         for key, row in self.foreign.items() if not cut and not self.early_cut else ():
             yield key, [row["n"]], row
+
+    def _find_moved(self, key: int) -> Iterator[int]:
+        """What documents say that moved to a key, by the delete of their old one, where retention took the create: its
+        date may be later than that of a change behind it (docs/guarantees.md).
+        """
+        creates = {truth.serial for truth in self.taken if truth.came_from is not None}
+        for gone in self.taken:
+            if gone.went_to == key and gone.serial + 1 not in creates:
+                before = (truth for truth in self.taken if truth.key == gone.key and truth.serial < gone.serial)
+                rows = [truth.row["n"] for truth in sorted(before, key=lambda one: one.serial) if truth.row is not None]
+                yield from rows[-1:]
 
     def _with_rows(self) -> set[int]:
         """Keys that have had a row; of another partition than a truncate's they may have come too late for a mark."""

@@ -80,6 +80,7 @@ class Scene:
                 keeps,
                 together=world.moves,
                 rewrites="copy-on-write" in (world.mode, world.then),
+                documents=world.documents,
             )
             for name in self.names
         }

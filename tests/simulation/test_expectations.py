@@ -91,3 +91,22 @@ def test_a_late_request_may_put_a_document_back_behind_a_truncate_of_its_second(
         whole_seconds.check([{**ROW, "n": 11}], complete=True)
     with pytest.raises(Wrong, match="must be not there"):
         precise.check([ROW], complete=True)
+
+
+def test_a_document_that_moved_without_its_create_may_be_later_than_what_is_behind() -> None:
+    """Retention took the create, and dates of whole seconds go to and fro: the document, or the change, may stand."""
+    gone = attrs.evolve(DELETED, went_to=2)
+    create = Truth(3, "change", 2, {**ROW, "id": 2}, came_from=1)
+    changed = Truth(4, "change", 2, {**ROW, "id": 2, "n": 12})
+    moved, own = {**ROW, "id": 2}, {**ROW, "id": 2, "n": 12}
+
+    def expect(*truths: Truth, partial: bool = True, precise: bool = False) -> Expectation:
+        told = {OLD: [CREATED, gone], NEW: truths}
+        return attrs.evolve(_expect(told), documents=True, partial=partial, precise=precise)
+
+    for row in (moved, own):
+        expect(changed).check([row], complete=True)
+    for other in (expect(create, changed), expect(changed, partial=False), expect(changed, precise=True)):
+        other.check([own], complete=True)
+        with pytest.raises(Wrong, match="must be n=12"):
+            other.check([moved], complete=True)
