@@ -54,7 +54,10 @@ def _make_source(rng: Random, count: int) -> list[tuple[Place, Told]]:
 
 
 def _make_log(rng: Random, source: list[tuple[Place, Told]]) -> dict[Place, list[Told]]:
-    """What is in Kafka: the connector starts again now and then, and a producer writes records once more."""
+    """What is in Kafka: the connector starts again with a transaction now and then, and a producer writes records once
+    more.
+    """
+    first = [at for at, (_, told) in enumerate(source) if told.order == 1]
     log: dict[Place, list[Told]] = {(TABLE, 0): [], (TABLE, 1): [], (ENDS, 0): []}
     at = 0
     while at < len(source):
@@ -64,7 +67,7 @@ def _make_log(rng: Random, source: list[tuple[Place, Told]]) -> dict[Place, list
             log[place].append(told)
         at += 1
         if rng.random() < 0.08:
-            at = max(0, at - rng.randint(1, 9))
+            at = rng.choice([one for one in first if one < at][-4:])
     return log
 
 

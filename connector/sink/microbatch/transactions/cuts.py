@@ -75,10 +75,13 @@ def _count_events() -> Column:
 
 
 def find_repeated(counts: DataFrame) -> DataFrame:
-    """Return the ids of transactions some of whose events came again."""
-    events = counts.where(~F.col("ends")).groupBy("id")
-    told = events.agg(F.sum("count").alias("records"), _count_events().alias("events"), F.max("last").alias("last"))
-    return told.where(F.col("records") > F.col("events")).select("id", "last")
+    """Return the ids of transactions some of whose events, or whose end, came again."""
+    events, ends = counts.where(~F.col("ends")).groupBy("id"), counts.where(F.col("ends")).groupBy("id")
+    last, place = F.max("last").alias("last"), F.struct("topic", "partition", "first")
+    of_events = events.agg(F.sum("count").alias("here"), _count_events().alias("once"), last)
+    of_ends = ends.agg(F.count_distinct(place).alias("here"), F.lit(1).alias("once"), last)
+    told = of_events.select("id", "here", "once", "last").unionAll(of_ends.select("id", "here", "once", "last"))
+    return told.where(F.col("here") > F.col("once")).groupBy("id").agg(last)
 
 
 def find_last_complete(counts: DataFrame, cuts: Mapping[TopicPartition, int]) -> str:
