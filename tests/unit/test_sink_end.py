@@ -23,7 +23,9 @@ from tests.unit.local_sink import LocalSink, local_sink
 class _Committer(IcebergCommitter):
     """Iceberg's committer, of tables that take everything."""
 
-    def _commit_table(self, table: TablePlan, name: str, result: JobResult, position: KafkaOffsets) -> TableCommit:
+    def _commit_table(
+        self, table: TablePlan, name: str, result: JobResult, position: KafkaOffsets, needed: int | None
+    ) -> TableCommit:
         return TableCommit(name, position)
 
 
