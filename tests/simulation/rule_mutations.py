@@ -13,12 +13,10 @@ from unittest.mock import patch
 
 import attrs
 
-from connector.iceberg.commit import commit
 from connector.maintenance import rewrite_rules, spark_actions
 from connector.maintenance.conversion import conversion, validation
 from connector.maintenance.conversion.validation import LaterSnapshot
 from connector.maintenance.lease import MaintenanceRun
-from connector.sink.destinations.iceberg import committer
 from tests.simulation.steps import Batch, Kill, Maintain, SourceStep, Story, TableStep, World
 
 _HIT = ("added-position-delete-files", "added-dvs", "removed-position-delete-files", "removed-dvs")
@@ -51,25 +49,6 @@ def conversions_land_on_rewritten_files() -> Iterator[None]:
         return operation != "replace" and whole(operation, summary)
 
     with patch.object(validation, "may_conflict", may_conflict):
-        yield
-
-
-@contextmanager
-def rollbacks_of_truncates_pass() -> Iterator[None]:
-    """A table is rolled back to before a truncate's own commit, and nobody looks whether that is still there."""
-    with patch.object(committer, "check_no_rollback", lambda *_: None):
-        yield
-
-
-@contextmanager
-def rollbacks_behind_truncates_pass() -> Iterator[None]:
-    """The same between that look and the commit of the batch."""
-    whole = commit.expect_last_commit
-
-    def expect(name: str, expected: Any, checked: int | None, needed: int | None = None) -> Any:
-        return whole(name, expected, checked)
-
-    with patch.object(commit, "expect_last_commit", expect):
         yield
 
 

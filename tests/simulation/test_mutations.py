@@ -15,14 +15,14 @@ from tests.simulation.move_mutations import MOVE_MUTATIONS
 from tests.simulation.mutations import MUTATIONS, files_of_killed_runs_go_at_once
 from tests.simulation.planted import find
 from tests.simulation.process import quiet
-from tests.simulation.rule_mutations import (
-    RULE_MUTATIONS,
+from tests.simulation.rule_mutations import RULE_MUTATIONS
+from tests.simulation.shrinking import tell
+from tests.simulation.steps import Batch, Maintain, SourceStep, Story, TableStep, World
+from tests.simulation.world_mutations import (
+    WORLD_MUTATIONS,
     rollbacks_behind_truncates_pass,
     rollbacks_of_truncates_pass,
 )
-from tests.simulation.shrinking import tell
-from tests.simulation.steps import Batch, Maintain, SourceStep, Story, TableStep, World
-from tests.simulation.world_mutations import WORLD_MUTATIONS
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(600)]
 

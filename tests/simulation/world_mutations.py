@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from connector.iceberg import java
-from connector.iceberg.commit import last_commit
+from connector.iceberg.commit import commit, last_commit
 from connector.maintenance import maintainer
 from connector.opensearch.bulk import bulk_processor
 from connector.sink.convert import row_builder
 from connector.sink.convert.events import truncate_events
+from connector.sink.destinations.iceberg import committer
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write import table_writer
 from connector.sink.destinations.soft_deletes import mark_deleted
@@ -224,6 +225,25 @@ def partitions_that_appear_are_read_from_where_they_begin() -> Iterator[None]:
         patch("connector.sink.microbatch.start_offsets.check_appeared", lambda *_: None),
         patch("tests.simulation.process.check_appeared", lambda *_: None),
     ):
+        yield
+
+
+@contextmanager
+def rollbacks_of_truncates_pass() -> Iterator[None]:
+    """A table is rolled back to before a truncate's own commit, and nobody looks whether that is still there."""
+    with patch.object(committer, "check_no_rollback", lambda *_: None):
+        yield
+
+
+@contextmanager
+def rollbacks_behind_truncates_pass() -> Iterator[None]:
+    """The same between that look and the commit of the batch."""
+    whole = commit.expect_last_commit
+
+    def expect(name: str, expected: Any, checked: int | None, needed: int | None = None) -> Any:
+        return whole(name, expected, checked)
+
+    with patch.object(commit, "expect_last_commit", expect):
         yield
 
 

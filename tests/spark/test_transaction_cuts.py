@@ -81,8 +81,9 @@ def _grow(rng: Random, end: Mapping[Place, int], log: Mapping[Place, list[Told]]
 def test_no_transaction_is_cut_and_none_is_waited_for(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """However often a connector starts again within a transaction: each is taken in whole, and as time stands still
-    nothing is let through that is not."""
+    """However often a connector ends, within a transaction too, and starts again with one: each is taken in whole, and
+    as time stands still nothing is let through that is not.
+    """
     rng = Random(f"cuts {seed} {SEED or 0}")
     source = _make_source(rng, 12)
     log = _make_log(rng, source)

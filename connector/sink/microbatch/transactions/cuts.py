@@ -80,8 +80,7 @@ def find_repeated(counts: DataFrame) -> DataFrame:
     last, place = F.max("last").alias("last"), F.struct("topic", "partition", "first")
     of_events = events.agg(F.sum("count").alias("here"), _count_events().alias("once"), last)
     of_ends = ends.agg(F.count_distinct(place).alias("here"), F.lit(1).alias("once"), last)
-    told = of_events.select("id", "here", "once", "last").unionAll(of_ends.select("id", "here", "once", "last"))
-    return told.where(F.col("here") > F.col("once")).groupBy("id").agg(last)
+    return of_events.unionByName(of_ends).where(F.col("here") > F.col("once")).groupBy("id").agg(last)
 
 
 def find_last_complete(counts: DataFrame, cuts: Mapping[TopicPartition, int]) -> str:
