@@ -186,7 +186,7 @@ class Expectation:
         wrong = [name for name in LARGE if name in row and found.get(name) != row[name]]
         if not wrong or key in self.parted or (not self.alone and not self.together and self._moves(key)):
             return  # of an old key in another partition the last updates may come with a later batch
-        if self._was_hidden(key):
+        if self._was_hidden(key) or self._moved_behind_read(key):
             return
         for name in wrong:
             if found.get(name) != PLACEHOLDER or not self.partial:
@@ -198,6 +198,18 @@ class Expectation:
         """
         changes = (truth for truth in self.taken if truth.key == key and truth.says == "change")
         return any(True for truth in changes for _ in self.left_behind.rivals(truth))
+
+    def _moved_behind_read(self, key: int) -> bool:
+        """Tell whether the change that brought the row to this key came again behind a read of it, which tells no age
+        and is not asked (docs/guarantees.md).
+        """
+        read = 0
+        for truth in self.taken:
+            if truth.key == key and truth.says == "read":
+                read = max(read, truth.serial)
+            elif truth.key == key and truth.came_from is not None and truth.serial < read:
+                return True
+        return False
 
     def _allowed(self, *, complete: bool) -> Iterator[tuple[int, list[int | None], Mapping[str, Any] | None]]:
         """The values that a key may have, None for no row; and its row, if it has one."""

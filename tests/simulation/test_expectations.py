@@ -1,4 +1,6 @@
-"""What is expected of a table: where a key's old partition held a read, and where a request came late."""
+"""What is expected of a table: where a key's old partition held a read, where what came before a read comes again, and
+where a request came late.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
+from serde.events.images.unavailable_value import PLACEHOLDER
 from tests.simulation.expectations import Expectation, Wrong
 from tests.simulation.source import Truth
 
@@ -110,3 +113,16 @@ def test_a_document_that_moved_without_its_create_may_be_later_than_what_is_behi
         other.check([own], complete=True)
         with pytest.raises(Wrong, match="must be n=12"):
             other.check([moved], complete=True)
+
+
+def test_a_change_of_key_that_comes_again_behind_a_read_may_lose_its_large_value() -> None:
+    """The row that was read is not asked for it; a read without anything behind it has to stand as it is."""
+    moved, read = Truth(3, "change", 1, ROW, came_from=2), Truth(4, "read", 1, ROW)
+    lost = [{**ROW, "name": PLACEHOLDER}]
+    expected = _expect({OLD: [moved]}, {OLD: [read]})
+    expected.alone = True
+    with pytest.raises(Wrong, match="the name of key 1"):
+        expected.check(lost, complete=True)
+    expected = _expect({OLD: [moved]}, {OLD: [read, moved]})
+    expected.alone = True
+    expected.check(lost, complete=True)
