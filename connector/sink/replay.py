@@ -144,8 +144,7 @@ class Replayer:
         if not by_part:
             return _TableReplay()
         noted = target.find_replayed(name)
-        # A commit of an earlier version names a letter by its id alone.
-        before = {x.name for own, _ in decoded.runs.values() for x in own if noted & {x.name, x.id}}
+        before = {x.name for own, _ in decoded.runs.values() for x in own if noted & x.names}
         done = {one for _, ids in by_part for one in ids if one in before}
         fresh, _ = select_rows(by_part, [np.array([one not in before for one in ids]) for _, ids in by_part])
         kept, late = select_rows(fresh, self._mark_standing(decoded, table, name, fresh) if table.upsert else None)
