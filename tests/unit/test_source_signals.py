@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define, evolve, field
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField
 
-from connector.errors import ConfigError, FatalError, RetriableError
+from connector.errors import CommitUnknown, ConfigError, ConnectorError, FatalError, RetriableError
 from connector.runtime.monitoring.listeners import SnapshotReport
 from connector.settings.source.settings import load_source
 from connector.source.changes.row_filter import to_condition
@@ -22,6 +22,7 @@ from connector.source.signals.processor import SignalProcessor, _Turn
 from connector.source.signals.queue_channel import SignalQueue
 from connector.source.signals.table_channel import has_expired_parts
 from connector.source.snapshots.chunks import ChunkProgress
+from connector.source.snapshots.offset_store import TableOffsetStore
 from connector.source.snapshots.signal import (
     ExecuteSnapshot,
     InvalidSignal,
@@ -434,3 +435,56 @@ def test_a_table_whose_first_snapshots_expired_has_lost_signals() -> None:
     """The oldest snapshot that is left tells that there were others; a table's first one, and an empty table do not."""
     first, second = {"snapshot-id": 1}, {"snapshot-id": 2, "parent-snapshot-id": 1}
     assert [has_expired_parts(some) for some in ([second], [first, second], [])] == [True, False, False]
+
+
+_PLACES = {"bootstrap.servers": "h:1", "iceberg.catalog.warehouse": "/w"}
+
+
+class _Rows:
+    """The rows of an offsets table, beside which others commit; `answer` is what the catalog says to the next commit."""
+
+    def __init__(self) -> None:
+        self.stored: str | None = None
+        self.connector_row: str | None = None
+        self.by_table: dict[str, str] = {}
+        self.lands, self.stale = True, False
+        self.answer: ConnectorError | None = None
+
+    def put(self, own: str | None, _: Any) -> None:
+        # As `OffsetRows` does, it keeps what it was given, whatever becomes of the commit.
+        self.connector_row = own or self.connector_row
+        if self.lands:
+            self.stored = self.connector_row
+        if self.answer is not None:
+            answer, self.answer = self.answer, None
+            raise answer
+
+    def is_stale(self) -> bool:
+        return self.stale
+
+    def reload(self) -> None:
+        self.connector_row = self.stored
+
+
+@pytest.mark.parametrize("answer", [CommitUnknown("no answer"), RetriableError("away")])
+def test_what_was_stored_without_an_answer_is_this_source_s(answer: ConnectorError) -> None:
+    """The catalog is away while signals are stored, and more of them have come until it is back: what landed late, or
+    went with the offset of a table, is no other source's.
+    """
+    rows, errors = (
+        _Rows(),
+        load_source([], {"connector.class": "IcebergSource", "topic.prefix": "p", **_PLACES}, {}).errors,
+    )
+    store = TableOffsetStore(cast("Any", rows), "s", evolve(errors, retry_timeout_ms=0))
+    first, second = (SnapshotQueue().read_to("kafka", {"topic": "t", "offset": n}) for n in (1, 2))
+    rows.answer, rows.lands = answer, isinstance(answer, CommitUnknown)
+    with pytest.raises(type(answer)):
+        store.put_queue(first)
+    rows.lands = True
+    store._store(None, {})
+    rows.stale = True
+    store.put_queue(second)
+    assert (rows.stored, store.queue) == (second.json(), second)
+    rows.stored = first.json()
+    with pytest.raises(FatalError, match="another source named s is running"):
+        store.put_queue(SnapshotQueue())
