@@ -441,7 +441,7 @@ _PLACES = {"bootstrap.servers": "h:1", "iceberg.catalog.warehouse": "/w"}
 
 
 class _Rows:
-    """The rows of an offsets table, beside which others commit; `answer` is what the catalog says to the next commit."""
+    """The rows of an offsets table that others write to as well; `answer` is what comes of the next commit."""
 
     def __init__(self) -> None:
         self.stored: str | None = None

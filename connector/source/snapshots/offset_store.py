@@ -21,6 +21,8 @@ class TableOffsetStore:
         self._texts = rows.by_table
         self._own = rows.connector_row
         self._queue = SnapshotQueue.parse(self._own)
+        self._unconfirmed: dict[str | None, set[str]] = {}
+        """Texts by table, those of snapshots on demand by None, that may be stored although nobody said so."""
 
     @property
     def queue(self) -> SnapshotQueue:
@@ -54,7 +56,14 @@ class TableOffsetStore:
         self._queue = queue
 
     def _store(self, own: str | None, texts: Mapping[str, str]) -> None:
+        given: dict[str | None, str] = {**texts}
+        if own is not None:
+            given[None] = own
+        for table, text in given.items():
+            self._unconfirmed.setdefault(table, set()).add(text)
         call_with_retries(lambda: self._put(own, texts), self._errors)
+        for table in given:
+            del self._unconfirmed[table]
         self._texts.update(texts)
         self._own = self._own if own is None else own
 
@@ -74,16 +83,17 @@ class TableOffsetStore:
         """Whether the rows are stored already.
 
         Raises:
-            FatalError: one is neither this text nor the one that this process stored before.
+            FatalError: one is neither this text nor one that this process stored before, or may have stored since.
         """
         stored = self._rows.by_table
-        texts_of = {
-            f"table {table}": (stored.get(table), self._texts.get(table), text) for table, text in texts.items()
+        texts_of: dict[str | None, tuple[str | None, str | None, str]] = {
+            table: (stored.get(table), self._texts.get(table), text) for table, text in texts.items()
         }
         if own is not None:
-            texts_of["snapshots on demand"] = (self._rows.connector_row, self._own, own)
-        for subject, (is_present, before, text) in texts_of.items():
-            if is_present not in (before, text):
+            texts_of[None] = (self._rows.connector_row, self._own, own)
+        for table, (is_present, before, _) in texts_of.items():
+            if is_present != before and is_present not in self._unconfirmed[table]:
+                subject = "snapshots on demand" if table is None else f"table {table}"
                 raise FatalError(
                     f"{subject}: the stored position is not the one that this process wrote: another source named "
                     f"{self._name} is running; stop it, or give one of them another `name`"
