@@ -56,9 +56,8 @@ class TableOffsetStore:
         self._queue = queue
 
     def _store(self, own: str | None, texts: Mapping[str, str]) -> None:
-        given: dict[str | None, str] = {**texts}
-        if own is not None:
-            given[None] = own
+        given: dict[str | None, str] = {} if own is None else {None: own}
+        given.update(texts.items())
         for table, text in given.items():
             self._unconfirmed.setdefault(table, set()).add(text)
         call_with_retries(lambda: self._put(own, texts), self._errors)
