@@ -85,7 +85,7 @@ class _Since(Replayer):
 
     after: tuple[bytes, ...] = ()
 
-    def _decode_later(self, plan: BatchPlan, at: TopicPartition, start: int) -> list[DecodedRecords]:
+    def _decode_later(self, plan: BatchPlan, at: TopicPartition, start: int, end: int) -> list[DecodedRecords]:
         rows = [orjson.loads(event)["after"] for event in self.after]
         records = run(*self.after, keys=[row and {"id": row["id"]} for row in rows], topic=at[0])
         records.offset[:] += start
