@@ -20,11 +20,13 @@ from connector.iceberg.commit.commit import PendingCommit
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit
 from connector.iceberg.commit.stored_commit import StoredCommit
+from connector.iceberg.state.offset_rows import OffsetRows
 from connector.kafka.admin import TopicInfo
 from connector.runtime.lifecycle import Lifecycle
-from connector.server.connectors import sink_connector
+from connector.server.connectors import sink_connector, source_connector
 from connector.server.connectors.port import ConnectorOffset
 from connector.server.errors import RestError
+from connector.settings.source.settings import load_source
 from connector.sink import offset_reset
 from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets
 from connector.sink.offset_reset import merge_offsets, replace_offsets
@@ -188,3 +190,18 @@ def test_rest_keeps_the_ids_of_what_it_leaves(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(sink_connector, "open_state", lambda *_: (former, None))
     with pytest.raises(RestError, match="of Kafka cluster former"):
         connector.alter_offsets([ConnectorOffset(given, {"kafka_offset": 7})])
+
+
+def test_a_source_s_snapshots_on_demand_outlive_its_offsets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`DELETE .../offsets` forgets tables, as `icebridge offsets reset` does: with how far its signals are read gone,
+    all signals of the topic would be followed once more.
+    """
+    file = tmp_path / "source.properties"
+    file.write_text(SOURCE, "utf-8")
+    rows = OffsetRows.__new__(OffsetRows)
+    rows._name, rows._rows = "s", {"s": "snapshots and signals", "s/db.a": "{}", "s/db.b": "{}"}
+    connector = source_connector.SourceConnector(load_source([file], environ={}), {}, Lifecycle(), Mock)
+    monkeypatch.setattr(rows, "_replace", lambda: None)
+    monkeypatch.setattr(connector, "_rows", lambda: rows)
+    connector.alter_offsets(None)
+    assert rows._rows == {"s": "snapshots and signals"}
