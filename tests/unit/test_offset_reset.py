@@ -205,3 +205,26 @@ def test_a_source_s_snapshots_on_demand_outlive_its_offsets(monkeypatch: pytest.
     monkeypatch.setattr(connector, "_rows", lambda: rows)
     connector.alter_offsets(None)
     assert rows._rows == {"s": "snapshots and signals"}
+
+
+def test_a_topic_that_is_not_looked_at_keeps_its_offsets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`-X topics=a,b` leaves out the third one, or it is not there for a while: it goes on where it was. It would begin
+    anew, at its end with `auto.offset.reset=latest`.
+    """
+    other = ("c", 0)
+    before = KafkaOffsets("c", {"a": "a2", "b": "b2", "c": "c1"}, {A: 100, B: 100, other: 100})
+    wanted = merge_offsets(before, CLUSTER, CLUSTER.beginnings, ())
+    assert (wanted.offsets, wanted.topic_ids["c"]) == ({A: 0, B: 0, other: 100}, "c1")
+    there = attrs.evolve(
+        CLUSTER,
+        topics={**CLUSTER.topics, "c": TopicInfo("c", "c1", 1)},
+        beginnings={**CLUSTER.beginnings, other: 0},
+        ends={**CLUSTER.ends, other: 500},
+    )
+    assert find_starting_offsets(wanted, {}, {}, there, "latest", ("a", "b", "c")).offsets[other] == 100
+    offsets = _Offsets(one=KafkaOffsets("c", {}, {A: 100}), three=KafkaOffsets("c", {}, {other: 100}))
+    kept = offsets.tables["three"]
+    _reset(monkeypatch, tmp_path, offsets, {"one": KafkaOffsets("c", {}, {A: 100})}, wanted, moved={A, B})
+    assert (offsets.tables["one"].position.offsets, offsets.tables["three"]) == ({A: 0}, kept)
+    moved = attrs.evolve(before, cluster_id="former")
+    assert merge_offsets(moved, CLUSTER, CLUSTER.beginnings, ()).offsets == {A: 0, B: 0}
