@@ -72,7 +72,12 @@ def replace_offsets(
         _stored_commit(t) if keeps_tables else _reset_table(t, wanted, settings.name, topics, moved) for t in written
     ]
     noted = dict(zip((t.table.name for t in written), done, strict=True))
-    left = {name: commit for name, commit in before.items() if not _tells_of([commit.position], topics)}
+    asked = topics or tuple(cluster_state.topics)
+    left = {
+        name: commit
+        for name, commit in before.items()
+        if commit.position.offsets and not _tells_of([commit.position], asked)
+    }
     call_with_retries(lambda: offsets.replace(wanted, {**left, **noted}), settings.errors)
 
 
@@ -133,8 +138,9 @@ def merge_offsets(
 ) -> KafkaOffsets:
     """Return the offsets of all topic-partitions there are: fresh ones of `topics` (none: of all), else as before.
 
-    Offsets are of a cluster, and of topics by their ids: those as before, and without `moves` the fresh ones too, stay
-    offsets of what they were stored for, so that a topic that was made again stops the sink as before.
+    Those of topics that are not there, or not read now, stay. Offsets are of a cluster, and of topics by their ids:
+    those as before, and without `moves` the fresh ones too, stay offsets of what they were stored for, so that a topic
+    that was made again stops the sink as before.
 
     Raises:
         ConfigError: the sink reads no such topic; or offsets that stay are of another cluster.
@@ -146,7 +152,11 @@ def merge_offsets(
     chosen = {at: offset for at, offset in fresh.items() if _is_chosen(at, topics)}
     kept = {at: offset for at, offset in before.offsets.items() if at in cluster_state.ends and at not in chosen}
     staying = {topic for topic, _ in (kept if moves else {**kept, **chosen}) if topic in before.partitions}
-    if staying and before.cluster_id not in ("", cluster_state.cluster_id):
+    if before.cluster_id in ("", cluster_state.cluster_id):
+        # Those of topics that are not read now, or not there, are none of what is reset.
+        away = {at: offset for at, offset in before.offsets.items() if at[0] not in cluster_state.topics}
+        kept, staying = {**kept, **away}, staying | {topic for topic, _ in away}
+    elif staying:
         raise ConfigError(
             f"the stored offsets are of Kafka cluster {before.cluster_id}, this is {cluster_state.cluster_id}: none of "
             "them can stay; reset all topics to earliest or latest"

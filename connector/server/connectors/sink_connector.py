@@ -120,7 +120,8 @@ class SinkConnector(LiveConnector):
         cluster_state = inspect_cluster(KafkaAdmin(self._settings.kafka))
         check_offsets(wanted or {}, cluster_state)
         stored, targets = open_state(self._session(), self._settings)
-        before, oldest = stored.position or KafkaOffsets(), cluster_state.beginnings
+        before = KafkaOffsets() if wanted is None else stored.position or KafkaOffsets()
+        oldest = cluster_state.beginnings
         asked = dict.fromkeys(oldest) if wanted is None else wanted
         fresh = {at: oldest[at] if offset is None else offset for at, offset in asked.items()}
         unread = {at: offset for at, offset in oldest.items() if at not in before.offsets}
