@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from attrs import define, evolve, field
@@ -15,6 +17,7 @@ from pyiceberg.types import IntegerType, NestedField
 from connector.errors import CommitUnknown, ConfigError, ConnectorError, FatalError, RetriableError
 from connector.runtime.monitoring.listeners import SnapshotReport
 from connector.settings.source.settings import load_source
+from connector.source import table_capture
 from connector.source.changes.row_filter import to_condition
 from connector.source.signals.channel import ReceivedSignals
 from connector.source.signals.file_channel import FileChannel
@@ -22,6 +25,7 @@ from connector.source.signals.processor import SignalProcessor, _Turn
 from connector.source.signals.queue_channel import SignalQueue
 from connector.source.signals.table_channel import has_expired_parts
 from connector.source.snapshots.chunks import ChunkProgress
+from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.offset_store import TableOffsetStore
 from connector.source.snapshots.signal import (
     ExecuteSnapshot,
@@ -37,6 +41,8 @@ from connector.source.snapshots.signal import (
     read_document,
 )
 from connector.source.snapshots.snapshot_queue import MAX_QUEUED, QueuedSnapshot, SnapshotQueue, apply_signal
+from connector.source.snapshots.table_offset import TableOffset
+from connector.source.table_capture import TableCapture
 
 TABLES = ("db.items", "db.orders", "other.orders")
 
@@ -437,7 +443,12 @@ def test_a_table_whose_first_snapshots_expired_has_lost_signals() -> None:
     assert [has_expired_parts(some) for some in ([second], [first, second], [])] == [True, False, False]
 
 
-_PLACES = {"bootstrap.servers": "h:1", "iceberg.catalog.warehouse": "/w"}
+_SOURCE = {
+    "connector.class": "IcebergSource",
+    "topic.prefix": "p",
+    "bootstrap.servers": "h:1",
+    "iceberg.catalog.warehouse": "/w",
+}
 
 
 class _Rows:
@@ -473,7 +484,7 @@ def test_what_was_stored_without_an_answer_is_this_source_s(answer: ConnectorErr
     """
     rows, errors = (
         _Rows(),
-        load_source([], {"connector.class": "IcebergSource", "topic.prefix": "p", **_PLACES}, {}).errors,
+        load_source([], _SOURCE, {}).errors,
     )
     store = TableOffsetStore(cast("Any", rows), "s", evolve(errors, retry_timeout_ms=0))
     first, second = (SnapshotQueue().read_to("kafka", {"topic": "t", "offset": n}) for n in (1, 2))
@@ -488,3 +499,36 @@ def test_what_was_stored_without_an_answer_is_this_source_s(answer: ConnectorErr
     rows.stored = first.json()
     with pytest.raises(FatalError, match="another source named s is running"):
         store.put_queue(SnapshotQueue())
+
+
+def test_an_index_is_not_put_in_place_where_the_source_went_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that runs while its index is built again has published to the old one: what it published since is not in
+    the new one, and would not come.
+    """
+    rows, done = _Rows(), list[str]()
+    rows.by_table = {"db.t": "there"}
+    store = TableOffsetStore(cast("Any", rows), "s", load_source([], _SOURCE, {}).errors)
+    snapshot = SimpleNamespace(snapshot_id=7, ts_ns=1)
+    access: Any = SimpleNamespace(
+        name="db.t",
+        offsets=store,
+        table=SimpleNamespace(uuid="u"),
+        spark=None,
+        describe=lambda *_: SimpleNamespace(snapshot=snapshot, schema=SimpleNamespace(document={})),
+        snapshot_info=lambda *_: snapshot,
+        summary=lambda _: {},
+        publisher=SimpleNamespace(target_id=lambda _: ""),
+    )
+    capture = TableCapture.__new__(TableCapture)
+    capture.access, capture._parts = access, cast("Any", Mock(plan=lambda *_: []))
+    monkeypatch.setattr(TableCapture, "_look", lambda _: SimpleNamespace(snapshot_id=7))
+    monkeypatch.setattr(table_capture, "TableReader", Mock())
+    monkeypatch.setattr(TableOffset, "parse", lambda _: TableOffset(SnapshotOffset("u", 5)))
+    rows.stale = True
+    rows.by_table = {"db.t": "later"}
+    with pytest.raises(FatalError, match="another source named s is running"):
+        capture.reload(Mock(), lambda: done.append("in place"))
+    assert done == []
+    rows.by_table = {"db.t": "there"}
+    capture.reload(Mock(), lambda: done.append("in place"))
+    assert done == ["in place"]
