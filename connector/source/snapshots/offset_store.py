@@ -50,6 +50,10 @@ class TableOffsetStore:
         """
         self._store(None, {table: offset.json()})
 
+    def check_unmoved(self, table: str) -> None:
+        """Read a table's offset again, before something is done that fits this one alone; raises as `put`."""
+        call_with_retries(lambda: self._look(table), self._errors)
+
     def put_queue(self, queue: SnapshotQueue, offsets: Mapping[str, TableOffset] | None = None) -> None:
         """Store the snapshots on demand, and offsets of tables with them, in one commit; raises as `put`."""
         self._store(queue.json(), {table: offset.json() for table, offset in (offsets or {}).items()})
@@ -65,6 +69,11 @@ class TableOffsetStore:
             del self._unconfirmed[table]
         self._texts.update(texts)
         self._own = self._own if own is None else own
+
+    def _look(self, table: str) -> None:
+        if self._rows.is_stale():
+            self._rows.reload()
+        self._check(None, {table: self._texts.get(table, "")})
 
     def _put(self, own: str | None, texts: Mapping[str, str]) -> None:
         """Store some rows; others' rows may have been stored by others meanwhile, these may not."""
@@ -91,7 +100,7 @@ class TableOffsetStore:
         if own is not None:
             texts_of[None] = (self._rows.connector_row, self._own, own)
         for table, (is_present, before, _) in texts_of.items():
-            if is_present != before and is_present not in self._unconfirmed[table]:
+            if is_present != before and is_present not in self._unconfirmed.get(table, ()):
                 subject = "snapshots on demand" if table is None else f"table {table}"
                 raise FatalError(
                     f"{subject}: the stored position is not the one that this process wrote: another source named "
