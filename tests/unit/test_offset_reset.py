@@ -5,6 +5,8 @@ Without a JVM: tables and the offsets table are values.
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from connector.cli.main import main
+from connector.cli.offsets import sink_positions
+from connector.cli.status.cluster import ClusterView
+from connector.cli.status.sink_state import SinkState
 from connector.errors import ConfigError, GapError
 from connector.iceberg.commit.commit import PendingCommit
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
@@ -228,3 +233,19 @@ def test_a_topic_that_is_not_looked_at_keeps_its_offsets(monkeypatch: pytest.Mon
     assert (offsets.tables["one"].position.offsets, offsets.tables["three"]) == ({A: 0}, kept)
     moved = attrs.evolve(before, cluster_id="former")
     assert merge_offsets(moved, CLUSTER, CLUSTER.beginnings, ()).offsets == {A: 0, B: 0}
+
+
+def test_offsets_of_a_topic_that_was_made_again_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error by which the sink stopped names `offsets show`: a lag of 0 alone would say that all is read."""
+    settings = local_sink(tmp_path, ["topics=a,b"]).batches._settings
+    position = attrs.evolve(BEFORE, topic_ids={"a": "a2", "b": "b1"}, offsets={A: 100, B: 900})
+    monkeypatch.setattr(sink_positions, "open_gateway", lambda _: nullcontext(None))
+    monkeypatch.setattr(sink_positions, "read_state", lambda *_: SinkState(position))
+    asked = Future[ClusterView]()
+    asked.set_result(ClusterView(CLUSTER))
+    sink_positions.show(settings, Mock(), asked)
+    said = capsys.readouterr().out
+    assert "topic b was deleted and made again" in said
+    assert "topic a" not in said
