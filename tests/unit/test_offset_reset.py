@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import attrs
@@ -20,12 +20,13 @@ from connector.cli.main import main
 from connector.cli.offsets import sink_positions
 from connector.cli.status.cluster import ClusterView
 from connector.cli.status.sink_state import SinkState
-from connector.errors import ConfigError, GapError
+from connector.errors import CommitRefused, ConfigError, FatalError, GapError
 from connector.iceberg.commit.commit import PendingCommit
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit
 from connector.iceberg.commit.stored_commit import StoredCommit
 from connector.iceberg.state.offset_rows import OffsetRows
+from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.kafka.admin import TopicInfo
 from connector.runtime.lifecycle import Lifecycle
 from connector.server.connectors import sink_connector, source_connector
@@ -249,3 +250,37 @@ def test_offsets_of_a_topic_that_was_made_again_are_told(
     said = capsys.readouterr().out
     assert "topic b was deleted and made again" in said
     assert "topic a" not in said
+
+
+class _SharedRows:
+    """The rows of an offsets table whose file others replaced since it was read."""
+
+    def __init__(self, own: str, now: str) -> None:
+        self.connector_row, self._now, self.is_read = own, now, False
+
+    def forget(self) -> None:
+        self.connector_row = ""
+
+    def put(self, own: str, _: Any) -> None:
+        if not self.is_read:
+            raise CommitRefused("the file is gone")
+        self.connector_row = own
+
+    def reload(self) -> None:
+        self.connector_row, self.is_read = self._now, True
+
+
+def test_a_reset_stores_its_offsets_beside_other_connectors() -> None:
+    """Where a file has rows of several connectors, as after a compaction, another one's save is in the way once."""
+    before = BEFORE.json().decode()
+    offsets = OffsetsTable.__new__(OffsetsTable)
+    offsets._name, offsets._own = "s", before
+    rows: Any = _SharedRows(before, before)
+    offsets._rows = rows
+    with pytest.raises(CommitRefused):
+        offsets.replace(KafkaOffsets("c"), {})
+    offsets.replace(KafkaOffsets("c"), {})
+    assert rows.connector_row == KafkaOffsets("c").json().decode()
+    offsets._own, offsets._rows = before, cast("Any", _SharedRows(before, "what a sink stored meanwhile"))
+    with pytest.raises(FatalError, match="s has stored others meanwhile"):
+        offsets.replace(KafkaOffsets("c"), {})
