@@ -282,6 +282,14 @@ def test_a_file_is_followed_once(tmp_path: Path) -> None:
     assert [one.id for one in channel.read(again.position).signals if isinstance(one, SignalText)] == ["2"]
 
 
+def test_a_byte_order_mark_is_no_part_of_a_signal(tmp_path: Path) -> None:
+    """Some editors and shells begin each file of UTF-8 with one, as those of properties may."""
+    path = tmp_path / "signals.txt"
+    path.write_text('{"id": "1", "type": "log"}\n', "utf-8-sig")
+    (signal,) = FileChannel(path).read(None).signals
+    assert isinstance(signal, SignalText) and signal.id == "1"
+
+
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     """A signal file of a size that no person writes is an error of the channel."""
     path = tmp_path / "signals.txt"
