@@ -11,7 +11,7 @@ import click
 from rich.table import Table as Grid
 
 from connector.cli.console import open_console
-from connector.errors import ConfigError
+from connector.errors import ConfigError, FatalError
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.dlq.reader import DeadLetterRecord, mark_replayed, read_dead_letters
 from connector.runtime.retry import call_with_retries
@@ -41,9 +41,16 @@ def show_dead_letter(settings: SinkSettings, *, letter: str, save: Path | None) 
             left_out = dead_letter.omitted if name == "value" else dead_letter.key_omitted
             click.echo(f"{name}: {_to_text(data, omitted=left_out)}")
         elif data is not None:
-            save.mkdir(parents=True, exist_ok=True)
-            (save / f"{dead_letter.id}.{name}").write_bytes(data)
+            _write_file(save / f"{dead_letter.id}.{name}", data)
             click.echo(f"saved {save / f'{dead_letter.id}.{name}'}")
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as wrong:
+        raise FatalError(f"{path}: cannot be written ({wrong.strerror}); give --save a folder that can be") from wrong
 
 
 def _to_text(data: bytes | None, *, omitted: bool) -> str:
@@ -100,13 +107,23 @@ def _choose_dead_letters(dead_letters: Sequence[DeadLetterRecord], wanted: tuple
 def _with_repaired(letter: DeadLetterRecord, folder: Path | None) -> DeadLetterRecord:
     if folder is None:
         return letter
-    key, value = (folder / f"{letter.id}.{name}" for name in ("key", "value"))
+    key, value = (_read_file(folder / f"{letter.id}.{name}") for name in ("key", "value"))
     return attrs.evolve(
         letter,
-        key=key.read_bytes() if key.exists() else letter.key,
-        value=value.read_bytes() if value.exists() else letter.value,
-        omitted=letter.omitted and not value.exists(),
+        key=letter.key if key is None else key,
+        value=letter.value if value is None else value,
+        omitted=letter.omitted and value is None,
     )
+
+
+def _read_file(path: Path) -> bytes | None:
+    """Return what a file holds, None where there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as wrong:
+        raise FatalError(f"{path}: cannot be read ({wrong.strerror}); check its rights") from wrong
 
 
 def _print_outcome(letters: Sequence[DeadLetterRecord], result: ReplayReport, *, place: str, execute: bool) -> None:

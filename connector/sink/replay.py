@@ -51,12 +51,16 @@ class ReplayReport:
 
 @attrs.frozen(eq=False)
 class _DecodedLetters:
-    """Letters by topic-partition, with what they were decoded to by a plan whose tables have these names."""
+    """Letters by topic-partition, with what they were decoded to by a plan whose tables have these names.
+
+    `committed` tells by a table's index how far it is by its own commits: further than the sink, as after a crash.
+    """
 
     runs: Mapping[TopicPartition, _PartitionLetters]
     plan: BatchPlan
     names: Sequence[str]
     outcomes: Mapping[TopicPartition, DecodedRecords]
+    committed: Mapping[int, Mapping[TopicPartition, int]] = attrs.field(factory=dict)
 
     def find_faults(self) -> dict[str, str]:
         """Return the letters that could not be decoded, by name, and why."""
@@ -144,8 +148,7 @@ class Replayer:
         if not by_part:
             return _TableReplay()
         noted = target.find_replayed(name)
-        # A commit of an earlier version names a letter by its id alone.
-        before = {x.name for own, _ in decoded.runs.values() for x in own if noted & {x.name, x.id}}
+        before = {x.name for own, _ in decoded.runs.values() for x in own if noted & x.names}
         done = {one for _, ids in by_part for one in ids if one in before}
         fresh, _ = select_rows(by_part, [np.array([one not in before for one in ids]) for _, ids in by_part])
         kept, late = select_rows(fresh, self._mark_standing(decoded, table, name, fresh) if table.upsert else None)
@@ -166,13 +169,14 @@ class Replayer:
         end = {at: int(run.offset[-1]) + 1 for at, (_, run) in runs.items()}
         for _ in range(MAX_ROUNDS):
             plan, names = self._batches.plan(MicroBatch(-1, start, end))
+            committed = {table.index: table.committed for table in plan.tables}
             tables = tuple(attrs.evolve(table, committed={}) for table in plan.tables)
             plan = attrs.evolve(plan, tables=tables, label="replay", max_letters=len(self._known))
             whole = _forget_truncates(plan)
             outcomes = {at: decode(run, whole) for at, (_, run) in runs.items()}
             needs = [need for outcome in outcomes.values() for need in outcome.needs]
             if not needs or not execute:
-                return _DecodedLetters(runs, plan, names, outcomes)
+                return _DecodedLetters(runs, plan, names, outcomes, committed)
             self._destination.tables.apply_schema_changes(needs)
         raise FatalError("tables could not be prepared for the dead letters; see the log")
 
@@ -180,7 +184,7 @@ class Replayer:
         self, decoded: _DecodedLetters, table: TablePlan, name: str, parts: list[tuple[ChangeBatch, list[str]]]
     ) -> list[Mask]:
         """Mark rows whose key no later record of their topic-partition changed, and whose source none truncated."""
-        plan, runs, outcomes = decoded.plan, decoded.runs, decoded.outcomes
+        plan, runs, outcomes, stands = decoded.plan, decoded.runs, decoded.outcomes, self._batches.position.offsets
         ranks = {rank: at for at, rank in plan.ranks.items()}
         keep = [np.ones(len(part), np.bool_) for part, _ in parts]
         for at in {ranks[int(rank)] for part, _ in parts for rank in np.unique(part.order.partition)}:
@@ -192,7 +196,8 @@ class Replayer:
                 left = find_untruncated(runs[at][1], plan, table, TruncateScope())
                 for i, part in own:
                     keep[i] &= np.isin(part.order.offset, left)
-            for later in self._decode_later(_forget_truncates(plan), at, first + 1):
+            end = max(stands.get(at, 0), decoded.committed.get(table.index, {}).get(at, 0))
+            for later in self._decode_later(_forget_truncates(plan), at, first + 1, end):
                 truncates += [each for each in later.truncates if each.table == table.index]
                 progress += later.progress
                 held = [part for index, part in zip(later.tables, later.parts, strict=True) if index == table.index]
@@ -205,14 +210,13 @@ class Replayer:
                     keep[i] &= np.isin(part.order.offset, left)
         return keep
 
-    def _decode_later(self, plan: BatchPlan, at: TopicPartition, start: int) -> Iterable[DecodedRecords]:
-        """Decode the records from `start` to where the sink stands, a fetch at a time.
+    def _decode_later(self, plan: BatchPlan, at: TopicPartition, start: int, end: int) -> Iterable[DecodedRecords]:
+        """Decode the records from `start` to `end`, where the sink stands or a table of it, a fetch at a time.
 
         Dead ones changed nothing; those replayed since count as they were put through.
         """
         # Whatever else they hold that the table does not have: only whose key they are about is asked.
         plan = attrs.evolve(plan, evolve=False)
-        end = self._batches.position.offsets.get(at, 0)
         oldest = self._cluster.fetch_beginning_offsets([at])[at]
         known = [
             x

@@ -141,7 +141,8 @@ class TableCapture:
 
         Raises:
             GapError: the table has no snapshot.
-            RetriableError, FatalError: as `step`; the offset is as it was.
+            RetriableError, FatalError: as `step`; the offset is as it was. Where another process has moved it since,
+                nothing is called.
         """
         began = time.monotonic()
         current = self._look().snapshot_id
@@ -157,6 +158,8 @@ class TableCapture:
             with self.access.reads(current):
                 publisher.publish(read_part(reader, part, table.key), table)
         with finish_first():
+            # What it has published since to the target of now would not be in this one.
+            self.access.offsets.check_unmoved(self.name)
             before_offset_moves()
             self._store_published(attrs.evolve(before, target_id=self.access.publisher.target_id(table)), table)
         return StepReport(self.name, "part read", current, time.monotonic() - began, part=len(parts), parts=len(parts))

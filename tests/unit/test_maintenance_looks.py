@@ -16,6 +16,7 @@ import pytest
 from pyspark.errors.exceptions.captured import PythonException
 
 from connector.cli.maintain import rounds
+from connector.cli.maintain.reports import TableReport, print_reports
 from connector.cli.maintain.rounds import Round
 from connector.iceberg.catalog import table as table_module
 from connector.iceberg.catalog.metadata_file import load_static_table
@@ -25,6 +26,7 @@ from connector.maintenance.expiry import find_expiry
 from connector.maintenance.lease_rules import Lease
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
 from connector.maintenance.metadata_files import MetadataFiles, find_metadata_of_others
+from connector.maintenance.partitions import PartitionFiles
 from connector.maintenance.rewrite_rules import rewrite_options
 from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.spark_actions import count_rewrite_groups
@@ -359,3 +361,10 @@ def test_a_foreign_metadata_file_is_found_among_any_number() -> None:
     found.accept("file:/a/b/metadata/1.gz.metadata.json")
     found.accept("file:/a/b/data/1.parquet")
     assert (len(found.beside), found.elsewhere) == (3, "file:/a/b/metadata/1.gz.metadata.json")
+
+
+@pytest.mark.parametrize("partition", ["region=[/eu]", "region=[eu]", "region=:eu:"])
+def test_a_partition_is_shown_as_it_is(capsys: pytest.CaptureFixture[str], partition: str) -> None:
+    """Its value is any text of a row, and no markup."""
+    print_reports([TableReport("t", partitions=[PartitionFiles(partition)])], executed=False, as_json=False)
+    assert partition in capsys.readouterr().out

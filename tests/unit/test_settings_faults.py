@@ -342,3 +342,9 @@ def test_a_key_that_is_longer_than_any_is_no_slip(monkeypatch: pytest.MonkeyPatc
         load([], keys, {})
     assert sum("is not a known key" in fault for fault in told.value.faults) == 2
     assert max(map(len, compared)) < 100
+
+
+@pytest.mark.parametrize("warehouse", ["file://[w/", "s3://[bucket/w"])
+def test_a_warehouse_that_is_no_url_is_a_fault(warehouse: str) -> None:
+    """A bracket where an address would be is told as any other warehouse that is no path."""
+    assert "is not a local path and no catalog is named" in fault_of("debezium.sink.iceberg.warehouse", warehouse)

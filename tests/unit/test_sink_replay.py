@@ -25,6 +25,7 @@ from connector.kafka.dlq.producer import (
 from connector.kafka.dlq.reader import REPLAYED_HEADER, DeadLetterRecord, _parse_dead_letter, _split_headers
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import EventSettings
+from connector.sink import replay as replay_module
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.decoder import decode
 from connector.sink.microbatch.processor import BatchProcessor
@@ -33,7 +34,7 @@ from connector.sink.model.destination import ReplayOutcome, ReplayRows
 from connector.sink.model.plan import BatchPlan
 from connector.sink.replay import Replayer, _DecodedLetters, _group_by_partition, mark_superseded, select_rows
 from serde.events.kinds.header_names import CONNECTOR_HEADER
-from tests.unit.local_sink import local_sink
+from tests.unit.local_sink import LocalTables, _to_run, local_sink
 from tests.unit.sink_plans import DATED, append, plan, run, upsert
 
 COLUMNS = {"id": pa.int64(), "v": pa.int64()}
@@ -84,7 +85,7 @@ class _Since(Replayer):
 
     after: tuple[bytes, ...] = ()
 
-    def _decode_later(self, plan: BatchPlan, at: TopicPartition, start: int) -> list[DecodedRecords]:
+    def _decode_later(self, plan: BatchPlan, at: TopicPartition, start: int, end: int) -> list[DecodedRecords]:
         rows = [orjson.loads(event)["after"] for event in self.after]
         records = run(*self.after, keys=[row and {"id": row["id"]} for row in rows], topic=at[0])
         records.offset[:] += start
@@ -294,3 +295,37 @@ def test_letters_that_a_commit_names_are_not_put_through_beside_others(tmp_path:
     named.add("0-1")
     replayer.replay(letters, execute=False)
     assert put[1:] == [{"0-2@now-and-"}]
+
+
+def test_what_a_table_that_is_ahead_has_overtakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sink stopped after the table had its batch, and before its offsets were saved: what came with that batch is
+    not read again for this table, so a letter that was put over it would stay.
+    """
+    sink, at = local_sink(tmp_path, ["topics=t", "debezium.sink.iceberg.upsert-dedup-column=none"]), ("t", 0)
+    events = [(b'{"id":%d}' % key, b'{"id":%d,"v":%d,"__op":"c"}' % (key, n)) for n, key in enumerate((0, 1, 2, 3, 1))]
+    sink.process(*((at, *event) for event in events[:4]))
+    records = _to_run(at, 0, events)
+    monkeypatch.setattr(LocalTables, "plan", _ahead(LocalTables.plan, {at: 5}))
+    put = list[set[str]]()
+
+    def replay(plan: Any, index: int, name: str, parts: ReplayRows, *, execute: bool) -> ReplayOutcome:
+        put.append({one for _, ids in parts for one in ids})
+        return ReplayOutcome()
+
+    def read(_: Any, start: dict[TopicPartition, int], end: dict[TopicPartition, int], count: int) -> Any:
+        rows = np.flatnonzero((records.offset >= start[at]) & (records.offset < end[at]))
+        return SimpleNamespace(all_records=lambda: [records.only(rows)])
+
+    monkeypatch.setattr(replay_module, "assign_ranges", read)
+    target: Any = SimpleNamespace(find_replayed=lambda _: set(), replay=replay)
+    destination: Any = SimpleNamespace(replay_target=lambda: target, tables=sink.destination.tables)
+    cluster: Any = SimpleNamespace(fetch_beginning_offsets=lambda asked: dict.fromkeys(asked, 0))
+    letters = [DeadLetterRecord(f"0-{n}", "t", 0, n, "", "", *events[n]) for n in (1, 2)]
+    replayer = Replayer(sink.batches._settings, destination, sink.batches, cluster, letters)
+    report = replayer.replay(letters, execute=True)
+    assert (report.done, report.overtaken, put) == (("0-2",), ("0-1",), [{"0-2"}])
+
+
+def _ahead(plan_table: Any, committed: dict[TopicPartition, int]) -> Any:
+    """A table's plan that says that the table has more than the sink's own offsets."""
+    return lambda *words: attrs.evolve(plan_table(*words), committed=committed)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from attrs import define, evolve, field
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField
 
-from connector.errors import ConfigError, FatalError, RetriableError
+from connector.errors import CommitUnknown, ConfigError, ConnectorError, FatalError, RetriableError
 from connector.runtime.monitoring.listeners import SnapshotReport
 from connector.settings.source.settings import load_source
+from connector.source import table_capture
 from connector.source.changes.row_filter import to_condition
 from connector.source.signals.channel import ReceivedSignals
 from connector.source.signals.file_channel import FileChannel
@@ -22,6 +25,8 @@ from connector.source.signals.processor import SignalProcessor, _Turn
 from connector.source.signals.queue_channel import SignalQueue
 from connector.source.signals.table_channel import has_expired_parts
 from connector.source.snapshots.chunks import ChunkProgress
+from connector.source.snapshots.next_step import SnapshotOffset
+from connector.source.snapshots.offset_store import TableOffsetStore
 from connector.source.snapshots.signal import (
     ExecuteSnapshot,
     InvalidSignal,
@@ -36,6 +41,8 @@ from connector.source.snapshots.signal import (
     read_document,
 )
 from connector.source.snapshots.snapshot_queue import MAX_QUEUED, QueuedSnapshot, SnapshotQueue, apply_signal
+from connector.source.snapshots.table_offset import TableOffset
+from connector.source.table_capture import TableCapture
 
 TABLES = ("db.items", "db.orders", "other.orders")
 
@@ -275,6 +282,14 @@ def test_a_file_is_followed_once(tmp_path: Path) -> None:
     assert [one.id for one in channel.read(again.position).signals if isinstance(one, SignalText)] == ["2"]
 
 
+def test_a_byte_order_mark_is_no_part_of_a_signal(tmp_path: Path) -> None:
+    """Some editors and shells begin each file of UTF-8 with one, as those of properties may."""
+    path = tmp_path / "signals.txt"
+    path.write_text('{"id": "1", "type": "log"}\n', "utf-8-sig")
+    (signal,) = FileChannel(path).read(None).signals
+    assert isinstance(signal, SignalText) and signal.id == "1"
+
+
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     """A signal file of a size that no person writes is an error of the channel."""
     path = tmp_path / "signals.txt"
@@ -434,3 +449,94 @@ def test_a_table_whose_first_snapshots_expired_has_lost_signals() -> None:
     """The oldest snapshot that is left tells that there were others; a table's first one, and an empty table do not."""
     first, second = {"snapshot-id": 1}, {"snapshot-id": 2, "parent-snapshot-id": 1}
     assert [has_expired_parts(some) for some in ([second], [first, second], [])] == [True, False, False]
+
+
+_SOURCE = {
+    "connector.class": "IcebergSource",
+    "topic.prefix": "p",
+    "bootstrap.servers": "h:1",
+    "iceberg.catalog.warehouse": "/w",
+}
+
+
+class _Rows:
+    """The rows of an offsets table that others write to as well; `answer` is what comes of the next commit."""
+
+    def __init__(self) -> None:
+        self.stored: str | None = None
+        self.connector_row: str | None = None
+        self.by_table: dict[str, str] = {}
+        self.lands, self.stale = True, False
+        self.answer: ConnectorError | None = None
+
+    def put(self, own: str | None, _: Any) -> None:
+        # As `OffsetRows` does, it keeps what it was given, whatever becomes of the commit.
+        self.connector_row = own or self.connector_row
+        if self.lands:
+            self.stored = self.connector_row
+        if self.answer is not None:
+            answer, self.answer = self.answer, None
+            raise answer
+
+    def is_stale(self) -> bool:
+        return self.stale
+
+    def reload(self) -> None:
+        self.connector_row = self.stored
+
+
+@pytest.mark.parametrize("answer", [CommitUnknown("no answer"), RetriableError("away")])
+def test_what_was_stored_without_an_answer_is_this_source_s(answer: ConnectorError) -> None:
+    """The catalog is away while signals are stored, and more of them have come until it is back: what landed late, or
+    went with the offset of a table, is no other source's.
+    """
+    rows, errors = (
+        _Rows(),
+        load_source([], _SOURCE, {}).errors,
+    )
+    store = TableOffsetStore(cast("Any", rows), "s", evolve(errors, retry_timeout_ms=0))
+    first, second = (SnapshotQueue().read_to("kafka", {"topic": "t", "offset": n}) for n in (1, 2))
+    rows.answer, rows.lands = answer, isinstance(answer, CommitUnknown)
+    with pytest.raises(type(answer)):
+        store.put_queue(first)
+    rows.lands = True
+    store._store(None, {})
+    rows.stale = True
+    store.put_queue(second)
+    assert (rows.stored, store.queue) == (second.json(), second)
+    rows.stored = first.json()
+    with pytest.raises(FatalError, match="another source named s is running"):
+        store.put_queue(SnapshotQueue())
+
+
+def test_an_index_is_not_put_in_place_where_the_source_went_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that runs while its index is built again has published to the old one: what it published since is not in
+    the new one, and would not come.
+    """
+    rows, done = _Rows(), list[str]()
+    rows.by_table = {"db.t": "there"}
+    store = TableOffsetStore(cast("Any", rows), "s", load_source([], _SOURCE, {}).errors)
+    snapshot = SimpleNamespace(snapshot_id=7, ts_ns=1)
+    access: Any = SimpleNamespace(
+        name="db.t",
+        offsets=store,
+        table=SimpleNamespace(uuid="u"),
+        spark=None,
+        describe=lambda *_: SimpleNamespace(snapshot=snapshot, schema=SimpleNamespace(document={})),
+        snapshot_info=lambda *_: snapshot,
+        summary=lambda _: {},
+        publisher=SimpleNamespace(target_id=lambda _: ""),
+    )
+    capture = TableCapture.__new__(TableCapture)
+    capture.access, capture._parts = access, cast("Any", Mock(plan=lambda *_: []))
+    monkeypatch.setattr(TableCapture, "_look", lambda _: SimpleNamespace(snapshot_id=7))
+    monkeypatch.setattr(table_capture, "TableReader", Mock())
+    monkeypatch.setattr(TableOffset, "parse", lambda _: TableOffset(SnapshotOffset("u", 5)))
+    rows.stale = True
+    rows.by_table = {"db.t": "later"}
+    with pytest.raises(FatalError, match="another source named s is running"):
+        capture.reload(Mock(), lambda: done.append("in place"))
+    assert done == []
+    rows.by_table = {"db.t": "there"}
+    capture.reload(Mock(), lambda: done.append("in place"))
+    assert done == ["in place"]

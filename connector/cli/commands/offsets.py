@@ -84,10 +84,16 @@ def offsets_reset(
             raise ConfigError(
                 f"--to {to}: a source reads snapshots and has no offsets in Kafka; use earliest or latest"
             )
+        if topics:
+            names = ", ".join(topics)
+            raise ConfigError(f"--topic {names}: is for a sink, and this is a source; name tables by --table")
         from connector.cli.offsets import source as source_offsets
 
         source_offsets.reset(settings, to=to, tables=tables, execute=execute)
     else:
+        if tables:
+            names = ", ".join(tables)
+            raise ConfigError(f"--table {names}: is for a source, and this is a sink; name topics by --topic")
         from connector.cli.offsets import sink as sink_offsets
 
         sink_offsets.reset(settings, to=to, topics=topics, execute=execute)

@@ -39,14 +39,15 @@ def reset(settings: SinkSettings, *, to: ResetTarget, topics: tuple[str, ...], e
                 click.echo(f"note: {note}", err=True)
         offsets, targets = open_state(driver, settings)
         before = offsets.position or KafkaOffsets()
-        wanted = merge_offsets(
-            before, cluster_state, find_new_offsets(settings, offsets, cluster_state, to, targets), topics
-        )
+        fresh = find_new_offsets(settings, offsets, cluster_state, to, targets)
+        wanted = merge_offsets(before, cluster_state, fresh, topics, moves=to not in ("stored", "tables"))
         _print_reset(before, wanted, execute=execute)
         if execute:
-            kept = to == "tables"
+            moved, kept = () if to == "stored" else fresh.keys(), to == "tables"
             with finish_first():
-                replace_offsets(settings, offsets, targets, cluster_state, wanted, topics=topics, keeps_tables=kept)
+                replace_offsets(
+                    settings, offsets, targets, cluster_state, wanted, moved=moved, topics=topics, keeps_tables=kept
+                )
 
 
 def _print_reset(before: KafkaOffsets, wanted: KafkaOffsets, *, execute: bool) -> None:

@@ -61,9 +61,24 @@ class OffsetsTable:
         self._own = own
 
     def replace(self, position: KafkaOffsets, tables: Mapping[str, StoredCommit]) -> None:
-        """Store exactly these positions, forgetting tables that are not named (`icebridge offsets reset`)."""
+        """Store exactly these positions, forgetting tables that are not named (`icebridge offsets reset`).
+
+        Raises:
+            RetriableError: the catalog is away, or another connector was faster.
+            CommitUnknown: as `save`.
+            FatalError: another process with the same name stored its position since this one was read.
+        """
         self._rows.forget()
-        self._rows.put(position.json().decode(), {table: _encode_commit(noted) for table, noted in tables.items()})
+        try:
+            self._rows.put(position.json().decode(), {table: _encode_commit(noted) for table, noted in tables.items()})
+        except CommitRefused:
+            self._rows.reload()
+            if self._rows.connector_row != self._own:
+                raise FatalError(
+                    f"the stored offsets are not those that were to be replaced: a sink named {self._name} has stored "
+                    "others meanwhile; stop it, and reset them again"
+                ) from None
+            raise
         self._own = self._rows.connector_row
 
     def _leave_later(self, tables: Mapping[str, StoredCommit]) -> dict[str, StoredCommit]:

@@ -59,6 +59,8 @@ class DeadLetterRecord:
     """Whether it goes without its key, which is not null."""
     topic_id: str = ""
     log_id: str = ""
+    earlier: frozenset[str] = frozenset()
+    """Ids of letters of the same record from before: after a crash it is dead twice, and where it is read again."""
 
     @property
     def place(self) -> tuple[str, int, int, str]:
@@ -68,14 +70,24 @@ class DeadLetterRecord:
     @property
     def name(self) -> str:
         """What a commit calls it that puts it through: by its id alone it is any dead letter topic's of the name."""
-        return f"{self.id}@{self.log_id[:_ID_CHARS]}" if self.log_id else self.id
+        return self._name(self.id)
+
+    @property
+    def names(self) -> set[str]:
+        """What a commit may call it: those of earlier versions name a letter by its id alone."""
+        ids = {self.id, *self.earlier}
+        return ids | set(map(self._name, ids))
+
+    def _name(self, letter: str) -> str:
+        return f"{letter}@{self.log_id[:_ID_CHARS]}" if self.log_id else letter
 
 
 def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str, connector: str) -> list[DeadLetterRecord]:
     """Return a connector's letters in a dead letter topic, in the order of their records; none without the topic.
 
-    A record whose letter was written twice (after a crash) is given once, by its last letter. Raises RetriableError
-    when the broker is away.
+    A record whose letter was written twice (after a crash) is given once, by its last letter. A mark of a letter before
+    says nothing of it: the record was read again since, as after a reset of offsets, and what had been put through may
+    be gone. Raises RetriableError when the broker is away.
     """
     log = cluster.topics([topic]).get(topic) if topic in cluster.names() else None
     if log is None:
@@ -96,15 +108,16 @@ def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str, con
                     found[letter.place] = attrs.evolve(letter, log_id=log.id)
                     ids.setdefault(letter.place, set()).add(letter.id)
     letters = (
-        _apply_replay_marks(letter, [done[one] for one in ids[at] if one in done]) for at, letter in found.items()
+        _apply_replay_mark(attrs.evolve(letter, earlier=frozenset(ids[at] - {letter.id})), done.get(letter.id))
+        for at, letter in found.items()
     )
     return sorted(letters, key=lambda letter: letter.place)
 
 
-def _apply_replay_marks(letter: DeadLetterRecord, marks: list[FoundRecord]) -> DeadLetterRecord:
-    if not marks:
+def _apply_replay_mark(letter: DeadLetterRecord, mark: FoundRecord | None) -> DeadLetterRecord:
+    if mark is None:
         return letter
-    key, value, (_, headers) = _to_bytes(marks[-1].key()), _to_bytes(marks[-1].value()), _split_headers(marks[-1])
+    key, value, (_, headers) = _to_bytes(mark.key()), _to_bytes(mark.value()), _split_headers(mark)
     omitted = value is None and OMITTED_HEADER in headers
     key = letter.key if key is None and OMITTED_KEY_HEADER in headers else key
     return attrs.evolve(letter, replayed=True, key=key, value=value, omitted=omitted)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from connector.errors import ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.state.offsets_table import OffsetsTable
@@ -22,7 +23,7 @@ from connector.server.recent import RecentActivity
 from connector.settings import SinkSettings
 from connector.sink.microbatch.cluster import inspect_cluster
 from connector.sink.microbatch.start_offsets import ClusterState
-from connector.sink.offset_reset import open_state, replace_offsets
+from connector.sink.offset_reset import merge_offsets, open_state, replace_offsets
 from connector.sink.runner import SinkMonitor, live_sink
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -119,15 +120,17 @@ class SinkConnector(LiveConnector):
         cluster_state = inspect_cluster(KafkaAdmin(self._settings.kafka))
         check_offsets(wanted or {}, cluster_state)
         stored, targets = open_state(self._session(), self._settings)
-        before = (stored.position or KafkaOffsets()).offsets
-        kept = {at: offset for at, offset in before.items() if at in cluster_state.ends and wanted is not None}
-        fresh = {
-            at: cluster_state.beginnings[at] if offset is None else offset for at, offset in (wanted or {}).items()
-        }
-        ids = {name: topic.id for name, topic in cluster_state.topics.items()}
-        position = KafkaOffsets(cluster_state.cluster_id, ids, {**cluster_state.beginnings, **kept, **fresh})
+        before = KafkaOffsets() if wanted is None else stored.position or KafkaOffsets()
+        oldest = cluster_state.beginnings
+        asked = dict.fromkeys(oldest) if wanted is None else wanted
+        fresh = {at: oldest[at] if offset is None else offset for at, offset in asked.items()}
+        unread = {at: offset for at, offset in oldest.items() if at not in before.offsets}
+        try:
+            position = merge_offsets(before, cluster_state, {**unread, **fresh}, ())
+        except ConfigError as error:
+            raise RestError(400, str(error)) from error
         topics = () if wanted is None else tuple({topic for topic, _ in wanted})
-        replace_offsets(self._settings, stored, targets, cluster_state, position, topics=topics)
+        replace_offsets(self._settings, stored, targets, cluster_state, position, moved=fresh, topics=topics)
 
     def _live(self) -> None:
         live_sink(self._session, self._settings, self.monitor, survives=True)

@@ -105,13 +105,12 @@ class SourceConnector(LiveConnector):
         return [self._offset(table, orjson.loads(text)) for table, text in sorted(offsets_by_table.items())]
 
     def alter_offsets(self, offsets: Sequence[ConnectorOffset] | None) -> None:
-        """Store other offsets; for a table whose offset is forgotten `snapshot.mode` applies again."""
+        """Store other offsets; for a table whose offset is forgotten `snapshot.mode` applies again.
+
+        Snapshots on demand stay, and how far signals are read.
+        """
         rows = self._rows()
-        if offsets is None:
-            rows.forget()
-            rows.put(None, {})
-            return
-        wanted = dict(map(self._parse, offsets))
+        wanted = dict.fromkeys(rows.by_table) if offsets is None else dict(map(self._parse, offsets))
         rows.forget(wanted)
         rows.put(None, {table: text for table, text in wanted.items() if text is not None})
 

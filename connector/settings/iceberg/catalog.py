@@ -215,8 +215,11 @@ def _embedded_catalog(reader: ConfigReader, options: CatalogOptions, named: dict
 
 
 def local_path(warehouse: str) -> Path | None:
-    """The directory of a warehouse in the local file system, absolute; None for any other store."""
-    parts = urlsplit(warehouse)
+    """The directory of a warehouse in the local file system, absolute; None for any other store, or for no URL."""
+    try:
+        parts = urlsplit(warehouse)
+    except ValueError:
+        return None
     if parts.scheme not in {"", "file"} or (parts.scheme and parts.netloc not in {"", "localhost"}) or not parts.path:
         return None
     return Path(unquote(parts.path) if parts.scheme else warehouse).absolute()

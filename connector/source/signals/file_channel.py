@@ -5,6 +5,7 @@ It is renamed first and removed when what it said is stored: a signal is followe
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ class FileChannel:
             # Followed already, by a process that was ended before it removed the file.
             self.acknowledge()
             return ReceivedSignals((), None)
-        lines = [line for line in content.splitlines() if line.strip()]
+        lines = [line for line in content.removeprefix(codecs.BOM_UTF8).splitlines() if line.strip()]
         return ReceivedSignals(tuple(_read_line(line, f"{digest[:16]}-{n}") for n, line in enumerate(lines)), digest)
 
     def acknowledge(self) -> None:
