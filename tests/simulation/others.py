@@ -11,7 +11,7 @@ from connector.errors import ConnectorError
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
 from connector.settings import SinkSettings
 from tests.simulation.catalog_server import Bounds, LiveFile
-from tests.simulation.expectations import FOREIGN, Wrong
+from tests.simulation.expectations import FOREIGN, FOREIGN_NAME, Wrong
 from tests.simulation.interruptions import Crash
 from tests.simulation.maintenance import maintain
 from tests.simulation.other_writers import change_row
@@ -183,7 +183,7 @@ class Others(Scene):
         if key in there or any(truth.key == key for truth in expected.taken):
             return
         row = {field.name: None for field in self.server.tables[name].schema.fields}
-        row |= {"id": key, "n": -key - 1, "name": "foreign"}
+        row |= {"id": key, "n": -key - 1, "name": FOREIGN_NAME}
         expected.foreign[key] = row
         self.server.append(name, [row])
 

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from serde.events.images.unavailable_value import PLACEHOLDER
-from tests.simulation.expectations import Expectation, Wrong
+from tests.simulation.expectations import FOREIGN_NAME, Expectation, Wrong
 from tests.simulation.source import Truth
 
 pytestmark = pytest.mark.unit
@@ -126,3 +126,26 @@ def test_a_change_of_key_that_comes_again_behind_a_read_may_lose_its_large_value
     expected = _expect({OLD: [moved]}, {OLD: [read, moved]})
     expected.alone = True
     expected.check(lost, complete=True)
+
+
+def test_a_row_of_others_may_be_taken_for_one_that_went_before_it_was_read() -> None:
+    """Behind retention an update finds what the table has under its key; where nothing went this is wrong."""
+    updated = Truth(3, "change", 1, ROW)
+    taken = [{**ROW, "name": FOREIGN_NAME}]
+    expected = _expect({OLD: [updated]})
+    with pytest.raises(Wrong, match="the name of key 1"):
+        expected.check(taken, complete=True)
+    expected.partial = True
+    expected.check(taken, complete=True)
+
+
+def test_what_came_before_a_truncate_may_lack_a_value_that_the_truncate_took() -> None:
+    """Another process applies it to the table that is empty by now; what comes behind the truncate has its values."""
+    lost = [{**ROW, "name": PLACEHOLDER}]
+    expected = _expect({OLD: [CREATED]})
+    expected.empty({OLD: {0: CREATED, 1: TRUNCATE}})
+    expected.check(lost, complete=False)
+    expected = _expect({OLD: [TRUNCATE, Truth(3, "change", 1, ROW)]})
+    expected.empty({OLD: {0: TRUNCATE}})
+    with pytest.raises(Wrong, match="the name of key 1"):
+        expected.check(lost, complete=False)

@@ -17,9 +17,10 @@ from tests.simulation.planted import find
 from tests.simulation.process import quiet
 from tests.simulation.rule_mutations import RULE_MUTATIONS
 from tests.simulation.shrinking import tell
-from tests.simulation.steps import Batch, Maintain, SourceStep, Story, TableStep, World
+from tests.simulation.steps import Batch, KafkaStep, Maintain, SourceStep, Story, TableStep, World
 from tests.simulation.world_mutations import (
     WORLD_MUTATIONS,
+    deletes_without_a_row_are_told_to_no_table,
     rollbacks_behind_truncates_pass,
     rollbacks_of_truncates_pass,
 )
@@ -96,6 +97,28 @@ def test_a_truncates_own_commit_that_is_rolled_back_stops_nothing(tmp_path: Path
     history.run()
     assert "rolled back" in history.reasons
     assert not [told for told in history.events if "stops" in told]
+
+
+def test_a_delete_of_no_row_stops_at_what_a_second_sink_has_written(tmp_path: Path) -> None:
+    """The second one put the row there and ended; of its delete, which finds no row, compaction left the tombstone."""
+    steps = (
+        SourceStep("commit", 370),
+        Batch(1, 2, whole=True),
+        SourceStep("read", 939),
+        SourceStep("commit", 350),
+        Batch(0, 4, whole=True),
+        SourceStep("commits", 248),
+        Batch(1, 7),
+        KafkaStep("compact topic", 869),
+        Batch(0, 7),
+    )
+    story = Story(World(topics=2), steps)
+    assert tell(story, str(tmp_path)) is None
+    forget_all()
+    with deletes_without_a_row_are_told_to_no_table():
+        found = tell(story, str(tmp_path))
+    forget_all()
+    assert found is not None and "must be not there" in found.reason
 
 
 @pytest.mark.parametrize("mutation", RULE_MUTATIONS)

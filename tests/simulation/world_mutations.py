@@ -248,6 +248,13 @@ def rollbacks_behind_truncates_pass() -> Iterator[None]:
 
 
 @contextmanager
+def deletes_without_a_row_are_told_to_no_table() -> Iterator[None]:
+    """What changes no row is no commit: nobody notices that a second sink has put a row there since."""
+    with patch.object(committer, "_is_told", lambda _table, _result, position: position.dated):
+        yield
+
+
+@contextmanager
 def exceptions_that_pyspark_makes_its_own_have_no_name() -> Iterator[None]:
     """Java says that a batch is made of a snapshot that is gone, in words of PySpark: nobody understands."""
 

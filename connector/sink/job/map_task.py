@@ -82,6 +82,7 @@ class MapTask:
         self._progress: SeenProgress = {}
         self._blocked = False
         self._moving: set[int] = set()
+        self._changed: set[int] = set()
 
     def fetch(self, chunks: Iterator[ConsumerRecords]) -> Iterator[ConsumerRecords]:
         """Hand on what is fetched, and note how long that takes."""
@@ -146,8 +147,8 @@ class MapTask:
         if self._writers is not None:
             yield from self._writers.close()
         yield TaskOutput.of(RecordsCounted(TaskMetrics.total(self._metrics)))
-        if self._progress:
-            yield TaskOutput.of(ProgressMade(tuple(self._progress.values())))
+        if self._progress or self._changed:
+            yield TaskOutput.of(ProgressMade(tuple(self._progress.values()), frozenset(self._changed)))
         if self._letters:
             yield TaskOutput.of(DeadLettersFound(tuple(self._letters)))
 
@@ -157,6 +158,7 @@ class MapTask:
         if not table.upsert:
             yield from self._writers.append(table, part)
             return
+        self._changed.add(table.index)
         part, outputs = self._writers.find_key_changes(table, part, run)
         for output in outputs:
             self._moving.add(table.index)

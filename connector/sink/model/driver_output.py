@@ -95,13 +95,15 @@ class RecordsCounted:
 
 @attrs.frozen(eq=False)
 class ProgressMade:
-    """How far sources came in what a map task read."""
+    """How far sources came in what a map task read, and the upserted tables that its changes are for."""
 
     progress: tuple[SourceProgress, ...]
+    tables: frozenset[int] = frozenset()
 
     def add_to(self, result: JobResult) -> None:
         """Add it; topic-partitions that several tasks read come several times."""
         result.progress = (*result.progress, *self.progress)
+        result.tables_changed |= self.tables
 
 
 @attrs.frozen(eq=False)

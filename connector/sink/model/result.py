@@ -56,8 +56,9 @@ class JobResult:
     `written`: descriptions of what was written, the destination's own. `truncates`: truncate events. `key_ranges`:
     where keys lie whose rows have to be found in the table before the commit; `key_lookups`: these look-ups, whose
     frames live until `resources` is closed. `version_ranges`: where keys and times of new versions lie, in tables
-    that keep history. `tables_read`: tables that the job read. `tables_waiting`: those with keys that are written
-    once all tasks are through. `deletes_wanted`: of how many keys a task has to know the remembered deletes.
+    that keep history. `tables_read`: tables that the job read. `tables_changed`: upserted tables that changes
+    of the batch are for, also where no row changes. `tables_waiting`: those with keys that are written once all tasks
+    are through. `deletes_wanted`: of how many keys a task has to know the remembered deletes.
     `progress`: how far sources came. `late_ranges`: where keys of late candidates lie. `deleted_key_files`: files
     of the table of deleted keys. `files_found`, `files_unindexed`: data files of the one table that a look-up was
     about, with rows of its keys, and those that it could not look into. `kinds_left`: the kinds of outputs that
@@ -74,6 +75,7 @@ class JobResult:
     version_ranges: dict[int, list[KeyRanges]] = attrs.field(factory=dict)
     key_lookups: dict[int, KeyLookup] = attrs.field(factory=dict)
     tables_read: set[int] = attrs.field(factory=set)
+    tables_changed: set[int] = attrs.field(factory=set)
     tables_waiting: set[int] = attrs.field(factory=set)
     deletes_wanted: dict[int, int] = attrs.field(factory=dict)
     resources: ExitStack = attrs.field(factory=ExitStack)

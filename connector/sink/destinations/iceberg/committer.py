@@ -237,8 +237,9 @@ class IcebergCommitter:
         lookup = result.key_lookups.get(table.index)
         files = result.written.get(table.index, [])
         attempts = LOOKUP_ATTEMPTS if lookup and table.index not in result.tables_read else 1
+        always = _is_told(table, result, position)
         return self.commit_table_files(
-            table, name, files, lookup, position, attempts=attempts, always=position.dated, needed=needed
+            table, name, files, lookup, position, attempts=attempts, always=always, needed=needed
         )
 
     def commit_table_files(
@@ -342,4 +343,14 @@ def _tell_truncate(table: TablePlan, rows: SourceRows) -> str:
 
 
 def _has_work(table: TablePlan, result: JobResult, position: KafkaOffsets) -> bool:
-    return bool(result.written.get(table.index) or table.index in result.key_lookups or position.dated)
+    has_files = result.written.get(table.index) or table.index in result.key_lookups
+    return bool(has_files) or _is_told(table, result, position)
+
+
+def _is_told(table: TablePlan, result: JobResult, position: KafkaOffsets) -> bool:
+    """Tell whether a table gets a commit though no row of it may change.
+
+    That a key has no row, so that its delete changes nothing, is known of the table as it was planned: only a commit
+    notices that a second sink of the same name has put a row there since.
+    """
+    return position.dated or table.index in result.tables_changed
