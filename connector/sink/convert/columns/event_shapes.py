@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, is_variant_candidate
 from connector.iceberg.types.values.conversion import convert
-from connector.sink.model.plan import TablePlan
+from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.arrays import children
-from serde.events.changes import Changes
+from serde.events.changes import DELETED_COLUMN, Changes
 
 
 def drop_absent_fields(shape: pa.StructType, change: Changes) -> pa.StructType:
@@ -55,3 +55,11 @@ def narrow_to_table(row: pa.StructArray, shape: pa.StructType, columns: pa.Schem
 def drop_excluded(shape: pa.StructType, excluded: frozenset[str]) -> pa.StructType:
     """Return the shape without the columns that are left out by option."""
     return pa.struct([field for field in shape if field.name not in excluded]) if excluded else shape
+
+
+def find_excluded(table: TablePlan, plan: BatchPlan) -> frozenset[str]:
+    """Return the columns that are left out by option, but those of the key, and what says that a row is deleted.
+
+    A table that has them from before gets no values of theirs.
+    """
+    return plan.excluded_columns - table.layout.key_columns - {DELETED_COLUMN}

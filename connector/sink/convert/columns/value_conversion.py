@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from connector.iceberg.types.values.lenient_conversion import coerce, convert_required
 from connector.iceberg.types.values.variants import MAX_VARIANT_BYTES, to_json_text
 from connector.settings.converters.event_format import TYPE_CHANGES
+from connector.sink.convert.columns.event_shapes import find_excluded
 from connector.sink.convert.columns.type_changes import has_other_type
 from connector.sink.convert.number_keys import unify_numbers
 from connector.sink.model.plan import BatchPlan, TablePlan
@@ -30,8 +31,9 @@ def convert_columns(
     result: dict[str, pa.Array] = {}
     bad: dict[int, str] = {}
     nulled = 0
-    fields = dict(zip(change.row.type.names, children(change.row), strict=True))
-    fields.pop(PATCH_COLUMN, None)
+    left_out = find_excluded(table, plan) | {PATCH_COLUMN}
+    named = zip(change.row.type.names, children(change.row), strict=True)
+    fields = {name: column for name, column in named if name not in left_out}
     if not plan.evolve:
         bad.update(_find_unmatched_rows(change, fields, table))
     for field in table.layout.columns:
