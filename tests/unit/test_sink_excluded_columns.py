@@ -1,4 +1,4 @@
-"""Columns that are left out by option (`excluded-columns`) -> no values of theirs in a table, also where it has them."""
+"""Columns that are left out by option (`excluded-columns`) -> none of their values, also in tables that have them."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ def convert_columns(
             column, field, strict=plan.evolve, required=is_key or not field.nullable, has_schema=has_schema
         )
         nulled += lost
-        if faults is not None:
+        if faults is not None and not (table.keyed and field.name in table.layout.keys):
+            # A column of the record's key gets that key's value, whatever its own is.
             reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
             if has_schema and has_other_type(pa.field(field.name, column.type), table.layout):
                 reason += f"; {TYPE_CHANGES.name}=new-column gives values of that type a column of their own"
