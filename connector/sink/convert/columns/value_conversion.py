@@ -110,12 +110,9 @@ def _find_base64(column: pa.Array, kind: pa.DataType) -> Mask | None:
         suspect = pc.invert(pc.match_substring(column, ".")).fill_null(False)
         found = np.asarray(suspect) if kind.scale else None
     elif pa.types.is_struct(column.type) and pa.types.is_struct(kind):
-        places = [
-            (child, kind.get_field_index(field.name))
-            for field, child in zip(column.type, children(column), strict=True)
-        ]
-        marks = [_find_base64(child, kind.field(place).type) for child, place in places if place >= 0]
-        marks = [mark for mark in marks if mark is not None]
+        named = dict(zip(column.type.names, children(column), strict=True))
+        parts = (_find_base64(named[field.name], field.type) for field in kind if field.name in named)
+        marks = [mark for mark in parts if mark is not None]
         found = np.logical_or.reduce(marks) if marks else None
     elif pa.types.is_list(column.type) and pa.types.is_list(kind):
         items = _find_base64(column.flatten(), kind.value_type)
