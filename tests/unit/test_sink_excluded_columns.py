@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import orjson
 import pyarrow as pa
 import pytest
 
 from connector.sink.convert.decoder import decode
 from serde.events.changes import DELETED_COLUMN
+from tests.unit import test_sink_outbox as outbox
 from tests.unit.json_messages import framed
 from tests.unit.sink_plans import append, dead, layout, plan, rows, run, upsert
 
@@ -46,3 +48,14 @@ def test_a_column_of_the_key_stays() -> None:
     table = upsert(0, COLUMNS, ("id", "pw"))
     outcome = decode(run({"id": 1, "pw": "k"}, keys=[{"id": 1, "pw": "k"}]), plan(table, **OUT))
     assert [row["pw"] for row in rows(outcome)] == ["k"] and layout(COLUMNS, ("pw",)).keys == ("pw",)
+
+
+@pytest.mark.parametrize("variants", [False, True])
+def test_outbox_events_leave_them_out_too(variants: bool) -> None:
+    """The names hold for every table, those of outbox events among them."""
+    event = outbox.run(orjson.dumps({"payload": "{}", "secret": "s", "size": 1}))
+    settings: dict[str, Any] = {"excluded_columns": frozenset({"secret", "payload"}), "variants": variants}
+    (need,) = decode(event, outbox.plan(**settings)).needs
+    assert need.row.names == ["id", "aggregatetype", "aggregateid", "type", "size"]
+    made = decode(event, outbox.plan(outbox.table(secret=pa.string(), size=pa.int64()), **settings))
+    assert [(row["secret"], row["payload"], row["size"]) for row in rows(made)] == [(None, None, 1)]
