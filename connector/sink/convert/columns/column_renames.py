@@ -6,7 +6,8 @@ whenever they come. An event that has the new name too means another column by t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 import attrs
 import numpy as np
@@ -19,6 +20,7 @@ from connector.sink.convert.record_keys import RecordKeys
 from connector.sink.model.plan import SchemaChange
 from serde.arrays import children, choose_values, valid_mask, with_columns
 from serde.events.changes import Changes, filter_changes, rename_columns, rename_paths
+from serde.events.kinds.cloudevents import CLOUD_EVENT_FIELDS
 from serde.events.kinds.sourceless import IMAGES
 from serde.faults import Unfit
 from serde.json.row_reader import parse_message, unwrap_payload
@@ -26,8 +28,7 @@ from serde.json.row_reader import parse_message, unwrap_payload
 RENAMES_PROPERTY = "icebridge.renamed-columns"
 """Table property: JSON, earlier name -> the column's name."""
 
-_AROUND = ("payload", "data")
-"""What may stand around an event, or its row."""
+_PAYLOAD = "payload"
 
 
 def parse_renames(properties: Mapping[str, str]) -> dict[str, str]:
@@ -104,9 +105,20 @@ def _is_told(message: bytes | None, name: str) -> bool:
         document = unwrap_payload(parse_message(message or b"null"))
     except Unfit:
         return False
-    levels = [document, *(document.get(around) for around in _AROUND)] if isinstance(document, dict) else []
-    images = [each.get(image) for each in levels if isinstance(each, dict) for image in IMAGES]
+    levels = list(_iter_levels(document))
+    images = [level.get(image) for level in levels for image in IMAGES]
     return any(isinstance(row, dict) and name in row for row in (*levels, *images))
+
+
+def _iter_levels(document: object) -> Iterator[dict[str, Any]]:
+    """Yield a message, and what is in the frames of TiCDC and of CloudEvents."""
+    if not isinstance(document, dict):
+        return
+    yield document
+    if document.keys() == {_PAYLOAD}:
+        yield from _iter_levels(document[_PAYLOAD])
+    elif document.keys() >= CLOUD_EVENT_FIELDS:
+        yield from _iter_levels(unwrap_payload(document["data"]))
 
 
 def follow_key_renames(keys: RecordKeys, renames: Mapping[str, str]) -> RecordKeys:
