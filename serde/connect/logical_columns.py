@@ -32,8 +32,8 @@ def to_logical_rows(
 ) -> tuple[Rows, pa.StructArray, list[tuple[int, str]]]:
     """Logical columns without the rows that hold a value which cannot be represented; those with the reason.
 
-    Such a value in `before` costs the row only where there is no `after`: elsewhere the image is not needed and
-    becomes null.
+    Such a value in `before` costs the row only where there is no `after`: elsewhere it alone becomes null, as what
+    stands beside it may be the row's key.
     """
     misfits, images = ConversionErrors(), ConversionErrors()
     columns = [
@@ -41,7 +41,7 @@ def to_logical_rows(
         for child, column in zip(node.fields, children(wire), strict=True)
     ]
     if images.found:
-        columns = _without_images(columns, node, images, misfits)
+        _note_needed_images(columns, node, images, misfits)
     fields = replace_children(
         wire, columns, [pa.field(child.name, columns[index].type) for index, child in enumerate(node.fields)]
     )
@@ -53,21 +53,15 @@ def to_logical_rows(
     return rows[keep], fields.filter(pa.array(keep)), unfit
 
 
-def _without_images(
+def _note_needed_images(
     columns: list[pa.Array], node: Struct, images: ConversionErrors, misfits: ConversionErrors
-) -> list[pa.Array]:
-    """Moves the misfits of `before` that matter to `misfits` and sets the other images to null."""
+) -> None:
+    """Moves the misfits of `before` that matter to `misfits`: those of events without `after`."""
     names = [child.name for child in node.fields]
     after = columns[names.index("after")].is_valid().to_numpy(zero_copy_only=False) if "after" in names else None
-    index = np.arange(len(columns[0]))
     for at, reason in images.found.items():
         if after is None or not after[at]:
             misfits.found.setdefault(at, reason)
-    failed = np.isin(index, [at for at in images.found if at not in misfits.found])
-    before = names.index("before")
-    if failed.any():
-        columns[before] = columns[before].take(pa.array(index, mask=failed))
-    return columns
 
 
 def to_logical(array: pa.Array, node: Node, path: str, rows: Rows | None, misfits: ConversionErrors) -> pa.Array:

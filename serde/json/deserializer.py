@@ -231,6 +231,10 @@ def _leave_out(event: dict[str, Any], at: tuple[str, ...]) -> dict[str, Any] | N
     """The event with what cannot be read at a place made readable; None where it is needed."""
     if at[:1] != ("before",):
         return mend_metadata(event, at)
-    # `before` is needed only where nothing is after.
-    needed = not isinstance(event.get("after"), dict) or "op" not in event or event["before"] is None
-    return None if needed else {**event, "before": None}
+    # `before` is needed only where nothing is after; what stands beside the value there may be the row's key.
+    before = event["before"]
+    needed = not isinstance(event.get("after"), dict) or "op" not in event or before is None
+    if needed:
+        return None
+    readable = isinstance(before, dict) and len(at) > 1 and before.get(at[1]) is not None
+    return {**event, "before": {**before, at[1]: None} if readable else None}

@@ -125,6 +125,8 @@ def test_a_struct_is_its_value(name: str, value: Any, expected: Any, arrow: pa.D
         ("Timestamp", {**MOMENT, "nanos": 1}),
         ("Timestamp", MINUS_INFINITY),
         ("ZonedTimestamp", {**MOMENT, "month": 13}),
+        ("ZonedTimestamp", {**MOMENT, "year": 1, "month": 1, "day": 1, "hour": 0, "offsetSeconds": 3600}),
+        ("ZonedTimestamp", {**MOMENT, "year": 9999, "month": 12, "day": 31, "offsetSeconds": -28800}),
     ],
 )
 def test_what_has_no_place_is_a_fault(name: str, value: Any) -> None:

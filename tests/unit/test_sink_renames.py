@@ -53,6 +53,21 @@ def test_a_name_that_is_used_anew_is_another_column() -> None:
     assert {field.name for field in need.row} == {"id", "now", "was"}
 
 
+@pytest.mark.parametrize("envelope", [False, True])
+def test_a_name_that_is_used_anew_beside_a_null_is_another_column(envelope: bool) -> None:
+    """Also without schema, whatever stands beside such an event; one of before the renaming lacks the new name."""
+    source = {"connector": "postgresql", "ts_ms": 1}
+    rows = [{"id": 1, "now": None, "was": "new"}, {"id": 2, "was": "old"}, {"id": 3, "now": "a"}]
+    events = [{"op": "c", "source": source, "before": None, "after": row} for row in rows] if envelope else rows
+    plan = _plan({"was": "now"}, now=pa.string(), __deleted=pa.string())
+    for some in (slice(0, 1), slice(0, 3)):
+        run = sink_plans.run(*events[some], keys=[{"id": row["id"]} for row in rows[some]])
+        (need,) = decode(run, plan).needs
+        assert {field.name for field in need.row} >= {"id", "now", "was"}
+    run = sink_plans.run(*events[1:], keys=[{"id": 2}, {"id": 3}])
+    assert [(row["id"], row["now"]) for row in sink_plans.rows(decode(run, plan))] == [(2, "old"), (3, "a")]
+
+
 def test_shapes_are_seen_by_the_names_of_columns() -> None:
     """Two earlier names are one column; what the source says of it stays with it."""
     shape = pa.struct([("key", pa.int64()), ("first", pa.string()), ("was", pa.string())])

@@ -34,6 +34,27 @@ def test_dynamic_tables_by_field() -> None:
     assert not outcome.faults
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "table"),
+    [
+        ({"type": "string", "name": "io.debezium.data.Uuid"}, "2C1F9B3A-0000-4000-8000-000000000001", None),
+        ({"type": "int64"}, 7, "7"),
+        ({"type": "boolean"}, True, "true"),
+    ],
+    ids=["uuid", "long", "boolean"],
+)
+def test_a_table_of_each_value(kind: dict[str, Any], value: Any, table: str | None) -> None:
+    """Whatever the type of the field; bytes name no table."""
+    schema = {"type": "struct", "fields": [{**kind, "field": "tenant"}]}
+    rule = RouteSettings("tenant", dynamic=True)
+    outcome = decode(run({"schema": schema, "payload": {"tenant": value}}), plan(routing=routing(rule)))
+    assert dead(outcome) == {}
+    assert [need.table for need in outcome.needs] == [table or str(value).lower()]
+    schema["fields"] = [{"type": "bytes", "field": "tenant"}]
+    outcome = decode(run({"schema": schema, "payload": {"tenant": "/w=="}}), plan(routing=routing(rule)))
+    assert dead(outcome) == {0: "the route field has no value"}
+
+
 def test_a_table_that_is_not_known_is_a_need() -> None:
     """A table that no batch has met is asked for by name, with the fields of its own events only."""
     events = [{"id": 1, "kind": "a.one"}, {"id": 2, "kind": "b.new", "fresh": 1}, {"id": 3, "kind": "a.one"}]

@@ -82,6 +82,14 @@ def test_a_type_that_grows_is_no_change() -> None:
         (pa.date32(), [], [pa.timestamp("us"), pa.string()]),
         (pa.timestamp("us"), [pa.date32()], [pa.timestamp("us", "UTC"), pa.int64()]),
         (pa.list_(pa.int32()), [pa.list_(pa.int64())], [pa.struct([("a", pa.int32())]), pa.int32()]),
+        (pa.list_(pa.int32()), [pa.list_(pa.int32())], [pa.list_(pa.string()), pa.list_(pa.list_(pa.int32()))]),
+        (pa.list_(pa.decimal128(6, 2)), [pa.list_(pa.decimal128(9, 2))], [pa.list_(pa.decimal128(12, 4))]),
+        (
+            pa.struct([("a", pa.int32()), ("b", pa.string())]),
+            [pa.struct([("a", pa.int64())]), pa.struct([("c", pa.int32())])],
+            [pa.struct([("a", pa.string())])],
+        ),
+        (pa.map_(pa.string(), pa.int32()), [pa.map_(pa.string(), pa.int64())], [pa.map_(pa.string(), pa.string())]),
     ],
 )
 def test_which_types_are_another(column: pa.DataType, same: list[pa.DataType], other: list[pa.DataType]) -> None:

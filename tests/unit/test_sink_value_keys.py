@@ -66,6 +66,26 @@ def test_a_row_leaves_the_key_that_an_update_changes(tmp_path: Path, form: Any, 
     assert _found(sink) == {"c": 1, "a": 3, "d": 2}
 
 
+@pytest.mark.parametrize("schema", [True, False], ids=["schema", "bare"])
+def test_a_row_leaves_its_key_whatever_else_stood_in_it(tmp_path: Path, schema: bool) -> None:
+    """A value of the row before that no column can hold costs that value alone: the key beside it is needed."""
+    sink = local_sink(tmp_path, BY_MAIL)
+    infinity = 2**63 - 1 if schema else "endless"
+    texts = [{"type": "string", "field": name} for name in ("name", "db", "schema", "table")]
+    source = {"type": "struct", "fields": [*texts, *({"type": "int64", "field": name} for name in ("ts_ms", "lsn"))]}
+    moment = {"type": "int64", "name": "io.debezium.time.MicroTimestamp", "optional": True, "field": "at"}
+    row = {"type": "struct", "optional": True, "fields": [{"type": "string", "field": "mail"}, moment]}
+    images = [{**row, "field": name} for name in ("before", "after")]
+    block = {"type": "struct", "fields": [{"type": "string", "field": "op"}, *images, {**source, "field": "source"}]}
+
+    def send(event: Row) -> None:
+        _send(sink, {"schema": block, "payload": event} if schema else event)
+
+    send(_event("c", None, {"mail": "a", "at": 5}, 1))
+    send(_event("u", {"mail": "a", "at": infinity}, {"mail": "b", "at": 6}, 2))
+    assert [row["mail"] for row in sink.rows("t")] == ["b"] and not sink.letters
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_are_those_of_the_source(tmp_path: Path, seed: int) -> None:
     """Rows that come, move from key to free key and go, in batches cut anywhere: each live row under its last key."""

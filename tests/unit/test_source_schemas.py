@@ -122,3 +122,13 @@ def test_columns_of_one_name_are_refused() -> None:
     row_schema.check_columns("t", row, HandlingModes(fields="avro_unicode"))
     with pytest.raises(FatalError, match=r"columns a b, a_b have one name with field\.name\.adjustment\.mode=avro;"):
         row_schema.check_columns("t", row, HandlingModes(fields="avro"))
+
+
+@pytest.mark.parametrize("around", [lambda kind: kind, RowList, lambda kind: RowMap(Primitive("string"), kind)])
+def test_fields_of_one_name_are_refused_within_columns(around: Any) -> None:
+    """One of both would be gone from the schema, and both values stand under one name."""
+    fields = RowStruct((RowField("x-y", Primitive("int")), RowField("x_y", Primitive("int"))))
+    row = RowStruct((RowField("s", around(fields)), RowField("x_y", Primitive("int"))))
+    row_schema.check_columns("t", row, HandlingModes(fields="avro_unicode"))
+    with pytest.raises(FatalError, match=r"columns s\.x-y, s\.x_y have one name"):
+        row_schema.check_columns("t", row, HandlingModes(fields="avro"))

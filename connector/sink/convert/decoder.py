@@ -20,6 +20,7 @@ from connector.sink.convert.columns.expected_types import (
     find_expected_types,
     find_routed_types,
     find_text_columns,
+    find_value_texts,
 )
 from connector.sink.convert.columns.type_mismatch import decode_mismatches
 from connector.sink.convert.converters import find_converters, transaction_converter
@@ -78,9 +79,10 @@ def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     aggregate = find_aggregate_type(run.topic, plan.events.outbox_topics)
     if aggregate is not None and plan.routing is None and (table is None or not table.upsert):
         return _decode_outbox(run, aggregate, table, plan)
-    read_keys = partial(_read_keys, run, plan)
+    values = _read_values(run, table, plan)
+    read_keys = partial(_read_keys, run, plan, values)
     work = MessageConversion(run, plan, read_keys, partial(_read_some, run, plan))
-    return convert_messages(work, table, _read_values(run, table, plan))
+    return convert_messages(work, table, values)
 
 
 def decode_runs(runs: Sequence[ConsumerRecords], plan: BatchPlan) -> list[DecodedRecords]:
@@ -109,7 +111,7 @@ def _decode_jointly(runs: Sequence[ConsumerRecords], plan: BatchPlan) -> list[De
         def read_keys(table: TablePlan | None, start: int = start, stop: int = stop) -> RecordKeys:
             at = (key_type(table), find_text_columns(whole, table, plan))
             if at not in known:
-                known[at] = _read_keys(whole, plan, table)
+                known[at] = _read_keys(whole, plan, values, table)
             return slice_keys(known[at], start, stop)
 
         work = MessageConversion(run, plan, read_keys, partial(_read_some, run, plan))
@@ -118,10 +120,11 @@ def _decode_jointly(runs: Sequence[ConsumerRecords], plan: BatchPlan) -> list[De
     return decoded
 
 
-def _read_keys(run: ConsumerRecords, plan: BatchPlan, table: TablePlan | None) -> RecordKeys:
+def _read_keys(run: ConsumerRecords, plan: BatchPlan, values: DecodedMessages, table: TablePlan | None) -> RecordKeys:
     kind = key_type(table)
     expected = None if kind is None else expect_cells(schemaless_type(kind), run.key)
     texts = find_text_columns(run, table, plan)
+    texts = texts if table is not None else texts | find_value_texts(values)
     decoded = find_converters(plan).key.decode(run.key, "KEY_CONVERTER", expected, texts)
     return align_record_keys(decoded, len(run.offset), kind)
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connector.iceberg.types.values.conversion import convert
 from connector.settings.configdef.regexps import compile_java
 from connector.settings.iceberg.routing import RouteSettings, split_template
 from connector.sink.model.plan import BatchPlan, FieldRoutes
@@ -176,4 +177,4 @@ def _read_text(path: str, change: Changes, block: MessageBlock, places: Ints) ->
 def _to_text(column: pa.Array | None) -> pa.StringArray | None:
     if column is None or pa.types.is_nested(column.type) or pa.types.is_null(column.type):
         return None
-    return column if pa.types.is_string(column.type) else column.cast(pa.string())
+    return convert(column, pa.string())[0]

@@ -109,8 +109,7 @@ def check_columns(table: str, row: RowStruct, modes: HandlingModes) -> None:
     if unfit:
         columns = ", ".join(unfit)
         raise FatalError(f"table {table}: no Debezium type for {columns}; exclude them with column.exclude.list")
-    names = [adjust_field_name(member.name, modes.fields) for member in row.members]
-    twice = ", ".join(m.name for m, name in zip(row.members, names, strict=True) if names.count(name) > 1)
+    twice = ", ".join(_find_same_names(row, "", modes))
     if twice:
         raise FatalError(
             f"table {table}: columns {twice} have one name with field.name.adjustment.mode={modes.fields}; "
@@ -130,6 +129,22 @@ def _walk_primitives(kind: RowType, path: str) -> Iterator[tuple[str, Primitive]
         case RowMap():
             yield from _walk_primitives(kind.key, path)
             yield from _walk_primitives(kind.value, path)
+
+
+def _find_same_names(kind: RowType, path: str, modes: HandlingModes) -> Iterator[str]:
+    """Return the fields, at any depth, that have one name on the wire with another one beside them."""
+    match kind:
+        case RowStruct():
+            names = [adjust_field_name(member.name, modes.fields) for member in kind.members]
+            for member, name in zip(kind.members, names, strict=True):
+                own = f"{path}.{member.name}" if path else member.name
+                yield from [own] if names.count(name) > 1 else []
+                yield from _find_same_names(member.kind, own, modes)
+        case RowList():
+            yield from _find_same_names(kind.item, path, modes)
+        case RowMap():
+            yield from _find_same_names(kind.key, path, modes)
+            yield from _find_same_names(kind.value, path, modes)
 
 
 def _has_wire_type(plain: Primitive, modes: HandlingModes) -> bool:

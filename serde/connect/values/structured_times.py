@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from serde.arrays import Ints, Mask, children, valid_mask
-from serde.connect.values.temporal import Converted
+from serde.connect.values.temporal import MICROSECONDS, Converted
 
 _DAY_S = 86_400
 _UNITS = {"nanos": 9, "picoseconds": 12}
@@ -101,7 +101,8 @@ def to_zoned_timestamp(array: pa.StructArray) -> Converted:
     parts = _Parts(array)
     (days, dated), (micros, timed) = _days(parts), _micros_of_day(parts)
     numbers = (days * _DAY_S - parts.number("offsetSeconds")) * 10**6 + micros
-    return _assemble(numbers, dated & timed, parts.valid, pa.timestamp("us", "UTC"))
+    inside = (numbers >= MICROSECONDS[0]) & (numbers <= MICROSECONDS[1])
+    return _assemble(numbers, dated & timed & inside, parts.valid, pa.timestamp("us", "UTC"))
 
 
 def _pad(numbers: Ints, width: int) -> pa.Array:

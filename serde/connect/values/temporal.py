@@ -16,7 +16,9 @@ from serde.arrays import Mask, place_others, valid_mask
 
 _DAYS = (-719162, 2932896)
 _MS = (_DAYS[0] * 86_400_000, (_DAYS[1] + 1) * 86_400_000 - 1)
-_US = (_MS[0] * 1000, _MS[1] * 1000 + 999)
+MICROSECONDS = (_MS[0] * 1000, _MS[1] * 1000 + 999)
+"""The first and the last that tables promise to hold, since 1970."""
+
 _NS = (-(2**63) + 1, 2**63 - 2)
 _DAY_MS = (0, 86_400_000 - 1)
 _DAY_US = (0, 86_400_000_000 - 1)
@@ -60,7 +62,7 @@ def timestamp_from_ms(array: pa.Array) -> Converted:
 
 def timestamp_from_us(array: pa.Array) -> Converted:
     """int64 us since the epoch -> timestamp[us]."""
-    kept, bad = _null_outside(array, _US)
+    kept, bad = _null_outside(array, MICROSECONDS)
     return kept.view(pa.timestamp("us")), bad
 
 
@@ -147,7 +149,7 @@ def _parse_column(text: pa.Array, kind: pa.DataType, shape: str) -> Converted:
         parsed, bad = text.cast(kind), None
     except pa.ArrowInvalid:
         parsed, bad = _parse_valid(text, kind, shape)
-    numbers, outside = _null_outside(parsed.view(pa.int64()), _US)
+    numbers, outside = _null_outside(parsed.view(pa.int64()), MICROSECONDS)
     return numbers.view(kind), _merge_masks(bad, outside)
 
 
@@ -207,7 +209,7 @@ def _shift_to_zero(moment: str, rest: str, offset: str) -> str:
 
 def is_beyond_years(numbers: pa.Array, kind: pa.DataType) -> bool:
     """True when a date, or a timestamp of microseconds, is outside the years that the tables promise to hold."""
-    bounds = _DAYS if pa.types.is_date32(kind) else _US
+    bounds = _DAYS if pa.types.is_date32(kind) else MICROSECONDS
     return _null_outside(numbers.view(pa.int32() if pa.types.is_date32(kind) else pa.int64()), bounds)[1] is not None
 
 

@@ -150,6 +150,9 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pc.if_else(array, "true", "false")
     if pa.types.is_string(target) and pa.types.is_floating(array.type):
         return _number_to_text(array)
+    if pa.types.is_string(target) and pa.types.is_timestamp(array.type):
+        # ISO 8601, as in columns whose moments are read as texts.
+        return pc.replace_substring(array.cast(target), " ", "T")
     return _cast_text(array, target) if pa.types.is_string(array.type) else _cast_number(array, target)
 
 

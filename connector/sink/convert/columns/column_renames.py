@@ -6,9 +6,11 @@ whenever they come. An event that has the new name too means another column by t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 import attrs
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,11 +18,17 @@ import pyarrow.compute as pc
 from connector.iceberg.types.values.conversion import convert
 from connector.sink.convert.record_keys import RecordKeys
 from connector.sink.model.plan import SchemaChange
-from serde.arrays import children, choose_values, valid_mask
-from serde.events.changes import Changes, rename_columns, rename_paths
+from serde.arrays import children, choose_values, valid_mask, with_columns
+from serde.events.changes import Changes, filter_changes, rename_columns, rename_paths
+from serde.events.kinds.cloudevents import CLOUD_EVENT_FIELDS
+from serde.events.kinds.sourceless import IMAGES
+from serde.faults import Unfit
+from serde.json.row_reader import parse_message, unwrap_payload
 
 RENAMES_PROPERTY = "icebridge.renamed-columns"
 """Table property: JSON, earlier name -> the column's name."""
+
+_PAYLOAD = "payload"
 
 
 def parse_renames(properties: Mapping[str, str]) -> dict[str, str]:
@@ -59,6 +67,58 @@ def follow_renames(change: Changes, renames: Mapping[str, str], columns: Collect
         row = pa.StructArray.from_arrays(list(fields.values()), names=list(fields), mask=gone)
         change = attrs.evolve(change, row=row)
     return rename_columns(change, find_renamed_fields(list(fields), renames))
+
+
+def split_reused_names(
+    change: Changes, renames: Mapping[str, str], columns: Collection[str], messages: pa.Array
+) -> list[tuple[Changes, dict[str, str]]]:
+    """Return changes without schema in parts, each with the earlier names that its events have for columns of now.
+
+    An event that has both names means two columns, also where its value under the new one is null: its columns do not
+    show that, its message does. Cost: Python for events that have a value under an earlier name and a null beside it.
+    """
+    names = change.row.type.names
+    pairs = [(old, now) for old, now in renames.items() if old in names and old not in columns]
+    if change.optional or not pairs:
+        return [(change, dict(renames))]
+    fields = dict(zip(change.row.type.names, children(change.row), strict=True))
+    reused = np.zeros((len(pairs), len(change.rows)), np.bool_)
+    for place, (old, now) in enumerate(pairs):
+        given = valid_mask(fields[now]) if now in fields else np.zeros(len(change.rows), np.bool_)
+        doubtful = np.flatnonzero(valid_mask(fields[old]) & ~given)
+        reused[place, doubtful] = [_is_told(messages[int(change.rows[row])].as_py(), now) for row in doubtful]
+    _, codes = np.unique(reused, axis=1, return_inverse=True)
+    parts = []
+    for code in range(int(codes.max(initial=0)) + 1):
+        own = codes.reshape(-1) == code
+        gone = {old for (old, _), mask in zip(pairs, reused, strict=True) if mask[own].any()}
+        part = change if own.all() else filter_changes(change, own)
+        absent = {now: pa.nulls(len(part.rows)) for old, now in pairs if old in gone and now not in fields}
+        left = {old: now for old, now in renames.items() if old not in gone}
+        parts.append((attrs.evolve(part, row=with_columns(part.row, absent)) if absent else part, left))
+    return parts
+
+
+def _is_told(message: bytes | None, name: str) -> bool:
+    """Tell whether a row of a message names a column, be it null."""
+    try:
+        document = unwrap_payload(parse_message(message or b"null"))
+    except Unfit:
+        return False
+    levels = list(_iter_levels(document))
+    images = [level.get(image) for level in levels for image in IMAGES]
+    return any(isinstance(row, dict) and name in row for row in (*levels, *images))
+
+
+def _iter_levels(document: object) -> Iterator[dict[str, Any]]:
+    """Yield a message, and what is in the frames of TiCDC and of CloudEvents."""
+    if not isinstance(document, dict):
+        return
+    yield document
+    if document.keys() == {_PAYLOAD}:
+        yield from _iter_levels(document[_PAYLOAD])
+    elif document.keys() >= CLOUD_EVENT_FIELDS:
+        yield from _iter_levels(unwrap_payload(document["data"]))
 
 
 def follow_key_renames(keys: RecordKeys, renames: Mapping[str, str]) -> RecordKeys:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, is_variant_candidate
 from connector.iceberg.types.values.conversion import convert
-from connector.sink.model.plan import TablePlan
+from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.arrays import children
-from serde.events.changes import Changes
+from serde.events.changes import DELETED_COLUMN, Changes
 
 
 def drop_absent_fields(shape: pa.StructType, change: Changes) -> pa.StructType:
@@ -40,18 +42,44 @@ def narrow_to_table(row: pa.StructArray, shape: pa.StructType, columns: pa.Schem
 
     JSON knows whole numbers and others, no widths: a narrow column is not widened before a value needs it.
     """
-    fields = []
-    columns_of_row = dict(zip(row.type.names, children(row), strict=True))
-    for field in shape:
-        kind = columns.field(field.name).type if field.name in columns.names else field.type
-        narrow = pa.types.is_integer(kind) and pa.types.is_integer(field.type) and kind != field.type
-        if (narrow and convert(columns_of_row[field.name], kind)[1] is None) or pa.types.is_float32(kind):
-            fields.append(field.with_type(kind))
-        else:
-            fields.append(field)
-    return pa.struct(fields)
+    kinds = {field.name: field.type for field in columns}
+    return _narrow_fields(row, shape, kinds)
+
+
+def _narrow_fields(row: pa.StructArray, shape: pa.StructType, kinds: Mapping[str, pa.DataType]) -> pa.StructType:
+    found = dict(zip(row.type.names, children(row), strict=True))
+    return pa.struct(
+        [
+            f.with_type(_narrow_type(found[f.name], f.type, kinds[f.name]))
+            if f.name in kinds and f.name in found
+            else f
+            for f in shape
+        ]
+    )
+
+
+def _narrow_type(column: pa.Array, found: pa.DataType, kind: pa.DataType) -> pa.DataType:
+    """Return the type that was found for a column, or for what is in it, with the table's numbers where these do."""
+    types = pa.types
+    if types.is_float32(kind):
+        return kind
+    if types.is_integer(kind) and types.is_integer(found) and kind != found:
+        return kind if convert(column, kind)[1] is None else found
+    if types.is_struct(kind) and types.is_struct(found):
+        return _narrow_fields(column, found, {field.name: field.type for field in kind})
+    if types.is_list(kind) and types.is_list(found):
+        return pa.list_(found.value_field.with_type(_narrow_type(column.flatten(), found.value_type, kind.value_type)))
+    return found
 
 
 def drop_excluded(shape: pa.StructType, excluded: frozenset[str]) -> pa.StructType:
     """Return the shape without the columns that are left out by option."""
     return pa.struct([field for field in shape if field.name not in excluded]) if excluded else shape
+
+
+def find_excluded(table: TablePlan, plan: BatchPlan) -> frozenset[str]:
+    """Return the columns that are left out by option, but those of the key, and what says that a row is deleted.
+
+    A table that has them from before gets no values of theirs.
+    """
+    return plan.excluded_columns - table.layout.key_columns - {DELETED_COLUMN}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 import numpy as np
 import pyarrow as pa
@@ -19,7 +21,11 @@ from serde.connect.text_columns import find_text_types
 from serde.events.changes import Changes
 from serde.events.images.cassandra_rows import cassandra_types, is_of_cassandra
 from serde.events.images.cells import cell_types, is_of_cells
+from serde.events.kinds.cloudevents import is_cloud_event, unwrap_cloud_events
+from serde.events.kinds.event_kind import is_envelope
+from serde.events.kinds.sourceless import IMAGES
 from serde.json.empty_columns import prune_rows
+from serde.messages import DecodedMessages, MessageBlock
 
 
 def find_expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
@@ -92,6 +98,25 @@ def find_own_texts(table: TablePlan, *, any_case: bool = False) -> frozenset[str
     own = layout.text_columns | layout.instant_ns_columns
     own |= {old for old, now in table.renames.items() if now in own and old not in layout.columns.names}
     return own | find_plain_columns(layout, any_case=any_case)
+
+
+def find_value_texts(values: DecodedMessages) -> frozenset[str]:
+    """Return the columns that are text in all values with a schema that have them.
+
+    The schema of a key does not tell the connector, by which some dates and times are text; that of an envelope does.
+    """
+    texts, others = set[str](), set[str]()
+    for block in values.blocks:
+        for field in _list_row_fields(block) if block.schema_id else ():
+            (texts if pa.types.is_string(field.type) else others).add(field.name)
+    return frozenset(texts - others)
+
+
+def _list_row_fields(block: MessageBlock) -> Iterator[pa.Field]:
+    """Return the columns of the rows, or images, of a block."""
+    kind = unwrap_cloud_events(block).fields.type if is_cloud_event(block) else block.fields.type
+    images = [field.type for field in kind if field.name in IMAGES] if is_envelope(kind) else [kind]
+    yield from (field for image in images if pa.types.is_struct(image) for field in image)
 
 
 def _find_routed_plain(plan: BatchPlan) -> frozenset[str]:

@@ -13,6 +13,7 @@ from connector.sink.convert.change_order import read_dedup_values
 from connector.sink.convert.columns.event_shapes import (
     drop_absent_fields,
     drop_excluded,
+    find_excluded,
     narrow_to_table,
     set_variant_types,
 )
@@ -58,7 +59,9 @@ def _find_relaxed_fields(change: Changes, table: TablePlan, plan: BatchPlan) -> 
     written = np.asarray(change.row.is_valid()) & ~change.deleted
     if not written.any():
         return frozenset()
-    columns = dict(zip(change.row.type.names, children(change.row), strict=True))
+    named = zip(change.row.type.names, children(change.row), strict=True)
+    left_out = find_excluded(table, plan)
+    columns = {name: column for name, column in named if name not in left_out}
     absent = {(name,) for name in layout.required if name not in columns and name not in (VALID_FROM, DELETED_COLUMN)}
     nulls = {
         (name,)

@@ -68,11 +68,20 @@ def holds_all(column: pa.DataType, event: pa.DataType) -> bool:
     if column.equals(event) or types.is_null(event):
         return True
     if types.is_nested(column) or types.is_nested(event):
-        return column.id == event.id
+        return column.id == event.id and all(holds_all(one, other) for one, other in _pair_inner_types(column, event))
     if types.is_string(column):
         return not types.is_binary(event) and not types.is_fixed_size_binary(event)
     grown = evolve(pa.schema([("c", column)]), pa.struct([("c", event)]), add=True).field(0).type
     return _holds_number(grown, event) or _holds_moment(grown, event) or grown.equals(event)
+
+
+def _pair_inner_types(column: pa.DataType, event: pa.DataType) -> list[tuple[pa.DataType, pa.DataType]]:
+    """Return the types within two types of one kind; fields that only one struct has are no change."""
+    if pa.types.is_struct(column):
+        return [(field.type, event.field(field.name).type) for field in column if field.name in event.names]
+    if pa.types.is_map(column):
+        return [(column.key_type, event.key_type), (column.item_type, event.item_type)]
+    return [(column.value_type, event.value_type)]
 
 
 def _holds_number(column: pa.DataType, event: pa.DataType) -> bool:

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 from connector.iceberg.types.values.lenient_conversion import coerce, convert_required
 from connector.iceberg.types.values.variants import MAX_VARIANT_BYTES, to_json_text
 from connector.settings.converters.event_format import TYPE_CHANGES
+from connector.sink.convert.columns.event_shapes import find_excluded
 from connector.sink.convert.columns.type_changes import has_other_type
 from connector.sink.convert.number_keys import unify_numbers
 from connector.sink.model.plan import BatchPlan, TablePlan
-from serde.arrays import Mask, children
+from serde.arrays import Mask, children, valid_mask
 from serde.events.changes import DELETED_COLUMN, Changes
 from serde.events.images.document_patches import PATCH_COLUMN
 
@@ -30,8 +31,9 @@ def convert_columns(
     result: dict[str, pa.Array] = {}
     bad: dict[int, str] = {}
     nulled = 0
-    fields = dict(zip(change.row.type.names, children(change.row), strict=True))
-    fields.pop(PATCH_COLUMN, None)
+    left_out = find_excluded(table, plan) | {PATCH_COLUMN}
+    named = zip(change.row.type.names, children(change.row), strict=True)
+    fields = {name: column for name, column in named if name not in left_out}
     if not plan.evolve:
         bad.update(_find_unmatched_rows(change, fields, table))
     for field in table.layout.columns:
@@ -44,7 +46,12 @@ def convert_columns(
             bad.update((int(i), f"column {field.name}: a document of more than 16 MiB") for i in np.flatnonzero(long))
         has_schema, is_key = bool(change.optional), field.name in table.layout.key_columns
         result[field.name], faults, lost = _convert_column(
-            column, field, strict=plan.evolve, required=is_key or not field.nullable, has_schema=has_schema
+            column,
+            field,
+            strict=plan.evolve,
+            required=is_key or not field.nullable,
+            overwritten=table.keyed and field.name in table.layout.keys,
+            has_schema=has_schema,
         )
         nulled += lost
         if faults is not None:
@@ -60,20 +67,22 @@ def convert_columns(
 
 
 def _convert_column(
-    column: pa.Array, field: pa.Field, *, strict: bool, required: bool, has_schema: bool
+    column: pa.Array, field: pa.Field, *, strict: bool, required: bool, overwritten: bool, has_schema: bool
 ) -> tuple[pa.Array, Mask | None, int]:
     """Convert a column; the other results mark the rows that do not fit, and count values that became null instead.
 
-    Only a column that is neither `strict` nor `required` has such nulls.
+    Only a column that is neither `strict` nor `required` has such nulls. `overwritten`: it gets the value of the
+    record's key, whatever its own is.
     """
-    guessed = not has_schema and pa.types.is_decimal(field.type) and pa.types.is_string(column.type)
+    suspect = None if has_schema else _find_base64(column, field.type)
     if strict or required:
         values, faults = convert_required(column, field.type, lenient=not strict)
-        return (*(_reject_base64(column, values, faults) if guessed else (values, faults)), 0)
+        if overwritten:
+            # What is a number here may be another one in a key without schema, too.
+            faults, suspect = None, None if suspect is None else suspect & valid_mask(values)
+        return (*_take_back(values, faults, suspect), 0)
     values, _, lost = coerce(column, field)
-    if not guessed:
-        return values, None, lost
-    kept, _ = _reject_base64(column, values, None)
+    kept, _ = _take_back(values, None, suspect)
     return kept, None, lost + kept.null_count - values.null_count
 
 
@@ -82,18 +91,36 @@ def _to_variant_text(column: pa.Array, change: Changes) -> tuple[pa.Array, Mask]
     return text, np.asarray(pc.greater(pc.binary_length(text), MAX_VARIANT_BYTES).fill_null(False))
 
 
-def _reject_base64(text: pa.Array, decimals: pa.Array, faults: Mask | None) -> tuple[pa.Array, Mask | None]:
-    """Take back decimals made of text that may be the base64 of an unscaled number: nothing tells without a schema.
+def _take_back(values: pa.Array, faults: Mask | None, suspect: Mask | None) -> tuple[pa.Array, Mask | None]:
+    """Return a column without the values that are suspect, and faults for these, too."""
+    if suspect is None:
+        return values, faults
+    kept = values.take(pa.array(np.arange(len(values)), mask=suspect))
+    return kept, suspect if faults is None else suspect | faults
 
-    `decimal.handling.mode=string` writes all digits of the scale, so its texts have a point, which base64 has not.
+
+def _find_base64(column: pa.Array, kind: pa.DataType) -> Mask | None:
+    """Mark the rows with a text for a decimal that may be the base64 of an unscaled number, at any depth.
+
+    Nothing tells without a schema. `decimal.handling.mode=string` writes all digits of the scale, so its texts have a
+    point, which base64 has not.
     """
-    if not decimals.type.scale:
-        return decimals, faults
-    suspect = pc.invert(pc.match_substring(text, ".")).fill_null(False)
-    if not pc.any(suspect).as_py():
-        return decimals, faults
-    wrong: Mask = suspect.to_numpy(zero_copy_only=False)
-    return pc.if_else(suspect, pa.scalar(None, decimals.type), decimals), wrong if faults is None else wrong | faults
+    found: Mask | None = None
+    if pa.types.is_string(column.type) and pa.types.is_decimal(kind):
+        suspect = pc.invert(pc.match_substring(column, ".")).fill_null(False)
+        found = np.asarray(suspect) if kind.scale else None
+    elif pa.types.is_struct(column.type) and pa.types.is_struct(kind):
+        named = dict(zip(column.type.names, children(column), strict=True))
+        parts = (_find_base64(named[field.name], field.type) for field in kind if field.name in named)
+        marks = [mark for mark in parts if mark is not None]
+        found = np.logical_or.reduce(marks) if marks else None
+    elif pa.types.is_list(column.type) and pa.types.is_list(kind):
+        items = _find_base64(column.flatten(), kind.value_type)
+        if items is not None:
+            sizes = np.asarray(pc.list_value_length(column).fill_null(0))
+            found = np.zeros(len(column), np.bool_)
+            found[np.repeat(np.arange(len(column)), sizes)[items]] = True
+    return found if found is not None and found.any() else None
 
 
 def _find_unmatched_rows(change: Changes, fields: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:

@@ -84,8 +84,10 @@ def _read_images(
     texts = pa.array([_read_text(one, expected) for one in chosen], pa.string())
     decoded = make_deserializer("json").decode(texts, "VALUE_CONVERTER", expected)
     faults = [attrs.evolve(fault, row=int(rows[fault.row])) for fault in decoded.faults]
+    known = frozenset(field.name for field in expected or () if pa.types.is_string(field.type))
     for part in decoded.blocks:
-        yield rows[part.rows], _set_dates(part.fields, find_date_columns([chosen[at] for at in part.rows])), faults
+        dates = find_date_columns([chosen[at] for at in part.rows]) - known
+        yield rows[part.rows], _set_dates(part.fields, dates), faults
         faults = []
     if faults:
         yield np.zeros(0, np.int64), pa.nulls(0, pa.struct([])), faults

@@ -88,6 +88,7 @@ def build_outbox_rows(
         n: c if n not in fields or c.null_count == 0 else pc.coalesce(c.cast(pa.string()), fields[n])
         for n, c in columns.items()
     }
+    fields = {name: column for name, column in fields.items() if name not in plan.excluded_columns}
     faults += bad_keys
     if table is None and len({fault.row for fault in faults}) == count:
         # Nothing here could become a row, so it is no reason for a table.
@@ -103,7 +104,7 @@ def _find_need(
 ) -> SchemaChange | None:
     members = [pa.field(name, column.type) for name, column in fields.items() if is_storable(column.type)]
     if plan.variants and (table is None or PAYLOAD not in table.layout.columns.names):
-        texts = {PAYLOAD} if pa.types.is_string(fields[PAYLOAD].type) else set()
+        texts = {PAYLOAD} if PAYLOAD in fields and pa.types.is_string(fields[PAYLOAD].type) else set()
         members = [field.with_type(VARIANT_ARROW_TYPE) if field.name in texts else field for field in members]
     shape = pa.struct(members)
     if table is not None:

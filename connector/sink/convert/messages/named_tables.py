@@ -106,6 +106,10 @@ def _convert_group(
     plan, run, tables = work.plan, work.run, [work.plan.tables[routes.known[one.table]] for one in group]
     first, start = tables[0], group[0].start
     change = slice_changes(group[0].ordered, start, group[-1].stop)
+    if first.renames and not change.optional:
+        # Which names are used anew its messages tell, one by one.
+        yield from group
+        return
     rest, unfit = (None, []) if (change.op == OP_TRUNCATE).any() else fit_columns(change, first, plan)
     keys = work.keys(first, documents=documents)
     if rest is None or unfit or find_schema_change(run.topic, rest, keys, first, plan) is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.sink.convert.columns.column_fitting import fit_columns
+from connector.sink.convert.columns.column_renames import split_reused_names
 from connector.sink.convert.columns.field_matching import split_spellings
 from connector.sink.convert.columns.schema_needs import find_schema_change
 from connector.sink.convert.events.truncate_events import drop_truncated, read_truncates, refuse_truncates
@@ -20,12 +23,11 @@ def convert_changes(
 ) -> None:
     """Take changes of one table: as rows, as a need, or as faults."""
     plan, run = work.plan, work.run
-    if plan.case_insensitive and table is not None:
-        parts = split_spellings(change, table.layout.columns.names)
-        if len(parts) > 1:
-            for part in parts:
-                convert_changes(work, part, table, name, documents=documents)
-            return
+    parts = [] if table is None else _split_by_names(work, change, table)
+    if parts:
+        for part, own in parts:
+            convert_changes(work, part, own, name, documents=documents)
+        return
     work.truncates.extend(read_truncates(run, change, table))
     work.faults.extend(refuse_truncates(change, table))
     truncated = drop_truncated(run, change, table)
@@ -51,3 +53,16 @@ def convert_changes(
         work.take(ready, table)
         if not plan.evolve:
             work.count_unknown(rest, table)
+
+
+def _split_by_names(work: MessageConversion, change: Changes, table: TablePlan) -> Sequence[tuple[Changes, TablePlan]]:
+    """Return changes in parts that each mean one thing by the names of their fields; none where all of them do."""
+    columns = table.layout.columns.names
+    if work.plan.case_insensitive:
+        spelled = split_spellings(change, columns)
+        if len(spelled) > 1:
+            return [(part, table) for part in spelled]
+    reused = split_reused_names(change, table.renames, columns, work.run.value) if table.renames else []
+    if all(renames == table.renames for _, renames in reused):
+        return []
+    return [(part, attrs.evolve(table, renames=renames)) for part, renames in reused]

@@ -1,0 +1,41 @@
+"""Texts that may be the base64 of a decimal, in events without schema -> dead letters at any depth, never a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from connector.sink.convert.decoder import decode
+from tests.unit.sink_plans import append, dead, plan, rows, run
+
+DECIMAL = pa.decimal128(10, 2)
+STRUCT = pa.struct([("x", DECIMAL), ("y", pa.string())])
+KINDS: dict[str, tuple[pa.DataType, Any]] = {
+    "column": (DECIMAL, lambda text: text),
+    "struct": (STRUCT, lambda text: {"x": text, "y": "1234"}),
+    "list": (pa.list_(DECIMAL), lambda text: ["1.50", None, text]),
+    "list of structs": (pa.list_(STRUCT), lambda text: [{"x": "1.50", "y": None}, {"x": text, "y": "1234"}]),
+    "struct of lists": (pa.struct([("l", pa.list_(DECIMAL))]), lambda text: {"l": [text]}),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_digits_without_a_point_are_no_number(name: str) -> None:
+    """1234 is the base64 of -26578.00, too; a text of a number has all digits of the scale, and so a point."""
+    kind, value = KINDS[name]
+    events = [{"id": 1, "v": value("12.34")}, {"id": 2, "v": value("1234")}, {"id": 3, "v": None}]
+    columns = {"id": pa.int64(), "v": kind}
+    outcome = decode(run(*events), plan(append(0, columns)))
+    assert ([row["id"] for row in rows(outcome)], list(dead(outcome))) == ([1, 3], [1])
+    lenient = decode(run(*events), plan(append(0, columns), evolve=False))
+    found = {row["id"]: row["v"] for row in rows(lenient)}
+    assert (found[1] is not None, found[2], found[3], dead(lenient)) == (True, None, None, {})
+    assert lenient.metrics.nulled == 1
+
+
+def test_a_decimal_without_scale_has_no_point() -> None:
+    """Its texts are whole numbers."""
+    kind = pa.list_(pa.decimal128(10, 0))
+    assert [row["v"] for row in rows(decode(run({"v": ["1234"]}), plan(append(0, {"v": kind}))))] == [[1234]]
