@@ -110,6 +110,7 @@ def _call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str, *words: 
 @pytest.mark.parametrize("reason", ["no connection to [/10.0.0.1:9092]", "a[b] is no number", "[red]", ":smile:"])
 def test_a_reason_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str) -> None:
     """It has names of the source's fields, or is another program's, and is no markup."""
+    monkeypatch.setenv("COLUMNS", "200")
     assert reason in _call(monkeypatch, tmp_path, reason, "list").output
 
 

@@ -364,7 +364,10 @@ def test_a_foreign_metadata_file_is_found_among_any_number() -> None:
 
 
 @pytest.mark.parametrize("partition", ["region=[/eu]", "region=[eu]", "region=:eu:"])
-def test_a_partition_is_shown_as_it_is(capsys: pytest.CaptureFixture[str], partition: str) -> None:
+def test_a_partition_is_shown_as_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, partition: str
+) -> None:
     """Its value is any text of a row, and no markup."""
+    monkeypatch.setenv("COLUMNS", "200")
     print_reports([TableReport("t", partitions=[PartitionFiles(partition)])], executed=False, as_json=False)
     assert partition in capsys.readouterr().out
