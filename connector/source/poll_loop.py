@@ -134,7 +134,8 @@ class PollLoop:
         else:
             try:
                 tables = self.find_tables()
-            except RetriableError as error:
+            except (RetriableError, FatalError) as error:
+                # A namespace that somebody has made since, and whose tables we may not see, is no fault of the others.
                 structlog.get_logger().warning("cannot look for new tables", reason=str(error))
                 tables = self._names
         self._discovered_at = now
