@@ -29,6 +29,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from connector.errors import ConfigError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BITS = 64
+"""Of the largest whole numbers that columns have, and the call that makes a literal takes."""
 
 
 def to_condition(expression: BooleanExpression, schema: Schema, row: Column) -> Column:
@@ -44,12 +46,12 @@ def to_condition(expression: BooleanExpression, schema: Schema, row: Column) -> 
     """
     try:
         bound = bind(schema, rewrite_not(expression), case_sensitive=True)
-    except (ValueError, TypeError) as error:
+        return visit(bound, _ToColumn(schema, row))
+    except (ValueError, TypeError, OverflowError) as error:
         raise ConfigError(
             f"a filter does not fit the table: {type(error).__name__}; compare columns that the table has with "
             "values of their types"
         ) from error
-    return visit(bound, _ToColumn(schema, row))
 
 
 class _ToColumn(BoundBooleanExpressionVisitor[Column]):
@@ -140,6 +142,8 @@ def _find_names(struct: StructType, field_id: int) -> tuple[str, ...]:
 def _value(term: BoundTerm, literal: Any) -> Column:
     kind: IcebergType = term.ref().field.field_type
     value = literal.value if isinstance(literal, Literal) else literal
+    if isinstance(value, int) and value.bit_length() >= _BITS:
+        raise OverflowError("no column has such a number")
     make = _LITERALS.get(type(kind))
     return F.lit(value) if make is None else make(value, kind)
 
