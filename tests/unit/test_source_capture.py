@@ -225,3 +225,20 @@ def test_a_table_that_is_dropped_while_its_files_are_read(
         stage.history.add(2)
         stage.run()
     assert isinstance(told.value, TableGoneError) == gone
+
+
+@pytest.mark.parametrize("stage", ["snapshot.mode=when_needed\ninclude.schema.changes=true\n"], indirect=True)
+@pytest.mark.parametrize("empty", [True, False])
+def test_the_schema_of_a_table_that_took_a_name_over_is_told(stage: Stage, empty: bool) -> None:
+    """Every table counts its schemas from 0: the number that another one of its name had says nothing of this one."""
+    stage.history.add(1)
+    stage.run()
+    table: Any = stage.capture.access.table
+    table.uuid, stage.history.snapshots = "another", []
+    if empty:
+        stage.run()
+    stage.history.add(2)
+    stage.run()
+    stage.history.add(3)
+    stage.run()
+    assert stage.publisher.schemas == [("db.t", 1, True), ("db.t", 2, True)]
