@@ -86,7 +86,7 @@ class TableCapture:
         self.on_look(self.name, self._waiting_since(decision))
         if self._read_on_demand(stored, decision, self._head):
             return True
-        before = stored or TableOffset(SnapshotOffset(self._head.table_uuid, None))
+        before = _offset_before(stored, self._head)
         match decision:
             case next_step.Idle() | next_step.Completed():
                 return False
@@ -255,3 +255,10 @@ class TableCapture:
 
     def _store(self, offset: TableOffset) -> None:
         self.access.offsets.put(self.name, offset)
+
+
+def _offset_before(stored: TableOffset | None, head: TableHead) -> TableOffset:
+    """Return what a step goes on from; another table of the name counts its schemas anew, and none of them is told."""
+    if stored is None:
+        return TableOffset(SnapshotOffset(head.table_uuid, None))
+    return stored if stored.position.table_uuid == head.table_uuid else attrs.evolve(stored, schema_id=None)
