@@ -135,7 +135,9 @@ class PollLoop:
             try:
                 tables = self.find_tables()
             except (RetriableError, FatalError) as error:
-                # A namespace that somebody has made since, and whose tables we may not see, is no fault of the others.
+                if isinstance(error, FatalError) and not self._names:
+                    raise
+                # A namespace that somebody has made since, and whose tables we may not see, stops none that are known.
                 structlog.get_logger().warning("cannot look for new tables", reason=str(error))
                 tables = self._names
         self._discovered_at = now

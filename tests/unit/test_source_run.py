@@ -135,6 +135,17 @@ def test_a_catalog_that_refuses_to_be_listed_later_stops_no_table(
     ]
 
 
+def test_a_catalog_that_refuses_to_be_listed_ends_a_run_that_knows_no_table(
+    make: Callable[..., Round], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing that could go on."""
+    monkeypatch.setattr(poll_loop, "DISCOVERY_S", 0.0)
+    made = make()
+    made.tables.find_tables = Mock(side_effect=[{}, FatalError("the JVM is gone")])
+    with pytest.raises(FatalError, match="the JVM is gone"):
+        made.tables.run(once=False)
+
+
 def test_several_that_failed_are_all_named(make: Callable[..., Round]) -> None:
     """Two tables that stop are one error with both reasons, also without `once`: nothing is left to go on with."""
     made = make(a=[GapError("no a")], b=[FatalError("no b")])
