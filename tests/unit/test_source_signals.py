@@ -12,7 +12,7 @@ from unittest.mock import MagicMock, Mock
 import pytest
 from attrs import define, evolve, field
 from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, NestedField, TimestampType, TimestamptzType, TimeType
+from pyiceberg.types import DecimalType, IntegerType, NestedField, TimestampType, TimestamptzType, TimeType
 
 from connector.errors import CommitUnknown, ConfigError, ConnectorError, FatalError, RetriableError
 from connector.runtime.monitoring.listeners import SnapshotReport
@@ -276,6 +276,29 @@ def test_a_number_that_is_no_time_does_not_fit_the_table(monkeypatch: pytest.Mon
     monkeypatch.setattr(row_filter, "F", Mock())
     with pytest.raises(ConfigError, match="does not fit the table: OverflowError"):
         to_condition(parse_filter(text), schema, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("d = 1.5", "1.50"), ("d in (1.5, 1.5)", "1.50"), ("d = 1.555", None), ("n = 1.0", 1), ("n > 1.5", None)],
+)
+def test_a_number_in_a_filter_is_never_rounded(
+    monkeypatch: pytest.MonkeyPatch, text: str, written: object | None
+) -> None:
+    """It has as many digits as it needs, whatever its column has; with finer ones the filter does not fit."""
+    schema = Schema(
+        NestedField(1, "d", DecimalType(10, 2), required=False), NestedField(2, "n", IntegerType(), required=False)
+    )
+    column, functions = MagicMock(), Mock()
+    column.__gt__.return_value = functions
+    monkeypatch.setattr(row_filter._ToColumn, "_column", lambda *_: column)
+    monkeypatch.setattr(row_filter, "F", functions)
+    if written is None:
+        with pytest.raises(ConfigError, match="does not fit the table"):
+            to_condition(parse_filter(text), schema, None)  # type: ignore[arg-type]
+        return
+    to_condition(parse_filter(text), schema, None)  # type: ignore[arg-type]
+    functions.lit.assert_called_once_with(written)
 
 
 def test_a_file_is_followed_once(tmp_path: Path) -> None:
