@@ -220,7 +220,9 @@ def test_a_table_that_is_dropped_while_its_files_are_read(
     for read in ("read_part", "read_changes"):
         monkeypatch.setattr(table_capture, read, Mock(side_effect=FatalError("file a.parquet is gone")))
     stage.history.add(1)
-    with pytest.raises(FatalError, match=r"db\.t was dropped; .*when_needed" if gone else r"a\.parquet is gone") as told:
+    with pytest.raises(
+        FatalError, match=r"db\.t was dropped; .*when_needed" if gone else r"a\.parquet is gone"
+    ) as told:
         stage.run()
         stage.history.add(2)
         stage.run()

@@ -263,7 +263,8 @@ def test_a_filter_must_fit_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["at > 1764000000000000000", "at > 12345678901234567890123", "tz > 12345678901234567890123", f"t in (1, {2**63})"]
+    "text",
+    ["at > 1764000000000000000", "at > 12345678901234567890123", "tz > 12345678901234567890123", f"t in (1, {2**63})"],
 )
 def test_a_number_that_is_no_time_does_not_fit_the_table(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """Nanoseconds where microseconds are meant, for one: such a filter ends its snapshot, and never its table."""
