@@ -134,7 +134,10 @@ class PollLoop:
         else:
             try:
                 tables = self.find_tables()
-            except RetriableError as error:
+            except (RetriableError, FatalError) as error:
+                if isinstance(error, FatalError) and not self._names:
+                    raise
+                # A namespace that somebody has made since, and whose tables we may not see, stops none that are known.
                 structlog.get_logger().warning("cannot look for new tables", reason=str(error))
                 tables = self._names
         self._discovered_at = now

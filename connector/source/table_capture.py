@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import attrs
 import structlog
@@ -85,7 +86,7 @@ class TableCapture:
         self.on_look(self.name, self._waiting_since(decision))
         if self._read_on_demand(stored, decision, self._head):
             return True
-        before = stored or TableOffset(SnapshotOffset(self._head.table_uuid, None))
+        before = _offset_before(stored, self._head)
         match decision:
             case next_step.Idle() | next_step.Completed():
                 return False
@@ -97,13 +98,15 @@ class TableCapture:
                 )
                 self._store(before.advance_to(self.access.table.uuid, decision.snapshot_id))
             case next_step.ReadSnapshot():
-                self._publish_part(decision, before)
+                with self._telling_drop():
+                    self._publish_part(decision, before)
             case next_step.SkipSnapshot():
                 self._skip(decision.snapshot, before)
             case next_step.StreamChanges() if self.access.skips(decision.snapshot):
                 self._skip(decision.snapshot, before)
             case next_step.StreamChanges():
-                self._publish_changes(decision.snapshot, before)
+                with self._telling_drop():
+                    self._publish_changes(decision.snapshot, before)
         self._starting = False
         return True
 
@@ -166,12 +169,17 @@ class TableCapture:
 
     def _look(self) -> TableHead:
         """Poll the table; raises as `step`."""
-        table = self.access.table
+        with self._telling_drop():
+            return read_head(self.access.table, self.access.snapshots)
+
+    @contextmanager
+    def _telling_drop(self) -> Iterator[None]:
+        """Raise TableGoneError where what fails in the block does because the table was dropped."""
         try:
-            return read_head(table, self.access.snapshots)
+            yield
         except FatalError as error:
-            # There are as many ways to tell of it as there are catalogs.
-            if not table.is_gone(self._uuid):
+            # There are as many ways to tell of it as there are catalogs; and its files may go with it.
+            if not self.access.table.is_gone(self._uuid):
                 raise
             raise TableGoneError(
                 f"table {self.name} was dropped; take it out of table.include.list, or set snapshot.mode=when_needed, "
@@ -247,3 +255,10 @@ class TableCapture:
 
     def _store(self, offset: TableOffset) -> None:
         self.access.offsets.put(self.name, offset)
+
+
+def _offset_before(stored: TableOffset | None, head: TableHead) -> TableOffset:
+    """Return what a step goes on from; another table of the name counts its schemas anew, and none of them is told."""
+    if stored is None:
+        return TableOffset(SnapshotOffset(head.table_uuid, None))
+    return stored if stored.position.table_uuid == head.table_uuid else attrs.evolve(stored, schema_id=None)

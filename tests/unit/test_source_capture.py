@@ -207,3 +207,40 @@ def test_a_dropped_table_is_told_from_other_failures(stage: Stage, monkeypatch: 
     with pytest.raises(FatalError, match=r"db\.t was dropped; .*when_needed" if gone else "refused") as told:
         stage.capture.step(pinned=False)
     assert isinstance(told.value, TableGoneError) == gone
+
+
+@pytest.mark.parametrize("gone", [True, False])
+@pytest.mark.parametrize("stage", ["snapshot.mode=initial\n", "snapshot.mode=no_data\n"], indirect=True)
+def test_a_table_that_is_dropped_while_its_files_are_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    """Its files go with it: what reading them says means that it was dropped, in a full read and in changes alike."""
+    table: Any = stage.capture.access.table
+    table.is_gone = lambda uuid: gone and uuid == "u"
+    for read in ("read_part", "read_changes"):
+        monkeypatch.setattr(table_capture, read, Mock(side_effect=FatalError("file a.parquet is gone")))
+    stage.history.add(1)
+    with pytest.raises(
+        FatalError, match=r"db\.t was dropped; .*when_needed" if gone else r"a\.parquet is gone"
+    ) as told:
+        stage.run()
+        stage.history.add(2)
+        stage.run()
+    assert isinstance(told.value, TableGoneError) == gone
+
+
+@pytest.mark.parametrize("stage", ["snapshot.mode=when_needed\ninclude.schema.changes=true\n"], indirect=True)
+@pytest.mark.parametrize("empty", [True, False])
+def test_the_schema_of_a_table_that_took_a_name_over_is_told(stage: Stage, empty: bool) -> None:
+    """Every table counts its schemas from 0: the number that another one of its name had says nothing of this one."""
+    stage.history.add(1)
+    stage.run()
+    table: Any = stage.capture.access.table
+    table.uuid, stage.history.snapshots = "another", []
+    if empty:
+        stage.run()
+    stage.history.add(2)
+    stage.run()
+    stage.history.add(3)
+    stage.run()
+    assert stage.publisher.schemas == [("db.t", 1, True), ("db.t", 2, True)]

@@ -144,3 +144,17 @@ def test_shuffled_rows_are_noticed(tmp_path: Path) -> None:
         (_write(tmp_path / "a.parquet", rows),), (_write(tmp_path / "b.parquet", shuffled),), SCHEMA, (0,), {}
     )
     assert not _left(files)[1]
+
+
+def test_a_date_that_has_no_text_is_a_key(tmp_path: Path) -> None:
+    """Years before 0 and after 9999, which Arrow writes as texts that it does not read."""
+    schema = pa.schema([_field("day", pa.date32(), 1), _field("v", pa.string(), 2)])
+    days = [-800_000, *range(2_000), 2_932_897, 2**31 - 1]
+    old = pa.table({"day": pa.array(days, pa.int32()).cast(pa.date32()), "v": [str(day) for day in days]}, schema)
+    new = old.set_column(1, schema.field(1), [["changed" if day == 7 else str(day) for day in days]])
+    before, after = str(tmp_path / "old.parquet"), str(tmp_path / "new.parquet")
+    for path, rows in ((before, old), (after, new)):
+        pq.write_table(rows.cast(schema), path, row_group_size=500)
+    left, in_order = _left(RewrittenFiles((before,), (after,), schema, (0,), {}))
+    assert in_order
+    assert [(row["side"], row["c1"]) for row in left] == [(BEFORE, "7"), (AFTER, "changed")]

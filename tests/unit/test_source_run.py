@@ -110,6 +110,42 @@ def test_a_catalog_that_is_away_at_the_start_is_asked_again(make: Callable[..., 
     assert made.scripts["a"].does == []
 
 
+def test_a_catalog_that_refuses_to_be_listed_later_stops_no_table(
+    make: Callable[..., Round], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New tables are looked for again; a namespace that others made or dropped meanwhile ends no run."""
+    monkeypatch.setattr(poll_loop, "DISCOVERY_S", 0.0)
+    made = make(a=[True, True])
+    answers = iter([{"db.a": (("db",), "a")}, FatalError("namespace scratch: Forbidden")])
+    seen: dict[str, Any] = {"db.a": (("db",), "a"), "db.b": (("db",), "b")}
+
+    def find_tables() -> Any:
+        answer = next(answers, seen)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    made.scripts["b"] = Script([True])
+    made.tables.find_tables = find_tables
+    with structlog.testing.capture_logs() as lines:
+        made.tables.run(once=True)
+    assert [script.does for script in made.scripts.values()] == [[], []]
+    assert [line["reason"] for line in lines if line["event"] == "cannot look for new tables"] == [
+        "namespace scratch: Forbidden"
+    ]
+
+
+def test_a_catalog_that_refuses_to_be_listed_ends_a_run_that_knows_no_table(
+    make: Callable[..., Round], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing that could go on."""
+    monkeypatch.setattr(poll_loop, "DISCOVERY_S", 0.0)
+    made = make()
+    made.tables.find_tables = Mock(side_effect=[{}, FatalError("the JVM is gone")])
+    with pytest.raises(FatalError, match="the JVM is gone"):
+        made.tables.run(once=False)
+
+
 def test_several_that_failed_are_all_named(make: Callable[..., Round]) -> None:
     """Two tables that stop are one error with both reasons, also without `once`: nothing is left to go on with."""
     made = make(a=[GapError("no a")], b=[FatalError("no b")])

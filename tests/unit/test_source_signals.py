@@ -7,17 +7,18 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from attrs import define, evolve, field
 from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, NestedField
+from pyiceberg.types import DecimalType, IntegerType, NestedField, TimestampType, TimestamptzType, TimeType
 
 from connector.errors import CommitUnknown, ConfigError, ConnectorError, FatalError, RetriableError
 from connector.runtime.monitoring.listeners import SnapshotReport
 from connector.settings.source.settings import load_source
 from connector.source import table_capture
+from connector.source.changes import row_filter
 from connector.source.changes.row_filter import to_condition
 from connector.source.signals.channel import ReceivedSignals
 from connector.source.signals.file_channel import FileChannel
@@ -259,6 +260,46 @@ def test_a_filter_must_fit_the_table() -> None:
     for text in ("m = 1", "n = 'x'"):
         with pytest.raises(ConfigError, match="does not fit the table"):
             to_condition(parse_filter(text), schema, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["at > 1764000000000000000", "at > 12345678901234567890123", "tz > 12345678901234567890123", f"t in (1, {2**63})"],
+)
+def test_a_number_that_is_no_time_does_not_fit_the_table(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Nanoseconds where microseconds are meant, for one: such a filter ends its snapshot, and never its table."""
+    schema = Schema(
+        NestedField(1, "at", TimestampType(), required=False),
+        NestedField(2, "tz", TimestamptzType(), required=False),
+        NestedField(3, "t", TimeType(), required=False),
+    )
+    monkeypatch.setattr(row_filter._ToColumn, "_column", MagicMock())
+    monkeypatch.setattr(row_filter, "F", Mock())
+    with pytest.raises(ConfigError, match="does not fit the table: OverflowError"):
+        to_condition(parse_filter(text), schema, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("d = 1.5", "1.50"), ("d in (1.5, 1.5)", "1.50"), ("d = 1.555", None), ("n = 1.0", 1), ("n > 1.5", None)],
+)
+def test_a_number_in_a_filter_is_never_rounded(
+    monkeypatch: pytest.MonkeyPatch, text: str, written: object | None
+) -> None:
+    """It has as many digits as it needs, whatever its column has; with finer ones the filter does not fit."""
+    schema = Schema(
+        NestedField(1, "d", DecimalType(10, 2), required=False), NestedField(2, "n", IntegerType(), required=False)
+    )
+    column, functions = MagicMock(), Mock()
+    column.__gt__.return_value = functions
+    monkeypatch.setattr(row_filter._ToColumn, "_column", lambda *_: column)
+    monkeypatch.setattr(row_filter, "F", functions)
+    if written is None:
+        with pytest.raises(ConfigError, match="does not fit the table"):
+            to_condition(parse_filter(text), schema, None)  # type: ignore[arg-type]
+        return
+    to_condition(parse_filter(text), schema, None)  # type: ignore[arg-type]
+    functions.lit.assert_called_once_with(written)
 
 
 def test_a_file_is_followed_once(tmp_path: Path) -> None:

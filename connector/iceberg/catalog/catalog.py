@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 
 from connector.errors import CommitUnknown, FatalError, RetriableError
@@ -17,6 +18,7 @@ from connector.iceberg.java import (
     gateway_of,
     iceberg_catalog,
     is_no_such_table,
+    is_no_such_table_exception,
     iterate,
     java_exception_name,
     jvm,
@@ -91,28 +93,31 @@ class Catalog:
     def list_tables(self, namespace: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], str]]:
         """Return namespace and name of every table of the catalog, or of one namespace; none if that is not there.
 
-        Cost: two requests per namespace.
+        A namespace that is dropped meanwhile has none. Cost: two requests per namespace.
         """
-        try:
-            with map_java_errors(f"listing the tables of catalog {self._settings.name}"):
-                return sorted(self._tables_of(namespace) if namespace else self._iter_tables(()))
-        except FatalError as error:
-            if namespace and java_exception_name(error) == "NoSuchNamespaceException":
-                return []
-            raise
+        with map_java_errors(f"listing the tables of catalog {self._settings.name}"):
+            return sorted(self._tables_of(namespace) if namespace else self._iter_tables(()))
 
     def _tables_of(self, levels: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-        for identifier in iterate(self._java.listTables(self._namespace(levels))):
+        for identifier in self._look_into(self._java.listTables, levels):
             yield levels, str(identifier.name())
 
     def _iter_tables(self, levels: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-        namespace = self._namespace(levels)
         if levels:
             yield from self._tables_of(levels)
-        for below in iterate(self._java.listNamespaces(namespace)):
+        for below in self._look_into(self._java.listNamespaces, levels):
             deeper = tuple(str(level) for level in below.levels())
             if len(deeper) > len(levels):
                 yield from self._iter_tables(deeper)
+
+    def _look_into(self, look: Callable[[Any], Any], levels: tuple[str, ...]) -> list[Any]:
+        """Return what a look into a namespace finds; nothing where it is not there, as when others just dropped it."""
+        try:
+            return list(iterate(look(self._namespace(levels))))
+        except Py4JJavaError as error:
+            if not is_no_such_table_exception(error):
+                raise
+            return []
 
     def create(
         self,

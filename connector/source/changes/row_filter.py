@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
-from pyiceberg.expressions import BooleanExpression, BoundPredicate, BoundTerm
-from pyiceberg.expressions.literals import Literal
-from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor, bind, rewrite_not, visit
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    BoundPredicate,
+    BoundTerm,
+    LiteralPredicate,
+    Not,
+    Or,
+    SetPredicate,
+)
+from pyiceberg.expressions.literals import DecimalLiteral, Literal
+from pyiceberg.expressions.visitors import (
+    BooleanExpressionVisitor,
+    BoundBooleanExpressionVisitor,
+    bind,
+    rewrite_not,
+    visit,
+)
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -18,6 +36,8 @@ from pyiceberg.types import (
     DecimalType,
     FixedType,
     IcebergType,
+    IntegerType,
+    LongType,
     StructType,
     TimestampType,
     TimestamptzType,
@@ -29,6 +49,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from connector.errors import ConfigError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EXACT = Context(prec=100)
+_BITS = 64
+"""Of the largest whole numbers that columns have, and the call that makes a literal takes."""
 
 
 def to_condition(expression: BooleanExpression, schema: Schema, row: Column) -> Column:
@@ -43,13 +66,60 @@ def to_condition(expression: BooleanExpression, schema: Schema, row: Column) -> 
         ConfigError: a column is not there, or a value is none of its column's type.
     """
     try:
-        bound = bind(schema, rewrite_not(expression), case_sensitive=True)
-    except (ValueError, TypeError) as error:
+        exact = visit(rewrite_not(expression), _ExactDecimals(schema))
+        bound = bind(schema, exact, case_sensitive=True)
+        return visit(bound, _ToColumn(schema, row))
+    except (ValueError, TypeError, ArithmeticError) as error:
         raise ConfigError(
             f"a filter does not fit the table: {type(error).__name__}; compare columns that the table has with "
             "values of their types"
         ) from error
-    return visit(bound, _ToColumn(schema, row))
+
+
+class _ExactDecimals(BooleanExpressionVisitor[BooleanExpression]):
+    """Gives decimals the digits of their columns: PyIceberg takes no others, and rounds them for whole numbers.
+
+    Raises ValueError: one has more digits than its column.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def visit_true(self) -> BooleanExpression:
+        return AlwaysTrue()
+
+    def visit_false(self) -> BooleanExpression:
+        return AlwaysFalse()
+
+    def visit_not(self, child_result: BooleanExpression) -> BooleanExpression:
+        return Not(child_result)
+
+    def visit_and(self, left_result: BooleanExpression, right_result: BooleanExpression) -> BooleanExpression:
+        return And(left_result, right_result)
+
+    def visit_or(self, left_result: BooleanExpression, right_result: BooleanExpression) -> BooleanExpression:
+        return Or(left_result, right_result)
+
+    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
+        kind: IcebergType = predicate.term.bind(self._schema, case_sensitive=True).ref().field.field_type
+        if isinstance(predicate, LiteralPredicate):
+            return type(predicate)(predicate.term, _fit_decimal(predicate.literal, kind))
+        if isinstance(predicate, SetPredicate):
+            return type(predicate)(predicate.term, {_fit_decimal(one, kind) for one in predicate.literals})
+        return cast("BooleanExpression", predicate)
+
+    def visit_bound_predicate(self, predicate: Any) -> BooleanExpression:  # noqa: ARG002
+        raise TypeError("not bound before")
+
+
+def _fit_decimal(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
+    if not isinstance(literal, DecimalLiteral) or not isinstance(kind, DecimalType | IntegerType | LongType):
+        return literal
+    digits = kind.scale if isinstance(kind, DecimalType) else 0
+    exact = literal.value.quantize(Decimal(1).scaleb(-digits), context=_EXACT)
+    if exact != literal.value:
+        raise ValueError("a number has more digits than its column")
+    return DecimalLiteral(exact)
 
 
 class _ToColumn(BoundBooleanExpressionVisitor[Column]):
@@ -140,6 +210,8 @@ def _find_names(struct: StructType, field_id: int) -> tuple[str, ...]:
 def _value(term: BoundTerm, literal: Any) -> Column:
     kind: IcebergType = term.ref().field.field_type
     value = literal.value if isinstance(literal, Literal) else literal
+    if isinstance(value, int) and value.bit_length() >= _BITS:
+        raise OverflowError("no column has such a number")
     make = _LITERALS.get(type(kind))
     return F.lit(value) if make is None else make(value, kind)
 

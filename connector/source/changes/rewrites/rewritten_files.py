@@ -94,7 +94,8 @@ def combine_keys(rows: pa.RecordBatch | pa.Table, names: list[str]) -> pa.Array:
     """Return one array that tells keys apart: the column itself, or the texts of several."""
     arrays = [rows.column(name) for name in names]
     if len(arrays) == 1:
-        whole = arrays[0]
+        # Of a date before the year 0 or after 9999 Arrow makes a text that it does not read again.
+        whole = arrays[0].cast(pa.int32()) if pa.types.is_date32(arrays[0].type) else arrays[0]
     else:
         texts = [pc.fill_null(pc.cast(array, pa.string()), "\0") for array in arrays]
         whole = pc.binary_join_element_wise(*texts, "\x1f")

@@ -1,0 +1,77 @@
+"""A catalog's namespaces and tables -> their names, without a JVM."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from attrs import define, field
+from py4j.protocol import Py4JJavaError
+
+from connector.errors import FatalError
+from connector.iceberg.catalog.catalog import Catalog
+
+Levels = tuple[str, ...]
+
+
+def _some(values: list[Any]) -> Any:
+    """A Java collection as Py4J shows it."""
+
+    def iterator() -> Any:
+        rest = list(values)
+        return SimpleNamespace(hasNext=lambda: bool(rest), next=lambda: rest.pop(0))
+
+    return SimpleNamespace(iterator=iterator)
+
+
+def _java_error(name: str) -> Py4JJavaError:
+    cause = SimpleNamespace(
+        getClass=lambda: SimpleNamespace(getSimpleName=lambda: name),
+        getMessage=lambda: "Namespace does not exist",
+        getCause=lambda: None,
+        _target_id="o1",
+        _gateway_client=SimpleNamespace(send_command=lambda *_: "yssaid"),
+    )
+    return Py4JJavaError("listing", cause)
+
+
+@define
+class JavaCatalog:
+    """Tables by namespace; `refuses` are namespaces that are listed, and whose own listing fails."""
+
+    tables: dict[Levels, list[str]]
+    refuses: dict[Levels, str] = field(factory=dict)
+
+    def listNamespaces(self, levels: Levels) -> Any:  # noqa: N802 - Java's name
+        below = [one for one in self.tables if one[:-1] == levels]
+        return _some([SimpleNamespace(levels=lambda one=one: list(one)) for one in below])
+
+    def listTables(self, levels: Levels) -> Any:  # noqa: N802 - Java's name
+        if levels in self.refuses:
+            raise _java_error(self.refuses[levels])
+        return _some([SimpleNamespace(name=lambda name=name: name) for name in self.tables[levels]])
+
+
+@pytest.fixture
+def catalog(monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """A catalog with a namespace in another one, and one that is dropped while all are listed."""
+    made = Catalog.__new__(Catalog)
+    tables = {("sales",): ["orders"], ("scratch",): ["old"], ("sales", "eu"): ["orders"]}
+    made._java = JavaCatalog(tables, {("scratch",): "NoSuchNamespaceException"})
+    made._settings = SimpleNamespace(name="lake")  # type: ignore[assignment]
+    monkeypatch.setattr(Catalog, "_namespace", lambda _, levels: levels)
+    return made
+
+
+def test_a_namespace_that_is_dropped_while_all_are_listed_has_no_tables(catalog: Catalog) -> None:
+    """Others drop namespaces when they like; what is in the rest of the catalog is found all the same."""
+    assert catalog.list_tables() == [(("sales",), "orders"), (("sales", "eu"), "orders")]
+    assert catalog.list_tables(("scratch",)) == []
+
+
+def test_a_namespace_that_may_not_be_listed_is_an_error(catalog: Catalog) -> None:
+    """Its tables may be meant: whoever looks has to know."""
+    catalog._java.refuses[("scratch",)] = "ForbiddenException"
+    with pytest.raises(FatalError, match="catalog lake"):
+        catalog.list_tables()
