@@ -61,7 +61,7 @@ class ConnectorDefaults:
 def _find_unsaid(given: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
     """Return what is given and a connector does not say, be it by the name that the same has in another program."""
     options: Sequence[Option[object]] = source_settings.OPTIONS
-    rename = source_settings.rename_entries
+    rename: Callable[[Mapping[str, Entry]], dict[str, Entry]] = source_settings.rename_entries
     if not is_source((), config):
         options, rename = sink_options.collect_options().options, sink_settings.rename_entries
     layers = enumerate((given, config))

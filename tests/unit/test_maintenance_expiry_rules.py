@@ -161,7 +161,7 @@ def test_nothing_expires_by_an_offsets_table_that_does_not_exist() -> None:
 def test_nothing_expires_by_a_table_that_is_no_offsets_table(
     monkeypatch: pytest.MonkeyPatch, kind: PrimitiveType
 ) -> None:
-    """A table of rows that is named by mistake is told as such: nothing may end the thread that maintains the others."""
+    """One of rows that is named by mistake is told as such: nothing may end the thread that maintains the others."""
     catalog = Mock()
     metadata = catalog.load.return_value.metadata.return_value
     metadata.schema.return_value = Schema(NestedField(1, "id", kind, required=True))

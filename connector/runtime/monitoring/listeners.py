@@ -27,8 +27,8 @@ class BatchReport:
     earlier try of the batch may have written some; `stages` counts them by the stage that failed. `drift` counts, per
     table and run, the fields in which events and table differ. `newest_ms` is the time of each table's newest event, by
     its source's clock. `reasons` tells of some dead letters record, stage and reason. `schema_changes` counts tables
-    "created" and "altered" since the run began. `topics` tells of each of these tables which topics its events are from,
-    as far as topics have tables.
+    "created" and "altered" since the run began. `topics` tells of tables which topics their events are from, as far as
+    topics have tables.
     """
 
     batch: int
