@@ -77,9 +77,10 @@ def parse_reader_positions(rows: Mapping[str, str], table_uuid: str) -> Iterator
     """
     for key, text in rows.items():
         name, _, of = key.partition("/")
-        if not text:
-            continue
-        document = orjson.loads(text)
+        try:
+            document = orjson.loads(text or "null")
+        except orjson.JSONDecodeError:
+            continue  # what another program keeps there
         if not isinstance(document, dict):
             continue
         stored = [document] if of else _asked_snapshots(document)

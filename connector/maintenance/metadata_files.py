@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import urlsplit
 
 import attrs
 
@@ -16,6 +15,7 @@ from connector.iceberg.catalog.table import Table
 
 METADATA_ENDINGS, METADATA_PATH_PROPERTY = (".metadata.json", ".metadata.json.gz"), "write.metadata.path"
 _READERS, _BEGINNING = 16, 4096
+_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 _UUID, _GZIP = re.compile(rb'"table-uuid"\s*:\s*"([^"]+)"'), b"\x1f\x8b"
 
 
@@ -27,7 +27,8 @@ def metadata_folders(location: str, properties: Mapping[str, str]) -> tuple[str,
 
 def plain_path(path: str) -> str:
     """Return a path without scheme and authority, in which listings differ from what a table says."""
-    return urlsplit(path).path
+    authority = _AUTHORITY.match(path)
+    return path if authority is None else path[authority.end() :]
 
 
 @attrs.define(eq=False)
@@ -73,8 +74,9 @@ def find_metadata_of_others(table: Table, paths: Sequence[str]) -> str | None:
 
 def read_table_uuid(properties: Mapping[str, str], path: str) -> str | None:
     """Return the table's id that a metadata file tells; None where the file is gone meanwhile, or tells none."""
+    place = plain_path(path) if path.startswith("file:") else path
     try:
-        with file_io_for(properties, path).new_input(path).open() as file:
+        with file_io_for(properties, place).new_input(place).open() as file:
             content = file.read(_BEGINNING)
             # Iceberg writes the id first; others may not.
             found = _UUID.search(_unpack(content)) or _UUID.search(_unpack(content + file.read()))

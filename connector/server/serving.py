@@ -6,7 +6,7 @@ One Spark for all of them: each connector has a session of its own in it, with i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 import attrs
@@ -30,6 +30,11 @@ from connector.server.rest.plugins import load_config
 from connector.server.worker import Worker
 from connector.settings import SinkSettings, SourceSettings
 from connector.settings import server as server_options
+from connector.settings.configdef.option import Option
+from connector.settings.configdef.property_files import Entry
+from connector.settings.sink import options as sink_options
+from connector.settings.sink import settings as sink_settings
+from connector.settings.source import settings as source_settings
 from connector.settings.source.settings import is_source, is_source_key
 
 _OWN_KEYS = frozenset(name for option in server_options.OPTIONS for name in option.names)
@@ -44,11 +49,26 @@ class ConnectorDefaults:
     config: Mapping[str, str] = attrs.field(repr=False)
 
     def complete(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Return a connector's properties with what it does not say itself; a source has none of a sink's options."""
+        """Return a connector's properties with what it does not say itself, by whatever name; a source has none of a
+        sink's options.
+        """
         unfit = _OWN_KEYS | {"name"}
         if is_source((), config):
             unfit |= {_SINK_TYPE, *(key for key in self.config if not is_source_key(key))}
-        return {**{key: text for key, text in self.config.items() if key not in unfit}, **config}
+        return {**_find_unsaid({key: text for key, text in self.config.items() if key not in unfit}, config), **config}
+
+
+def _find_unsaid(given: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
+    """Return what is given and a connector does not say, be it by the name that the same has in another program."""
+    options: Sequence[Option[object]] = source_settings.OPTIONS
+    rename: Callable[[Mapping[str, Entry]], dict[str, Entry]] = source_settings.rename_entries
+    if not is_source((), config):
+        options, rename = sink_options.collect_options().options, sink_settings.rename_entries
+    layers = enumerate((given, config))
+    named = rename({key: Entry(key, text, "", 0, layer) for layer, texts in layers for key, text in texts.items()})
+    own = {name for name, entry in named.items() if entry.layer == 1}
+    said = {name for option in options if own.intersection(option.names) for name in option.names}
+    return {entry.key: entry.text for name, entry in named.items() if entry.layer == 0 and name not in said}
 
 
 def serve(settings: SinkSettings, config: Mapping[str, str], starting: StartingSession | None = None) -> None:

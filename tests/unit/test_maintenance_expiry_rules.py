@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from unittest.mock import Mock
 
 import orjson
 import pytest
 from attrs import evolve
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
 from connector.errors import ConfigError
+from connector.iceberg.state import offset_rows
 from connector.maintenance.expiry import read_reader_positions
 from connector.maintenance.expiry_rules import (
     BranchHistory,
@@ -151,6 +155,27 @@ def test_nothing_expires_by_an_offsets_table_that_does_not_exist() -> None:
     assert read_reader_positions(catalog, ["ns.own"], table) == []
     with pytest.raises(ConfigError, match=r"no table ns\.mistyped"):
         read_reader_positions(catalog, ["ns.own", "ns.mistyped"], table)
+
+
+@pytest.mark.parametrize("kind", [LongType(), StringType()])
+def test_nothing_expires_by_a_table_that_is_no_offsets_table(
+    monkeypatch: pytest.MonkeyPatch, kind: PrimitiveType
+) -> None:
+    """One of rows that is named by mistake is told as such: nothing may end the thread that maintains the others."""
+    catalog = Mock()
+    metadata = catalog.load.return_value.metadata.return_value
+    metadata.schema.return_value = Schema(NestedField(1, "id", kind, required=True))
+    catalog.load.return_value.reading.return_value = nullcontext()
+    metadata.scan.return_value.plan_files.return_value = [Mock()]
+    monkeypatch.setattr(offset_rows, "_read_rows", lambda *_: [{"id": 1}])
+    with pytest.raises(ConfigError, match=r"sales\.orders is no offsets table"):
+        read_reader_positions(catalog, ["sales.orders"], Mock(uuid="u"))
+
+
+def test_what_others_keep_beside_offsets_says_nothing() -> None:
+    """A text that is no JSON is no source's position."""
+    rows = {"a/b": "not JSON", "c": "{", "s/db.t": orjson.dumps({"table-uuid": "u", "snapshot-id": 5}).decode()}
+    assert list(parse_reader_positions(rows, "u")) == [ReaderPosition("s", 5)]
 
 
 def test_expiry_knows_how_much_a_branch_keeps_by_itself() -> None:

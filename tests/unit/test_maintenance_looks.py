@@ -25,7 +25,7 @@ from connector.maintenance import expiry, maintainer, spark_actions
 from connector.maintenance.expiry import find_expiry
 from connector.maintenance.lease_rules import Lease
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
-from connector.maintenance.metadata_files import MetadataFiles, find_metadata_of_others
+from connector.maintenance.metadata_files import MetadataFiles, find_metadata_of_others, metadata_folders, plain_path
 from connector.maintenance.partitions import PartitionFiles
 from connector.maintenance.rewrite_rules import rewrite_options
 from connector.maintenance.size_tiers import plan_passes
@@ -361,6 +361,24 @@ def test_a_foreign_metadata_file_is_found_among_any_number() -> None:
     found.accept("file:/a/b/metadata/1.gz.metadata.json")
     found.accept("file:/a/b/data/1.parquet")
     assert (len(found.beside), found.elsewhere) == (3, "file:/a/b/metadata/1.gz.metadata.json")
+
+
+@pytest.mark.parametrize("name", ["plain", "c#", "a?b", "a%20b", "a b"])
+def test_metadata_files_are_known_below_any_name(name: str, tmp_path: Path) -> None:
+    """Listings have a scheme, and no part of a path is a query or a fragment: own files are none of another table."""
+    table: Any = _table_of(tmp_path, 1)
+    location = str(tmp_path / name)
+    own, other = (f"{location}/metadata/{one}.metadata.json" for one in ("own", "other"))
+    Path(own).parent.mkdir(parents=True)
+    for path, uuid in ((own, table.uuid), (other, "00000000-0000-0000-0000-000000000002")):
+        Path(path).write_text(json.dumps({"table-uuid": uuid}))
+    table.io_properties = dict
+    found = MetadataFiles(frozenset(map(plain_path, metadata_folders(location, {}))))
+    for path in (own, other):
+        found.accept(f"file:{path}")
+    assert (len(found.beside), found.elsewhere) == (2, None)
+    assert find_metadata_of_others(table, found.beside) == f"file:{other}"
+    assert plain_path(f"s3://lake/{name}/x") == plain_path(f"s3a://lake/{name}/x") == f"/{name}/x"
 
 
 @pytest.mark.parametrize("partition", ["region=[/eu]", "region=[eu]", "region=:eu:"])

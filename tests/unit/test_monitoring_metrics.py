@@ -7,6 +7,7 @@ from typing import get_args
 from connector.kafka.dlq.rejected_records import BATCH_STAGE
 from connector.maintenance.table_state import TableState
 from connector.runtime.monitoring.listeners import (
+    BatchReport,
     SnapshotReport,
     SnapshotStage,
     StepReport,
@@ -80,6 +81,22 @@ def test_a_table_that_is_up_to_date_has_no_lag() -> None:
     assert set(scrape(sink)["icebridge_table_lag_seconds"].values()) == {0.0}
     sink.observe_ends(None)
     assert next(iter(scrape(sink)["debezium_metrics_Connected"].values())) == 0
+
+
+def test_a_quiet_table_has_no_lag_while_records_of_another_topic_wait() -> None:
+    """Of each table its own topics count; where events name their tables any may be for it."""
+    sink = SinkMetrics("s", "server1", max_events=100, max_bytes=1000, wall_clock=lambda: NOW_S)
+    quiet_ms, busy_ms = 1000, int(NOW_S * 1000) - 2000
+    sink.on_batch(BatchReport(1, 0.5, {("q", 0): 5}, newest_ms={"d.quiet": quiet_ms}, topics={"d.quiet": {"q"}}))
+    busy = {"d.busy": busy_ms, "d.both": busy_ms}
+    sink.on_batch(BatchReport(2, 0.5, {("b", 0): 5}, newest_ms=busy, topics={"d.busy": {"b"}, "d.both": {"b", "q"}}))
+    sink.on_batch(BatchReport(3, 0.5, {("b", 0): 6}, newest_ms={"d.named": busy_ms}))
+    sink.observe_ends({("q", 0): 5, ("b", 0): 9})
+    lag = {dict(labels)["table"]: value for labels, value in scrape(sink)["icebridge_table_lag_seconds"].items()}
+    assert lag == {"d.quiet": 0, "d.busy": 2, "d.both": 2, "d.named": 2}
+    sink.observe_ends({("q", 0): 6, ("b", 0): 6})
+    lag = {dict(labels)["table"]: value for labels, value in scrape(sink)["icebridge_table_lag_seconds"].items()}
+    assert lag == {"d.quiet": NOW_S - 1, "d.busy": 0, "d.both": 2, "d.named": 2}
 
 
 def test_steps_are_in_every_family() -> None:

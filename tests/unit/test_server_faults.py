@@ -215,6 +215,8 @@ def test_a_stored_connector_that_cannot_be_read_any_more() -> None:
         assert rest.call("GET", "/connectors").body == ["bad", "gone", "good"]
         task = rest.call("GET", "/connectors/bad/status").body["tasks"][0]
         assert (task["state"], "errors.tolerance" in task["trace"]) == ("FAILED", True)
+        task = rest.call("GET", "/connectors/gone/status").body["tasks"][0]
+        assert (task["state"], bool(task["trace"])) == ("FAILED", True), "also one that was stopped"
         assert rest.call("GET", "/connectors?expand=status&expand=info").status == 200
         assert rest.call("GET", "/api/overview").status == 200
         assert server.health.call("GET", "/metrics").status == 200
@@ -314,6 +316,18 @@ def test_masked_values_are_put_back_as_they_were(server: TestServer) -> None:
     assert rest.call("PATCH", "/connectors/s/config", {**shown, "errors.tolerance": "none"}).status == 200
     assert dict(server.connector("s").config) == {**config, "name": "s", "errors.tolerance": "none"}
     assert error_of(rest.call("PATCH", "/connectors/s/config", {"iceberg.catalog.token": "***"}))[0] == 400
+
+
+def test_a_mask_within_a_changed_value_is_refused(server: TestServer) -> None:
+    """It stands for a part of the value that was there, and would be stored as the secret itself."""
+    key, rest = "value.converter.schema.registry.url", server.rest
+    config = {**SINK, key: "http://me:hunter22@registry:8081", "name": "s"}
+    assert rest.call("POST", "/connectors", {"name": "s", "config": config}).status == 201
+    changed = {**rest.call("GET", "/connectors/s/config").body, key: "http://***@other:8081"}
+    for method, body in (("PATCH", {key: changed[key]}), ("PUT", changed)):
+        status, message = error_of(rest.call(method, "/connectors/s/config", body))
+        assert (status, key in message) == (400, True)
+    assert dict(server.connector("s").config) == config
 
 
 MARK = "Hunter2-in-the-clear"

@@ -21,13 +21,14 @@ from connector.server.http.server import Address, HttpServer, open_server
 from connector.server.probe import Probe, Sampler
 from connector.server.recent import RecentActivity
 from connector.server.rest.documents import mask_config
+from connector.server.rest.plugins import load_config
 from connector.server.rest.security import AccessRules
 from connector.server.serving import ConnectorDefaults
 from connector.settings import load
-from connector.settings.connector_class import SOURCE_CLASS
+from connector.settings.connector_class import ICEBERG_SINK_CLASS, SOURCE_CLASS
 from connector.settings.source.settings import load_source
 from connector.sink.microbatch.start_offsets import ClusterState
-from tests.servers.connectors import InMemoryConnector
+from tests.servers.connectors import SOURCE, InMemoryConnector
 
 
 async def _app(scope: Any, receive: Any, send: Any) -> None:
@@ -186,6 +187,35 @@ def test_what_a_worker_says_for_all() -> None:
     sinks = ConnectorDefaults({"debezium.sink.type": "iceberg"})
     assert sinks.complete({"name": "s"}) == {"debezium.sink.type": "iceberg", "name": "s"}
     assert "debezium.sink.type" not in sinks.complete({"name": "s", "connector.class": SOURCE_CLASS})
+
+
+@pytest.mark.parametrize("own", ["iceberg.catalog.", "debezium.sink.iceberg."])
+@pytest.mark.parametrize("file", ["iceberg.catalog.", "debezium.sink.iceberg."])
+@pytest.mark.parametrize("kind", [{"connector.class": ICEBERG_SINK_CLASS, "topics": "t"}, SOURCE])
+def test_a_connectors_own_keys_win_under_whichever_name(kind: dict[str, str], file: str, own: str) -> None:
+    """The catalog that a connector names by another program's key is its own, whatever the worker's file says."""
+    of_file = {"bootstrap.servers": "h:1", f"{file}uri": "http://file", f"{file}type": "rest"}
+    settings = load_config(ConnectorDefaults(of_file).complete({**kind, f"{own}uri": "http://own", "name": "s"}))
+    assert settings.catalog.properties["uri"] == "http://own"
+    assert settings.catalog.properties["type"] == "rest"
+
+
+def test_a_connectors_own_options_win_by_every_name() -> None:
+    """Options that have two names, and those of Flink and of Iceberg's own sink."""
+    of_file = {
+        "group.id": "file",
+        "iceberg.maintenance.enabled": "true",
+        "debezium.sink.iceberg.upsert": "true",
+        "debezium.sink.batch.interval-ms": "7",
+    }
+    own = {
+        "connector.class": ICEBERG_SINK_CLASS,
+        "consumer.override.group.id": "own",
+        "flink-maintenance.enabled": "false",
+        "iceberg.tables.upsert-mode-enabled": "false",
+        "iceberg.control.commit.interval-ms": "5000",
+    }
+    assert ConnectorDefaults(of_file).complete(own) == own
 
 
 @pytest.mark.parametrize("name", [SOURCE_CLASS, "IcebergSource"])

@@ -53,6 +53,15 @@ def test_the_last_change_of_a_key_wins_whatever_task_reads_it(tmp_path: Path) ->
     assert _found(sink, "t") == {key: 1 if key % 2 else 2 for key in range(30) if key % 5}
 
 
+def test_a_report_tells_which_topics_a_table_has_its_events_from(tmp_path: Path) -> None:
+    """Several topics may go to one table; of those that events name nobody knows which topics they will be from."""
+    sink = local_sink(tmp_path, ["topics=a,b,c", "iceberg.tables.topic-to-table-mapping=a:t,b:t"])
+    event = _flat(1, 1, ts_ns=5 * 10**9)
+    report = sink.process(*[((topic, 0), *event) for topic in ("a", "b", "c")])
+    assert {table: sorted(topics) for table, topics in report.topics.items()} == {"t": ["a", "b"], "c": ["c"]}
+    assert report.newest_ms == {"t": 5000, "c": 5000}
+
+
 def test_leader_epochs_go_to_the_next_batch_and_into_the_offsets_table(tmp_path: Path) -> None:
     """Where a log was read up to is asked for by its epoch, also by the process after this one."""
     at = ("t", 0)

@@ -213,16 +213,24 @@ def read_all_rows(catalog: Catalog, table: str) -> dict[str, str]:
 
     Raises:
         RetriableError: the catalog or the store is away.
+        ConfigError: it is a table of something else.
     """
     found = catalog.load(table)
     if found is None:
         return {}
     metadata = found.metadata()
+    if not _has_offsets(metadata.schema()):
+        raise ConfigError(f"table {table} is no offsets table, as it has no texts id and offset_data; name another one")
     if metadata.current_snapshot() is None:
         return {}
     with found.reading("the rows"):
         tasks = list(metadata.scan().plan_files())
         return {row["id"]: row["offset_data"] for task in tasks for row in _read_rows(metadata.io, task.file.file_path)}
+
+
+def _has_offsets(schema: Schema) -> bool:
+    kinds = {field.name: field.field_type for field in schema.fields}
+    return all(kinds.get(name) == StringType() for name in ("id", "offset_data"))
 
 
 def _read_rows(io: FileIO, path: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ raises ends the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, Protocol
 
 import attrs
@@ -27,7 +27,8 @@ class BatchReport:
     earlier try of the batch may have written some; `stages` counts them by the stage that failed. `drift` counts, per
     table and run, the fields in which events and table differ. `newest_ms` is the time of each table's newest event, by
     its source's clock. `reasons` tells of some dead letters record, stage and reason. `schema_changes` counts tables
-    "created" and "altered" since the run began.
+    "created" and "altered" since the run began. `topics` tells of tables which topics their events are from, as far as
+    topics have tables.
     """
 
     batch: int
@@ -43,6 +44,7 @@ class BatchReport:
     commit_seconds: float = 0.0
     schema_changes: Mapping[str, int] = attrs.field(factory=dict)
     reasons: tuple[tuple[str, str, str], ...] = ()
+    topics: Mapping[str, Collection[str]] = attrs.field(factory=dict)
 
     @property
     def counts(self) -> dict[str, int]:

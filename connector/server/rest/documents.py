@@ -26,11 +26,12 @@ def unmask(config: Mapping[str, str], before: Mapping[str, str]) -> dict[str, st
     """Return properties in which what `mask_config` made of those `before` is as it was.
 
     Raises:
-        MaskedValue: another value is a mask.
+        MaskedValue: another value is a mask, or has one where a part of the value before it was masked.
     """
     shown = mask_config(before)
     kept = {key: before[key] if shown.get(key) == text else text for key, text in config.items()}
-    masks = sorted(key for key, text in kept.items() if text == MASK)
+    partly = {key for key, text in shown.items() if text != MASK and MASK in text and MASK not in before[key]}
+    masks = sorted(key for key, text in kept.items() if text == MASK or (key in partly and MASK in text))
     if masks:
         raise MaskedValue(f"{MASK} stands for a secret, and there is none of {', '.join(masks)}; give the value itself")
     return kept

@@ -65,6 +65,7 @@ class SinkMetrics:
         self._read: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._newest_ms: dict[str, int] = {}
+        self._topics: dict[str, set[str]] = {}
         self._readers = Counter[str]()
         self._window = Window()
         self.connected = False
@@ -111,6 +112,8 @@ class SinkMetrics:
             self._drift = {**self._drift, **report.drift}
             self._changed = report.schema_changes
             self._newest_ms.update(report.newest_ms)
+            for table, topics in report.topics.items():
+                self._topics.setdefault(table, set()).update(topics)
             self._read.update(report.end)
             if metrics.events:
                 self._committed_at = now
@@ -291,7 +294,9 @@ class SinkMetrics:
             by_topic[topic] += count
         for topic, count in by_topic.items():
             yield own.OFFSET_LAG.at(count, name, topic)
-        waiting, now = any(lag.values()), self._clock()
+        waiting, now = {topic for topic, count in by_topic.items() if count}, self._clock()
         for table, newest_ms in self._newest_ms.items():
+            # Of a table that events name nobody knows which topics have more for it.
+            is_behind = bool(waiting & self._topics.get(table, waiting))
             yield own.NEWEST_EVENT.at(newest_ms / 1000, name, table)
-            yield own.TABLE_LAG_SECONDS.at(max(0.0, now - newest_ms / 1000) if waiting else 0.0, name, table)
+            yield own.TABLE_LAG_SECONDS.at(max(0.0, now - newest_ms / 1000) if is_behind else 0.0, name, table)

@@ -5,6 +5,7 @@ Upserts may need Spark to look up rows, so tables that are upserted must not hav
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ from connector.settings.iceberg.new_tables.file_formats import DEFAULT_FORMAT_PR
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 
 _NANOSECONDS_VERSION = 3
+_CUT_OFF = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^#?]*[#?]")
+"""Paths without a scheme are of the local file system, and read whole."""
 _DELETE_FORMAT = "write.delete.format.default"
 _FILES = {"avro": "Avro", "orc": "ORC"}
 
@@ -60,6 +63,20 @@ def complete_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return a new table's properties; delete files of other writers become Parquet, as positions are read back."""
     more = {} if properties[DEFAULT_FORMAT_PROPERTY].lower() == "parquet" else {_DELETE_FORMAT: "parquet"}
     return {**more, **properties}
+
+
+def check_location(layout: TableLayout) -> None:
+    """Check that clients of stores read a table's places whole: what stands behind # or ? is no part of a URL's path.
+
+    Raises:
+        DataFault: all files of the table would be one object, each written over the one before.
+    """
+    for place in (layout.location, layout.data_path):
+        if _CUT_OFF.match(place):
+            raise DataFault(
+                f"table {layout.name} is at {place}, and a store reads no path behind # or ?; give it another name or "
+                "location"
+            )
 
 
 def check_layout(layout: TableLayout, *, upsert: bool) -> None:

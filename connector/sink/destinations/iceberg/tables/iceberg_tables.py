@@ -185,6 +185,12 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         return commits
 
     def _load_existing(self, name: str) -> TargetTable | None:
+        try:
+            return self._find_existing(name)
+        except DataFault as fault:
+            raise FatalError(str(fault)) from fault
+
+    def _find_existing(self, name: str) -> TargetTable | None:
         table = None if self._is_own(name) else self._catalog.load(name)
         if table is None:
             return None
@@ -228,6 +234,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             wrote = before is not None or table.name in self._noted
             self._guard.check(table, None if before is None else before.base, wrote=wrote)
         layout = options.layout(table)
+        table_checks.check_location(layout)
         mode_name = options.write_mode_name(has_key=bool(layout.keys))
         upsert, mode = options.upserts(has_key=bool(layout.keys)), WRITE_MODES[mode_name]
         table_checks.check_layout(layout, upsert=upsert)
@@ -274,7 +281,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
                 "route its events to another table"
             )
         # Events may name a table that is there and that no batch has met yet.
-        existing = self._load_existing(name) if needs[0].table is not None else None
+        existing = self._find_existing(name) if needs[0].table is not None else None
         if existing is not None:
             return existing
         options = self._options(name)
