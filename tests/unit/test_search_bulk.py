@@ -186,6 +186,24 @@ def test_what_was_created_before_is_done() -> None:
     assert (counts.indexed, counts.stale) == (1, 0)
 
 
+def test_an_update_that_meets_another_one_is_sent_again() -> None:
+    """Partial updates have no versions: a conflict is another request at the same document, and nothing newer."""
+    rounds: list[list[str]] = []
+    busy = {"status": 409, "error": {"type": "version_conflict_engine_exception", "reason": "current version [2]"}}
+
+    def answer(lines: list[str]) -> Answer:
+        rounds.append(lines)
+        meets = len(rounds) == 1
+        return 200, {"errors": meets, "items": [{"update": busy if meets else {"status": 200}}]}
+
+    with _server(answer) as connection:
+        ids, texts = pa.array(["k"]), [pa.array(["1"])]
+        counts, _ = _sent(
+            connection, index_documents(WriteOptions("i", partial=True), ["v"], texts, ids, None, np.arange(1))
+        )
+    assert (counts.indexed, counts.stale, len(rounds)) == (1, 0, 2)
+
+
 def test_a_create_without_an_answer_is_not_sent_blindly_again() -> None:
     """Whether it was done is not known, and a rollover may be between: the batch looks it up first."""
     asked = []
