@@ -189,19 +189,23 @@ def test_what_was_created_before_is_done() -> None:
 def test_an_update_that_meets_another_one_is_sent_again() -> None:
     """Partial updates have no versions: a conflict is another request at the same document, and nothing newer."""
     rounds: list[list[str]] = []
-    busy = {"status": 409, "error": {"type": "version_conflict_engine_exception", "reason": "current version [2]"}}
+    busy = {"status": 409, "error": {"type": "version_conflict_engine_exception", "reason": "[k]: required seqNo [2]"}}
 
     def answer(lines: list[str]) -> Answer:
         rounds.append(lines)
         meets = len(rounds) == 1
         return 200, {"errors": meets, "items": [{"update": busy if meets else {"status": 200}}]}
 
+    ids, texts = pa.array(["k"]), [pa.array(["1"])]
+    update = index_documents(WriteOptions("i", partial=True), ["v"], texts, ids, None, np.arange(1))
     with _server(answer) as connection:
-        ids, texts = pa.array(["k"]), [pa.array(["1"])]
-        counts, _ = _sent(
-            connection, index_documents(WriteOptions("i", partial=True), ["v"], texts, ids, None, np.arange(1))
-        )
+        counts, _ = _sent(connection, update)
     assert (counts.indexed, counts.stale, len(rounds)) == (1, 0, 2)
+    with (
+        _server(lambda _: (200, {"errors": True, "items": [{"update": busy}]})) as connection,
+        pytest.raises(RetriableError, match=r"status 409, version_conflict_engine_exception\)"),
+    ):
+        _sent(connection, update)
 
 
 def test_a_create_without_an_answer_is_not_sent_blindly_again() -> None:
