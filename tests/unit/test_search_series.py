@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -139,6 +140,41 @@ def test_fields_of_a_template_are_added_to() -> None:
     wanted = {"a": {"type": "text"}, "b": {"type": "text"}, "o": {"properties": {"y": {"type": "text"}}}}
     inner = {"x": {"type": "long"}, "y": {"type": "text"}}
     assert merge_properties(known, wanted) == {"a": {"type": "long"}, "b": {"type": "text"}, "o": {"properties": inner}}
+
+
+class _Indices:
+    """The indexes that a name stands for, and the actions that change it."""
+
+    def __init__(self, there: dict[str, Any]) -> None:
+        self._there = there
+        self.actions: list[Any] = []
+
+    def refresh(self, index: str) -> None:
+        pass
+
+    def get(self, index: str) -> dict[str, Any]:
+        return self._there
+
+    def update_aliases(self, body: Any) -> None:
+        self.actions += body["actions"]
+
+
+class _Swapping(IndexAdmin):
+    """A cluster that has these indexes."""
+
+    def __init__(self, indices: _Indices) -> None:
+        self._client = SimpleNamespace(indices=indices)
+
+
+def test_a_swap_keeps_the_other_aliases_of_a_name() -> None:
+    """Searches have aliases of their own, with filters: they go over to the fresh index as they are."""
+    own, mine = {"filter": {"term": {"open": True}}}, {"a": {"is_write_index": True}}
+    indices = _Indices({"a-1": _index(1, {"a": {}, "search-a": {}}), "a-2": _index(2, {**mine, "open-a": own})})
+    assert _Swapping(indices).swap_alias("a", "a-9") == ["a-1", "a-2"]
+    *others, named = [action["add"] for action in indices.actions if "add" in action]
+    assert others == [{"index": "a-9", "alias": "search-a"}, {"index": "a-9", "alias": "open-a", **own}]
+    assert named == {"index": "a-9", "alias": "a", "is_write_index": True}
+    assert [action["remove_index"]["index"] for action in indices.actions[:2]] == ["a-1", "a-2"]
 
 
 @pytest.mark.parametrize(
