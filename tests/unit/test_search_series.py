@@ -171,9 +171,9 @@ def test_a_swap_keeps_the_other_aliases_of_a_name() -> None:
     own, mine = {"filter": {"term": {"open": True}}}, {"a": {"is_write_index": True}}
     indices = _Indices({"a-1": _index(1, {"a": {}, "search-a": {}}), "a-2": _index(2, {**mine, "open-a": own})})
     assert _Swapping(indices).swap_alias("a", "a-9") == ["a-1", "a-2"]
-    *others, named = [action["add"] for action in indices.actions if "add" in action]
-    assert others == [{"index": "a-9", "alias": "search-a"}, {"index": "a-9", "alias": "open-a", **own}]
-    assert named == {"index": "a-9", "alias": "a", "is_write_index": True}
+    added = {one["alias"]: one for one in (action["add"] for action in indices.actions if "add" in action)}
+    how = {"a": {"is_write_index": True}, "search-a": {}, "open-a": own}
+    assert added == {name: {"index": "a-9", "alias": name, **more} for name, more in how.items()}
     assert [action["remove_index"]["index"] for action in indices.actions[:2]] == ["a-1", "a-2"]
 
 
