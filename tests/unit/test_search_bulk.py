@@ -18,6 +18,8 @@ from connector.opensearch.bulk.actions import WriteOptions, index_documents
 from connector.opensearch.bulk.bulk_processor import BulkActions, BulkProcessor, DocumentCounts
 from connector.opensearch.documents.document_lookup import fetch_documents
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
+from connector.sink.destinations.opensearch.write.document_requests import DocumentRequests
+from tests.unit.sink_plans import plan
 
 QUICK = BulkSettings(retries=2, backoff_ms=1)
 LINE_BYTES = 4_096
@@ -255,6 +257,15 @@ def test_a_missing_line_is_never_sent() -> None:
     ):
         _sent(connection, holed)
     assert asked == []
+
+
+def test_a_record_that_two_indexes_refuse_is_one_dead_letter() -> None:
+    """A record that routes send to two indexes counts once: as many letters as records, or the limit is overrun."""
+    requests = DocumentRequests(ConnectionSettings(("http://localhost:1",)), QUICK, {}, plan())
+    for reason in ("one index", "another"):
+        requests.refuse(7, reason)
+    (letter,) = requests.build_letters()
+    assert (requests.refused, letter.offset, letter.reason) == (1, 7, "one index")
 
 
 def test_an_index_that_is_gone_is_said_so() -> None:
