@@ -134,6 +134,13 @@ def test_the_time_of_a_row() -> None:
     assert _days(TimestampRule((), source=False), part) == [None] * 4
 
 
+def test_a_date_without_end_is_no_time() -> None:
+    """PostgreSQL's `infinity` is a date like any other to Debezium, and no time of any clock: the next field counts."""
+    days = pa.array([2**31 - 1, -(2**31), 19_723], pa.int32()).cast(pa.date32())
+    part = _part([NO_VALUE] * 3, d=days, other=[date(2024, 1, 2), None, None])
+    assert _days(TimestampRule(("d", "other"), source=False), part) == ["2024-01-02", None, "2024-01-01"]
+
+
 def test_fields_of_a_template_are_added_to() -> None:
     """Fields that are known keep their types; new ones come, below others too."""
     known = {"a": {"type": "long"}, "o": {"properties": {"x": {"type": "long"}}}}
