@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,12 @@ from connector.opensearch.bulk.actions import WriteOptions, index_documents
 from connector.opensearch.bulk.bulk_processor import BulkActions, BulkProcessor, DocumentCounts
 from connector.opensearch.documents.document_lookup import fetch_documents
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
+from connector.sink.destinations.opensearch.write.document_requests import DocumentRequests
+from tests.unit.sink_plans import plan
 
 QUICK = BulkSettings(retries=2, backoff_ms=1)
+LINE_BYTES = 4_096
+"""What a node takes as the first line of a request (`http.max_initial_line_length`)."""
 Answer = tuple[int, object]
 
 
@@ -29,8 +34,9 @@ def _server(answer: Callable[[list[str]], Answer]) -> Iterator[ConnectionSetting
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             lines = self.rfile.read(int(self.headers["Content-Length"])).decode().splitlines()
-            status, told = answer(lines)
-            body = json.dumps(told).encode()
+            long = len(self.raw_requestline) > LINE_BYTES
+            status, told = (400, {"error": {"type": "too_long_http_line_exception"}}) if long else answer(lines)
+            body = json.dumps(_leave_out_fields(told, self.path)).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -44,6 +50,16 @@ def _server(answer: Callable[[list[str]], Answer]) -> Iterator[ConnectionSetting
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield ConnectionSettings((f"http://127.0.0.1:{server.server_port}",), username="wrong", password="s3cret")
         server.shutdown()
+
+
+def _leave_out_fields(told: object, path: str) -> object:
+    """Documents without the fields that a request's line does not name, if it names any."""
+    named = parse_qs(urlsplit(path).query).get("_source_includes")
+    if named and isinstance(told, dict):
+        for document in told.get("docs", ()):
+            own = document.get("_source", {})
+            document["_source"] = {name: own[name] for name in own if name in named[0].split(",")}
+    return told
 
 
 def _actions(*texts: str, create: bool = False) -> BulkActions:
@@ -140,6 +156,16 @@ def test_an_index_that_is_gone_holds_no_document() -> None:
         assert list(fetch_documents(connection, "i", ["a"], ["v"])) == [None]
 
 
+@pytest.mark.parametrize("names", [[f"a_column_with_some_name_{n}" for n in range(200)], ["street, number"]])
+def test_documents_of_any_columns_are_looked_up(names: list[str]) -> None:
+    """A wide table's names have no room in a request's line, and commas part them there: values would be lost."""
+    own = dict.fromkeys(names, 1)
+    document = {"_id": "a", "found": True, "_version": 3, "_source": own}
+    with _server(lambda _: (200, {"docs": [document]})) as connection:
+        (found,) = fetch_documents(connection, "i", ["a"], names)
+    assert found is not None and (found.version, found.fields) == (3, own)
+
+
 def test_missing_rights_stop_at_once() -> None:
     """The security plugin's 403, for a request or an item of one, is no block."""
     wrong = {"type": "security_exception", "reason": "no permissions for [indices:data/write/bulk]"}
@@ -160,6 +186,28 @@ def test_what_was_created_before_is_done() -> None:
     with _server(lambda _: (200, {"errors": True, "items": [{"create": there}]})) as connection:
         counts, _ = _sent(connection, _actions("1", create=True))
     assert (counts.indexed, counts.stale) == (1, 0)
+
+
+def test_an_update_that_meets_another_one_is_sent_again() -> None:
+    """Partial updates have no versions: a conflict is another request at the same document, and nothing newer."""
+    rounds: list[list[str]] = []
+    busy = {"status": 409, "error": {"type": "version_conflict_engine_exception", "reason": "[k]: required seqNo [2]"}}
+
+    def answer(lines: list[str]) -> Answer:
+        rounds.append(lines)
+        meets = len(rounds) == 1
+        return 200, {"errors": meets, "items": [{"update": busy if meets else {"status": 200}}]}
+
+    ids, texts = pa.array(["k"]), [pa.array(["1"])]
+    update = index_documents(WriteOptions("i", partial=True), ["v"], texts, ids, None, np.arange(1))
+    with _server(answer) as connection:
+        counts, _ = _sent(connection, update)
+    assert (counts.indexed, counts.stale, len(rounds)) == (1, 0, 2)
+    with (
+        _server(lambda _: (200, {"errors": True, "items": [{"update": busy}]})) as connection,
+        pytest.raises(RetriableError, match=r"status 409, version_conflict_engine_exception\)"),
+    ):
+        _sent(connection, update)
 
 
 def test_a_create_without_an_answer_is_not_sent_blindly_again() -> None:
@@ -209,6 +257,15 @@ def test_a_missing_line_is_never_sent() -> None:
     ):
         _sent(connection, holed)
     assert asked == []
+
+
+def test_a_record_that_two_indexes_refuse_is_one_dead_letter() -> None:
+    """A record that routes send to two indexes counts once: as many letters as records, or the limit is overrun."""
+    requests = DocumentRequests(ConnectionSettings(("http://localhost:1",)), QUICK, {}, plan())
+    for reason in ("one index", "another"):
+        requests.refuse(7, reason)
+    (letter,) = requests.build_letters()
+    assert (requests.refused, letter.offset, letter.reason) == (1, 7, "one index")
 
 
 def test_an_index_that_is_gone_is_said_so() -> None:

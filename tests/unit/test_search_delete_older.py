@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from opensearchpy.exceptions import NotFoundError
+
+from connector.errors import RetriableError
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.delete_older import OlderDocuments, delete_older
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from tests.simulation.interruptions import Interruptions
-from tests.simulation.search_cluster import CLUSTERS, SearchCluster, search_in_memory
+from tests.simulation.search_cluster import CLUSTERS, SearchClient, SearchCluster, search_in_memory
 
 CONNECTION = ConnectionSettings(("http://delete-older.invalid",))
 DOCUMENTS = {"a": (3, "one"), "b": (7, "one"), "c": (9, "other"), "d": (12, "one")}
@@ -43,3 +49,24 @@ def test_only_documents_of_a_source_go() -> None:
     named = WriteOptions("i", fields={"database": "db"})
     count, cluster = _delete(OlderDocuments(8, 9, {"database": "other"}), style=named)
     assert (count, sorted(cluster.find("i").documents)) == (1, ["a", "b", "d"])
+
+
+@pytest.mark.parametrize("call", ["search", "scroll"])
+@pytest.mark.parametrize("lack", [{"_shards": {"total": 2, "successful": 1, "failed": 0}}, {"timed_out": True}])
+def test_a_page_that_lacks_a_shard_is_not_the_end(monkeypatch: pytest.MonkeyPatch, call: str, lack: Any) -> None:
+    """A node that is away answers nothing, and searches show what the others have: its documents would stay."""
+    whole = getattr(SearchClient, call)
+    monkeypatch.setattr(SearchClient, call, lambda *told, **more: {**whole(*told, **more), **lack})
+    with pytest.raises(RetriableError, match=r"emptying index i.*not all"):
+        _delete(OlderDocuments(version=8, most=9))
+
+
+def test_a_search_that_a_node_forgot_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that starts again knows none of the searches that were under way: the truncate is done once more."""
+
+    def forgotten(*_: object, **__: object) -> None:
+        raise NotFoundError(404, "search_phase_execution_exception", {})
+
+    monkeypatch.setattr(SearchClient, "scroll", forgotten)
+    with pytest.raises(RetriableError, match=r"emptying index i.*forgot"):
+        _delete(OlderDocuments(version=8, most=9))

@@ -252,7 +252,8 @@ def test_records_without_key_are_named_by_their_place() -> None:
 def test_verdicts(status: int, kind: str | None, wanted: str) -> None:
     """Each item of a bulk response is judged alone: an older version is success, a busy node is asked again."""
     assert classify_item(status, kind) == wanted
-    assert classify_item(status, kind, creates=True) == ("done" if wanted == "stale" else wanted)
+    for action, conflict in (("create", "done"), ("update", "again")):
+        assert classify_item(status, kind, action=action) == (conflict if wanted == "stale" else wanted)
 
 
 def test_lines_of_a_bulk_request() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -133,12 +134,54 @@ def test_the_time_of_a_row() -> None:
     assert _days(TimestampRule((), source=False), part) == [None] * 4
 
 
+def test_a_date_without_end_is_no_time() -> None:
+    """PostgreSQL's `infinity` is a date like any other to Debezium, and no time of any clock: the next field counts."""
+    days = pa.array([2**31 - 1, -(2**31), 19_723], pa.int32()).cast(pa.date32())
+    part = _part([NO_VALUE] * 3, d=days, other=[date(2024, 1, 2), None, None])
+    assert _days(TimestampRule(("d", "other"), source=False), part) == ["2024-01-02", None, "2024-01-01"]
+
+
 def test_fields_of_a_template_are_added_to() -> None:
     """Fields that are known keep their types; new ones come, below others too."""
     known = {"a": {"type": "long"}, "o": {"properties": {"x": {"type": "long"}}}}
     wanted = {"a": {"type": "text"}, "b": {"type": "text"}, "o": {"properties": {"y": {"type": "text"}}}}
     inner = {"x": {"type": "long"}, "y": {"type": "text"}}
     assert merge_properties(known, wanted) == {"a": {"type": "long"}, "b": {"type": "text"}, "o": {"properties": inner}}
+
+
+class _Indices:
+    """The indexes that a name stands for, and the actions that change it."""
+
+    def __init__(self, there: dict[str, Any]) -> None:
+        self._there = there
+        self.actions: list[Any] = []
+
+    def refresh(self, index: str) -> None:
+        pass
+
+    def get(self, index: str) -> dict[str, Any]:
+        return self._there
+
+    def update_aliases(self, body: Any) -> None:
+        self.actions += body["actions"]
+
+
+class _Swapping(IndexAdmin):
+    """A cluster that has these indexes."""
+
+    def __init__(self, indices: _Indices) -> None:
+        self._client = SimpleNamespace(indices=indices)
+
+
+def test_a_swap_keeps_the_other_aliases_of_a_name() -> None:
+    """Searches have aliases of their own, with filters: they go over to the fresh index as they are."""
+    own, mine = {"filter": {"term": {"open": True}}}, {"a": {"is_write_index": True}}
+    indices = _Indices({"a-1": _index(1, {"a": {}, "search-a": {}}), "a-2": _index(2, {**mine, "open-a": own})})
+    assert _Swapping(indices).swap_alias("a", "a-9") == ["a-1", "a-2"]
+    added = {one["alias"]: one for one in (action["add"] for action in indices.actions if "add" in action)}
+    how = {"a": {"is_write_index": True}, "search-a": {}, "open-a": own}
+    assert added == {name: {"index": "a-9", "alias": name, **more} for name, more in how.items()}
+    assert [action["remove_index"]["index"] for action in indices.actions[:2]] == ["a-1", "a-2"]
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,13 @@ def test_versions_are_above_what_was_given_before() -> None:
     assert assign_versions(own, before, op, repeats).tolist() == [8, 9, 7, 5, NO_VALUE, 0]
 
 
+def test_no_version_is_negative() -> None:
+    """OpenSearch refuses such a version, and the whole request with it: a source that tells no time says -1."""
+    own, repeats = np.full(4, -1_000_000), np.array([False, False, True, False])
+    before, op = np.array([NO_VALUE, 5, NO_VALUE, NO_VALUE]), np.frombuffer(b"cuur", np.uint8)
+    assert assign_versions(own, before, op, repeats).tolist() == [1, 6, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("column", "second"),
     [("__source_ts_ns", 10**9), ("__source_ts_us", 10**6), ("__ts_ms", 1000), ("__lsn", None), ("updated_at", None)],

@@ -27,7 +27,7 @@ from connector.opensearch.cluster_blocks import BLOCK_REMEDY, is_cluster_block
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from serde.arrays import Ints
 
-_PAYLOAD_TOO_LARGE = 413
+_CONFLICT, _PAYLOAD_TOO_LARGE = 409, 413
 _RESPONSE_FILTER = (
     "errors,items.*._id,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
 )
@@ -189,7 +189,7 @@ class BulkProcessor:
             wrong = result.get("error") or {}
             if wrong:
                 _check_item_id(actions, row, result)
-            match classify_item(result["status"], wrong.get("type"), creates=action == "create"):
+            match classify_item(result["status"], wrong.get("type"), action=action):
                 case "done" if row < len(actions) - actions.deletes:
                     counts.indexed += 1
                 case "done":
@@ -256,9 +256,10 @@ def _check_item_id(actions: BulkActions, row: int, item: dict[str, Any]) -> None
 
 
 def _describe_item_error(item: dict[str, Any]) -> str:
-    """Tell of a refusal that is about the index: such a reason names no value of a document."""
+    """Tell of a refusal: a reason that is about the index names no value of a document; one of a conflict does."""
     wrong = item.get("error") or {}
-    return f"status {item['status']}, {wrong.get('type')}: {wrong.get('reason', '')}"[:_MAX_REASON_CHARS]
+    reason = "" if item["status"] == _CONFLICT else f": {wrong.get('reason', '')}"
+    return f"status {item['status']}, {wrong.get('type')}{reason}"[:_MAX_REASON_CHARS]
 
 
 def split_actions(actions: BulkActions, most: int, most_bytes: int) -> Iterator[BulkActions]:

@@ -7,11 +7,15 @@ page by page, and deleted as any other change is, by version.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 import numpy as np
 import pyarrow as pa
+from opensearchpy import OpenSearch
+from opensearchpy.exceptions import NotFoundError
 
+from connector.errors import RetriableError
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.bulk.document_sender import DocumentSender
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
@@ -60,7 +64,7 @@ def delete_older(
         body["slice"] = {"id": place, "max": slices}
     with map_opensearch_errors(f"emptying index {name}"):
         asking.indices.refresh(index=name)
-        page = asking.search(index=name, body=body, scroll=_SCROLL_KEEPALIVE)
+        page = _check_page(asking.search(index=name, body=body, scroll=_SCROLL_KEEPALIVE), name)
         while page["hits"]["hits"]:
             hits = [hit for hit in page["hits"]["hits"] if not own or hit.get("_source", {}).items() >= own.items()]
             old = [hit for hit in hits if hit["_version"] <= older.most]
@@ -68,6 +72,27 @@ def delete_older(
             versions = np.array([max(hit["_version"], older.version) for hit in old], np.int64)
             if old:
                 sender.delete_from_indexes(style, [hit["_index"] for hit in old], ids, versions, np.arange(len(ids)))
-            page = asking.scroll(body={"scroll_id": page["_scroll_id"], "scroll": _SCROLL_KEEPALIVE})
+            page = _check_page(_scroll_on(asking, page, name), name)
         asking.clear_scroll(body={"scroll_id": [page["_scroll_id"]]}, ignore=[404])
     return sender.finish().deleted
+
+
+def _scroll_on(asking: OpenSearch, page: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the next page. Raises RetriableError: the cluster knows nothing of the search any more."""
+    try:
+        told: dict[str, Any] = asking.scroll(body={"scroll_id": page["_scroll_id"], "scroll": _SCROLL_KEEPALIVE})
+    except NotFoundError as error:
+        raise RetriableError(
+            f"emptying index {name}: the cluster forgot the search, as a node started again, or a page took longer "
+            f"than {_SCROLL_KEEPALIVE}"
+        ) from error
+    return told
+
+
+def _check_page(page: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a page that all shards gave. Raises RetriableError: one did not, and its documents would stay."""
+    shards = page.get("_shards", {})
+    # Those that are nowhere allocated count as neither: `failed` has only those that answered so.
+    if page.get("timed_out") or shards.get("successful") != shards.get("total"):
+        raise RetriableError(f"emptying index {name}: not all of its shards answer the search for its documents")
+    return page

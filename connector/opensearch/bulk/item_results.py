@@ -28,15 +28,18 @@ _MALFORMED_ERRORS = frozenset(
 """The document is at fault, or the field that it would add."""
 
 _TRANSIENT_STATUSES = frozenset({429, 502, 503, 504})
+_CONFLICT_RESULTS: dict[str, ItemResult] = {"create": "done", "update": "again"}
+"""Only these actions have no versions of ours: one finds its own document, one meets another request."""
 _FIRST_FAILURE, _NOT_FOUND, _CONFLICT, _BAD_REQUEST = 300, 404, 409, 400
 
 
-def classify_item(status: int, kind: str | None, *, creates: bool = False) -> ItemResult:
-    """Judge one item by its status and the type of its error, if it has one; `creates`: of an action that only adds.
+def classify_item(status: int, kind: str | None, *, action: str = "index") -> ItemResult:
+    """Judge one item by its status, the type of its error, if it has one, and the action that it is of.
 
     done       it is as it should be: indexed, deleted, nothing there to delete, or created by an earlier delivery
     stale      the index holds a newer version: this change was overtaken, which is all right
-    again      the node is busy or blocked, as its disk is full: the same may succeed later
+    again      the node is busy or blocked, as its disk is full, or another request changes the document that an update
+               has read: the same may succeed later
     malformed  this document can never be indexed
     gone       there is no such index, where OpenSearch does not make one by itself
     stop       a person has to look (index closed, no rights)
@@ -44,7 +47,7 @@ def classify_item(status: int, kind: str | None, *, creates: bool = False) -> It
     if status < _FIRST_FAILURE or (status == _NOT_FOUND and kind is None):
         return "done"
     if status == _CONFLICT and kind == "version_conflict_engine_exception":
-        return "done" if creates else "stale"
+        return _CONFLICT_RESULTS.get(action, "stale")
     if status in _TRANSIENT_STATUSES or is_cluster_block(status, kind):
         return "again"
     if kind == "index_not_found_exception":

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from urllib.parse import quote_plus
 
 import attrs
 
@@ -15,13 +16,16 @@ IDS_PER_REQUEST = 1_000
 MAX_HITS = 10_000
 """OpenSearch's limit of a page (`index.max_result_window`): ten indexes may hold each id."""
 
+_MAX_FIELDS_BYTES = 3_000
+"""Names of fields in one request: its line may have 4 KiB (`http.max_initial_line_length`)."""
+
 _NO_INDEX = "index_not_found_exception"
 _HITS_FILTER = "hits.hits._id,hits.hits._index"
 
 
 @attrs.frozen(eq=False)
 class StoredDocument:
-    """A document: its version, and the fields that were asked for."""
+    """A document: its version, and at least the fields that were asked for."""
 
     version: int
     fields: dict[str, Any]
@@ -36,7 +40,7 @@ def fetch_documents(
         RetriableError: the cluster is away, or a shard of it: whether it holds a document is not known then.
         FatalError: it does not let us in.
     """
-    shown: dict[str, Any] = {"_source_includes": list(fields)} if fields else {"_source": False}
+    shown = _choose_shown(fields)
     for start in range(0, len(ids), IDS_PER_REQUEST):
         wanted = list(ids[start : start + IDS_PER_REQUEST])
         doing = f"looking documents of {index if isinstance(index, str) else 'several indexes'} up"
@@ -52,6 +56,17 @@ def fetch_documents(
             if one.get("error", {}).get("type", _NO_INDEX) != _NO_INDEX:
                 raise to_lookup_error(doing, one["error"])
             yield StoredDocument(one["_version"], one.get("_source", {})) if one.get("found") else None
+
+
+def _choose_shown(fields: Sequence[str]) -> dict[str, Any]:
+    """Return what a look-up shows of documents: all of them where fields cannot be named in a request's line.
+
+    Names stand side by side there, with commas between.
+    """
+    if not fields:
+        return {"_source": False}
+    long = len(quote_plus(",".join(fields))) > _MAX_FIELDS_BYTES
+    return {} if long or any("," in name for name in fields) else {"_source_includes": list(fields)}
 
 
 def find_indexes(connection: ConnectionSettings, name: str, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -192,7 +192,8 @@ class IndexAdmin:
     def swap_alias(self, alias: str, fresh: str) -> list[str]:
         """Let a name stand for a fresh index, in one step that no search falls into; give the indexes it stood for.
 
-        What had the name before is deleted, whether it was an index itself or stood behind the alias.
+        What had the name before is deleted, whether it was an index itself or stood behind the alias. Its other aliases
+        go over to the fresh index: searches have some of their own.
 
         Raises:
             RetriableError, FatalError: the cluster is away, or refuses it; the name is as it was.
@@ -200,13 +201,18 @@ class IndexAdmin:
         with map_opensearch_errors(f"swapping {alias} for {fresh}"):
             self._client.indices.refresh(index=fresh)
             try:
-                before = [name for name in self._client.indices.get(index=alias) if name != fresh]
+                answer = self._client.indices.get(index=alias)
             except NotFoundError:
-                before = []
+                answer = {}
+            before = {name: entry for name, entry in answer.items() if name != fresh}
             gone = [{"remove_index": {"index": name}} for name in before]
-            added_alias = {"add": {"index": fresh, "alias": alias, "is_write_index": True}}
-            self._client.indices.update_aliases(body={"actions": [*gone, added_alias]})
-        return before
+            names = dict[str, Mapping[str, Any]]()
+            for _, entry in sorted(before.items()):
+                names |= entry["aliases"]
+            names[alias] = {"is_write_index": True}
+            added = [{"add": {"index": fresh, "alias": name, **how}} for name, how in names.items()]
+            self._client.indices.update_aliases(body={"actions": [*gone, *added]})
+        return list(before)
 
     def delete(self, name: str) -> None:
         """Delete an index, if it is there.

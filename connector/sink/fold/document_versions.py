@@ -7,7 +7,8 @@ column), with these exceptions:
 - a change not above the greatest version given in its topic-partition before the batch is put above that version;
 - a change not above every other change of its key in its partition and batch is put above these;
 - a read has no number of its own: it gets the greatest version given before it;
-- a change that is proven to repeat an older one keeps its own number: the stored document's version decides.
+- a change that is proven to repeat an older one keeps its own number: the stored document's version decides;
+- a number below zero (-1 stands for no time) is no version: it is 1, that of a repetition 0.
 
 All of this depends only on stored watermarks and the batch, so a batch that is sent again gets the same versions. They
 order the changes of one key; between keys the changes' own numbers count (docs/decisions/0084).
@@ -72,6 +73,7 @@ def assign_versions(own: Ints, before: Ints, op: npt.NDArray[np.uint8], repeats:
     risen = np.where(own < before, before + 1, own)
     result = np.where(repeats, own, risen)
     result = np.where(op == OP_READ, np.maximum(before, 0), result)
+    result = np.where(result < 0, np.where(repeats, 0, 1), result)
     return np.where(own == NO_VALUE, NO_VALUE, result)
 
 

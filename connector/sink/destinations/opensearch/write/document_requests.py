@@ -149,7 +149,9 @@ class DocumentRequests:
         return versions
 
     def refuse(self, record: int, reason: str) -> None:
-        """Note a document that is not taken, by the number of its record."""
+        """Note a document that is not taken, by the number of its record; of several that a record has, the first."""
+        if record in self.dead:
+            return
         self.refused += 1
         if len(self.dead) <= self._plan.max_letters:
             self.dead[record] = reason

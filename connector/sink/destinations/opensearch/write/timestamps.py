@@ -14,6 +14,7 @@ from connector.sink.model.change_rows import ChangeBatch
 from serde.events.positions.log_positions import NO_VALUE
 
 TIMESTAMP_TYPE = pa.timestamp("us", "UTC")
+_MILLISECOND_US, _DAY_US = 1_000, 86_400_000_000
 
 
 @attrs.frozen
@@ -50,14 +51,19 @@ def _read_source_time(part: ChangeBatch, dedup_column: str) -> pa.TimestampArray
 def _to_timestamps(column: pa.Array) -> pa.TimestampArray:
     kind = column.type
     if pa.types.is_integer(kind):
-        limit = (2**63 - 1) // 1000
-        known = pc.and_(pc.less_equal(column, limit), pc.greater_equal(column, -limit))
-        return pc.multiply(pc.if_else(known, column, None).cast(pa.int64()), 1000).cast(TIMESTAMP_TYPE)
+        return _scale_to_micros(column.cast(pa.int64()), _MILLISECOND_US)
     if pa.types.is_date(kind):
-        return column.cast(pa.timestamp("us")).cast(TIMESTAMP_TYPE)
+        return _scale_to_micros(column.cast(pa.int32()).cast(pa.int64()), _DAY_US)
     if pa.types.is_timestamp(kind):
         return column.cast(pa.timestamp("us", kind.tz), safe=False).cast(TIMESTAMP_TYPE)
     if pa.types.is_string(kind):
         zoned = convert(column, TIMESTAMP_TYPE)[0]
         return pc.coalesce(zoned, convert(column, pa.timestamp("us"))[0].cast(TIMESTAMP_TYPE))
     return pa.nulls(len(column), TIMESTAMP_TYPE)
+
+
+def _scale_to_micros(numbers: pa.Int64Array, unit: int) -> pa.TimestampArray:
+    """Return the times that numbers of units since 1970 stand for; null where no timestamp is that far away."""
+    limit = (2**63 - 1) // unit
+    known = pc.and_(pc.less_equal(numbers, limit), pc.greater_equal(numbers, -limit))
+    return pc.multiply(pc.if_else(known, numbers, None), unit).cast(TIMESTAMP_TYPE)
