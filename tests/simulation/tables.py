@@ -120,6 +120,10 @@ class MetadataView:
     def current_snapshot(self) -> Any:
         return self.now.newest
 
+    def schema(self) -> Schema:
+        """That of offsets: of no other table is it looked at here."""
+        return offset_rows.OFFSETS_SCHEMA
+
     def snapshot_by_id(self, number: int) -> SnapshotView | None:
         return SnapshotView(self.now.snapshots[number].files) if number in self.now.snapshots else None
 
