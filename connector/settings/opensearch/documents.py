@@ -72,7 +72,7 @@ WRITE_METHOD = Option(
     kind=one_of("insert", "upsert", any_case=True),
     default="insert",
     importance="medium",
-    doc="insert replaces documents whole, guarded by versions; upsert sets only the fields that an event has.",
+    doc="insert replaces documents whole, guarded by versions; upsert leaves the fields of other programs.",
 )
 NULL_VALUES = Option(
     name="behavior.on.null.values",

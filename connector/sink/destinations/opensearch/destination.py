@@ -11,6 +11,7 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.destinations.context import DestinationContext, open_deleted_keys
 from connector.sink.destinations.opensearch.committer import OpenSearchCommitter
+from connector.sink.destinations.opensearch.feeding_topics import check_feeding_topics
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
 from connector.sink.destinations.opensearch.lookups.deleted_document_lookup import DeletedDocumentLookup
 from connector.sink.destinations.opensearch.lookups.waiting_keys import WaitingKeysLookup
@@ -37,11 +38,16 @@ class OpenSearchDestination:
         """Return what opens the bulk requests of tasks."""
         return self.tables.writers()
 
-    def lookups(self, names: Sequence[str], plan: BatchPlan) -> Lookups:  # noqa: ARG002 - tasks ask the cluster
-        """Return the join with the deleted keys, and what is done in turns; tasks look documents up themselves."""
+    def lookups(self, names: Sequence[str], plan: BatchPlan) -> Lookups:
+        """Return the join with the deleted keys, and what is done in turns; tasks look documents up themselves.
+
+        Raises FatalError: as `feeding_topics.check_feeding_topics`.
+        """
+        writers = self.writers()
+        check_feeding_topics(plan, names, writers.targets)
         deleted_keys = self.tables.deleted_keys
         late = None if deleted_keys is None else DeletedDocumentLookup(plan, deleted_keys)
-        return Lookups(late, (WaitingKeysLookup(plan, self.writers(), deleted_keys),))
+        return Lookups(late, (WaitingKeysLookup(plan, writers, deleted_keys),))
 
     def replay_target(self) -> OpenSearchReplay:
         """Return what sends repaired dead letters."""
