@@ -98,14 +98,14 @@ class TableCapture:
                 )
                 self._store(before.advance_to(self.access.table.uuid, decision.snapshot_id))
             case next_step.ReadSnapshot():
-                with self._telling_drop():
+                with self._detect_drop():
                     self._publish_part(decision, before)
             case next_step.SkipSnapshot():
                 self._skip(decision.snapshot, before)
             case next_step.StreamChanges() if self.access.skips(decision.snapshot):
                 self._skip(decision.snapshot, before)
             case next_step.StreamChanges():
-                with self._telling_drop():
+                with self._detect_drop():
                     self._publish_changes(decision.snapshot, before)
         self._starting = False
         return True
@@ -169,11 +169,11 @@ class TableCapture:
 
     def _look(self) -> TableHead:
         """Poll the table; raises as `step`."""
-        with self._telling_drop():
+        with self._detect_drop():
             return read_head(self.access.table, self.access.snapshots)
 
     @contextmanager
-    def _telling_drop(self) -> Iterator[None]:
+    def _detect_drop(self) -> Iterator[None]:
         """Raise TableGoneError where what fails in the block does because the table was dropped."""
         try:
             yield

@@ -13,7 +13,7 @@ from tests.simulation.found_moves import FOUND_MOVES
 from tests.simulation.history import History
 from tests.simulation.move_mutations import MOVE_MUTATIONS
 from tests.simulation.mutations import MUTATIONS, files_of_killed_runs_go_at_once
-from tests.simulation.planted import find
+from tests.simulation.planted import Mutation, find
 from tests.simulation.process import quiet
 from tests.simulation.rule_mutations import RULE_MUTATIONS
 from tests.simulation.shrinking import tell
@@ -47,6 +47,17 @@ def silence() -> Iterator[None]:
         yield
 
 
+def _tell_with(fault: Mutation, story: Story, folder: Path) -> str:
+    """What is wrong in a story with a fault, which ends well without it."""
+    assert tell(story, str(folder)) is None
+    forget_all()
+    with fault():
+        found = tell(story, str(folder))
+    forget_all()
+    assert found is not None
+    return found.reason
+
+
 @pytest.mark.parametrize("mutation", tiered(PLANTED, FREQUENT))
 def test_a_known_fault_is_found(tmp_path: Path, mutation: str) -> None:
     """Within ten thousand histories an invariant does not hold, in a program that runs."""
@@ -59,10 +70,7 @@ def test_files_stay_that_a_late_commit_may_name(tmp_path: Path) -> None:
     killed = Maintain(("rewrite",), 3, ((15, "late"), (16, "crash")))
     steps = SourceStep("commits", 5), Batch(0, 1, whole=True), killed, Maintain(("convert",), 1)
     story = Story(World(), (*steps, TableStep("land late commits", 0)))
-    assert tell(story, str(tmp_path)) is None
-    with files_of_killed_runs_go_at_once():
-        found = tell(story, str(tmp_path))
-    assert found is not None and "is gone" in found.reason
+    assert "is gone" in _tell_with(files_of_killed_runs_go_at_once, story, tmp_path)
 
 
 _MODES = [World(keep_deletes=True), World(), World(mode="copy-on-write"), World(mode="position-delete")]
@@ -113,31 +121,18 @@ def test_a_delete_of_no_row_stops_at_what_a_second_sink_has_written(tmp_path: Pa
         Batch(0, 7),
     )
     story = Story(World(topics=2), steps)
-    assert tell(story, str(tmp_path)) is None
-    forget_all()
-    with deletes_without_a_row_are_told_to_no_table():
-        found = tell(story, str(tmp_path))
-    forget_all()
-    assert found is not None and "must be not there" in found.reason
+    assert "must be not there" in _tell_with(deletes_without_a_row_are_told_to_no_table, story, tmp_path)
 
 
 @pytest.mark.parametrize("mutation", RULE_MUTATIONS)
 def test_each_condition_of_a_commit_of_maintenance_counts(tmp_path: Path, mutation: str) -> None:
     """A story that ends well goes wrong once a condition is left out, by which maintenance may commit."""
     without_it, story, wrong = RULE_MUTATIONS[mutation]
-    assert tell(story, str(tmp_path)) is None
-    with without_it():
-        found = tell(story, str(tmp_path))
-    assert found is not None and wrong in found.reason
+    assert wrong in _tell_with(without_it, story, tmp_path)
 
 
 @pytest.mark.parametrize("found", FOUND_MOVES)
 def test_rows_keep_what_is_theirs_through_keys(tmp_path: Path, found: str) -> None:
     """Each of these stories was wrong once, and is so again with the fault that was mended."""
     story, fault = FOUND_MOVES[found]
-    assert tell(story, str(tmp_path)) is None
-    forget_all()
-    with fault():
-        wrong = tell(story, str(tmp_path))
-    forget_all()
-    assert wrong is not None and "must be" in wrong.reason
+    assert "must be" in _tell_with(fault, story, tmp_path)

@@ -17,10 +17,10 @@ def build_table_position(
     plan: BatchPlan, table: TablePlan, progress: Iterable[SourceProgress], position: KafkaOffsets
 ) -> KafkaOffsets:
     """Return what of the batch's end position a table's commit says, and how far its sources came with it."""
-    topics = {topic for topic, index in plan.routes.items() if index == table.index}
+    topics = plan.topics_by_table.get(table.index, frozenset())
     if plan.routing is not None:
         # Any topic may have events for any table.
-        topics = {topic for topic, _ in plan.ranks}
+        topics = frozenset(topic for topic, _ in plan.ranks)
     own = [one for one in progress if one.table == table.index]
     ends = {one.at: one.after_delete for one in own if one.after_delete == position.offsets.get(one.at)}
     here = position.only(topics)

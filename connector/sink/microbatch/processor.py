@@ -243,7 +243,7 @@ class BatchProcessor:
             commit_seconds=time.monotonic() - began,
             schema_changes=dict(self._targets.schema_changes),
             reasons=describe_first(fresh),
-            topics=self._topics(plan, names),
+            topics={self._targets.label(names[i]): topics for i, topics in plan.topics_by_table.items()},
         )
         return report, {commit.name: commit.noted for commit in commits.values()}
 
@@ -253,13 +253,6 @@ class BatchProcessor:
         if second is None:
             return {}
         return {self._targets.label(names[i]): value * 1000 // second for i, value in metrics.newest.items() if value}
-
-    def _topics(self, plan: BatchPlan, names: list[str]) -> dict[str, set[str]]:
-        """Return the topics of each table that has some."""
-        topics: dict[str, set[str]] = {}
-        for topic, index in plan.routes.items():
-            topics.setdefault(self._targets.label(names[index]), set()).add(topic)
-        return topics
 
     def _run(self, batch: MicroBatch) -> tuple[BatchPlan, list[str], JobResult]:
         cuts: dict[str, TruncateScope] = {}

@@ -238,6 +238,14 @@ class BatchPlan:
             names |= own | {before for before, now in table.renames.items() if now in own}
         return frozenset(names)
 
+    @cached_property
+    def topics_by_table(self) -> Mapping[int, frozenset[str]]:
+        """The topics of each table that has some, by its index."""
+        topics: dict[int, set[str]] = {}
+        for topic, index in self.routes.items():
+            topics.setdefault(index, set()).add(topic)
+        return {index: frozenset(names) for index, names in topics.items()}
+
     def has_grown(self, topic: str, table: TablePlan) -> bool:
         """Tell whether a topic got partitions since the table was last written to: its keys may have moved."""
         before = table.partitions.get(topic, 0)

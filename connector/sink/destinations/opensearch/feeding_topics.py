@@ -19,7 +19,7 @@ def check_feeding_topics(plan: BatchPlan, names: Sequence[str], targets: Mapping
         target = targets.get(table.layout.name)
         if target is None or not table.upsert:
             continue
-        topics = sorted(topic for topic, index in plan.routes.items() if index == table.index)
+        topics = sorted(plan.topics_by_table.get(table.index, ()))
         if target.versions == "offset":
             _check_partitions(plan, table, topics, names[table.index])
         if target.style.partial and len(topics) > 1:
