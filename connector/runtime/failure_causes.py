@@ -119,6 +119,10 @@ _TRANSIENT = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
+_MISSING_FILE_NAMES = frozenset(
+    {"FileNotFoundError", "FileNotFoundException", "NoSuchFileException", "NoSuchKeyException", "NotFoundException"}
+)
+_MISSING_FILE = re.compile(r"\bNO_?SUCH_?KEY\b", re.IGNORECASE)
 
 _NAMED_EXCEPTION = re.compile(
     r"^(?:.*(?:Caused by: |: ))?(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception))(?:\([\w.$]+\))?(?:: ([^\n]*)|[ \t]*$)",
@@ -163,3 +167,12 @@ def is_transient(causes: Iterable[Cause]) -> bool:
         cause.name in _TRANSIENT_NAMES or _TRANSIENT.search(cause.message) or _EXPIRED_CREDENTIALS.search(cause.message)
         for cause in causes
     )
+
+
+def find_missing_file(causes: Iterable[Cause]) -> Cause | None:
+    """Return the last cause that tells of a file that is not there, None without one.
+
+    To Java one that cannot be opened now is missing too, whatever the system says of it: ask `is_transient` first.
+    """
+    missing = [cause for cause in causes if cause.name in _MISSING_FILE_NAMES or _MISSING_FILE.search(cause.message)]
+    return missing[-1] if missing else None

@@ -12,6 +12,7 @@ import random
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -22,6 +23,7 @@ from pyspark.sql import SparkSession
 
 import connector.sink.destinations.iceberg.committer
 from connector.errors import FatalError
+from connector.sink.destinations.iceberg.write_modes import row_lookup
 from connector.sink.model.micro_batch import MicroBatch
 from tests.clients.lake import Lake
 from tests.clients.topics import Topics
@@ -447,3 +449,45 @@ def test_a_table_of_version_1_takes_copy_on_write_only(
     assert after == before, "a row that was made and deleted within a batch leaves nothing"
     copying.close()
     assert sorted(map(_plain, opened.many(name))) == sorted(map(_plain, database.rows.values()))
+
+
+@pytest.mark.parametrize("mode", tiered(MODES[1:], MODES[1:2]))
+@pytest.mark.parametrize("search", tiered(["join", "key-index"], ["key-index"]))
+def test_files_that_expire_before_they_are_searched_are_planned_anew(
+    spark: SparkSession,
+    topics: Topics,
+    make_workspace: MakeWorkspace,
+    lake: OpenLake,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    search: str,
+) -> None:
+    """Others rewrite a table and expire its snapshots while a batch searches its rows: the batch is tried again."""
+    database = Database(f"expiring.public.{mode}_{search}".replace("-", "_"), 1)
+    topics.create({database.topic: 1})
+    how = {"debezium.sink.iceberg.write-mode": mode, "iceberg.row-lookup": search}
+    named = f"expiring_{mode}_{search}".replace("-", "_")
+    space = make_workspace(named, {"topics": database.topic, **how, **_general(2, False)})
+    inside, opened = Cut(InProcessSink(spark, space), random.Random(1)), lake(space)
+    name = database.topic.replace(".", "_")
+    plan_files, planned = row_lookup.plan_files, []
+
+    def plan(*arguments: Any) -> Any:
+        planned.append(plan_files(*arguments))
+        if len(planned) == 2:  # the look-up of the third batch: the first had no rows to search
+            actions = spark._jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)
+            actions.rewriteDataFiles(opened.java(name)).option("rewrite-all", "true").execute()
+            actions.expireSnapshots(opened.java(name)).retainLast(1).expireOlderThan(2**53).execute()
+        return planned[-1]
+
+    monkeypatch.setattr(row_lookup, "plan_files", plan)
+    for step in range(3):
+        start = len(database.log)
+        for key in range(9):
+            database.transaction(("cuu"[step], row(key, f"step {step}")))
+        topics.replay(database.log[start:], create=False)
+        inside.read(_ends([database]), batches=1)
+    inside.close()
+    assert len(planned) == 3
+    assert not any(Path(task.path.removeprefix("file:")).exists() for task in planned[1])
+    assert sorted(map(_plain, _read(opened, space, name, mode))) == sorted(map(_plain, database.rows.values()))

@@ -13,6 +13,7 @@ from tests.simulation.move_mutations import (
     partitions_of_grown_topics_are_read_unevenly,
     repetitions_in_another_partition_go_on,
     rows_are_not_looked_for_under_keys_between,
+    tables_are_not_asked_whether_partitions_go_on,
     tombstones_are_of_another_log,
     values_are_filled_in_the_order_of_kafka,
     what_comes_again_stays_in_its_partition,
@@ -38,6 +39,22 @@ FOUND_MOVES: dict[str, tuple[Story, Mutation]] = {
             ),
         ),
         rows_are_not_looked_for_under_keys_between,
+    ),
+    # The first batch behind the growth has all of the old partition: its limit was that of another one, further ahead.
+    "an update leaves a value out in the key's new partition, and the old one's last update is in the same batch": (
+        Story(
+            World(partitions=3, parallelism=2, leaves_out=True, numbered=True),
+            (
+                SourceStep("commits", 446),
+                SourceStep("commit", 333),
+                SourceStep("restart", 434),
+                SourceStep("commits", 26),
+                Batch(0, 5, grid=2),
+                SourceStep("grow", 170),
+                SourceStep("commit", 130),
+            ),
+        ),
+        tables_are_not_asked_whether_partitions_go_on,
     ),
     # Update 7, delete 9, create 12, and update 7 again: it took the value of the row of 12.
     "an update is sent again behind the next row of its key": (

@@ -18,6 +18,7 @@ import pyarrow as pa
 import stamina
 import structlog
 
+from connector.errors import FatalError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
@@ -166,7 +167,10 @@ class SimulatedCommitter(IcebergCommitter):
     def _search_rows(
         self, table: Any, plan: TablePlan, asked: KeyLookup
     ) -> tuple[RowsToReplace | None, list[FileDescription]]:
-        return find_rows(table, plan, asked, table.java.server.store)
+        try:
+            return find_rows(table, plan, asked, table.java.server.store)
+        except FileNotFoundError as gone:
+            raise FatalError(f"a task failed: a file is gone while it is needed: {gone}") from gone
 
     def _delete_rows(self, target: Any, until: tuple[str, int] | None, own: Sequence[tuple[str, str]]) -> None:
         table, rule = target.table, self._expect_own(target)

@@ -85,6 +85,9 @@ _REPORT = """An error occurred while calling o1.collectToPython.
         ("OSError: When reading 'f': AWS Error ACCESS_DENIED during HeadObject operation", FatalError),
         ("OSError: AWS Error NO_SUCH_BUCKET during CreateMultipartUpload operation", FatalError),
         ("PermissionError: [Errno 13] Permission denied: '/w/data/f.parquet'", FatalError),
+        ("FileNotFoundError: [Errno 2] Failed to open local file '/w/data/f.parquet'", FatalError),
+        ("OSError: AWS Error NO_SUCH_KEY during GetObject operation", FatalError),
+        ("Caused by: org.apache.iceberg.exceptions.NotFoundException: File does not exist: /w/f.parquet", FatalError),
         ("Caused by: java.net.SocketTimeoutException: Read timed out", RetriableError),
     ],
 )

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from connector.sink.fold.fold import fold
+from connector.sink.fold.late_events import split_late_candidates
 from connector.sink.fold.values.key_histories import find_creates, sort_by_origin
 from connector.sink.fold.values.row_lives import find_rows_of_lives
 from connector.sink.fold.values.unavailable_values import fill_in_batch, find_open_starts, mark_unavailable
+from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
+from connector.sink.model.task_output import OutputKind, TaskOutput
 from serde.events.images.unavailable_value import PLACEHOLDER
 from serde.events.kinds.operations import NO_OP, TOMBSTONE
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
+from tests.simulation.lookups import judge_late
 from tests.unit.folds import select_rows_to_keep
+from tests.unit.sink_plans import plan, upsert
 from tests.unit.test_sink_unavailable_values import part
 
 DAY = 20_001
@@ -137,6 +143,43 @@ def test_behind_a_repetition_another_partition_does_not_go_on(read_before: bool,
     new = attrs.evolve(new, order=order, suspect=np.array([read_before]))
     folded = fill_in_batch(fold([new, old], ["id"]), ["id"])
     assert values(folded.parts) == ["other", PLACEHOLDER if read_before and dated else "other"]
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        ({"__source_lsn": 20}, "own"),
+        ({"__source_lsn": 30}, PLACEHOLDER),
+        ({"__source_lsn": 35}, PLACEHOLDER),
+        ({"__source_lsn": None}, PLACEHOLDER),
+        (None, "own"),
+    ],
+)
+def test_another_partition_goes_on_behind_what_is_newer_than_the_tables_row(
+    held: dict[str, int | None] | None, told: str
+) -> None:
+    """The last update of the key's old partition may be a repetition, and is not where the table's row is certainly
+    older. Of one that tells no age the table is asked for its value.
+    """
+    table = upsert(0, {"id": pa.int64(), "v": pa.string(), "__source_lsn": pa.int64()}, ("id",))
+    old, new = (_tell_lsn(placed(("u", lsn, value))) for lsn, value in ((30, "own"), (40, PLACEHOLDER)))
+    new = attrs.evolve(new, order=attrs.evolve(new.order, partition=np.array([1])))
+    folded = fill_in_batch(fold([attrs.evolve(old, suspect=np.array([True])), new], ["id"]), ["id"])
+    assert values(folded.parts) == ["own", PLACEHOLDER]
+    assert split_late_candidates(folded, ("id",), has_rows=False)[1] is None
+    rest, aside = split_late_candidates(folded, ("id",))
+    assert rest is None and aside is not None and aside.candidate.tolist() == [True, False]
+    rows = [] if held is None else [{"id": 1, "v": "of the table", **held}]
+    asked = [TaskOutput(OutputKind.LATE_CANDIDATES, pack(aside), 0, 5)]
+    kept, counted = judge_late(asked, table, plan(table), rows, None)
+    judged = fold([unpack(pa.py_buffer(kept.payload), table.layout.rows)], ["id"])
+    assert values(fill_in_batch(judged, ["id"]).parts) == ["own", told]
+    assert counted.kind == OutputKind.DRIVER
+
+
+def _tell_lsn(part: ChangeBatch) -> ChangeBatch:
+    rows = part.rows.append_column("__source_lsn", pa.array(part.order.place[:, 1]))
+    return attrs.evolve(part, rows=rows)
 
 
 def test_behind_a_delete_an_event_without_operation_is_of_another_row() -> None:

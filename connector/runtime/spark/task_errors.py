@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from connector.errors import ConnectorError, FatalError, GapError, RetriableError
-from connector.runtime.failure_causes import causes_in, is_permanent, is_transient
+from connector.runtime.failure_causes import causes_in, find_missing_file, is_permanent, is_transient
 
 _OURS = re.compile(r"^(?:.*\s)?connector\.errors\.(RetriableError|GapError|FatalError): (.+)$", re.MULTILINE)
 _NO_RESULT = "[CANNOT_OPEN_SOCKET]"
@@ -48,8 +48,8 @@ def raise_task_errors() -> Iterator[None]:
 
 
 def classify_failure(text: str, where: str) -> ConnectorError | None:
-    """Tell what a store's refusal or absence, or the end of a Python worker means, None when Spark's report tells of
-    neither; `where` begins it.
+    """Tell what a store's refusal or absence, a missing file, or the end of a Python worker means, None when Spark's
+    report tells of none of these; `where` begins it.
     """
     causes = tuple(causes_in(text))
     if is_permanent(causes):
@@ -63,4 +63,6 @@ def classify_failure(text: str, where: str) -> ConnectorError | None:
     if is_transient(causes):
         last = next(cause for cause in reversed(causes) if is_transient((cause,)))
         return RetriableError(f"{where}: {last.name}: {last.message}")
+    if missing := find_missing_file(causes):
+        return FatalError(f"{where}: a file is gone while it is needed: {missing.name}: {missing.message}")
     return None

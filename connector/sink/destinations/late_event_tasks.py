@@ -1,13 +1,15 @@
 """Arrow batches of late candidates -> those that stand: what each join of `late_events` asks and judges. On executors.
 
-A suspect loses where it is proven to be older (`is_older`). Where nothing is proven Kafka's order decides. Documents
-that are there have versions, so only deleted keys are asked, which the cluster forgets: the smaller version loses.
+A suspect loses where it is proven to be older (`is_older`). Where nothing is proven Kafka's order decides. A change
+behind which another partition goes on loses unless it is proven to be newer (`is_newer`). Documents that are there have
+versions, so only deleted keys are asked, which the cluster forgets: the smaller version loses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +28,7 @@ from connector.sink.job.shuffle import pack, unpack
 from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from connector.sink.model.driver_output import RecordsCounted
-from connector.sink.model.event_age import mark_below, select_proven_dates, select_proven_places
+from connector.sink.model.event_age import mark_above, mark_below, select_proven_dates, select_proven_places
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import OutputKind, Task, TaskOutput
 from serde.arrays import Ints, Mask
@@ -43,11 +45,12 @@ CANDIDATE_SCHEMA = pa.schema(
         ("_bucket", pa.int32()),
         ("_row", pa.int64()),
         ("_cut", pa.bool_()),
+        ("_goes_on", pa.bool_()),
         ("_text", pa.string()),
         *((name, pa.int64()) for name in ("_date", *_PLACE_COLUMNS, *_ROW_PLACE_COLUMNS)),
     ]
 )
-CANDIDATE_COLUMNS = ("_bucket", "_row", "_date", *_PLACE_COLUMNS, *_ROW_PLACE_COLUMNS)
+CANDIDATE_COLUMNS = ("_bucket", "_row", "_goes_on", "_date", *_PLACE_COLUMNS, *_ROW_PLACE_COLUMNS)
 
 
 def find_age_columns(layout: RowLayout, plan: BatchPlan) -> frozenset[str]:
@@ -90,6 +93,7 @@ def candidate_task(table: TablePlan, plan: BatchPlan) -> Task:
                     pa.repeat(pa.scalar(bucket, pa.int32()), len(rows)),
                     pa.array(rows, pa.int64()),
                     pa.array(part.truncated),
+                    pa.array(~part.suspect),
                     keys_to_text(keys),
                     *(pa.array(np.ascontiguousarray(column)) for column in numbers),
                     *map(to_spark, keys),
@@ -147,21 +151,31 @@ def find_older_than_delete(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 
 def _filter_older(batch: pa.RecordBatch, own: Sequence[str], date: Ints, place: LogPositions) -> pa.RecordBatch:
     mine = np.stack([to_int64(batch.column(name)) for name in own], axis=1)
-    lost = is_older(to_int64(batch.column("_date")), mine, date, place)
+    dates = to_int64(batch.column("_date"))
+    goes_on = np.asarray(batch.column("_goes_on"))
+    lost = np.where(goes_on, ~is_newer(dates, mine, date, place), is_older(dates, mine, date, place))
     return batch.select(["_bucket", "_row"]).filter(pa.array(lost))
 
 
 def is_older(date: Ints, place: LogPositions, held_date: Ints, held_place: LogPositions) -> Mask:
     """Mark changes that are proven to be older than what is held: the rule of the fold within a partition."""
-    both = (
-        (place[:, FIRST_NUMBER] != NO_VALUE)
-        & (held_place[:, FIRST_NUMBER] != NO_VALUE)
-        & (place[:, SOURCE_COLUMN] == held_place[:, SOURCE_COLUMN])
-    )
     known = (date != NO_VALUE) & (held_date != NO_VALUE)
     by_place = mark_below(place, held_place[:, FIRST_NUMBER:]) & ~(known & (date > held_date))
-    result: Mask = np.where(both, by_place, known & (date < held_date))
+    result: Mask = np.where(_is_of_one_log(place, held_place), by_place, known & (date < held_date))
     return result
+
+
+def is_newer(date: Ints, place: LogPositions, held_date: Ints, held_place: LogPositions) -> Mask:
+    """Mark changes that are proven to be newer than what is held, by the same rule."""
+    known = (date != NO_VALUE) & (held_date != NO_VALUE)
+    by_place = mark_above(place, held_place[:, FIRST_NUMBER:]) & ~(known & (date < held_date))
+    result: Mask = np.where(_is_of_one_log(place, held_place), by_place, known & (date > held_date))
+    return result
+
+
+def _is_of_one_log(place: LogPositions, held_place: LogPositions) -> Mask:
+    both: Mask = (place[:, FIRST_NUMBER] != NO_VALUE) & (held_place[:, FIRST_NUMBER] != NO_VALUE)
+    return both & (place[:, SOURCE_COLUMN] == held_place[:, SOURCE_COLUMN])
 
 
 def drop_late_task(table: TablePlan) -> Task:
@@ -172,18 +186,26 @@ def drop_late_task(table: TablePlan) -> Task:
         late = 0
         for batch in batches:
             for (bucket, part), lost in zip(_unpack_buckets([batch], layout.rows), batch.column("lost"), strict=True):
-                rows = np.array(lost.as_py() or [], np.int64)
-                late += len(rows)
-                codes = encode_keys(read_columns(part.rows, layout.keys))
-                in_time = np.flatnonzero(~np.isin(codes, codes[rows]))
-                if len(in_time):
+                kept, dropped = _drop_lost(part, np.array(lost.as_py() or [], np.int64), layout.keys)
+                late += dropped
+                if len(kept):
                     # They stay marked: a document's version must not rise for them.
-                    yield task_output.to_batch(
-                        [TaskOutput(OutputKind.CHANGES, pack(part.take(in_time)), table.index, bucket)]
-                    )
+                    changes = TaskOutput(OutputKind.CHANGES, pack(kept), table.index, bucket)
+                    yield task_output.to_batch([changes])
         yield task_output.to_batch([TaskOutput.of(RecordsCounted(TaskMetrics(late=late)))])
 
     return task
+
+
+def _drop_lost(part: ChangeBatch, lost: Ints, keys: Sequence[str]) -> tuple[ChangeBatch, int]:
+    """Leave out the keys whose winners lost, and return how many; other changes that did are suspects again, so that no
+    partition goes on behind them.
+    """
+    codes, winners = encode_keys(read_columns(part.rows, keys)), lost[part.suspect[lost]]
+    suspect = part.suspect.copy()
+    suspect[lost] = True
+    in_time = np.flatnonzero(~np.isin(codes, codes[winners]))
+    return attrs.evolve(part, suspect=suspect).take(in_time), len(winners)
 
 
 def _unpack_buckets(

@@ -52,7 +52,8 @@ def _set_late_aside(
     aside: ChangeBatch | None = None
     rest: FoldedChanges | None = folded
     if not judged and (table.remembers or not table.numbered):
-        rest, aside = split_late_candidates(folded, table.layout.keys)
+        has_rows = not table.numbered and not table.history
+        rest, aside = split_late_candidates(folded, table.layout.keys, has_rows=has_rows)
     return raise_winner_versions(rest, table.layout.keys) if rest is not None and table.numbered else rest, aside
 
 

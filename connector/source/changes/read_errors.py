@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 from connector.errors import ConnectorError, FatalError, RetriableError
 from connector.iceberg.java import is_retriable_exception
-from connector.runtime.failure_causes import Cause, is_transient
+from connector.runtime.failure_causes import Cause, find_missing_file, is_transient
 from connector.runtime.spark.task_errors import classify_failure
 
 _FRAME = re.compile(r"^\s*(?:at |\.\.\. \d+ more|Suppressed: ).*$\n?", re.MULTILINE)
@@ -22,7 +22,6 @@ _UNFIT_VALUE = re.compile(r"serde\.faults\.Unfit: ([^\n]*)")
 _REFUSED = re.compile(
     r"(?:\[USER_RAISED_EXCEPTION\]|connector\.errors\.FatalError:) ([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE
 )
-_FILE_NOT_FOUND = ("NotFoundException", "FileNotFoundException", "NoSuchFileException", "NoSuchKeyException")
 
 
 @contextmanager
@@ -56,7 +55,7 @@ def _translate(text: str, where: str) -> ConnectorError:
     name, message = (causes[-1][1], causes[-1][2]) if causes else ("", text.splitlines()[0] if text else "")
     store = classify_failure(text, where)
     # A file that cannot be opened now is a missing one to Java, whatever the system says of it.
-    if not isinstance(store, RetriableError) and any(cause[1] in _FILE_NOT_FOUND for cause in causes):
+    if not isinstance(store, RetriableError) and find_missing_file(Cause(*cause[1:]) for cause in causes):
         return FatalError(f"{where}: file {file} is gone; restore it, or read the table again in full")
     if store is None and (
         any(is_transient([Cause(cause[1], cause[2])]) for cause in causes) or is_retriable_exception(name)

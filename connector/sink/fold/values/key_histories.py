@@ -63,6 +63,28 @@ def sort_both_ways(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> list[Ke
     return histories
 
 
+def find_doubtful_ends(parts: Sequence[ChangeBatch], keys: Sequence[str]) -> Ints:
+    """Find the last change of a key in a partition, where another partition would go on if it were certain that the
+    table has nothing later (`_find_gaps`), and values may be taken from it.
+
+    Returns:
+        Indices that count through the parts in turn, ascending.
+
+    Cost: a look at the lengths of texts; where a value was not sent, two sorts.
+    """
+    if not any(part.unsent_values for part in parts):
+        return np.zeros(0, np.int64)
+    known, certain = (sort_by_origin(some, keys) for some in (parts, [_trust(part) for part in parts]))
+    places = np.arange(len(known.sequence))
+    behind = known.sequence[np.flatnonzero((known.starts == places) & (certain.starts < places)) - 1]
+    gives = np.concatenate([part.image & ~part.deleted & ~part.truncated for part in parts])
+    return np.sort(behind[gives[behind]])
+
+
+def _trust(part: ChangeBatch) -> ChangeBatch:
+    return attrs.evolve(part, suspect=np.zeros(len(part), np.bool_))
+
+
 def _number_runs(sorted_codes: Ints, order: ChangeOrder) -> Ints:
     """Return to which run each change belongs, of those that are put in order: a key's, through all partitions.
 
