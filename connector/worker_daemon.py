@@ -5,12 +5,12 @@ Spark starts this module instead of `pyspark.daemon` (`spark.python.daemon.modul
 
 from __future__ import annotations
 
-from connector.runtime.spark.python_workers import configure_worker, leave_pandas_out
+from connector.runtime.spark.python_workers import WorkerReports, configure_worker, leave_pandas_out
 
 leave_pandas_out()
 
 # Imported here, once, for every worker that is forked.
-from pyspark.daemon import manager  # noqa: E402
+from pyspark import daemon  # noqa: E402
 
 import connector.sink.job.map_task  # noqa: E402
 import connector.sink.job.reduce_task  # noqa: E402
@@ -18,4 +18,5 @@ import connector.source.changes.rewrites.file_diff  # noqa: E402, F401
 
 if __name__ == "__main__":
     configure_worker()
-    manager()
+    daemon.traceback = WorkerReports  # type: ignore[assignment]
+    daemon.manager()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.runtime.spark.python_workers import forget_archives
+from connector.runtime.spark.python_workers import WorkerReports, forget_archives
 
 pytestmark = pytest.mark.unit
 
@@ -47,6 +47,21 @@ def test_a_worker_starts_without_pandas_and_can_have_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["False", "pandas", "1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(BrokenPipeError(32, "x"), False), (ConnectionResetError(104, "x"), False), (OSError(5, "x"), True)],
+)
+def test_a_worker_says_nothing_where_spark_has_hung_up(
+    error: Exception, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A JVM that stops while a worker says its last words is no failure to report; anything else is."""
+    try:
+        raise error
+    except OSError:
+        WorkerReports.print_exc()
+    assert ("Traceback" in capsys.readouterr().err) is told
 
 
 def test_a_command_starts_without_pandas() -> None:

@@ -14,6 +14,7 @@ import ctypes
 import gc
 import importlib
 import sys
+import traceback
 import zipimport
 from collections.abc import Sequence
 from contextlib import suppress
@@ -74,6 +75,21 @@ def forget_archives() -> None:
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimport.zipimporter):
             del sys.path_importer_cache[path]
+
+
+class WorkerReports:
+    """What PySpark's daemon uses of `traceback`: it reports every error of a worker, but that Spark has hung up on it.
+
+    A JVM that stops does so while a worker says its last words; a newcomer took the report for a failure.
+    """
+
+    format_exc = staticmethod(traceback.format_exc)
+
+    @staticmethod
+    def print_exc() -> None:
+        """Print the error that is handled now, as `traceback.print_exc` does."""
+        if not isinstance(sys.exception(), BrokenPipeError | ConnectionResetError):
+            traceback.print_exc()
 
 
 def configure_worker() -> None:
