@@ -18,5 +18,5 @@ import connector.source.changes.rewrites.file_diff  # noqa: E402, F401
 
 if __name__ == "__main__":
     configure_worker()
-    daemon.traceback = WorkerReports  # type: ignore[assignment]
+    daemon.traceback = WorkerReports
     daemon.manager()
