@@ -21,6 +21,7 @@ from connector.sink.microbatch.transactions.transaction_task import TRANSACTION_
 from connector.sink.microbatch.transactions.transactions import Transactions
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan
+from tests.unit.json_messages import framed
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert
 
 LISTS = [{"data_collection": "public.t", "event_count": 2}]
@@ -89,6 +90,20 @@ def test_numbers_of_events_are_told_where_all_have_one() -> None:
         flat = [{"id": number, "__transaction_id": "7", "__table": "t", name: number} for number in (4, 4)]
         (found,) = _told(*flat, topic="t")
         assert (found["id"], found["count"], found["orders"]) == ("7", 2, [4])
+
+
+def test_numbers_of_events_with_schemas_are_told() -> None:
+    """They tell what came again where schemas tell which fields of events are read."""
+    event = {"before": None, "after": {"id": 1}, "op": "c", "source": {"db": "d", "schema": "public", "table": "t"}}
+    source = [{"field": name, "type": "string"} for name in ("db", "schema", "table")]
+    block = [{"field": "id", "type": "string"}, {"field": "total_order", "type": "int64"}]
+    images = {"before": [{"field": "id", "type": "int64"}], "after": [{"field": "id", "type": "int64"}]}
+    structs = {**images, "source": source, "transaction": block}
+    fields = [{"field": name, "type": "struct", "optional": True, "fields": own} for name, own in structs.items()]
+    fields.append({"field": "op", "type": "string"})
+    numbered = [{**event, "transaction": {"id": "5:1", "total_order": number}} for number in (1, 2, 1)]
+    (found,) = _told(*(framed(fields, one, "d.public.t.Envelope") for one in numbered), topic="t")
+    assert (found["count"], found["orders"]) == (3, [1, 2])
 
 
 def test_what_was_told_of_records_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
