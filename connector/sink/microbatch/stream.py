@@ -103,7 +103,7 @@ class Stream:
         return self._stopping.is_set()
 
     def _run_until_growth(self, *, once: bool) -> bool:
-        """Run a query over the topic-partitions that are known; tell whether there are more of them now."""
+        """Run a query over the topic-partitions that are known; tell whether there is to be another one."""
         scratch = Path(tempfile.mkdtemp(prefix="icebridge-"))
         self._leaving = threading.Event()
         try:
@@ -112,8 +112,8 @@ class Stream:
             if self._function is not None:
                 self._function.release()
             shutil.rmtree(scratch, ignore_errors=True)
-        self._at = {**fresh, **self._at}
-        return bool(fresh)
+        self._at = {**(fresh or {}), **self._at}
+        return fresh is None or bool(fresh)
 
     def _query(self, scratch: Path, *, once: bool) -> StreamingQuery:
         pace, leaving = self.settings.batch.pace, self._leaving
@@ -183,8 +183,11 @@ class Stream:
         self._at = {**self._at, **report.end}
         return report
 
-    def _watch(self, query: StreamingQuery, *, once: bool) -> dict[TopicPartition, int]:
-        """Wait for the query's end, or for more to read; gives where that begins, nothing when the run is over."""
+    def _watch(self, query: StreamingQuery, *, once: bool) -> dict[TopicPartition, int] | None:
+        """Wait for the query's end, or for more to read; gives where that begins, nothing when the run is over.
+
+        None: the query gave up brokers that were away, and that are back.
+        """
         growth = BackgroundQuery(lambda: self._discovery.find_new(self._at))
         try:
             while not query.awaitTermination(_POLL_S):
@@ -202,9 +205,34 @@ class Stream:
                         return fresh
         except StreamingQueryException as error:
             if not self._stopping.is_set():
-                raise self._reason(error) from error
+                reason = self._reason(error)
+                if self._error is not None or not isinstance(reason, RetriableError):
+                    raise reason from error
+                return self._await_brokers(str(reason))
             self._leave(str(error))
         return {}
+
+    def _await_brokers(self, reason: str) -> dict[TopicPartition, int] | None:
+        """Wait for brokers that are away; gives what `_watch` gives then, or when a stop is asked for.
+
+        Spark's query ends after three tries of its own, which is minutes, where no batch is under way.
+
+        Raises:
+            TimeOver: they stayed away for `errors.retry.timeout`.
+        """
+
+        def ask() -> None:
+            if not self._stopping.is_set():
+                self._discovery.check_topics(self._at)
+
+        structlog.get_logger().info("Spark's query ended; another one begins once the brokers answer", reason=reason)
+        asked = start_call(lambda: call_with_retries(ask, self.settings.errors), "brokers")
+        while asked not in wait([asked], _POLL_S).done:
+            self.beat()
+            if self._stopping.is_set():
+                return {}
+        asked.result()
+        return None
 
     def _leave(self, reason: str) -> None:
         """Leave as asked, though the current batch was not through: what was committed of it is left out next time.
@@ -276,18 +304,21 @@ class Stream:
     def _reason(self, error: StreamingQueryException) -> BaseException:
         if isinstance(self._error, ConnectorError):
             return self._error
-        text = str(error)
+        text, is_away = str(error), self._discovery.is_unanswered
         try:
             self._discovery.check_topics(self._at)
         except GapError as gone:
             return gone
         except ConnectorError as unknown:
+            is_away = is_away or isinstance(unknown, RetriableError)
             structlog.get_logger().debug("topics cannot be looked at", reason=str(unknown))
         if "data loss" in text.lower() or "KAFKA_DATA_LOSS" in text:
             return GapError(
                 f"records are gone from Kafka before they were read: {_first_lines(text)}; see `icebridge offsets "
                 "show`, and `icebridge offsets reset` to start again from what is there"
             )
+        if is_away and self._error is None:
+            return RetriableError(f"the brokers do not answer: {_first_lines(text)}")
         # Spark's own words leave out why a batch failed where Java has no message for it.
         why = text if self._error is None else f"{type(self._error).__name__}: {self._error}"
         return FatalError(f"the stream ended: {_first_lines(why)}; start again, or report it with the log")
