@@ -122,6 +122,20 @@ def test_what_was_told_of_records_is_not_read_again(monkeypatch: pytest.MonkeyPa
     assert cutter.find_unread(following) == following
 
 
+def test_what_was_told_stays_where_the_next_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A try that fails as its counts are kept changes nothing: the next one reads what nobody counted, no less."""
+    monkeypatch.setattr(transactions, "is_from", lambda offsets: offsets)
+    at = ("server.public.t", 0)
+    cutter = Transactions(Mock(), TransactionSettings("tx", 1_000))
+    batch, following = MicroBatch(0, {at: 10}, {at: 40}), MicroBatch(1, {at: 30}, {at: 60})
+    cutter._keep(batch, Mock(), {at: 30})
+    kept, failing = cutter._kept, Mock()
+    failing.where.return_value.localCheckpoint.side_effect = RetriableError("a broker is away")
+    with pytest.raises(RetriableError):
+        cutter._keep(following, failing, {at: 50})
+    assert (cutter._kept, cutter.find_unread(following).start) == (kept, {at: 40})
+
+
 @pytest.mark.parametrize("kind", [Py4JJavaError, PySparkException])
 def test_what_was_told_is_read_again_once_an_executor_took_it_along(
     monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
