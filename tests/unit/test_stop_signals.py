@@ -5,16 +5,24 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import suppress
+from types import FrameType
+from typing import Any, cast
 
 import attrs
 import pytest
 
+from connector.cli.maintain import rounds
 from connector.errors import RetriableError, TimeOver
 from connector.runtime import stop_signals
 from connector.runtime.retry import call_with_retries
+from connector.runtime.stop_flag import StopFlag
 from connector.runtime.stop_signals import NUMBERS, leave_on_signals, stop_on_signals
+from connector.server import serving
 from connector.settings.kafka.error_handling import NO_RETRIES
+from connector.sink.microbatch.stream import Stream
+from connector.source.poll_loop import PollLoop
 from tests.harness.tiers import crossed, tiered
 from tests.runs.processes import PROJECT
 
@@ -232,3 +240,49 @@ def check_stop(script: list[str], says: list[str], name: str, code: int = 0) -> 
     assert "Traceback" not in log
     assert sum("stopped a" in line for line in log.splitlines()) == 1, log
     return said
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        Stream(*[cast("Any", None)] * 6),
+        PollLoop(*[cast("Any", None)] * 4),
+        rounds._Waiting(),
+        serving._Stop(),
+    ],
+    ids=lambda running: type(running).__name__,
+)
+def test_a_signal_within_a_stop_or_a_wait_for_one_ends_both(running: Any) -> None:
+    """Its handler interrupts the main thread at any line, while a lock is held that a second stop would wait for."""
+    flag = running.event if isinstance(running, serving._Stop) else running._stopping
+
+    def interrupt(_: FrameType, event: str, __: Any) -> Any:
+        if event == "line":
+            running.stop()
+        return interrupt
+
+    def work() -> None:
+        sys.settrace(interrupt)
+        flag.wait(0.01)
+        running.stop()
+        sys.settrace(None)
+
+    working = threading.Thread(target=work, daemon=True)
+    working.start()
+    working.join(10)
+    assert not working.is_alive()
+    assert flag.is_set()
+
+
+def test_all_who_wait_for_a_stop_wake() -> None:
+    """Whoever waits for it, and whoever comes later."""
+    flag, woken = StopFlag(), list[bool]()
+    waiting = [threading.Thread(target=lambda: woken.append(flag.wait(20))) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    assert not flag.wait(0.01)
+    flag.set()
+    for thread in waiting:
+        thread.join(20)
+    assert woken == [True] * 3
+    assert flag.wait()

@@ -31,6 +31,7 @@ from connector.runtime.jvm.callback_connections import callback_connections
 from connector.runtime.lifecycle import start_call
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.retry import call_with_retries
+from connector.runtime.stop_flag import StopFlag
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.sink.microbatch.background_query import BackgroundQuery
@@ -70,7 +71,7 @@ class Stream:
     batches: int = 0
     readable: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
-    _stopping: threading.Event = attrs.field(factory=threading.Event)
+    _stopping: StopFlag = attrs.field(factory=StopFlag)
     _leaving: threading.Event = attrs.field(factory=threading.Event)
     _function: BatchFunction | None = None
     _error: BaseException | None = None
@@ -227,12 +228,12 @@ class Stream:
 
         structlog.get_logger().info("Spark's query ended; another one begins once the brokers answer", reason=reason)
         asked = start_call(lambda: call_with_retries(ask, self.settings.errors), "brokers")
-        while asked not in wait([asked], _POLL_S).done:
+        while not self._stopping.is_set():
             self.beat()
-            if self._stopping.is_set():
-                return {}
-        asked.result()
-        return None
+            if asked in wait([asked], _POLL_S).done:
+                asked.result()
+                return {} if self._stopping.is_set() else None
+        return {}
 
     def _leave(self, reason: str) -> None:
         """Leave as asked, though the current batch was not through: what was committed of it is left out next time.
