@@ -92,6 +92,25 @@ def test_numbers_of_events_are_told_where_all_have_one() -> None:
         assert (found["id"], found["count"], found["orders"]) == ("7", 2, [4])
 
 
+@pytest.mark.parametrize(
+    ("event", "topic"),
+    [
+        (
+            {"op": "c", "source": {"db": "shop", "collection": "a.b"}, "after": "{}", "transaction": {"id": "7"}},
+            "mongo.shop.a.b",
+        ),
+        ({"op": "c", "source": None, "after": {"id": 1}, "transaction": {"id": "7"}}, "server.d.shop.t"),
+        ({"id": 1, "__transaction_id": "7"}, "server.shop.t"),
+    ],
+    ids=["mongodb", "no source", "flattened"],
+)
+def test_events_that_tell_no_table_are_of_their_topics(event: Any, topic: str) -> None:
+    """An end that names the table is met by them; the transaction was waited for in vain."""
+    (found,) = _told(event, topic=topic)
+    assert found["id"] == "7"
+    assert ".".join(topic.split(".")[1:]) in (found["collection"], found["with_db"], found["whole"])
+
+
 def test_numbers_of_events_with_schemas_are_told() -> None:
     """They tell what came again where schemas tell which fields of events are read."""
     event = {"before": None, "after": {"id": 1}, "op": "c", "source": {"db": "d", "schema": "public", "table": "t"}}
