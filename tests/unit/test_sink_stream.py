@@ -162,6 +162,23 @@ def test_what_was_held_back_comes_in_batches_of_the_usual_size() -> None:
     assert len(ends) == 3
 
 
+def test_nobody_looks_at_tables_while_a_batch_is_under_way() -> None:
+    """Not even for what was held back for long enough: back-pressure reads tables again, and expires snapshots."""
+    none, looks = cast("Any", None), list[int]()
+
+    def hold() -> str | None:
+        looks.append(1)
+        return "maintained first"
+
+    stream = Stream(none, none, KafkaOffsets(), none, none, none, overdue=lambda: True, hold=hold)
+    with stream._busy:
+        stream._let_through(none)
+    assert not looks
+    stream._let_through(none)
+    assert looks
+    assert not stream._busy.locked()
+
+
 def test_spark_begins_where_it_can_read(tmp_path: Path) -> None:
     """It takes the end in front of an open transaction for lost records where it is to begin behind it; once more has
     been read, it begins there."""

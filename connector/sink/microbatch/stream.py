@@ -259,10 +259,11 @@ class Stream:
 
     def _let_through(self, query: StreamingQuery) -> None:
         """Bring in what was held back for long enough: Spark has no batch for topics that are quiet."""
-        if not self.overdue() or self.hold() is not None or not self._busy.acquire(blocking=False):
+        if not self.overdue() or not self._busy.acquire(blocking=False):
             return
         try:
-            if self._at != self._seen:
+            # What holds batches up looks at tables, and may change them: never while a batch does.
+            if self.hold() is None and self._at != self._seen:
                 self._bring_in(self._seen, self._may_go_on)
         except BaseException:
             self._leaving.set()
