@@ -151,14 +151,14 @@ def test_what_was_held_back_comes_in_batches_of_the_usual_size() -> None:
         beat=lambda: beats.append(0),
     )
     stream._at, stream._seen = {at: 0}, {at: 12}
-    stream._let_through(cast("Any", None))
+    stream._let_through()
     assert ends == []
     held.clear()
-    stream._let_through(cast("Any", None))
+    stream._let_through()
     assert (ends, len(beats)) == ([5, 10, 12], 3)
     stream.stop()
     stream._seen = {at: 20}
-    stream._let_through(cast("Any", None))
+    stream._let_through()
     assert len(ends) == 3
 
 
@@ -172,9 +172,9 @@ def test_nobody_looks_at_tables_while_a_batch_is_under_way() -> None:
 
     stream = Stream(none, none, KafkaOffsets(), none, none, none, overdue=lambda: True, hold=hold)
     with stream._busy:
-        stream._let_through(none)
+        stream._let_through()
     assert not looks
-    stream._let_through(none)
+    stream._let_through()
     assert looks
     assert not stream._busy.locked()
 
@@ -337,6 +337,30 @@ def test_a_partition_that_appears_without_its_first_records_ends_the_run() -> No
     stream._at = dict(position.offsets)
     with pytest.raises(GapError, match="t-0 has appeared since the sink last looked, and begins at offset 7"):
         stream._watch(cast("Any", query), once=False)
+    assert query.stopped.is_set()
+
+
+def test_whatever_ends_the_watch_waits_for_the_batch_and_stops_the_query() -> None:
+    """Else a batch would go on while the run lets go of what it needs, and the query in a process that lives on."""
+    query, none, ends = Query(), cast("Any", None), list[str]()
+
+    def beat() -> None:
+        raise RuntimeError("nobody foresaw this")
+
+    stream = Stream(none, none, KafkaOffsets(), none, none, none, beat=beat)
+    begun = threading.Event()
+
+    def batch() -> None:
+        with stream._busy:
+            begun.set()
+            time.sleep(0.3)
+            ends.append("batch")
+
+    threading.Thread(target=batch, daemon=True).start()
+    assert begun.wait(20)
+    with pytest.raises(RuntimeError, match="nobody foresaw this"):
+        stream._watch(cast("Any", query), once=False)
+    assert ends == ["batch"]
     assert query.stopped.is_set()
 
 

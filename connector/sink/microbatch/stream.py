@@ -19,6 +19,7 @@ from pathlib import Path
 
 import attrs
 import structlog
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -199,8 +200,8 @@ class Stream:
                         self._leave(str(self._error))
                     return {}
                 if not once:
-                    self._let_through(query)
-                    fresh = self._poll_or_stop(growth, query)
+                    self._let_through()
+                    fresh = growth.poll()
                     if fresh:
                         self._stop_query(query)
                         return fresh
@@ -211,6 +212,12 @@ class Stream:
                     raise reason from error
                 return self._await_brokers(str(reason))
             self._leave(str(error))
+        except (Py4JError, OSError):
+            raise  # a JVM that is gone has no query to stop
+        except BaseException:
+            # Whatever it is: who lets go of the run next may not do so in the midst of a batch.
+            self._stop_query(query)
+            raise
         return {}
 
     def _await_brokers(self, reason: str) -> dict[TopicPartition, int] | None:
@@ -248,16 +255,7 @@ class Stream:
         note = "stopped before the current batch was through; it comes again at the next start"
         structlog.get_logger().warning(note, reason=_first_lines(reason))
 
-    def _poll_or_stop(
-        self, growth: BackgroundQuery[dict[TopicPartition, int]], query: StreamingQuery
-    ) -> dict[TopicPartition, int] | None:
-        try:
-            return growth.poll()
-        except ConnectorError:
-            self._stop_query(query)
-            raise
-
-    def _let_through(self, query: StreamingQuery) -> None:
+    def _let_through(self) -> None:
         """Bring in what was held back for long enough: Spark has no batch for topics that are quiet."""
         if not self.overdue() or not self._busy.acquire(blocking=False):
             return
@@ -266,8 +264,7 @@ class Stream:
             if self.hold() is None and self._at != self._seen:
                 self._bring_in(self._seen, self._may_go_on)
         except BaseException:
-            self._leaving.set()
-            query.stop()
+            self._leaving.set()  # before another batch can begin
             raise
         finally:
             self._busy.release()
