@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from types import FrameType
 from typing import Any, cast
@@ -15,7 +16,7 @@ import pytest
 
 from connector.cli.maintain import rounds
 from connector.errors import RetriableError, TimeOver
-from connector.runtime import stop_signals
+from connector.runtime import retry, stop_signals
 from connector.runtime.retry import call_with_retries
 from connector.runtime.stop_flag import StopFlag
 from connector.runtime.stop_signals import NUMBERS, leave_on_signals, stop_on_signals
@@ -172,15 +173,15 @@ def test_nohup_is_heeded() -> None:
 class _Outage:
     """A run that somebody stops while it tries a call again, to a catalog that stays away."""
 
-    def __init__(self) -> None:
-        self.tries, self.is_stopped = 0, False
+    def __init__(self, at: int = 2) -> None:
+        self.at, self.tries, self.is_stopped = at, 0, False
 
     def stop(self) -> None:
         self.is_stopped = True
 
     def call(self) -> None:
         self.tries += 1
-        if self.tries == 2:
+        if self.tries == self.at:
             signal.raise_signal(signal.SIGTERM)
         raise RetriableError("the catalog is away")
 
@@ -195,6 +196,21 @@ def test_a_run_that_was_stopped_does_not_wait_for_a_catalog(monkeypatch: pytest.
     assert outage.is_stopped and outage.tries >= 2
     with stop_on_signals(outage):
         assert not stop_signals.is_overdue()
+
+
+@pytest.mark.parametrize(("at", "first_s"), [(1, 30.0), (2, 0.01)], ids=["first", "later"])
+def test_a_run_that_was_stopped_does_not_wait_for_the_next_try(
+    monkeypatch: pytest.MonkeyPatch, at: int, first_s: float
+) -> None:
+    """A wait that is longer than a stop may take ends with it (`errors.retry.delay.max.ms` of a minute, say)."""
+    patient = attrs.evolve(NO_RETRIES, retry_timeout_ms=-1, retry_delay_max_ms=3_600_000)
+    monkeypatch.setattr(stop_signals, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(retry, "_FIRST_WAIT_S", first_s)
+    monkeypatch.setattr(retry, "double_wait_s", lambda *_: 30.0)
+    outage, began = _Outage(at), time.monotonic()
+    with stop_on_signals(outage), pytest.raises(TimeOver, match="the catalog is away"):
+        call_with_retries(outage.call, patient)
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("asked", [True, False])
