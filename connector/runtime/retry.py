@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,7 +17,7 @@ from connector.settings import ErrorSettings
 
 T = TypeVar("T")
 
-_FIRST_WAIT_S = 0.2
+_FIRST_WAIT_S, _JITTER_S, _LOOK_S = 0.2, 1.0, 0.2
 _MAX_DOUBLINGS = 16
 """No wait is greater; after hours of failures the doubled one would be no number any more."""
 
@@ -45,7 +46,7 @@ def call_with_retries(call: Callable[[], T], settings: ErrorSettings) -> T:
             raise TimeOver(str(error)) from error.__cause__
         first_reason = str(error)
         structlog.get_logger().warning("will try again", attempt=1, reason=first_reason)
-    time.sleep(_FIRST_WAIT_S)
+    _pause(_FIRST_WAIT_S)
     try:
         return _call_again(call, settings, first_reason)
     except TimeOver:
@@ -60,10 +61,14 @@ def _call_again(call: Callable[[], T], settings: ErrorSettings, last_reason: str
         on=_is_retriable,
         attempts=None,
         timeout=None if endless else settings.retry_timeout_ms / 1000,
-        wait_initial=_FIRST_WAIT_S,
-        wait_max=settings.retry_delay_max_ms / 1000,
+        wait_initial=0,
+        wait_max=0,
+        wait_jitter=0,
     ):
         with attempt:
+            if attempt.num > 1:
+                # Not by stamina, which would not notice a stop meanwhile.
+                _pause(_choose_wait_s(attempt.num - 2, settings.retry_delay_max_ms / 1000))
             try:
                 return call()
             except RetriableError as error:
@@ -73,6 +78,18 @@ def _call_again(call: Callable[[], T], settings: ErrorSettings, last_reason: str
                     structlog.get_logger().warning("will try again", attempt=attempt.num + 1, reason=last_reason)
                 raise
     raise AssertionError("unreachable")
+
+
+def _choose_wait_s(failures: int, longest_s: float) -> float:
+    jitter_s = random.uniform(0, _JITTER_S)  # noqa: S311 - no secret
+    return min(double_wait_s(_FIRST_WAIT_S, failures, longest_s) + jitter_s, longest_s)
+
+
+def _pause(seconds: float) -> None:
+    """Wait, as long as it is of any use: once a run was asked to stop little time is left."""
+    while seconds > 0 and not is_overdue():
+        time.sleep(min(seconds, _LOOK_S))
+        seconds -= _LOOK_S
 
 
 def double_wait_s(first_s: float, failures: int, longest_s: float) -> float:

@@ -5,7 +5,6 @@ One Spark for all of them: each connector has a session of its own in it, with i
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
@@ -20,6 +19,7 @@ from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
 from connector.runtime.spark.session import open_session
 from connector.runtime.spark.session_builder import StartingSession
 from connector.runtime.spark.session_conf import catalog_conf
+from connector.runtime.stop_flag import StopFlag
 from connector.runtime.stop_signals import stop_on_signals
 from connector.server.config_store import IcebergConfigStore
 from connector.server.connectors.port import Connector
@@ -149,7 +149,7 @@ def _is_own(session: SparkSession, key: str) -> bool:
 class _Stop:
     """Stops the wait of the main thread."""
 
-    event: threading.Event = attrs.field(factory=threading.Event)
+    event: StopFlag = attrs.field(factory=StopFlag)
 
     def stop(self) -> None:
         """Stop; safe to call from a signal handler."""

@@ -5,7 +5,6 @@ Each table has its own offset and its own retries: none holds up the others.
 
 from __future__ import annotations
 
-import threading
 import time
 import traceback
 from collections.abc import Callable, Collection
@@ -17,6 +16,7 @@ import structlog
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
 from connector.runtime.retry import call_with_retries
+from connector.runtime.stop_flag import StopFlag
 from connector.settings import SourceSettings
 from connector.source.destination import ChangePublisher, PublishTarget
 from connector.source.snapshots.discovery import DiscoveredTables, missing_table
@@ -78,7 +78,7 @@ class PollLoop:
     _owners: dict[PublishTarget, str] = attrs.field(factory=dict)
     _discovered_at: float | None = None
     _heartbeat_at: float = 0.0
-    _stopping: threading.Event = attrs.field(factory=threading.Event)
+    _stopping: StopFlag = attrs.field(factory=StopFlag)
 
     def stop(self) -> None:
         """Finish the current snapshot or part, then leave; safe to call from a signal handler."""

@@ -146,6 +146,15 @@ def test_a_delete_is_routed_by_its_row() -> None:
         ({"iceberg.tables": "a.b", "collection.name.format": "${topic}"}, "keep one"),
         ({"iceberg.tables": "b,default.b"}, "b and default.b are one table"),
         ({"iceberg.table.a.b.route-regex": "("}, "regular expression"),
+        (
+            {
+                "iceberg.tables": "b",
+                "iceberg.tables.route-field": "x",
+                "iceberg.table.b.route-regex": "x",
+                "iceberg.table.default.b.route-regex": "y",
+            },
+            "b has another expression too",
+        ),
         ({"iceberg.table.a.b.colour": "red"}, "not a known key"),
         ({"iceberg.hadoop-conf-dir": "/etc"}, "not supported"),
         (
@@ -204,6 +213,15 @@ def test_a_table_has_one_name_with_its_namespace_or_without(setting: dict[str, s
     outcome = _routed(rule, *events, known=("one", "b.one"))
     assert sorted(row["id"] for row in rows(outcome, 0)) == [0, 1, 3, 4]
     assert [row["id"] for row in rows(outcome, 1)] == [2, 5]
+
+
+def test_the_expression_of_a_table_may_have_its_name_with_its_namespace_or_without() -> None:
+    """However the table is listed: an expression that was not found left the table without events."""
+    given = {"debezium.sink.iceberg.table-namespace": "a", "iceberg.tables": "a.one,two,b.three"}
+    given |= {"iceberg.tables.route-field": "kind", "iceberg.table.one.route-regex": "1"}
+    given |= {"iceberg.table.a.two.route-regex": "2", "iceberg.table.b.three.route-regex": "3"}
+    rule = load([], GOOD | given, {}).table.routes
+    assert rule is not None and rule.tables == (("one", "1"), ("two", "2"), ("b.three", "3"))
 
 
 def test_listed_tables_have_one_name_each() -> None:

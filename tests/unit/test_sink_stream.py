@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 
 from connector.errors import CommitUnknown, FatalError, GapError, RetriableError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
+from connector.kafka.admin import TopicInfo
 from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.settings import KafkaSettings, SinkSettings, load
@@ -150,15 +151,32 @@ def test_what_was_held_back_comes_in_batches_of_the_usual_size() -> None:
         beat=lambda: beats.append(0),
     )
     stream._at, stream._seen = {at: 0}, {at: 12}
-    stream._let_through(cast("Any", None))
+    stream._let_through()
     assert ends == []
     held.clear()
-    stream._let_through(cast("Any", None))
+    stream._let_through()
     assert (ends, len(beats)) == ([5, 10, 12], 3)
     stream.stop()
     stream._seen = {at: 20}
-    stream._let_through(cast("Any", None))
+    stream._let_through()
     assert len(ends) == 3
+
+
+def test_nobody_looks_at_tables_while_a_batch_is_under_way() -> None:
+    """Not even for what was held back for long enough: back-pressure reads tables again, and expires snapshots."""
+    none, looks = cast("Any", None), list[int]()
+
+    def hold() -> str | None:
+        looks.append(1)
+        return "maintained first"
+
+    stream = Stream(none, none, KafkaOffsets(), none, none, none, overdue=lambda: True, hold=hold)
+    with stream._busy:
+        stream._let_through()
+    assert not looks
+    stream._let_through()
+    assert looks
+    assert not stream._busy.locked()
 
 
 def test_spark_begins_where_it_can_read(tmp_path: Path) -> None:
@@ -170,6 +188,68 @@ def test_spark_begins_where_it_can_read(tmp_path: Path) -> None:
     stream.readable = {at: 5, other: 5, third: 9}
     stream._at = {at: 8, other: 10, third: 8}
     assert orjson.loads(stream._options()["startingOffsets"]) == {"t": {"0": 5, "1": 10, "2": 8}}
+
+
+@define
+class Outage:
+    """Brokers that are away for so many questions, with a query that gives them up."""
+
+    left: int
+    asked: threading.Event = field(factory=threading.Event)
+
+    def topics(self, names: list[str]) -> dict[str, TopicInfo]:
+        self.asked.set()
+        self.left -= 1
+        if self.left >= 0:
+            raise RetriableError(f"describing topics: try {self.left}")
+        return {name: TopicInfo(name, "id", 1) for name in names}
+
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802 - Spark's name
+        raise StreamingQueryException("[STREAM_FAILED] Timed out waiting for a node assignment. SQLSTATE: XXKST")
+
+
+def _outage_stream(outage: Outage, tmp_path: Path, timeout_ms: int) -> Stream:
+    settings, none = _sink_settings(tmp_path), cast("Any", None)
+    patient = attrs.evolve(settings, errors=attrs.evolve(settings.errors, retry_timeout_ms=timeout_ms))
+    stream = Stream(none, patient, KafkaOffsets("c", {"t": "id"}), none, cast("Any", outage), none)
+    stream._at = {("t", 0): 5}
+    return stream
+
+
+def test_brokers_that_spark_gave_up_are_waited_for(tmp_path: Path) -> None:
+    """Spark's query ends after three tries where there is nothing to read; then comes another query, not the end."""
+    outage = Outage(left=2)
+    assert _outage_stream(outage, tmp_path, -1)._watch(cast("Any", outage), once=False) is None
+    assert outage.left == -1
+
+
+def test_brokers_that_spark_gave_up_are_waited_for_no_longer_than_others(tmp_path: Path) -> None:
+    """The error says what the brokers did not answer, and is nothing to report."""
+    outage = Outage(left=9)
+    with pytest.raises(RetriableError, match="describing topics: try"):
+        _outage_stream(outage, tmp_path, 0)._watch(cast("Any", outage), once=False)
+
+
+def test_a_stop_ends_the_wait_for_brokers_that_spark_gave_up(tmp_path: Path) -> None:
+    """A run that waits for nothing else is over."""
+    outage, found = Outage(left=10**9), list[Any]()
+    stream = _outage_stream(outage, tmp_path, -1)
+    watching = threading.Thread(target=lambda: found.append(stream._watch(cast("Any", outage), once=False)))
+    watching.start()
+    assert outage.asked.wait(20)
+    stream.stop()
+    watching.join(20)
+    assert found == [{}]
+
+
+def test_what_ends_a_query_beside_brokers_that_answer_ends_the_run(tmp_path: Path) -> None:
+    """Another query would end by it too."""
+    outage = Outage(left=0)
+    stream = _outage_stream(outage, tmp_path, -1)
+    stream._discovery._unanswered = True
+    assert stream._watch(cast("Any", outage), once=False) is None
+    with pytest.raises(FatalError, match=r"the stream ended: .*node assignment"):
+        stream._watch(cast("Any", outage), once=False)
 
 
 def test_a_stream_that_ends_names_the_error_of_its_batch() -> None:
@@ -257,6 +337,30 @@ def test_a_partition_that_appears_without_its_first_records_ends_the_run() -> No
     stream._at = dict(position.offsets)
     with pytest.raises(GapError, match="t-0 has appeared since the sink last looked, and begins at offset 7"):
         stream._watch(cast("Any", query), once=False)
+    assert query.stopped.is_set()
+
+
+def test_whatever_ends_the_watch_waits_for_the_batch_and_stops_the_query() -> None:
+    """Else a batch would go on while the run lets go of what it needs, and the query in a process that lives on."""
+    query, none, ends = Query(), cast("Any", None), list[str]()
+
+    def beat() -> None:
+        raise RuntimeError("nobody foresaw this")
+
+    stream = Stream(none, none, KafkaOffsets(), none, none, none, beat=beat)
+    begun = threading.Event()
+
+    def batch() -> None:
+        with stream._busy:
+            begun.set()
+            time.sleep(0.3)
+            ends.append("batch")
+
+    threading.Thread(target=batch, daemon=True).start()
+    assert begun.wait(20)
+    with pytest.raises(RuntimeError, match="nobody foresaw this"):
+        stream._watch(cast("Any", query), once=False)
+    assert ends == ["batch"]
     assert query.stopped.is_set()
 
 

@@ -21,6 +21,7 @@ from connector.sink.microbatch.transactions.transaction_task import TRANSACTION_
 from connector.sink.microbatch.transactions.transactions import Transactions
 from connector.sink.model.micro_batch import MicroBatch
 from connector.sink.model.plan import BatchPlan
+from tests.unit.json_messages import framed
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert
 
 LISTS = [{"data_collection": "public.t", "event_count": 2}]
@@ -91,6 +92,39 @@ def test_numbers_of_events_are_told_where_all_have_one() -> None:
         assert (found["id"], found["count"], found["orders"]) == ("7", 2, [4])
 
 
+@pytest.mark.parametrize(
+    ("event", "topic"),
+    [
+        (
+            {"op": "c", "source": {"db": "shop", "collection": "a.b"}, "after": "{}", "transaction": {"id": "7"}},
+            "mongo.shop.a.b",
+        ),
+        ({"op": "c", "source": None, "after": {"id": 1}, "transaction": {"id": "7"}}, "server.d.shop.t"),
+        ({"id": 1, "__transaction_id": "7"}, "server.shop.t"),
+    ],
+    ids=["mongodb", "no source", "flattened"],
+)
+def test_events_that_tell_no_table_are_of_their_topics(event: Any, topic: str) -> None:
+    """An end that names the table is met by them; the transaction was waited for in vain."""
+    (found,) = _told(event, topic=topic)
+    assert found["id"] == "7"
+    assert ".".join(topic.split(".")[1:]) in (found["collection"], found["with_db"], found["whole"])
+
+
+def test_numbers_of_events_with_schemas_are_told() -> None:
+    """They tell what came again where schemas tell which fields of events are read."""
+    event = {"before": None, "after": {"id": 1}, "op": "c", "source": {"db": "d", "schema": "public", "table": "t"}}
+    source = [{"field": name, "type": "string"} for name in ("db", "schema", "table")]
+    block = [{"field": "id", "type": "string"}, {"field": "total_order", "type": "int64"}]
+    images = {"before": [{"field": "id", "type": "int64"}], "after": [{"field": "id", "type": "int64"}]}
+    structs = {**images, "source": source, "transaction": block}
+    fields = [{"field": name, "type": "struct", "optional": True, "fields": own} for name, own in structs.items()]
+    fields.append({"field": "op", "type": "string"})
+    numbered = [{**event, "transaction": {"id": "5:1", "total_order": number}} for number in (1, 2, 1)]
+    (found,) = _told(*(framed(fields, one, "d.public.t.Envelope") for one in numbered), topic="t")
+    assert (found["count"], found["orders"]) == (3, [1, 2])
+
+
 def test_what_was_told_of_records_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a batch that begins at a cut only what lies behind the last look is read, of topic-partitions that are cut."""
     monkeypatch.setattr(transactions, "is_from", lambda offsets: offsets)
@@ -105,6 +139,20 @@ def test_what_was_told_of_records_is_not_read_again(monkeypatch: pytest.MonkeyPa
     assert cutter.find_unread(MicroBatch(1, {at: 30}, {at: 35})).start == {at: 35}
     cutter._keep(following, told, {})
     assert cutter.find_unread(following) == following
+
+
+def test_what_was_told_stays_where_the_next_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A try that fails as its counts are kept changes nothing: the next one reads what nobody counted, no less."""
+    monkeypatch.setattr(transactions, "is_from", lambda offsets: offsets)
+    at = ("server.public.t", 0)
+    cutter = Transactions(Mock(), TransactionSettings("tx", 1_000))
+    batch, following = MicroBatch(0, {at: 10}, {at: 40}), MicroBatch(1, {at: 30}, {at: 60})
+    cutter._keep(batch, Mock(), {at: 30})
+    kept, failing = cutter._kept, Mock()
+    failing.where.return_value.localCheckpoint.side_effect = RetriableError("a broker is away")
+    with pytest.raises(RetriableError):
+        cutter._keep(following, failing, {at: 50})
+    assert (cutter._kept, cutter.find_unread(following).start) == (kept, {at: 40})
 
 
 @pytest.mark.parametrize("kind", [Py4JJavaError, PySparkException])

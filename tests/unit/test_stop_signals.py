@@ -5,16 +5,25 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
+import time
 from contextlib import suppress
+from types import FrameType
+from typing import Any, cast
 
 import attrs
 import pytest
 
+from connector.cli.maintain import rounds
 from connector.errors import RetriableError, TimeOver
-from connector.runtime import stop_signals
+from connector.runtime import retry, stop_signals
 from connector.runtime.retry import call_with_retries
+from connector.runtime.stop_flag import StopFlag
 from connector.runtime.stop_signals import NUMBERS, leave_on_signals, stop_on_signals
+from connector.server import serving
 from connector.settings.kafka.error_handling import NO_RETRIES
+from connector.sink.microbatch.stream import Stream
+from connector.source.poll_loop import PollLoop
 from tests.harness.tiers import crossed, tiered
 from tests.runs.processes import PROJECT
 
@@ -164,15 +173,15 @@ def test_nohup_is_heeded() -> None:
 class _Outage:
     """A run that somebody stops while it tries a call again, to a catalog that stays away."""
 
-    def __init__(self) -> None:
-        self.tries, self.is_stopped = 0, False
+    def __init__(self, at: int = 2) -> None:
+        self.at, self.tries, self.is_stopped = at, 0, False
 
     def stop(self) -> None:
         self.is_stopped = True
 
     def call(self) -> None:
         self.tries += 1
-        if self.tries == 2:
+        if self.tries == self.at:
             signal.raise_signal(signal.SIGTERM)
         raise RetriableError("the catalog is away")
 
@@ -187,6 +196,21 @@ def test_a_run_that_was_stopped_does_not_wait_for_a_catalog(monkeypatch: pytest.
     assert outage.is_stopped and outage.tries >= 2
     with stop_on_signals(outage):
         assert not stop_signals.is_overdue()
+
+
+@pytest.mark.parametrize(("at", "first_s"), [(1, 30.0), (2, 0.01)], ids=["first", "later"])
+def test_a_run_that_was_stopped_does_not_wait_for_the_next_try(
+    monkeypatch: pytest.MonkeyPatch, at: int, first_s: float
+) -> None:
+    """A wait that is longer than a stop may take ends with it (`errors.retry.delay.max.ms` of a minute, say)."""
+    patient = attrs.evolve(NO_RETRIES, retry_timeout_ms=-1, retry_delay_max_ms=3_600_000)
+    monkeypatch.setattr(stop_signals, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(retry, "_FIRST_WAIT_S", first_s)
+    monkeypatch.setattr(retry, "double_wait_s", lambda *_: 30.0)
+    outage, began = _Outage(at), time.monotonic()
+    with stop_on_signals(outage), pytest.raises(TimeOver, match="the catalog is away"):
+        call_with_retries(outage.call, patient)
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -232,3 +256,49 @@ def check_stop(script: list[str], says: list[str], name: str, code: int = 0) -> 
     assert "Traceback" not in log
     assert sum("stopped a" in line for line in log.splitlines()) == 1, log
     return said
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        Stream(*[cast("Any", None)] * 6),
+        PollLoop(*[cast("Any", None)] * 4),
+        rounds._Waiting(),
+        serving._Stop(),
+    ],
+    ids=lambda running: type(running).__name__,
+)
+def test_a_signal_within_a_stop_or_a_wait_for_one_ends_both(running: Any) -> None:
+    """Its handler interrupts the main thread at any line, while a lock is held that a second stop would wait for."""
+    flag = running.event if isinstance(running, serving._Stop) else running._stopping
+
+    def interrupt(_: FrameType, event: str, __: Any) -> Any:
+        if event == "line":
+            running.stop()
+        return interrupt
+
+    def work() -> None:
+        sys.settrace(interrupt)
+        flag.wait(0.01)
+        running.stop()
+        sys.settrace(None)
+
+    working = threading.Thread(target=work, daemon=True)
+    working.start()
+    working.join(10)
+    assert not working.is_alive()
+    assert flag.is_set()
+
+
+def test_all_who_wait_for_a_stop_wake() -> None:
+    """Whoever waits for it, and whoever comes later."""
+    flag, woken = StopFlag(), list[bool]()
+    waiting = [threading.Thread(target=lambda: woken.append(flag.wait(20))) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    assert not flag.wait(0.01)
+    flag.set()
+    for thread in waiting:
+        thread.join(20)
+    assert woken == [True] * 3
+    assert flag.wait()

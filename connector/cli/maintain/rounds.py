@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, repeat
@@ -25,6 +24,7 @@ from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE, TASKS
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
+from connector.runtime.stop_flag import StopFlag
 from connector.runtime.stop_signals import stop_on_signals
 from connector.settings import SinkSettings
 
@@ -90,7 +90,7 @@ def _check_done(reports: Sequence[TableReport]) -> None:
 
 class _Waiting:
     def __init__(self) -> None:
-        self._stopping = threading.Event()
+        self._stopping = StopFlag()
 
     def stop(self) -> None:
         self._stopping.set()

@@ -6,7 +6,7 @@ Names: Iceberg Kafka Connect's (`iceberg.tables*`, `iceberg.table.<t>.*`) and th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import attrs
 
@@ -137,7 +137,7 @@ def build(reader: ConfigReader, cdc_target: str | None = None, namespace: str = 
     tables, field, dynamic = reader.get(TABLES), reader.get(ROUTE_FIELD), reader.get(DYNAMIC)
     template = reader.get(NAME_FORMAT)
     _check_mapping(reader)
-    regexps = _read_regexps(reader)
+    regexps = _read_regexps(reader, tables, namespace)
     _check_routes(reader, tables, field, regexps, dynamic=dynamic, template=template)
     _check_names(reader, tables, namespace)
     if field == "_cdc.target" and cdc_target and dynamic:
@@ -160,12 +160,17 @@ def _check_names(reader: ConfigReader, tables: tuple[str, ...], namespace: str) 
         reader.add_fault(entry, f"{' and '.join(twice)} are one table", "keep one of them")
 
 
-def _read_regexps(reader: ConfigReader) -> dict[str, str]:
+def _read_regexps(reader: ConfigReader, tables: Collection[str], namespace: str) -> dict[str, str]:
+    """Return the expressions by the names that the tables are listed by; others may have the namespace, or lack it."""
+    listed = {shorten_name(name, namespace): name for name in tables}
     regexps: dict[str, str] = {}
     for entry in reader.members(ROUTE_REGEX):
         if entry.key.endswith(".route-regex"):
             option = Option(name=entry.key, kind=PATTERN, default="", importance="low", doc="")
-            regexps[entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".route-regex")] = reader.get(option)
+            name = entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".route-regex")
+            expression, own = reader.get(option), listed.get(shorten_name(name, namespace), name)
+            if regexps.setdefault(own, expression) != expression:
+                reader.add_fault(entry, f"{own} has another expression too, under its other name", "keep one of them")
     return regexps
 
 

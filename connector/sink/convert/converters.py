@@ -17,7 +17,9 @@ from serde.formats import FORMATS
 from serde.frames import ConfluentFrame, Frame, GlueFrame
 from serde.wire_format import Deserializer, FetchSchema, ReadOptions, WireFormat
 
-_TRANSACTION_FIELDS = frozenset({"op", "transaction.id", "source.db", "source.schema", "source.table"})
+_TRANSACTION_FIELDS = frozenset(
+    {"op", "transaction.id", "transaction.total_order", "source.db", "source.schema", "source.table"}
+)
 
 
 @attrs.frozen(eq=False)

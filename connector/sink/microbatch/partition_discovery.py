@@ -23,6 +23,11 @@ class PartitionDiscovery:
     _missing: set[str] = attrs.field(factory=set)
     _unanswered: bool = False
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the cluster was away when it was looked at last."""
+        return self._unanswered
+
     def find_new(self, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return where topic-partitions begin that have appeared; a cluster that is away is asked again.
 
@@ -44,9 +49,7 @@ class PartitionDiscovery:
                 )
             self._unanswered = True
             return {}
-        if self._unanswered:
-            structlog.get_logger().info("the brokers answer again")
-        self._unanswered = False
+        self._note_answer()
         check_appeared(attrs.evolve(self._position, offsets=known), fresh)
         if fresh:
             structlog.get_logger().info("topic-partitions have appeared", offsets=nest_by_topic(fresh))
@@ -61,6 +64,7 @@ class PartitionDiscovery:
         """
         names = sorted({topic for topic, _ in known})
         topics = self._cluster.topics(names)
+        self._note_answer()
         for name in names:
             if name not in topics:
                 raise GapError(
@@ -68,3 +72,8 @@ class PartitionDiscovery:
                     "with the other topics"
                 )
             check_topic_id(topics[name], self._position.topic_ids.get(name, ""))
+
+    def _note_answer(self) -> None:
+        if self._unanswered:
+            structlog.get_logger().info("the brokers answer again")
+        self._unanswered = False

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import attrs
 import structlog
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,6 +32,7 @@ from connector.runtime.jvm.callback_connections import callback_connections
 from connector.runtime.lifecycle import start_call
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.retry import call_with_retries
+from connector.runtime.stop_flag import StopFlag
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
 from connector.sink.microbatch.background_query import BackgroundQuery
@@ -70,7 +72,7 @@ class Stream:
     batches: int = 0
     readable: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     _busy: threading.Lock = attrs.field(factory=threading.Lock)
-    _stopping: threading.Event = attrs.field(factory=threading.Event)
+    _stopping: StopFlag = attrs.field(factory=StopFlag)
     _leaving: threading.Event = attrs.field(factory=threading.Event)
     _function: BatchFunction | None = None
     _error: BaseException | None = None
@@ -103,7 +105,7 @@ class Stream:
         return self._stopping.is_set()
 
     def _run_until_growth(self, *, once: bool) -> bool:
-        """Run a query over the topic-partitions that are known; tell whether there are more of them now."""
+        """Run a query over the topic-partitions that are known; tell whether there is to be another one."""
         scratch = Path(tempfile.mkdtemp(prefix="icebridge-"))
         self._leaving = threading.Event()
         try:
@@ -112,8 +114,8 @@ class Stream:
             if self._function is not None:
                 self._function.release()
             shutil.rmtree(scratch, ignore_errors=True)
-        self._at = {**fresh, **self._at}
-        return bool(fresh)
+        self._at = {**(fresh or {}), **self._at}
+        return fresh is None or bool(fresh)
 
     def _query(self, scratch: Path, *, once: bool) -> StreamingQuery:
         pace, leaving = self.settings.batch.pace, self._leaving
@@ -183,8 +185,11 @@ class Stream:
         self._at = {**self._at, **report.end}
         return report
 
-    def _watch(self, query: StreamingQuery, *, once: bool) -> dict[TopicPartition, int]:
-        """Wait for the query's end, or for more to read; gives where that begins, nothing when the run is over."""
+    def _watch(self, query: StreamingQuery, *, once: bool) -> dict[TopicPartition, int] | None:
+        """Wait for the query's end, or for more to read; gives where that begins, nothing when the run is over.
+
+        None: the query gave up brokers that were away, and that are back.
+        """
         growth = BackgroundQuery(lambda: self._discovery.find_new(self._at))
         try:
             while not query.awaitTermination(_POLL_S):
@@ -195,15 +200,46 @@ class Stream:
                         self._leave(str(self._error))
                     return {}
                 if not once:
-                    self._let_through(query)
-                    fresh = self._poll_or_stop(growth, query)
+                    self._let_through()
+                    fresh = growth.poll()
                     if fresh:
                         self._stop_query(query)
                         return fresh
         except StreamingQueryException as error:
             if not self._stopping.is_set():
-                raise self._reason(error) from error
+                reason = self._reason(error)
+                if self._error is not None or not isinstance(reason, RetriableError):
+                    raise reason from error
+                return self._await_brokers(str(reason))
             self._leave(str(error))
+        except (Py4JError, OSError):
+            raise  # a JVM that is gone has no query to stop
+        except BaseException:
+            # Whatever it is: who lets go of the run next may not do so in the midst of a batch.
+            self._stop_query(query)
+            raise
+        return {}
+
+    def _await_brokers(self, reason: str) -> dict[TopicPartition, int] | None:
+        """Wait for brokers that are away; gives what `_watch` gives then, or when a stop is asked for.
+
+        Spark's query ends after three tries of its own, which is minutes, where no batch is under way.
+
+        Raises:
+            TimeOver: they stayed away for `errors.retry.timeout`.
+        """
+
+        def ask() -> None:
+            if not self._stopping.is_set():
+                self._discovery.check_topics(self._at)
+
+        structlog.get_logger().info("Spark's query ended; another one begins once the brokers answer", reason=reason)
+        asked = start_call(lambda: call_with_retries(ask, self.settings.errors), "brokers")
+        while not self._stopping.is_set():
+            self.beat()
+            if asked in wait([asked], _POLL_S).done:
+                asked.result()
+                return {} if self._stopping.is_set() else None
         return {}
 
     def _leave(self, reason: str) -> None:
@@ -219,25 +255,16 @@ class Stream:
         note = "stopped before the current batch was through; it comes again at the next start"
         structlog.get_logger().warning(note, reason=_first_lines(reason))
 
-    def _poll_or_stop(
-        self, growth: BackgroundQuery[dict[TopicPartition, int]], query: StreamingQuery
-    ) -> dict[TopicPartition, int] | None:
-        try:
-            return growth.poll()
-        except ConnectorError:
-            self._stop_query(query)
-            raise
-
-    def _let_through(self, query: StreamingQuery) -> None:
+    def _let_through(self) -> None:
         """Bring in what was held back for long enough: Spark has no batch for topics that are quiet."""
-        if not self.overdue() or self.hold() is not None or not self._busy.acquire(blocking=False):
+        if not self.overdue() or not self._busy.acquire(blocking=False):
             return
         try:
-            if self._at != self._seen:
+            # What holds batches up looks at tables, and may change them: never while a batch does.
+            if self.hold() is None and self._at != self._seen:
                 self._bring_in(self._seen, self._may_go_on)
         except BaseException:
-            self._leaving.set()
-            query.stop()
+            self._leaving.set()  # before another batch can begin
             raise
         finally:
             self._busy.release()
@@ -276,18 +303,21 @@ class Stream:
     def _reason(self, error: StreamingQueryException) -> BaseException:
         if isinstance(self._error, ConnectorError):
             return self._error
-        text = str(error)
+        text, is_away = str(error), self._discovery.is_unanswered
         try:
             self._discovery.check_topics(self._at)
         except GapError as gone:
             return gone
         except ConnectorError as unknown:
+            is_away = is_away or isinstance(unknown, RetriableError)
             structlog.get_logger().debug("topics cannot be looked at", reason=str(unknown))
         if "data loss" in text.lower() or "KAFKA_DATA_LOSS" in text:
             return GapError(
                 f"records are gone from Kafka before they were read: {_first_lines(text)}; see `icebridge offsets "
                 "show`, and `icebridge offsets reset` to start again from what is there"
             )
+        if is_away and self._error is None:
+            return RetriableError(f"the brokers do not answer: {_first_lines(text)}")
         # Spark's own words leave out why a batch failed where Java has no message for it.
         why = text if self._error is None else f"{type(self._error).__name__}: {self._error}"
         return FatalError(f"the stream ended: {_first_lines(why)}; start again, or report it with the log")

@@ -85,14 +85,7 @@ def _count_events(run: ConsumerRecords, block: MessageBlock, plan: BatchPlan) ->
     ids = _read_text(fields, "transaction.id", f"{prefix}transaction_id")
     if ids.null_count == len(ids):
         return None
-    names = ("db", "schema", "table")
-    parts = {name: _read_text(fields, f"source.{name}", f"{prefix}{name}").fill_null("") for name in names}
-    offsets = run.offset[block.rows]
-    joined = {
-        "collection": pc.binary_join_element_wise(parts["schema"], parts["table"], "."),
-        "with_db": pc.binary_join_element_wise(parts["db"], parts["table"], "."),
-        "whole": pc.binary_join_element_wise(parts["db"], parts["schema"], parts["table"], "."),
-    }
+    joined, offsets = _name_tables(run.topic, fields, prefix), run.offset[block.rows]
     order = _read_orders(fields, prefix)
     table = pa.table({"id": _transaction_ids(ids), **joined, "offset": pa.array(offsets), "order": order})
     events = table.filter(pc.is_valid(table["id"]))
@@ -110,6 +103,25 @@ def _count_events(run: ConsumerRecords, block: MessageBlock, plan: BatchPlan) ->
     if events["order"].null_count:
         columns["orders"] = pa.nulls(count, TRANSACTION_SCHEMA.field("orders").type)
     return pa.RecordBatch.from_arrays([columns[field.name] for field in TRANSACTION_SCHEMA], schema=TRANSACTION_SCHEMA)
+
+
+def _name_tables(topic: str, fields: pa.StructArray, prefix: str) -> dict[str, pa.StringArray]:
+    """Return the names that an end may have for the table of each event.
+
+    Who tells none, as MongoDB's events and flattened ones without it, is of the table that the topic is named after.
+    """
+    names = ("db", "schema", "table")
+    parts = {name: _read_text(fields, f"source.{name}", f"{prefix}{name}").fill_null("") for name in names}
+    is_unnamed, words = pc.equal(parts["table"], ""), topic.split(".")
+    joined = {"collection": ("schema", "table"), "with_db": ("db", "table"), "whole": names}
+    return {
+        name: pc.if_else(
+            is_unnamed,
+            ".".join(words[-len(own) :]),
+            pc.binary_join_element_wise(*(parts[one] for one in own), "."),
+        )
+        for name, own in joined.items()
+    }
 
 
 def _read_orders(fields: pa.StructArray, prefix: str) -> pa.Int64Array:

@@ -122,7 +122,7 @@ class Transactions:
             began = [is_in_partition(place) & (F.col("first") < offset) for place, offset in self._old.items()]
             old = counts.where(any_of(began)).select("id").distinct().withColumn("old", F.lit(1))
             since = F.when(F.col("old").isNotNull(), F.lit(float(limit))).otherwise(F.col("since"))
-            waited, self._old = waited.join(old, "id", "left").select("id", since.alias("since")), {}
+            waited = waited.join(old, "id", "left").select("id", since.alias("since"))
             oldest = None if oldest is None else waited.agg(F.min("since").alias("since")).collect()[0].since
         if oldest is not None and oldest <= limit:
             self._pass(counts, waited.where(F.col("since") <= limit))
@@ -137,6 +137,7 @@ class Transactions:
         whole = CompleteBatch(attrs.evolve(batch, end=end), find_last_complete(counts, cuts))
         self._keep(batch, counts, cuts)
         self._due = None if oldest is None else oldest + self._settings.wait_ms / 1000
+        self._old = {}
         return whole
 
     def _pass(self, counts: DataFrame, overdue: DataFrame) -> None:
@@ -161,17 +162,16 @@ class Transactions:
         self._let_through = [*self._let_through, *ids][-MAX_RELEASED:]
 
     def _keep(self, batch: MicroBatch, counts: DataFrame, cuts: Mapping[TopicPartition, int]) -> None:
-        self._kept = None
-        if cuts:
-            # A checkpoint has no past: else the plan would grow with each batch.
-            self._kept = counts.where(is_from(cuts)).localCheckpoint()
-            until = {
-                **self._counted_until,
-                **{at_: max(end, self._counted_until.get(at_, 0)) for at_, end in batch.end.items()},
-            }
-            self._counted_until = {at_: until[at_] for at_ in cuts}
-        else:
-            self._counted_until = {}
+        if not cuts:
+            self._kept, self._counted_until = None, {}
+            return
+        # A checkpoint has no past: else the plan would grow with each batch. One that fails leaves all as it was.
+        self._kept = counts.where(is_from(cuts)).localCheckpoint()
+        until = {
+            **self._counted_until,
+            **{at_: max(end, self._counted_until.get(at_, 0)) for at_, end in batch.end.items()},
+        }
+        self._counted_until = {at_: until[at_] for at_ in cuts}
 
     def _forget(self) -> None:
         self._kept, self._counted_until, self._due = None, {}, None
