@@ -406,6 +406,15 @@ def test_the_tables_value_is_kept_where_it_has_one() -> None:
     ]
 
 
+def test_deletes_that_leave_values_out_take_those_of_their_row() -> None:
+    """A delete of Oracle's has the placeholder: a row that is marked as deleted keeps the value that it had."""
+    changes = attrs.evolve(part((1, "c", 1, "old"), (1, "d", 2, PLACEHOLDER)), image=np.ones(2, np.bool_))
+    filled = fill_in_batch(fold([changes], ["id"]), ["id"])
+    assert filled.parts[0].rows["v"].to_pylist() == ["old", "old"]
+    alone = fold([changes.slice(1, 1)], ["id"])
+    assert [mark_unavailable(alone, keep_deletes=kept).tolist() for kept in (True, False)] == [[True], [False]]
+
+
 def test_a_null_of_the_tables_row_is_its_value() -> None:
     """A row that is there and has null had no value to send; one under the key of another row tells nothing."""
     layout = sink_plans.layout({"id": pa.int64(), "v": pa.string()}, ("id",))
