@@ -179,7 +179,11 @@ class MemoryMissingValueLookup:
                 values[name] = coalesce_unavailable(values[name], told_before)
             for side in ("held", "live", "struck") if moved and order is not None else ("live",):
                 unsure = np.array([one is not None and one.unsure for one in held[side]], np.bool_)
-                values[name] = coalesce_unavailable(values[name], told_of.take(side, stored[side], unsure))
+                there = np.array([one is not None for one in held[side]], np.bool_) & ~np.array(places[1], np.bool_)
+                stored_there = there if side == "live" else None
+                values[name] = coalesce_unavailable(
+                    values[name], told_of.take(side, stored[side], unsure), stored_there
+                )
         batch = pa.RecordBatch.from_arrays(list(values.values()), schema=columns)
         return _write(table, unavailable_values.FILE_LABEL, batch, lambda rows: rows)
 

@@ -308,3 +308,24 @@ def test_broken_avro_data_costs_its_event() -> None:
     found = reader.decode(pa.array([*map(orjson.dumps, events)], pa.binary()), "VALUE_CONVERTER")
     assert [block.rows.tolist() for block in found.blocks] == [[0]]
     assert [fault.row for fault in found.faults] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("told", ["iodebeziumwallTime", "iodebeziumwalltime"])
+def test_attributes_keep_the_capital_letters_of_their_fields(told: str) -> None:
+    """MongoDB's time of a node is `iodebeziumwallTime`, and dates beside it prove nothing."""
+    made, _ = _read(orjson.dumps(_event(_framed(before=None, after=ROW), **{told: "1578923739738"})))
+    other, _ = _read(orjson.dumps(_event(_framed(before=None, after=ROW))))
+    assert (made.clock_dated.tolist(), other.clock_dated.tolist()) == ([True], [False])
+
+
+def test_the_number_of_a_transaction_is_not_its_id() -> None:
+    """`iodebeziumtxId` is the source's, `iodebeziumtxid` the transaction's, and `add.fields` finds each."""
+    event = _event(_framed(before=None, after=ROW), iodebeziumtxId="565", iodebeziumtxid="565:29274832")
+    (block,) = make_deserializer("auto").decode(pa.array([orjson.dumps(event)]), "VALUE_CONVERTER").blocks
+    terms = ("source.txId", "transaction.id", "transaction.data_collection_order")
+    made, _, _ = extract_changes(block, UnwrapSettings(terms))
+    assert made is not None
+    added = [
+        column[0].as_py() for name, column in zip(made.row.type.names, made.row.flatten(), strict=True) if "__" in name
+    ]
+    assert added == ["false", 565, "565:29274832", 1]

@@ -11,6 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from connector.iceberg.types.values.variants import to_json_text
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
 from serde.events.images.unavailable_value import (
@@ -94,3 +95,21 @@ def test_hex_stands_for_bytes() -> None:
     assert parse_placeholder("plain") == "plain"
     with pytest.raises(ValueError, match="hex"):
         parse_placeholder("hex:zz")
+
+
+@pytest.mark.parametrize("word", [PLACEHOLDER, WORD])
+def test_arrays_in_variants_are_found(word: str) -> None:
+    """An array that was not sent is found in a column of JSON texts, as a variant has it, whatever its items are."""
+    codes = list(word.encode())
+    kinds: list[tuple[pa.DataType, list[Any]]] = [
+        (pa.string(), [word]),
+        (pa.binary(), [word.encode()]),
+        (pa.int64(), [code - 256 if code > 127 else code for code in codes]),
+        (pa.date32(), [EPOCH + timedelta(days=code) for code in codes]),
+        (pa.uuid(), [UUID(bytes=hashlib.md5(word.encode(), usedforsecurity=False).digest(), version=3).bytes]),
+    ]
+    for kind, items in kinds:
+        lists = column([items, items[:-1] + items[-1:] * 2, None], pa.list_(kind))
+        known = use_known_placeholder(to_json_text(lists, keep_nulls=True), word)
+        found = find_unavailable(known)
+        assert found is not None and found.tolist() == [True, False, False]

@@ -143,6 +143,14 @@ def test_an_update_alone_leaves_what_no_event_of_its_batch_gives() -> None:
     assert part.patches is not None and part.patches.null_count == 0
 
 
+@pytest.mark.parametrize("first", [event("t", 0), b"{", {"ts_ms": 1}], ids=["truncate", "garbage", "heartbeat"])
+def test_what_stands_before_the_first_row_does_not_tell_of_cells(first: Any) -> None:
+    """Rows behind an event without a row, or a message that cannot be read, are read as they are alone."""
+    outcome = decode(sink_plans.run(first, INSERT, keys=[None, KEY_FORMS["cells"]]), sink_plans.plan(table()))
+    rows = [each["employee_name"] for part in outcome.parts for each in part.rows.to_pylist()]
+    assert rows == ["Alice"] and 1 not in sink_plans.dead(outcome)
+
+
 def test_updates_without_their_row_wait_for_the_tables() -> None:
     """Of an update alone nothing is made up: what it leaves out is looked up."""
     (made,) = parts([UPDATE, INSERT], table(), KEY_FORMS["cells"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
 from tests.unit import sink_plans
+from tests.unit.json_messages import framed
 
 SOURCE = {"version": "3.5.0.Final", "connector": "mysql", "name": "s", "ts_ms": 1, "db": "d", "table": "t"}
 TABLES = [{"type": "CREATE", "id": '"d"."t"', "table": {"primaryKeyColumnNames": ["id"], "columns": []}}]
@@ -70,6 +72,23 @@ def test_rows_of_like_names_are_rows(row: Any) -> None:
     events = EventSettings("auto", "auto", (), "__")
     outcome = decode(sink_plans.run(row), sink_plans.plan(events=events))
     assert [need.row.names for need in outcome.needs] == [list(row)] and not outcome.metrics.ignored
+
+
+@pytest.mark.parametrize("name", ["com.acme.Notification", "Heartbeat", "shop.MessageValue"])
+def test_rows_whose_schema_has_the_last_name_of_a_side_topics_are_rows(name: str) -> None:
+    """An application's record may be called as one of Debezium's own schemas ends: it is a row by its fields."""
+    fields = [{"field": "id", "type": "int64", "optional": False}, {"field": "text", "type": "string"}]
+    row = json.loads(framed(fields, {"id": 1, "text": "x"}, name))
+    outcome = decode(sink_plans.run(row), sink_plans.plan())
+    assert [need.row.names for need in outcome.needs] == [["id", "text"]] and not outcome.metrics.ignored
+
+
+@pytest.mark.parametrize("name", ["io.debezium.connector.common.Heartbeat", "renamed.Heartbeat"])
+def test_heartbeats_with_schema_are_no_rows(name: str) -> None:
+    """Debezium's heartbeat is none of a table, also where a transform renamed its schema."""
+    value = json.loads(framed([{"field": "ts_ms", "type": "int64", "optional": False}], {"ts_ms": 1}, name))
+    outcome = decode(sink_plans.run(value), sink_plans.plan())
+    assert (outcome.needs, outcome.faults, outcome.metrics.ignored) == ((), (), 1)
 
 
 LIKE: list[dict[str, Any]] = [

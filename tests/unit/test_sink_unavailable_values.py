@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -21,12 +22,14 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.values.spark_types import from_spark, spark_type, to_spark
 from connector.sink.destinations.iceberg.lookups.filled_values import TableSides, coalesce_unavailable
+from connector.sink.destinations.iceberg.lookups.unavailable_values import _fill_rows, _JoinColumns, _list_columns
 from connector.sink.fold.fold import fold
 from connector.sink.fold.values.row_lives import find_last_rows, find_needed_rows, find_rows_of_lives
 from connector.sink.fold.values.unavailable_values import fill_in_batch, mark_unavailable, split_winners
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder, FoldedChanges
 from serde.events.images.unavailable_value import PLACEHOLDER, find_unavailable
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
+from tests.unit import sink_plans
 from tests.unit.folds import select_rows_to_keep
 
 CODES = [ord(letter) for letter in PLACEHOLDER]
@@ -401,6 +404,27 @@ def test_the_tables_value_is_kept_where_it_has_one() -> None:
         "new",
         None,
     ]
+
+
+def test_deletes_that_leave_values_out_take_those_of_their_row() -> None:
+    """A delete of Oracle's has the placeholder: a row that is marked as deleted keeps the value that it had."""
+    changes = attrs.evolve(part((1, "c", 1, "old"), (1, "d", 2, PLACEHOLDER)), image=np.ones(2, np.bool_))
+    filled = fill_in_batch(fold([changes], ["id"]), ["id"])
+    assert filled.parts[0].rows["v"].to_pylist() == ["old", "old"]
+    alone = fold([changes.slice(1, 1)], ["id"])
+    assert [mark_unavailable(alone, keep_deletes=kept).tolist() for kept in (True, False)] == [[True], [False]]
+
+
+def test_a_null_of_the_tables_row_is_its_value() -> None:
+    """A row that is there and has null had no value to send; one under the key of another row tells nothing."""
+    layout = sink_plans.layout({"id": pa.int64(), "v": pa.string()}, ("id",))
+    sides = _JoinColumns(("id",), (("id",),), ("v",), (), layout.columns)
+    names = _list_columns(sides, (), ("live",))
+    came: dict[str, list[Any]] = dict(zip(names[:2], ([1, 2, 3, 4], [PLACEHOLDER] * 4), strict=True))
+    live = dict(zip(names[3:], ([None, "old", None, None], ["f", "f", None, "f"], [0, 1, None, 2]), strict=True))
+    batch = pa.RecordBatch.from_pydict({**came, names[2]: [False, False, False, True], **live})
+    fill = partial(_fill_rows, layout=layout, sides=sides, batch_sides=(), table_sides=("live",), doubted=())
+    assert fill(batch).column("v").to_pylist() == [None, "old", PLACEHOLDER, PLACEHOLDER]
 
 
 def test_what_the_very_row_lacks_is_not_taken_from_rows_that_may_be_others() -> None:

@@ -2,7 +2,7 @@
 
 Source: Debezium's `unavailable.value.placeholder` and how its connectors write it per type: text and JSON as it is,
 bytes as its bytes (base64 in JSON) or as a text of them (`binary.handling.mode`), arrays of one text or of its bytes as
-numbers (dates: as days), arrays of one UUID that is made of it, hstore as one pair.
+numbers (dates: as days), arrays of one UUID that is made of it, hstore as one pair; in variants as texts of JSON.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import lru_cache
 from uuid import UUID
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,11 +31,15 @@ _SHORTEST = min(len(PLACEHOLDER), len(PATCH_MARK))
 @lru_cache(maxsize=64)
 def _forms(word: str) -> tuple[str, ...]:
     """How a text column has the word: itself, its bytes as `binary.handling.mode` writes them, the only pair of a JSON
-    object.
+    object, and as JSON, which variants are, each array that stands for it.
     """
     codes = word.encode()
     coded = (base64.b64encode(codes).decode(), base64.urlsafe_b64encode(codes).decode(), codes.hex())
-    return tuple(dict.fromkeys((word, *coded, f'{{"{word}":"{word}"}}')))
+    numbers = _number_forms(word)
+    days = [[str(_EPOCH + timedelta(days=day)) for day in form] for form in numbers]
+    arrays = ([word], [coded[0]], [str(_uuid_form(word))], *numbers, *days)
+    documents = (orjson.dumps(each).decode() for each in ({word: word}, *arrays))
+    return tuple(dict.fromkeys((word, *coded, *documents)))
 
 
 @lru_cache(maxsize=64)

@@ -29,16 +29,10 @@ _DATA = ("before", "after", "updateDescription")
 _FRAME = frozenset({"schema", "payload"})
 _LARGEST = str(2**63 - 1)
 _SAME = ("version", "connector", "name", "snapshot", "db", "schema", "table", "collection", "file", "gtid", "shard")
-_TEXTS = {name: name for name in _SAME} | {
-    "commitlsn": "commit_lsn",
-    "changelsn": "change_lsn",
-}
-_NUMBERS: Mapping[str, str] = {
-    short: name
-    for name in ("ts_ms", "ts_us", "ts_ns", "txId", *POSITION_FIELDS)
-    if (short := name.replace("_", "").lower()) not in _TEXTS
-}
-"""Attributes are in small letters, without underscores."""
+_TEXTS = (*_SAME, "commit_lsn", "change_lsn")
+_NUMBERS = tuple(name for name in ("ts_ms", "ts_us", "ts_ns", "txId", *POSITION_FIELDS) if name not in _TEXTS)
+_OF_TRANSACTION = "tx"
+"""Begins the attributes that are of the transaction."""
 
 
 def is_framed(inside: Collection[str]) -> bool:
@@ -96,9 +90,8 @@ def unwrap_cloud_events(block: MessageBlock) -> MessageBlock:
         made, images = {"before": data, "after": data}, dict.fromkeys(("before", "after"), path.removesuffix("."))
     made["op"] = columns[CLOUD_OPERATION] if CLOUD_OPERATION in columns else _derive_ops(made, len(block.rows))
     made["source"] = _build_source(columns, len(block.rows))
-    order = columns.get("iodebeziumtxtotalorder")
-    if order is not None:
-        made["transaction"] = _build_struct({"total_order": _to_int64(order)}, len(block.rows))
+    if transaction := _find_transaction(columns):
+        made["transaction"] = _build_struct(transaction, len(block.rows))
     optional = {f"{name}{rest}": block.optional[old] for name, old, rest in _select_paths(images, block.optional)}
     documents = frozenset(f"{name}{rest}" for name, _, rest in _select_paths(images, block.documents))
     numbers = frozenset(f"{name}{rest}" for name, _, rest in _select_paths(images, block.numbers))
@@ -130,11 +123,26 @@ def _child_columns(array: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def _build_source(columns: Mapping[str, pa.Array], count: int) -> pa.StructArray:
-    made = {name: columns[_PREFIX + short] for short, name in _TEXTS.items() if _PREFIX + short in columns}
-    made |= {
-        name: _to_int64(columns[_PREFIX + short]) for short, name in _NUMBERS.items() if _PREFIX + short in columns
+    texts = {name: column for name in _TEXTS if (column := _find_attribute(columns, name)) is not None}
+    numbers = {name: _to_int64(column) for name in _NUMBERS if (column := _find_attribute(columns, name)) is not None}
+    return _build_struct(texts | numbers, count)
+
+
+def _find_transaction(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """What events say of their transaction; only those that tell a place in it name it."""
+    numbers = {
+        name: _find_attribute(columns, _OF_TRANSACTION + name) for name in ("total_order", "data_collection_order")
     }
-    return _build_struct(made, count)
+    told = {name: _to_int64(column) for name, column in numbers.items() if column is not None}
+    named = columns.get(f"{_PREFIX}{_OF_TRANSACTION}id") if told else None
+    return told if named is None else {"id": named, **told}
+
+
+def _find_attribute(columns: Mapping[str, pa.Array], name: str) -> pa.Array | None:
+    """The attribute of a field: its name without underscores, with its capital letters, else all in small ones."""
+    short = _PREFIX + name.replace("_", "")
+    column = columns.get(short)
+    return columns.get(short.lower()) if column is None else column
 
 
 def _to_int64(column: pa.Array) -> pa.Array:

@@ -18,6 +18,8 @@ from serde.messages import MessageBlock
 
 TRANSACTION_METADATA = "TransactionMetadataValue"
 """The name of the schema of BEGIN and END; messages without schema that are such get it too."""
+_DEBEZIUM_NAMES = "io.debezium."
+"""Begins the names of Debezium's own schemas; a record of anybody may be a `Notification`, too."""
 _OTHER_NAMES = (
     TRANSACTION_METADATA,
     "TransactionMetadataKey",
@@ -69,15 +71,17 @@ def is_other_event(block: MessageBlock) -> bool:
     """True for events that are no row changes: transactions, heartbeats, schema changes, notifications,
     logical messages.
     """
-    if block.name is not None:
-        return block.name.rsplit(".", 1)[-1] in _OTHER_NAMES
+    if block.name is not None and block.name.rsplit(".", 1)[-1] not in _OTHER_NAMES:
+        return False
     if not block.schema_id:
         # Those without schema have got their names by what each of them is (`json.side_events`).
-        return False
+        return block.name is not None
+    if (block.name or "").startswith(_DEBEZIUM_NAMES):
+        return True
     kind = block.fields.type
     if field_names(kind) == {"ts_ms"} or _is_schema_change(kind) or _is_notification(kind):
         return True
-    return _is_message(kind)
+    return _is_message(kind) or _has_transaction_fields(block)
 
 
 def _is_schema_change(kind: pa.StructType) -> bool:

@@ -20,12 +20,16 @@ from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.connect.text_columns import find_text_types
 from serde.events.changes import Changes
 from serde.events.images.cassandra_rows import cassandra_types, is_of_cassandra
-from serde.events.images.cells import cell_types, is_of_cells
+from serde.events.images.cells import CELL_SET, cell_types, is_of_cells
 from serde.events.kinds.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.kinds.event_kind import is_envelope
 from serde.events.kinds.sourceless import IMAGES
 from serde.json.empty_columns import prune_rows
 from serde.messages import DecodedMessages, MessageBlock
+
+_CELL_WORD = f'"{CELL_SET}"'.encode()
+"""What every cell has; text within a message has no such quotes."""
+_MOST_WITHOUT_CELLS = 16
 
 
 def find_expected_types(table: TablePlan, plan: BatchPlan) -> pa.StructType:
@@ -70,11 +74,13 @@ def keep_known_empties(change: Changes, table: TablePlan | None, plan: BatchPlan
 def expect_cells(known: pa.StructType, messages: pa.Array, *, upsert: bool = False) -> pa.StructType:
     """Return the types that values, or keys, are read by where their columns are cells (`images.cells`).
 
-    All of a topic's are, or none is, so that its first event says it. `upsert`: values are for a table of one row per
-    key, where Cassandra's cells are plain columns (`images.cassandra_rows`).
+    All of a topic's are, or none is, so that its first event that seems to have some says it: one in front of it may
+    have no row, or be unreadable. `upsert`: values are for a table of one row per key, where Cassandra's cells are
+    plain columns (`images.cassandra_rows`).
     """
-    places = np.flatnonzero(np.asarray(messages.is_valid()))[:1].tolist()
-    first = messages[places[0]].as_py() if places else None
+    places = np.flatnonzero(np.asarray(messages.is_valid()))[:_MOST_WITHOUT_CELLS].tolist()
+    texts = (messages[place].as_py() for place in places)
+    first = next((text for text in texts if _CELL_WORD in text), None)
     if upsert and is_of_cassandra(first):
         return cassandra_types(known)
     return cell_types(known) if is_of_cells(first) else known

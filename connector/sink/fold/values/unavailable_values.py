@@ -32,16 +32,16 @@ from serde.events.images.document_patches import PatchedDocument, find_patches
 from serde.events.kinds.operations import NO_OP, OP_CREATE, OP_DELETE, OP_READ
 
 
-def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False) -> dict[str, Mask]:
+def find_unavailable_columns(part: ChangeBatch, *, suspicious: bool = False, deletes: bool = False) -> dict[str, Mask]:
     """Return the columns of a part that have unavailable values, and in which rows.
 
-    Reads and creates hold all values, deletes none. With `suspicious`, creates may be moved ones that are not marked
-    yet.
+    Reads and creates hold all values. With `suspicious`, creates may be moved ones that are not marked yet. With
+    `deletes`, the rows that deletes had count too: Oracle leaves large values out of them as of updates.
     """
     if not part.unsent_values:
         return {}
     op = part.order.op
-    whole = (op == OP_READ) | (op == OP_DELETE) | ((op == OP_CREATE) & (not suspicious))
+    whole = (op == OP_READ) | ((op == OP_DELETE) & (not deletes)) | ((op == OP_CREATE) & (not suspicious))
     meant = {name: found & part.image & ~whole for name, found in part.unsent_values.items()}
     return {name: found for name, found in meant.items() if found.any()}
 
@@ -86,7 +86,7 @@ def fill_in_batch(
 
     Cost: a look at the lengths of texts; where there is such a value, a sort of all changes.
     """
-    unavailable = [find_unavailable_columns(part) for part in folded.parts]
+    unavailable = [find_unavailable_columns(part, deletes=True) for part in folded.parts]
     names = list(dict.fromkeys(name for each in unavailable for name in each))
     patched = any(part.patches is not None for part in folded.parts)
     if not names and not patched:
@@ -124,7 +124,7 @@ def mark_unavailable(folded: FoldedChanges, *, keep_deletes: bool = False, suspi
     open_rows = np.zeros(sum(sizes), np.bool_)
     start = 0
     for part, size in zip(folded.parts, sizes, strict=True):
-        for mask in find_unavailable_columns(part, suspicious=suspicious).values():
+        for mask in find_unavailable_columns(part, suspicious=suspicious, deletes=keep_deletes).values():
             open_rows[start : start + size] |= mask
         if part.patches is not None:
             open_rows[start : start + size] |= np.asarray(part.patches.is_valid())

@@ -11,15 +11,20 @@ from serde.events.images.document_patches import apply_patches, find_patches
 from serde.events.images.unavailable_value import find_unavailable
 
 
-def coalesce_unavailable(incoming: pa.Array, stored: pa.Array) -> pa.Array:
-    """Return the incoming column, with the stored value wherever a value was not sent."""
+def coalesce_unavailable(incoming: pa.Array, stored: pa.Array, there: Mask | None = None) -> pa.Array:
+    """Return the incoming column, with the stored value wherever a value was not sent.
+
+    there: marks the rows whose stored value is their own, a null too: SQL Server, Oracle and MySQL leave nulls out as
+    well. Of others a null says that nobody told the value.
+    """
     unsent = find_unavailable(incoming)
     if unsent is None:
         return incoming
     patches = find_patches(incoming)
     if patches is not None:
         return fill_patches(incoming, stored, patches)
-    return choose_values(incoming, stored, unsent & valid_mask(stored))
+    told = valid_mask(stored) if there is None else valid_mask(stored) | there
+    return choose_values(incoming, stored, unsent & told)
 
 
 @attrs.define(eq=False)

@@ -59,6 +59,7 @@ from connector.sink.model import task_output
 from connector.sink.model.change_rows import ChangeBatch
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.task_output import OutputKind
+from serde.arrays import Mask, valid_mask
 
 FILE_LABEL = "patch"
 _RECORD, _MOVED = "_record", "_moved"
@@ -146,7 +147,7 @@ def fill_from_table(
 
 def _list_columns(sides: _JoinColumns, batch_sides: Sequence[str], table_sides: Sequence[str]) -> list[str]:
     """Return what `_fill_rows` asks of joined rows: their own columns, and the values and places of each side."""
-    columns = column_aliases("came", len(sides.columns))
+    columns = [*column_aliases("came", len(sides.columns)), _MOVED]
     for side in batch_sides:
         columns += [*column_aliases(side, len(sides.names)), *_place_names("held")]
     for side in table_sides:
@@ -177,8 +178,16 @@ def _fill_rows(
         if side != "before":
             unsure = np.asarray(batch.column(_UNSURE[side]).fill_null(False)) if side in doubted else None
             stored = {name: told[name].take(side, column, unsure) for name, column in stored.items()}
-        columns |= {name: coalesce_unavailable(columns[name], column) for name, column in stored.items()}
+        there = _mark_own_rows(batch) if side == "live" else None
+        columns |= {name: coalesce_unavailable(columns[name], column, there) for name, column in stored.items()}
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=layout.columns)
+
+
+def _mark_own_rows(batch: pa.RecordBatch) -> Mask:
+    """Mark the rows that the table has under a key that no change of key gave them: no other row had it meanwhile."""
+    file, _ = _place_names("live")
+    moved = np.asarray(batch.column(_MOVED).fill_null(False))
+    return valid_mask(batch.column(file)) & ~moved
 
 
 def _read_side(batch: pa.RecordBatch, side: str, fields: Sequence[pa.Field]) -> dict[str, pa.Array]:
