@@ -127,7 +127,8 @@ def to_text_node(node: Node, types: frozenset[str] = frozenset({ALL_COLUMNS})) -
         case Leaf():
             if node.label not in TEXT_CONVERSIONS or not types & {ALL_COLUMNS, node.label}:
                 return node
-            return Leaf(node.wire, TEXT, node.label, node.read, node.words or TEXT_CONVERSIONS[node.label])
+            words = node.words or TEXT_CONVERSIONS[node.label]
+            return Leaf(node.wire, TEXT, node.label, node.read, words, words=node.words)
         case Struct():
             if node.value is not None:
                 return _as_text_value(node, types)

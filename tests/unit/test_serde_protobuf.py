@@ -263,6 +263,30 @@ def test_dates_and_times_may_be_text() -> None:
     assert row["price"] == "-12.34"
 
 
+@pytest.mark.parametrize(
+    ("kind", "message", "text"),
+    [
+        ("google.protobuf.Timestamp", timestamp_pb2.Timestamp(nanos=5), "1970-01-01T00:00:00.000000005"),
+        ("google.protobuf.Timestamp", timestamp_pb2.Timestamp(seconds=-1, nanos=1001), "1969-12-31T23:59:59.000001001"),
+        ("google.protobuf.Timestamp", timestamp_pb2.Timestamp(nanos=5000), "1970-01-01T00:00:00.000005"),
+        ("google.protobuf.Timestamp", timestamp_pb2.Timestamp(nanos=1_000_000_000), None),
+        ("google.protobuf.Timestamp", timestamp_pb2.Timestamp(seconds=1 << 60), None),
+        ("google.type.TimeOfDay", number(1, 24), "24:00:00"),
+        ("google.type.TimeOfDay", number(4, 1500), "00:00:00.000001500"),
+        ("google.type.Date", number(1, 2023), None),
+    ],
+    ids=str,
+)
+def test_text_columns_hold_what_is_finer_than_a_microsecond(kind: str, message: Any, text: str | None) -> None:
+    """Text columns have all nine digits of a time, whose fault elsewhere names them; what is no time is a dead letter."""
+    data = message if isinstance(message, bytes) else message.SerializeToString()
+    schema = f'syntax = "proto3"; message M {{ {kind} a = 1; }}'
+    record = protobuf.framed(sized(1, data))
+    outcome = read(record, protobuf.framed(b""), text=schema, words=frozenset({"a"}))
+    assert [row["a"] for row in outcome.blocks[0].fields.to_pylist()] == [*([] if text is None else [text]), None]
+    assert all("temporal-as-text" in fault.reason for fault in read(record, text=schema).faults if text is not None)
+
+
 def test_a_decimal_of_another_scale_is_a_fault() -> None:
     """A value whose scale is not its schema's is a dead letter: its digits mean something else."""
     value = sized(3, sized(1, b"\x05") + number(3, 4))
