@@ -40,7 +40,8 @@ def find_known(name: str, parameters: Parameters) -> Leaf | None:
     match name:
         case _ if name == TIMESTAMP:
             words = _make_words(_floor_micros, TIME_PREFIX + "MicroTimestamp")
-            return _leaf(_INSTANT, "Timestamp", chain(_to_whole_micros(_floor_micros), temporal.timestamp_from_us), words)
+            step = chain(_to_whole_micros(_floor_micros), temporal.timestamp_from_us)
+            return _leaf(_INSTANT, "Timestamp", step, words)
         case _ if name == TIME_OF_DAY:
             words = _make_words(_floor_day_micros, TIME_PREFIX + "MicroTime")
             return _leaf(_CLOCK, "Time", chain(_to_whole_micros(_floor_day_micros), temporal.time_from_us), words)

@@ -278,13 +278,26 @@ def test_dates_and_times_may_be_text() -> None:
     ids=str,
 )
 def test_text_columns_hold_what_is_finer_than_a_microsecond(kind: str, message: Any, text: str | None) -> None:
-    """Text columns have all nine digits of a time, whose fault elsewhere names them; what is no time is a dead letter."""
+    """Text columns have all nine digits of a time, and its fault elsewhere names them; no time is a dead letter."""
     data = message if isinstance(message, bytes) else message.SerializeToString()
     schema = f'syntax = "proto3"; message M {{ {kind} a = 1; }}'
     record = protobuf.framed(sized(1, data))
     outcome = read(record, protobuf.framed(b""), text=schema, words=frozenset({"a"}))
     assert [row["a"] for row in outcome.blocks[0].fields.to_pylist()] == [*([] if text is None else [text]), None]
     assert all("temporal-as-text" in fault.reason for fault in read(record, text=schema).faults if text is not None)
+
+
+_DECIMAL = "precision", "scale"
+
+
+@pytest.mark.parametrize("pair", [("0", "0"), ("ten", "2"), ("10", "two")])
+def test_a_decimal_whose_schema_says_nonsense_is_a_dead_letter(pair: tuple[str, str]) -> None:
+    """A schema with a precision or scale that no decimal has costs its own messages, and stops nothing."""
+    precision, scale = (f'{{ key: "{key}", value: "{value}" }}' for key, value in zip(_DECIMAL, pair, strict=True))
+    option = f"[(confluent.field_meta) = {{ params: [ {precision}, {scale} ] }}]"
+    schema = f'syntax = "proto3"; message M {{ confluent.type.Decimal a = 1 {option}; }}'
+    (fault,) = read(protobuf.framed(sized(1, b"")), text=schema).faults
+    assert "writer schema cannot be read" in fault.reason
 
 
 def test_a_decimal_of_another_scale_is_a_fault() -> None:

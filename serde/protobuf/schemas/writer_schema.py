@@ -86,8 +86,8 @@ def parse_writer_schema(
         definitions = _define(texts)
         message = definitions.find_by_number(place) if isinstance(place, int) else definitions.at(place)
         codec, document = _Builder(definitions).root(message, alone)
-    except Malformed as malformed:
-        return MessageSchema(MessageType(()), unusable_schema(digest, f"writer schema cannot be read: {malformed}"))
+    except ValueError as error:  # what is malformed, and numbers of a decimal that are none
+        return MessageSchema(MessageType(()), unusable_schema(digest, f"writer schema cannot be read: {error}"))
     except RecursionError:
         return MessageSchema(MessageType(()), unusable_schema(digest, "writer schema cannot be read: nested too deep"))
     schema = parse_document(document, _LEAVES)
