@@ -6,6 +6,7 @@ The walk over a schema is one for all formats; `LeafTypes` says what the values 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
@@ -69,7 +70,7 @@ class LeafTypes:
 
 def parse_document(document: object, leaves: LeafTypes) -> ConnectSchema:
     """Parse a Connect schema; equal ones written differently get one id. Never raises, see `ConnectSchema.fault`."""
-    digest = hashlib.sha256(orjson.dumps(document)).hexdigest()[:32]
+    digest = hashlib.sha256(_to_text(document)).hexdigest()[:32]
     try:
         node = _parse_node(document, leaves, 0)
     except (ValueError, KeyError, TypeError) as error:
@@ -80,6 +81,14 @@ def parse_document(document: object, leaves: LeafTypes) -> ConnectSchema:
     if is_envelope_node(node) and any(_is_union(field.node) for field in node.fields if field.name in _IMAGES):
         return unusable_schema(digest, "its images are of several record types (a union), which no one table has")
     return schema_of(node, digest)
+
+
+def _to_text(document: object) -> bytes:
+    """A document as JSON; a default may be a number of any length."""
+    try:
+        return orjson.dumps(document)
+    except TypeError:
+        return json.dumps(document, default=str).encode()
 
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
