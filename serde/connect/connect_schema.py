@@ -73,7 +73,7 @@ def parse_document(document: object, leaves: LeafTypes) -> ConnectSchema:
     digest = hashlib.sha256(_to_text(document)).hexdigest()[:32]
     try:
         node = _parse_node(document, leaves, 0)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error) if type(error) is ValueError else "malformed"
         return unusable_schema(digest, f"schema block cannot be read: {reason}")
     if not isinstance(node, Struct):
@@ -165,6 +165,8 @@ def _parse_node(document: object, leaves: LeafTypes, depth: int) -> Node:
     if not isinstance(document, dict) or depth > MAX_DEPTH:
         raise ValueError("nested too deep" if depth > MAX_DEPTH else "not an object")
     kind, name = document["type"], document.get("name")
+    if name is not None and not isinstance(name, str):
+        raise TypeError("name")
     if kind == "struct":
         return leaves.structure(name) or _parse_struct(document, name, leaves, depth)
     if kind == "array":

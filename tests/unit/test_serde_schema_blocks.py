@@ -29,3 +29,25 @@ def test_a_default_may_be_any_number(default: bytes) -> None:
     found = make_deserializer("auto").decode(pa.array([raw, spaced]), "VALUE_CONVERTER")
     rows = [row for block in found.blocks for row in block.fields.to_pylist()]
     assert not found.faults and rows == [{"d": Decimal("1.25"), "f": 1.5, "m": [("a", "b")]}] * 2
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {**_DECIMAL, "parameters": ["2"]},
+        {**_DECIMAL, "parameters": "2"},
+        {"type": "string", "name": 5},
+        {"type": "struct", "name": True, "fields": []},
+        {"type": "array", "name": [1], "items": {"type": "string"}},
+    ],
+)
+@pytest.mark.parametrize("text_columns", [frozenset[str](), frozenset({"*"})])
+def test_a_block_that_is_no_schema_costs_its_own_message(field: dict[str, Any], text_columns: frozenset[str]) -> None:
+    """What stands where a name or parameters belong makes a dead letter of the message, and stops nothing."""
+    messages = [
+        _message([{**field, "field": "x"}], b'{"x":null}'),
+        _message([{**_DECIMAL, "field": "x"}], b'{"x":null}'),
+    ]
+    found = make_deserializer("auto").decode(pa.array(messages), "VALUE_CONVERTER", None, text_columns)
+    assert [(fault.row, fault.reason) for fault in found.faults] == [(0, "schema block cannot be read: malformed")]
+    assert [block.rows.tolist() for block in found.blocks] == [[1]]
