@@ -345,6 +345,19 @@ def test_many_items_and_fields_that_come_again() -> None:
     assert found[1] == {"a": [], "b": {"x": 1, "y": 2}, "c": 2}
 
 
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+def test_keys_of_maps(syntax: str) -> None:
+    """A key that is absent is its type's zero; one that is no UTF-8 costs its own message, not those beside it."""
+    pair = "optional string key = 1; optional int32 value = 2;" if syntax == "proto2" else ""
+    kind = "repeated MEntry" if syntax == "proto2" else "map<string, int32>"
+    text = f'syntax = "{syntax}"; message M {{ {kind} m = 1; message MEntry {{ {pair} }} }}'
+    absent, wrong, right = (sized(1, key + number(2, 5)) for key in (b"", sized(1, b"\xff"), sized(1, b"k")))
+    outcome = read(*(protobuf.framed(m) for m in (right + wrong, absent, right)), text=text)
+    assert outcome.blocks[0].fields.to_pylist() == [{"m": [("", 5)]}, {"m": [("k", 5)]}]
+    (fault,) = outcome.faults
+    assert fault.row == 0 and "no UTF-8" in fault.reason
+
+
 def test_packed_or_not() -> None:
     """Repeated numbers lie packed or one by one, whatever the schema says; a mixture is read too."""
     text = 'syntax = "proto3"; message M { repeated sint32 a = 1; repeated double b = 2 [packed = false]; }'
