@@ -17,7 +17,7 @@ from connector.errors import FatalError, RetriableError
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.connection import UnsupportedBroker
 from connector.kafka.client_errors import NO_CLIENT, map_kafka_errors
-from connector.kafka.consumer.readers import NATIVE, choose_reader
+from connector.kafka.consumer.readers import NATIVE, choose_isolation, choose_reader
 from connector.kafka.consumer.records.record_headers import list_headers
 from connector.kafka.consumer.single_records import read_forward
 from connector.kafka.kept_client import KeptClient
@@ -131,6 +131,7 @@ class RecordReader:
             timeout_s=LOOKUP_TIMEOUT_S,
             max_unpacked_bytes=self._settings.reading.max_unpacked_bytes,
             one=count == 1,
+            isolation=choose_isolation(self._settings),
         )
         for some in reading:
             columns = (some.offset.tolist(), some.key.to_pylist(), some.value.to_pylist())

@@ -219,7 +219,10 @@ class _CodecBuilder:
         if len(others) == 1:
             codec, document = others[0]
             return Optional(codec, null, len(built)), {**document, **({"optional": True} if null >= 0 else {})}
-        names = _branch_names([document for _, document in others])
+        full = [
+            _branch_name(schema, document) for schema, (_, document) in zip(schemas, built, strict=True) if document
+        ]
+        names = _shorten_names(full)
         branches = tuple(RecordField(name, codec) for name, (codec, _) in zip(names, others, strict=True))
         fields = [
             {**document, "optional": True, "field": name} for name, (_, document) in zip(names, others, strict=True)
@@ -267,15 +270,20 @@ def _connect_properties(schema: Document, kind: str) -> Document:
     return properties
 
 
-_AVRO_NAMES = {"int32": "int", "int8": "int", "int16": "int", "int64": "long", "struct": "record"}
+def _branch_name(schema: Any, document: Document) -> str:
+    """What the column of a union's branch is called: the full name of what has one, else the type."""
+    match document["type"]:
+        case "struct":
+            return str(document["name"])
+        case "map":
+            return "map"
+        case _:
+            kind: str = schema if isinstance(schema, str) else schema["type"]
+            return str(schema["name"]) if kind in ("enum", "fixed") else kind
 
 
-def _branch_names(documents: list[Document]) -> list[str]:
-    """Names of the columns of a union: the type's, the short name of a record; the full one where that is taken."""
-    full = [
-        str(document["name"] if document["type"] == "struct" else _AVRO_NAMES.get(document["type"], document["type"]))
-        for document in documents
-    ]
+def _shorten_names(full: list[str]) -> list[str]:
+    """The names without their namespaces; the full one where that is taken."""
     short = [name.rpartition(".")[2] for name in full]
     return [name if short.count(name) == 1 else whole for name, whole in zip(short, full, strict=True)]
 

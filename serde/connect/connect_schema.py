@@ -6,6 +6,7 @@ The walk over a schema is one for all formats; `LeafTypes` says what the values 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
@@ -69,10 +70,10 @@ class LeafTypes:
 
 def parse_document(document: object, leaves: LeafTypes) -> ConnectSchema:
     """Parse a Connect schema; equal ones written differently get one id. Never raises, see `ConnectSchema.fault`."""
-    digest = hashlib.sha256(orjson.dumps(document)).hexdigest()[:32]
+    digest = hashlib.sha256(_to_text(document)).hexdigest()[:32]
     try:
         node = _parse_node(document, leaves, 0)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error) if type(error) is ValueError else "malformed"
         return unusable_schema(digest, f"schema block cannot be read: {reason}")
     if not isinstance(node, Struct):
@@ -80,6 +81,14 @@ def parse_document(document: object, leaves: LeafTypes) -> ConnectSchema:
     if is_envelope_node(node) and any(_is_union(field.node) for field in node.fields if field.name in _IMAGES):
         return unusable_schema(digest, "its images are of several record types (a union), which no one table has")
     return schema_of(node, digest)
+
+
+def _to_text(document: object) -> bytes:
+    """A document as JSON; a default may be a number of any length."""
+    try:
+        return orjson.dumps(document)
+    except TypeError:
+        return json.dumps(document, default=str).encode()
 
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
@@ -156,6 +165,8 @@ def _parse_node(document: object, leaves: LeafTypes, depth: int) -> Node:
     if not isinstance(document, dict) or depth > MAX_DEPTH:
         raise ValueError("nested too deep" if depth > MAX_DEPTH else "not an object")
     kind, name = document["type"], document.get("name")
+    if name is not None and not isinstance(name, str):
+        raise TypeError("name")
     if kind == "struct":
         return leaves.structure(name) or _parse_struct(document, name, leaves, depth)
     if kind == "array":

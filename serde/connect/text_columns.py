@@ -127,16 +127,17 @@ def to_text_node(node: Node, types: frozenset[str] = frozenset({ALL_COLUMNS})) -
         case Leaf():
             if node.label not in TEXT_CONVERSIONS or not types & {ALL_COLUMNS, node.label}:
                 return node
-            return Leaf(node.wire, TEXT, node.label, node.read, node.words or TEXT_CONVERSIONS[node.label])
+            words = node.words or TEXT_CONVERSIONS[node.label]
+            return Leaf(node.wire, TEXT, node.label, node.read, words, words=node.words)
         case Struct():
             if node.value is not None:
                 return _as_text_value(node, types)
             fields = tuple(evolve(field, node=to_text_node(field.node, types)) for field in node.fields)
             return Struct(fields, node.name)
         case List():
-            return List(to_text_node(node.item, types))
+            return evolve(node, item=to_text_node(node.item, types))
         case Map():
-            return Map(to_text_node(node.key, types), to_text_node(node.value, types), node.text_key)
+            return evolve(node, key=to_text_node(node.key, types), value=to_text_node(node.value, types))
 
 
 def _as_text_value(node: Struct, types: frozenset[str]) -> Struct:
@@ -154,7 +155,9 @@ def _to_number_text(node: Node) -> Node:
         case Struct() if node.value is None:
             return Struct(tuple(evolve(field, node=_to_number_text(field.node)) for field in node.fields), node.name)
         case List():
-            return List(_to_number_text(node.item))
+            return evolve(node, item=_to_number_text(node.item))
+        case Map():
+            return evolve(node, key=_to_number_text(node.key), value=_to_number_text(node.value))
         case _:
             return node
 

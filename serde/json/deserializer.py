@@ -212,8 +212,8 @@ def _read_row(frames: MessageFramer, group: SchemaGroup, row: int, node: Struct,
     if frames.format == "json":
         payload = unwrap_payload(document)
     else:
-        schema, payload = frames.unframe(document)
-        if (schema is None) != (group.schema is None):
+        block, payload = frames.split_frame(document)
+        if (block is None) != (group.schema is None):
             raise Unfit("something stands beside schema and payload, or one of them twice")
     if not isinstance(payload, dict):
         raise Unfit("key is not a struct" if frames.stage == "KEY_CONVERTER" else "value is not a struct")

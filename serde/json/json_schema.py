@@ -71,7 +71,8 @@ class _Walk:
             if "$ref" in schema:
                 schema = self._find(schema["$ref"])
                 continue
-            choices = schema.get("oneOf") or schema.get("anyOf")
+            # Some generators put a reference into an `allOf` of its own, to have a description beside it.
+            choices = schema.get("oneOf") or schema.get("anyOf") or schema.get("allOf")
             kind = schema.get("type")
             if isinstance(kind, list):
                 others = [one for one in kind if one != "null"]

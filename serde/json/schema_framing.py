@@ -157,14 +157,21 @@ class MessageFramer:
         return self.groups.setdefault(schema.id if schema else "", SchemaGroup(schema))
 
     def unframe(self, document: object) -> tuple[ConnectSchema | None, object]:
-        """A parsed message as its schema and payload; raises Unfit where the format wants a block and there is none."""
+        """A parsed message as its schema and payload; raises as `split_frame`."""
+        block, payload = self.split_frame(document)
+        return None if block is None else parse_document(block, JSON_LEAVES), payload
+
+    def split_frame(self, document: object) -> tuple[dict[str, object] | None, object]:
+        """A parsed message as its schema block and payload; raises Unfit where the format wants a block and there is
+        none.
+        """
         framed = isinstance(document, dict) and set(document) == FRAME_KEYS and self.format != "json"
         if framed and isinstance(document, dict):
             block = document["schema"]
             if block is None:
                 return None, document["payload"]
             if isinstance(block, dict) and "type" in block:
-                return parse_document(block, JSON_LEAVES), document["payload"]
+                return block, document["payload"]
         if self.format == "json-schema":
             raise Unfit(
                 "message without schema and payload, though the converter has schemas enabled; set "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from serde.arrays import Ints, Mask
+from serde.arrays import Ints, Mask, valid_mask
 from serde.cursor import NEEDS_ROW_READER, OUTSIDE_SCHEMA, Cursor, Words, unfold_zigzag
 from serde.pieces import window_column
 from serde.protobuf.packed import unpack_items
@@ -172,12 +172,19 @@ def _read_repeated(member: MessageMember, at: Cursor, occurrences: dict[int, Occ
         one = unpack_items(codec.wire_type, at, occurrences[SIZED])
     else:
         one = occurrences.get(codec.wire_type, Occurrences.none())
-    offsets = _list_offsets(one.owners, len(at))
-    if not isinstance(codec, MapEntries):
-        items = _read_values(codec, at, one) if len(one.owners) else pa.array([], codec.wire)
-        return pa.ListArray.from_arrays(offsets, items)
-    pairs = read_messages(codec.pair, _inside(at, one))
-    return pa.MapArray.from_arrays(offsets, pairs.field(0), pairs.field(1))
+    if isinstance(codec, MapEntries):
+        return _read_pairs(codec, at, one)
+    items = _read_values(codec, at, one) if len(one.owners) else pa.array([], codec.wire)
+    return pa.ListArray.from_arrays(_list_offsets(one.owners, len(at)), items)
+
+
+def _read_pairs(codec: MapEntries, at: Cursor, one: Occurrences) -> pa.MapArray:
+    keys, values = read_messages(codec.pair, _inside(at, one)).flatten()
+    owners = one.owners
+    if keys.null_count:  # no UTF-8: their messages are marked bad already
+        keep = valid_mask(keys)
+        owners, keys, values = owners[keep], keys.filter(pa.array(keep)), values.filter(pa.array(keep))
+    return pa.MapArray.from_arrays(_list_offsets(owners, len(at)), keys, values)
 
 
 def _list_offsets(owners: Ints, count: int) -> pa.Array:

@@ -1,7 +1,7 @@
 """messages that stand for one value -> that value: Google's timestamps, dates and times of day, Confluent's decimals.
 
-As Connect's converter reads them, with the digits that it cuts off: a timestamp's microseconds. What a column cannot
-hold is reported, never rounded.
+As Connect's converter reads them, with the digits that it cuts off: a timestamp's microseconds, and as text its
+nanoseconds. What a column cannot hold is reported, never rounded.
 """
 
 from __future__ import annotations
@@ -36,25 +36,27 @@ def _identity(value: object) -> object:
 
 def find_known(name: str, parameters: Parameters) -> Leaf | None:
     """Return the leaf of a message that stands for one value, by its full name; None for any other message."""
+    words: Convert | None
     match name:
         case _ if name == TIMESTAMP:
-            label = CONNECT_PREFIX + "Timestamp"
-            return _leaf(_INSTANT, label, _to_micros, temporal.timestamp_from_us, TIME_PREFIX + "MicroTimestamp")
+            words = _make_words(_floor_micros, TIME_PREFIX + "MicroTimestamp")
+            step = chain(_to_whole_micros(_floor_micros), temporal.timestamp_from_us)
+            return _leaf(_INSTANT, "Timestamp", step, words)
         case _ if name == TIME_OF_DAY:
-            return _leaf(
-                _CLOCK, CONNECT_PREFIX + "Time", _to_day_micros, temporal.time_from_us, TIME_PREFIX + "MicroTime"
-            )
+            words = _make_words(_floor_day_micros, TIME_PREFIX + "MicroTime")
+            return _leaf(_CLOCK, "Time", chain(_to_whole_micros(_floor_day_micros), temporal.time_from_us), words)
         case _ if name == DATE:
-            return _leaf(_CALENDAR, CONNECT_PREFIX + "Date", _to_days, temporal.date_from_days, CONNECT_PREFIX + "Date")
+            words = chain(_to_days, TEXT_CONVERSIONS[CONNECT_PREFIX + "Date"])
+            return _leaf(_CALENDAR, "Date", chain(_to_days, temporal.date_from_days), words)
         case _ if name == DECIMAL:
             return _decimal_leaf(parameters)
     return None
 
 
-def _leaf(wire: pa.StructType, label: str, number: Convert, step: Convert, like: str) -> Leaf:
-    conversion = chain(number, step)
-    kind = step(pa.array([], pa.int32() if like.endswith(".Date") else pa.int64()))[0].type
-    return Leaf(wire, kind, label, _identity, conversion, words=chain(number, TEXT_CONVERSIONS[like]))
+def _leaf(wire: pa.StructType, label: str, step: Convert | None, words: Convert | None) -> Leaf:
+    assert step is not None
+    kind = step(pa.array([], wire))[0].type
+    return Leaf(wire, kind, CONNECT_PREFIX + label, _identity, step, words=words)
 
 
 def _numbers(array: pa.StructArray) -> list[Ints]:
@@ -69,18 +71,54 @@ def _give(array: pa.StructArray, numbers: Ints, bad: Mask, kind: pa.DataType) ->
     return numbers_column, bad if bad.any() else None
 
 
-def _to_micros(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
+def _finer_digits(array: pa.StructArray) -> Ints:
+    """The nanoseconds below the microsecond."""
+    finer: Ints = array.field("nanos").fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) % _MICRO
+    return np.where(valid_mask(array), finer, 0)
+
+
+def _floor_micros(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
     seconds, nanos = _numbers(array)
-    bad = (np.abs(seconds) > _MAX_SECONDS) | (nanos < 0) | (nanos >= _NANOS) | (nanos % _MICRO != 0)
+    bad = (np.abs(seconds) > _MAX_SECONDS) | (nanos < 0) | (nanos >= _NANOS)
     return _give(array, np.where(bad, 0, seconds) * 1_000_000 + nanos // _MICRO, bad, pa.int64())
 
 
-def _to_day_micros(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
+def _floor_day_micros(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:
     hours, minutes, seconds, nanos = _numbers(array)
-    bad = (nanos < 0) | (nanos >= _NANOS) | (nanos % _MICRO != 0)
+    bad = (nanos < 0) | (nanos >= _NANOS)
     for part, limit in ((hours, 24), (minutes, 59), (seconds, 59)):
         bad |= (part < 0) | (part > limit)
     return _give(array, ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + nanos // _MICRO, bad, pa.int64())
+
+
+def _to_whole_micros(floor: Convert) -> Convert:
+    """The step that takes no value with digits below the microsecond."""
+
+    def step(array: pa.Array) -> tuple[pa.Array, Mask | None]:
+        numbers, bad = floor(array)
+        finer = _finer_digits(array) != 0
+        if not finer.any():
+            return numbers, bad
+        kept = pc.if_else(pa.array(finer), pa.scalar(None, numbers.type), numbers)
+        return kept, finer if bad is None else finer | bad
+
+    return step
+
+
+def _make_words(floor: Convert, like: str) -> Convert:
+    """The step to text: six digits behind the point, nine where a value has as many."""
+    to_text = chain(floor, TEXT_CONVERSIONS[like])
+    assert to_text is not None
+
+    def step(array: pa.Array) -> tuple[pa.Array, Mask | None]:
+        text, bad = to_text(array)
+        finer = _finer_digits(array)
+        if not finer.any():
+            return text, bad
+        digits = pc.utf8_lpad(pa.array(finer).cast(pa.string()), 3, "0")
+        return pc.if_else(pa.array(finer != 0), pc.binary_join_element_wise(text, digits, ""), text), bad
+
+    return step
 
 
 def _to_days(array: pa.StructArray) -> tuple[pa.Array, Mask | None]:

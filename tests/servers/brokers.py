@@ -274,7 +274,7 @@ class Brokers:
     def _fetch(self, node: int, version: int, asked: _Fields) -> bytes:
         self.on_fetch(self)
         _, wait_ms, _, _ = asked.numbers("iiii")
-        asked.number("b")
+        committed = asked.number("b") == 1
         if version >= 7:
             asked.numbers("ii")
         wanted: dict[str, list[tuple[int, int, int, int]]] = {}
@@ -290,7 +290,7 @@ class Brokers:
         if throttle:
             return answer + struct.pack(">i", 0)
         given = {
-            topic: [self._fetch_one(node, version, rack, (topic, one[0]), one[1:]) for one in ones]
+            topic: [self._fetch_one(node, version, (rack, committed), (topic, one[0]), one[1:]) for one in ones]
             for topic, ones in wanted.items()
         }
         if not any(data for ones in given.values() for data, _ in ones):
@@ -300,9 +300,11 @@ class Brokers:
             answer += _text(topic) + struct.pack(">i", len(ones)) + b"".join(one for _, one in ones)
         return answer
 
-    def _fetch_one(self, node: int, version: int, rack: str, at: At, asked: tuple[int, int, int]) -> tuple[bool, bytes]:
+    def _fetch_one(
+        self, node: int, version: int, by: tuple[str, bool], at: At, asked: tuple[int, int, int]
+    ) -> tuple[bool, bytes]:
         """What is given of a topic-partition, and whether it is worth an answer at once."""
-        epoch, offset, most = asked
+        (rack, committed), (epoch, offset, most) = by, asked
         log = self.own_logs.get(node, self.logs)[at]
         code = self._fault(1) or self._refused(node, log, offset, epoch)
         data, preferred = b"", -1
@@ -312,7 +314,7 @@ class Brokers:
             for base, last, _, batch in log.batches:
                 if last < offset:
                     continue
-                if 0 <= log.stable <= base:
+                if committed and 0 <= log.stable <= base:
                     break
                 if data and len(data) + len(batch) > most:
                     break

@@ -38,6 +38,9 @@ PAGES = {
     f"{API}/groups/g/artifacts/t%20Inner/versions/1": json.dumps(INNER),
     f"{API}/groups/g/artifacts/t%20Inner/versions/1/references": "[]",
     f"{API}/ids/contentIds/7": json.dumps(INNER),
+    f"{API}/ids/contentIds/8": json.dumps(ROW),
+    f"{API}/ids/contentIds/8/references": json.dumps([{**REFERENCE[0], "groupId": None, "artifactId": "i"}]),
+    f"{API}/groups/default/artifacts/i/versions/1": json.dumps(INNER),
 }
 STATUS = {f"{API}/ids/globalIds/1": 503, f"{API}/ids/globalIds/2": 401, f"{API}/ids/globalIds/3": 403}
 REFUSALS = {
@@ -91,6 +94,12 @@ def test_schemas_come_with_their_references_and_once(registry: str) -> None:
             one.fetch_schema(404, "AVRO")
     assert len(_Pages.asked) == asked + 1
     assert json.loads(*ApicurioRegistry(settings(registry, use_id="contentId")).fetch_schema(7, "AVRO")) == INNER
+
+
+def test_a_reference_without_a_group_is_of_the_default_one(registry: str) -> None:
+    """Schemas that were registered in no group refer to one another by a group that is null."""
+    texts = ApicurioRegistry(settings(registry, use_id="contentId")).fetch_schema(8, "AVRO")
+    assert [json.loads(text)["name"] for text in texts] == ["Inner", "Value"]
 
 
 def test_a_registry_that_is_away_or_closed_is_told_apart(registry: str) -> None:

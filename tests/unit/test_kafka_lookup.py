@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 import pytest
 
 from connector.errors import FatalError, RetriableError
@@ -64,6 +65,18 @@ def test_a_record_is_found_by_its_offset_or_told_to_be_gone(cluster: Brokers, ki
             list(reader.read_exactly(AT, [5]))
         with pytest.raises(FatalError):
             list(reader.read_exactly(AT, [1]))
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_record_that_is_not_committed_is_found_where_such_are_read(cluster: Brokers, kind: ReaderKind) -> None:
+    """With `isolation.level=read_uncommitted` the record of a dead letter may be in an open transaction."""
+    cluster.logs[AT].stable = 5
+    committed = settings(cluster, kind)
+    every = attrs.evolve(committed, consumer={"isolation.level": "read_uncommitted"})
+    with RecordReader(every) as reader:
+        assert [one.value() for one in reader.read_exactly(AT, [4, 8])] == [b"v4", b"x" * 100]
+    with RecordReader(committed) as reader:
+        assert [one.offset() for one in reader.read_from({AT: 3}, 20)[AT]] == [3, 4]
 
 
 @pytest.mark.parametrize("name", CRAFTED)

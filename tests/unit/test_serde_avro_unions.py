@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from serde.formats import make_deserializer
 from tests.model import avro
@@ -57,3 +58,27 @@ def test_images_of_several_records_are_faults_of_one_reason() -> None:
     found = make_deserializer("avro", None, avro.fetch(schema)).decode(raw, "VALUE_CONVERTER")
     assert not found.blocks and len({fault.reason for fault in found.faults}) == 1
     assert [fault.row for fault in found.faults] == [0, 1] and "several record types" in found.faults[0].reason
+
+
+_COLOR = {"type": "enum", "name": "Color", "namespace": "shop", "symbols": ["RED"]}
+_PAIR = {"type": "fixed", "name": "Pair", "namespace": "shop", "size": 2}
+
+
+@pytest.mark.parametrize(
+    ("branches", "value", "column"),
+    [
+        (["null", "string", _COLOR], ("shop.Color", "RED"), {"string": None, "Color": "RED"}),
+        (["string", _COLOR], "RED", {"string": "RED", "Color": None}),
+        (["int", _COLOR], ("shop.Color", "RED"), {"int": None, "Color": "RED"}),
+        (["bytes", _PAIR, "null"], ("shop.Pair", b"ab"), {"bytes": None, "Pair": b"ab"}),
+        ([_COLOR, {**_COLOR, "namespace": "car"}], ("car.Color", "RED"), {"shop.Color": None, "car.Color": "RED"}),
+    ],
+)
+def test_enums_and_fixed_types_of_a_union_are_columns_of_their_names(
+    branches: list[Any], value: Any, column: dict[str, Any]
+) -> None:
+    """A union may have texts and enums, bytes and fixed types: each has a column of its own, as Connect calls it."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "u", "type": branches}]}
+    raw = pa.array([avro.framed(avro.written(schema, {"u": value}))])
+    found = make_deserializer("avro", None, avro.fetch(schema)).decode(raw, "VALUE_CONVERTER")
+    assert not found.faults and found.blocks[0].fields.to_pylist() == [{"u": column}]

@@ -263,6 +263,43 @@ def test_dates_and_times_may_be_text() -> None:
     assert row["price"] == "-12.34"
 
 
+@pytest.mark.parametrize(
+    ("kind", "message", "text"),
+    [
+        ("google.protobuf.Timestamp", timestamp_pb2.Timestamp(nanos=5), "1970-01-01T00:00:00.000000005"),
+        ("google.protobuf.Timestamp", timestamp_pb2.Timestamp(seconds=-1, nanos=1001), "1969-12-31T23:59:59.000001001"),
+        ("google.protobuf.Timestamp", timestamp_pb2.Timestamp(nanos=5000), "1970-01-01T00:00:00.000005"),
+        ("google.protobuf.Timestamp", timestamp_pb2.Timestamp(nanos=1_000_000_000), None),
+        ("google.protobuf.Timestamp", timestamp_pb2.Timestamp(seconds=1 << 60), None),
+        ("google.type.TimeOfDay", number(1, 24), "24:00:00"),
+        ("google.type.TimeOfDay", number(4, 1500), "00:00:00.000001500"),
+        ("google.type.Date", number(1, 2023), None),
+    ],
+    ids=str,
+)
+def test_text_columns_hold_what_is_finer_than_a_microsecond(kind: str, message: Any, text: str | None) -> None:
+    """Text columns have all nine digits of a time, and its fault elsewhere names them; no time is a dead letter."""
+    data = message if isinstance(message, bytes) else message.SerializeToString()
+    schema = f'syntax = "proto3"; message M {{ {kind} a = 1; }}'
+    record = protobuf.framed(sized(1, data))
+    outcome = read(record, protobuf.framed(b""), text=schema, words=frozenset({"a"}))
+    assert [row["a"] for row in outcome.blocks[0].fields.to_pylist()] == [*([] if text is None else [text]), None]
+    assert all("temporal-as-text" in fault.reason for fault in read(record, text=schema).faults if text is not None)
+
+
+_DECIMAL = "precision", "scale"
+
+
+@pytest.mark.parametrize("pair", [("0", "0"), ("ten", "2"), ("10", "two")])
+def test_a_decimal_whose_schema_says_nonsense_is_a_dead_letter(pair: tuple[str, str]) -> None:
+    """A schema with a precision or scale that no decimal has costs its own messages, and stops nothing."""
+    precision, scale = (f'{{ key: "{key}", value: "{value}" }}' for key, value in zip(_DECIMAL, pair, strict=True))
+    option = f"[(confluent.field_meta) = {{ params: [ {precision}, {scale} ] }}]"
+    schema = f'syntax = "proto3"; message M {{ confluent.type.Decimal a = 1 {option}; }}'
+    (fault,) = read(protobuf.framed(sized(1, b"")), text=schema).faults
+    assert "writer schema cannot be read" in fault.reason
+
+
 def test_a_decimal_of_another_scale_is_a_fault() -> None:
     """A value whose scale is not its schema's is a dead letter: its digits mean something else."""
     value = sized(3, sized(1, b"\x05") + number(3, 4))
@@ -306,6 +343,19 @@ def test_many_items_and_fields_that_come_again() -> None:
     found = only(read(protobuf.framed(many), protobuf.framed(again), text=text))
     assert found[0]["a"] == [str(index) for index in range(300)]
     assert found[1] == {"a": [], "b": {"x": 1, "y": 2}, "c": 2}
+
+
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+def test_keys_of_maps(syntax: str) -> None:
+    """A key that is absent is its type's zero; one that is no UTF-8 costs its own message, not those beside it."""
+    pair = "optional string key = 1; optional int32 value = 2;" if syntax == "proto2" else ""
+    kind = "repeated MEntry" if syntax == "proto2" else "map<string, int32>"
+    text = f'syntax = "{syntax}"; message M {{ {kind} m = 1; message MEntry {{ {pair} }} }}'
+    absent, wrong, right = (sized(1, key + number(2, 5)) for key in (b"", sized(1, b"\xff"), sized(1, b"k")))
+    outcome = read(*(protobuf.framed(m) for m in (right + wrong, absent, right)), text=text)
+    assert outcome.blocks[0].fields.to_pylist() == [{"m": [("", 5)]}, {"m": [("k", 5)]}]
+    (fault,) = outcome.faults
+    assert fault.row == 0 and "no UTF-8" in fault.reason
 
 
 def test_packed_or_not() -> None:

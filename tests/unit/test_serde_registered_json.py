@@ -148,6 +148,17 @@ def test_plain_json_schemas() -> None:
     assert [block.optional[name] for name in "abc"] == [False, True, True]
 
 
+def test_a_reference_may_stand_in_an_all_of_of_its_own() -> None:
+    """Generators write it so to have a description beside it; of several schemas that have to fit nobody can tell."""
+    inner = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+    reference: dict[str, Any] = {"allOf": [{"$ref": "#/definitions/B"}], "description": "one of those"}
+    schema = {"type": "object", "properties": {"a": reference}, "definitions": {"B": inner}}
+    (block,) = read(framed({"a": {"x": 1}}), framed({}), schema=schema).blocks
+    assert block.fields.to_pylist() == [{"a": {"x": 1}}, {"a": None}]
+    several = {**schema, "properties": {"a": {"allOf": [*reference["allOf"], inner]}}}
+    assert "several types" in read(framed({"a": {"x": 1}}), schema=several).faults[0].reason
+
+
 def test_keys_of_one_value() -> None:
     """A key that is one value is the field of the table's identifier column."""
     (block,) = read(framed(b"5"), schema={"type": "integer"}, key=pa.struct([("id", pa.int64())])).blocks

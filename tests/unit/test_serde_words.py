@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -102,6 +104,18 @@ def test_other_columns_keep_their_types() -> None:
     assert (types["ts3"], types["t3"]) == (pa.timestamp("us"), pa.time64("us"))
     row = next(r for r in made.row.to_pylist() if r["id"] == 1 and r["dt"] == "infinity")
     assert (row["tm"], row["ts"], row["tz"], row["da"]) == ("24:00:00", "infinity", "-infinity", ["2024-02-29", None])
+
+
+def test_decimals_of_maps_are_text_as_those_of_lists() -> None:
+    """The option for a column's decimals is for all that nests in it: items, keys and values, fields."""
+    decimal = {"type": "bytes", "name": CONNECT + "Decimal", "parameters": {"scale": "2"}}
+    inner = {"type": "map", "keys": decimal, "values": {"type": "array", "items": decimal}}
+    schema = {"type": "struct", "fields": [{**inner, "field": name} for name in ("m", "n")]}
+    raw = orjson.dumps({"schema": schema, "payload": {"m": [["fQ==", ["fQ=="]]], "n": [["fQ==", ["fQ=="]]]}})
+    outcome = make_deserializer("auto", number_columns=frozenset({"m"})).decode(pa.array([raw]), "VALUE_CONVERTER")
+    (row,) = outcome.blocks[0].fields.to_pylist()
+    assert row == {"m": [("1.25", ["1.25"])], "n": [(Decimal("1.25"), [Decimal("1.25")])]}
+    assert outcome.blocks[0].numbers == {"m.value.element"}
 
 
 @given(st.dates())

@@ -115,3 +115,35 @@ def test_cloud_events_have_either_registry() -> None:
     assert isinstance(events.value_registry, ApicurioSettings)
     with pytest.raises(ConfigError, match="is missing, and the CloudEventsConverter with Avro data needs it"):
         sink(value__converter=CLOUD, value__converter__data__serializer__type="avro")
+
+
+APICURIO = {"value__converter": "io.apicurio.registry.utils.converter.AvroConverter"}
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "ids"),
+    [
+        ("v2", {}, ("globalId", 8)),
+        ("v3", {}, ("contentId", 4)),
+        ("v3", {"use-id": "globalId"}, ("globalId", 4)),
+        ("v3", {"id-handler": "io.apicurio.registry.serde.Legacy8ByteIdHandler"}, ("contentId", 8)),
+        ("v3", {"headers.enabled": "true"}, ("contentId", 8)),
+        ("v2", {"id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler"}, ("globalId", 4)),
+        ("v2", {"as-confluent": "true", "use-id": "contentId"}, ("contentId", 4)),
+    ],
+)
+def test_ids_are_those_that_a_version_of_apicurio_writes(version: str, given: dict[str, str], ids: object) -> None:
+    """Apicurio 3 writes content ids of four bytes where nobody says otherwise, Apicurio 2 global ids of eight."""
+    url = {"value__converter__apicurio__registry__url": f"http://r/apis/registry/{version}"}
+    named = {f"value__converter__apicurio__registry__{name}": text for name, text in given.items()}
+    registry = sink(**APICURIO, **url, **named).events.value_registry
+    assert isinstance(registry, ApicurioSettings) and (registry.use_id, registry.id_bytes) == ids
+
+
+@pytest.mark.parametrize("family", ["apicurio__auth", "apicurio__registry__auth"])
+def test_a_login_has_the_names_of_either_version_of_apicurio(family: str) -> None:
+    """Apicurio 3 has `registry` in the names of a login, Apicurio 2 has not."""
+    login = {f"value__converter__{family}__{name}": name for name in ("username", "password")}
+    url = {"value__converter__apicurio__registry__url": "http://r"}
+    registry = sink(**APICURIO, **url, **login).events.value_registry
+    assert isinstance(registry, ApicurioSettings) and (registry.user, registry.password) == ("username", "password")

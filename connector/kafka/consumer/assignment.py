@@ -14,8 +14,7 @@ from connector.kafka.consumer.fetch_meter import FetchMeter
 from connector.kafka.consumer.fetcher import FetchSettings, fetch_records
 from connector.kafka.consumer.librdkafka_reader import read_range
 from connector.kafka.consumer.offset_ranges import OffsetRange, assign_to_tasks
-from connector.kafka.consumer.readers import LIBRDKAFKA, NATIVE, choose_reader
-from connector.kafka.protocol.requests import READ_COMMITTED, READ_UNCOMMITTED
+from connector.kafka.consumer.readers import LIBRDKAFKA, NATIVE, choose_isolation, choose_reader
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import KafkaSettings
 from connector.settings.kafka.reading import ReaderKind
@@ -28,8 +27,6 @@ MAX_EVENTS_PER_TASK = 250_000
 
 MIXED_FETCH_BYTES = 40 * 1024**2
 """A fetch of a topic whose records are of many tables: what is done per table and fetch is done less often."""
-
-_ISOLATION_LEVELS = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
 
 
 @attrs.frozen
@@ -78,7 +75,7 @@ def assign_ranges(
     known = epochs or {}
     ranges = [OffsetRange(*at, start.get(at, 0), last, known.get(at, -1)) for at, last in sorted(end.items())]
     java = kafka.consumer
-    how = FetchSettings(isolation=_ISOLATION_LEVELS[java.get("isolation.level", "read_committed").lower()])
+    how = FetchSettings(isolation=choose_isolation(kafka))
     if mixed:
         how = attrs.evolve(how, partition_bytes=MIXED_FETCH_BYTES)
     how = attrs.evolve(how, max_unpacked_bytes=kafka.reading.max_unpacked_bytes)

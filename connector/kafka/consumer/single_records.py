@@ -32,9 +32,16 @@ _EMPTY_FETCH_MS = 10
 
 
 def read_forward(
-    address: ClusterAddress, at: TopicPartition, start: int, *, timeout_s: float, max_unpacked_bytes: int, one: bool
+    address: ClusterAddress,
+    at: TopicPartition,
+    start: int,
+    *,
+    timeout_s: float,
+    max_unpacked_bytes: int,
+    one: bool,
+    isolation: int = READ_COMMITTED,
 ) -> Iterator[RecordColumns]:
-    """Return committed records from an offset on, a fetch at a time, up to the end of the log.
+    """Return records from an offset on, a fetch at a time, up to the end of the log.
 
     Args:
         address: the cluster.
@@ -43,6 +50,7 @@ def read_forward(
         timeout_s: how long brokers that are away are waited for, from here on.
         max_unpacked_bytes: the most that a batch may unpack to.
         one: a fetch brings one batch, as no more than a record is wanted.
+        isolation: whether only committed records are.
 
     Raises:
         RetriableError: the brokers stayed away.
@@ -50,7 +58,7 @@ def read_forward(
     """
     deadline, size = time.monotonic() + timeout_s, 1 if one else _FETCH_BYTES
     while True:
-        request = FetchRequest(at, start, READ_COMMITTED, max_wait_ms=_EMPTY_FETCH_MS, max_bytes=size)
+        request = FetchRequest(at, start, isolation, max_wait_ms=_EMPTY_FETCH_MS, max_bytes=size)
         fetched = _fetch(address, request, deadline)
         try:
             listed = parse_batches(fetched.data)

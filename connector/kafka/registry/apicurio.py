@@ -26,6 +26,8 @@ from serde.wire_format import SchemaTexts, UnknownSchema
 TIMEOUT_S = 10.0
 _MAX_DEPTH = 100
 _REFUSAL_BYTES = 1 << 16
+_DEFAULT_GROUP = "default"
+"""The group of what was registered in none: references name it by null."""
 
 
 class ApicurioRegistry:
@@ -68,8 +70,8 @@ class ApicurioRegistry:
         if depth > _MAX_DEPTH:
             raise UnknownSchema("its references have no end")
         for one in self._references(path):
-            names = (urllib.parse.quote(str(one.get(name)), safe="") for name in ("groupId", "artifactId", "version"))
-            group, artifact, version = names
+            parts = (one.get("groupId") or _DEFAULT_GROUP, one.get("artifactId"), one.get("version"))
+            group, artifact, version = (urllib.parse.quote(str(part), safe="") for part in parts)
             place = f"groups/{group}/artifacts/{artifact}/versions/{version}"
             yield from self._iter_references(f"{place}/references", depth + 1)
             yield self._ask(place if "/registry/v2" in self._settings.url else f"{place}/content").decode()

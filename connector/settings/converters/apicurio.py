@@ -1,7 +1,8 @@
 """properties -> ApicurioSettings: what Apicurio's own converters were told, by which their messages are read.
 
-Names and defaults: Apicurio Registry 2.6, "Kafka client serializers/deserializers"; its converters write global ids of
-eight bytes, unless they are told otherwise.
+Names and defaults: Apicurio Registry 2.6 and 3, "Kafka client serializers/deserializers". Converters of version 2 write
+global ids of eight bytes unless they are told otherwise, those of version 3 content ids of four; the API that their URL
+names tells the version.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from connector.settings.converters.schema_registry import HTTP_URL, name_within_
 T = TypeVar("T")
 IdKind = Literal["globalId", "contentId"]
 _API = "/apis/registry/v2"
+_THIRD_API = "/apis/registry/v3"
 _CONFLUENT_BYTES, _OWN_BYTES = 4, 8
 
 
@@ -62,7 +64,8 @@ def declare_options(side: str) -> ApicurioOptions:
             "registry.use-id",
             one_of("globalId", "contentId"),
             "globalId",
-            f"Which id the {side}s have; Apicurio 3 writes contentId unless told otherwise.",
+            f"Which id the {side}s have; with a URL of Apicurio 3 ({_THIRD_API}) contentId unless told otherwise.",
+            shown="<globalId; contentId with Apicurio 3>",
         ),
         confluent=declare(
             "registry.as-confluent",
@@ -74,7 +77,7 @@ def declare_options(side: str) -> ApicurioOptions:
             "registry.id-handler",
             TEXT,
             None,
-            f"Class that wrote the ids of {side}s: with Confluent or 4Byte in its name they have four bytes.",
+            f"Class that wrote ids of {side}s: four bytes if Confluent or 4Byte is in its name; not given: by version.",
         ),
         headers=declare(
             "registry.headers.enabled",
@@ -82,8 +85,17 @@ def declare_options(side: str) -> ApicurioOptions:
             False,
             f"Whether the ids of {side}s are in the records' headers (apicurio.{side}.globalId).",
         ),
-        user=declare("auth.username", TEXT, None, f"User for the registry of the {side}s."),
-        password=declare("auth.password", TEXT, None, f"Password for the registry of the {side}s.", secret=True),
+        user=declare(
+            "auth.username", TEXT, None, f"User for the registry of the {side}s.", also="registry.auth.username"
+        ),
+        password=declare(
+            "auth.password",
+            TEXT,
+            None,
+            f"Password for the registry of the {side}s.",
+            secret=True,
+            also="registry.auth.password",
+        ),
     )
 
 
@@ -96,16 +108,21 @@ def _declare(
     *,
     importance: Importance = "low",
     secret: bool = False,
+    shown: str | None = None,
+    also: str | None = None,
 ) -> Option[T]:
-    """Declare an option of a side, which has the same name within Debezium's CloudEventsConverter."""
+    """Declare an option of a side; `also` is another name. Debezium's CloudEventsConverter has the same ones."""
+    within = name_within_cloud_events(side)
+    others = () if also is None else (f"{side}.converter.apicurio.{also}", *within(f"apicurio.{also}"))
     return Option(
         name=f"{side}.converter.apicurio.{name}",
         kind=kind,
         default=default,
         importance=importance,
         doc=doc,
+        shown=shown,
         secret=secret,
-        aliases=name_within_cloud_events(side)(f"apicurio.{name}"),
+        aliases=(*within(f"apicurio.{name}"), *others),
     )
 
 
@@ -123,9 +140,12 @@ class ApicurioSettings:
 
 def build(reader: ConfigReader, side: str, options: ApicurioOptions, *, wanted: bool) -> ApicurioSettings | None:
     """Read a side's registry; faults go to the reader. None where its converter is another's."""
-    url, handler = reader.get(options.url), reader.get(options.handler) or ""
+    url, handler, confluent = reader.get(options.url), reader.get(options.handler), reader.get(options.confluent)
+    is_third = url is not None and _THIRD_API in url
     use_id: IdKind = "contentId" if reader.get(options.use_id) == "contentId" else "globalId"
-    short = reader.get(options.confluent) or "Confluent" in handler or "4Byte" in handler
+    if is_third and reader.entry(options.use_id) is None:
+        use_id = "contentId"
+    short = confluent or (is_third if handler is None else "Confluent" in handler or "4Byte" in handler)
     headers, user, password = reader.get(options.headers), reader.get(options.user), reader.get(options.password)
     if not wanted:
         return None

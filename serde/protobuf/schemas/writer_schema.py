@@ -86,8 +86,8 @@ def parse_writer_schema(
         definitions = _define(texts)
         message = definitions.find_by_number(place) if isinstance(place, int) else definitions.at(place)
         codec, document = _Builder(definitions).root(message, alone)
-    except Malformed as malformed:
-        return MessageSchema(MessageType(()), unusable_schema(digest, f"writer schema cannot be read: {malformed}"))
+    except ValueError as error:  # what is malformed, and numbers of a decimal that are none
+        return MessageSchema(MessageType(()), unusable_schema(digest, f"writer schema cannot be read: {error}"))
     except RecursionError:
         return MessageSchema(MessageType(()), unusable_schema(digest, "writer schema cannot be read: nested too deep"))
     schema = parse_document(document, _LEAVES)
@@ -195,7 +195,7 @@ class _Builder:
         if one.repeated and _is_map(definition):
             codec, document = self._message(definition, above)
             key, value = ({k: v for k, v in each.items() if k != "field"} for each in document["fields"])
-            return MapEntries(codec), {"type": "map", "keys": {**key, "optional": False}, "values": value}
+            return MapEntries(_with_keys(codec)), {"type": "map", "keys": {**key, "optional": False}, "values": value}
         codec, document = self._message(definition, above)
         if find_known(definition.name, one.params) is not None:
             return codec, {"type": definition.name, "parameters": dict(one.params)}
@@ -206,6 +206,12 @@ def _is_map(message: MessageDefinition) -> bool:
     """Told by its option, or as Connect's converter does by its name and fields."""
     named = message.name.endswith("Entry") and [one.name for one in message.fields] == ["key", "value"]
     return message.is_map or (named and not any(one.repeated for one in message.fields))
+
+
+def _with_keys(pair: MessageType) -> MessageType:
+    """The pairs of a map: a key that is absent is its type's zero, whatever the syntax."""
+    key, *others = pair.members
+    return MessageType((evolve(key, presence=False) if isinstance(key, MessageMember) else key, *others))
 
 
 def _connect_type(one: FieldDefinition) -> str:

@@ -68,9 +68,9 @@ read as:
 """
 _AVRO_NESTED_TEXT = """\
 `enum` is its symbol (string), `fixed` is bytes. A union with null is optional; a union of several other types is a
-struct with one column per type; a message that is a union of records is the record that it was written as. An envelope
-whose images are such unions is a dead letter. A record that contains itself cannot be a column: its messages become
-dead letters.
+struct with one column per type, which has its name: that of a record, an `enum` or a `fixed` type without namespace. A
+message that is a union of records is the record that it was written as. An envelope whose images are such unions is a
+dead letter. A record that contains itself cannot be a column: its messages become dead letters.
 """
 _SCHEMALESS_TEXT = """\
 ## Without a schema (JSON payloads)
