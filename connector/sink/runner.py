@@ -14,7 +14,7 @@ import attrs
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitUnknown, RetriableError
+from connector.errors import CommitUnknown, ConnectorError, RetriableError
 from connector.iceberg.catalog.columns import column_lookup
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer.reader_check import check_reader
@@ -259,14 +259,23 @@ class _SinkRun:
             try:
                 structlog.get_logger().info("reading", offsets=nest_by_topic(self.sink.stream.position.offsets))
                 self.sink.stream.run(once=self.once)
-            finally:
-                self._close()
+            except BaseException:
+                self._close_after_error()
+                raise
+            self._close()
             if self.once and not self.sink.stream.is_stopping:
                 self.sink.destination.finish()
 
     def stop(self) -> None:
         """Finish the current batch, then leave."""
         self.sink.stream.stop()
+
+    def _close_after_error(self) -> None:
+        """Let go of the cluster; what ended the run is what its caller is to hear of."""
+        try:
+            self._close()
+        except ConnectorError as error:
+            structlog.get_logger().warning("the last batch's offsets were not stored either", reason=str(error))
 
     def _close(self) -> None:
         """Let go of the cluster. Of a run that was stopped the next start finds what could not be stored any more."""

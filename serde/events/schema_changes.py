@@ -7,7 +7,7 @@ table `tableChanges` with its id and the columns that it has from then on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -31,13 +31,18 @@ class TableChange:
 def read_table_changes(event: Mapping[str, Any]) -> Iterator[TableChange]:
     """Read the tables of one event; none where it is of another kind."""
     source, changes = event.get("source"), event.get("tableChanges")
-    if not isinstance(source, Mapping) or not isinstance(changes, Sequence):
+    if not isinstance(source, Mapping) or not isinstance(changes, list):
         return
     renames = tuple(find_column_renames(str(event.get("ddl") or "")))
-    for change in changes:
-        table = change.get("table") or {}
-        columns = tuple(str(column["name"]) for column in table.get("columns") or ())
+    for change in _mappings(changes):
+        table = next(_mappings([change.get("table")]), {})
+        columns = tuple(str(column["name"]) for column in _mappings(table.get("columns")) if "name" in column)
         yield TableChange(_name_topics(str(source.get("name")), str(change.get("id"))), columns, renames)
+
+
+def _mappings(found: Any) -> Iterator[Mapping[str, Any]]:
+    """The mappings of a list; what anybody else writes to the topic may be anything."""
+    return (one for one in found if isinstance(one, Mapping)) if isinstance(found, list) else iter(())
 
 
 def _name_topics(prefix: str, table_id: str) -> tuple[str, ...]:

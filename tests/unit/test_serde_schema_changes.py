@@ -93,3 +93,13 @@ def test_tables_are_known_by_their_topics() -> None:
     for table, topics in ids.items():
         assert [change.topics for change in read_table_changes(_event("", "a", table=table))] == [topics]
     assert not list(read_table_changes({"status": "BEGIN", "id": "1"}))
+
+
+def test_what_strangers_write_to_the_topic_is_no_change() -> None:
+    """Events of any shape are passed over, and columns without a name: they tell nothing of a table."""
+    source = {"name": "shop"}
+    for changes in ("x", 7, ["x"], [None], {"id": "s.t"}):
+        assert not list(read_table_changes({"source": source, "tableChanges": changes}))
+    for table in (None, "x", {"columns": "x"}, {"columns": [None, {"type": "int"}]}):
+        (change,) = read_table_changes({"source": source, "tableChanges": [{"id": "s.t", "table": table}]})
+        assert change.columns == ()

@@ -13,7 +13,7 @@ import pytest
 import structlog
 from pyspark.errors import PySparkException
 
-from connector.errors import RetriableError
+from connector.errors import FatalError, RetriableError
 from connector.iceberg.catalog.retention_properties import EXPIRE_SNAPSHOTS_PROPERTY
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.maintenance.lease_rules import Lease
@@ -208,6 +208,22 @@ def test_a_run_that_ends_by_itself_is_maintained(once: bool, stopped: bool, want
     sink: Any = SimpleNamespace(stream=stream, destination=maintenance, close=lambda: None)
     _SinkRun(sink, ExitStack(), once).run()
     assert len(maintainer.done) == wanted
+
+
+def test_what_ended_a_run_is_told_though_its_offsets_cannot_be_stored() -> None:
+    """The error of the stream is the one to act on; that of letting go afterwards is in the log alone."""
+
+    def fail(error: Exception) -> Any:
+        def raise_it(**_: bool) -> None:
+            raise error
+
+        return raise_it
+
+    stream = SimpleNamespace(position=KafkaOffsets(), is_stopping=False, run=fail(FatalError("the reason")))
+    sink: Any = SimpleNamespace(stream=stream, close=fail(RetriableError("catalog away")))
+    with pytest.raises(FatalError, match="the reason"), structlog.testing.capture_logs() as logs:
+        _SinkRun(sink, ExitStack(), once=False).run()
+    assert logs[-1]["reason"] == "catalog away"
 
 
 def test_what_was_handed_over_is_done() -> None:
