@@ -51,6 +51,10 @@ class SimulatedTable(Table):
 
     java: JavaTable
 
+    @property
+    def schema_json(self) -> str:
+        return self.java.now.schema_json
+
     def layout(self) -> TableLayout:
         now = self.java.now
         return TableLayout(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
-from connector.errors import CommitRefused, FatalError
+from connector.errors import CommitRefused, FatalError, OutdatedFiles
 from connector.iceberg.commit.commit import PendingCommit
 from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
@@ -64,3 +64,19 @@ def test_a_second_sink_that_commits_between_two_tries_is_noticed(
     with pytest.raises(error):
         own.commit_table_files(table, "t", files, None, KafkaOffsets("c"), attempts=3)  # type: ignore[arg-type]
     assert asked == ["ours"] * tries
+
+
+def test_files_that_do_not_fit_their_table_are_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit whose files lack columns that the table has by now is not tried again with the same files."""
+    schemas = list[str | None]()
+
+    def refuse(_: object, pending: PendingCommit, name: str) -> None:
+        schemas.append(pending.schema_json)
+        raise OutdatedFiles(f"{name} has old files")
+
+    monkeypatch.setattr(committer, "commit_files", refuse)
+    own = committer.IcebergCommitter(None, Targets("ours"), "sink")  # type: ignore[arg-type]
+    table, files = upsert(0, {"id": pa.int64()}, ("id",)), [SimpleNamespace(path="f")]
+    with pytest.raises(OutdatedFiles):
+        own.commit_table_files(table, "t", files, None, KafkaOffsets("c"), attempts=3)  # type: ignore[arg-type]
+    assert schemas == [table.layout.schema_json]

@@ -254,6 +254,12 @@ class Table:
         specs = (entry.getValue() for entry in iterate(self.java.specs().entrySet()))
         return next((spec for spec in specs if spec.isUnpartitioned()), None)
 
+    @property
+    def schema_json(self) -> str:
+        """The table's schema as it was last read, in Iceberg's JSON."""
+        with map_java_errors(f"reading the schema of {self.name}"):
+            return str(jvm(self.driver).org.apache.iceberg.SchemaParser.toJson(self.java.schema()))
+
     def layout(self) -> TableLayout:
         """Return what executors need to write files for this table."""
         iceberg = jvm(self.driver).org.apache.iceberg
@@ -263,7 +269,7 @@ class Table:
                 name=self.name,
                 uuid=self.uuid,
                 location=str(self.java.location()),
-                schema_json=iceberg.SchemaParser.toJson(self.java.schema()),
+                schema_json=self.schema_json,
                 spec_json=iceberg.PartitionSpecParser.toJson(spec),
                 delete_spec_id=0 if everywhere is None else int(everywhere.specId()),
                 properties=to_dict(self.java.properties()),

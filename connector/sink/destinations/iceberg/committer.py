@@ -14,7 +14,7 @@ import attrs
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitRefused, ConnectorError, GapError, RetriableError
+from connector.errors import CommitRefused, ConnectorError, GapError, OutdatedFiles, RetriableError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import (
@@ -222,7 +222,9 @@ class IcebergCommitter:
                 replace = WRITE_MODES[table.write_mode].apply
                 # Rows that were rolled back since they were read would come back with their marks.
                 rule = self._expect_own(target, base)
-                commit_own_files(target.table, files, base, self._connector, hits, replace, rule)
+                commit_own_files(
+                    target.table, files, base, self._connector, hits, replace, rule, table.layout.schema_json
+                )
             except CommitRefused:
                 self._discard(name, files)
                 raise
@@ -277,7 +279,7 @@ class IcebergCommitter:
                     done = commit_files(self._targets[name].table, pending, self._connector)
             except CommitRefused as error:
                 self._discard(name, replacing)
-                if not attempts_left:
+                if not attempts_left or isinstance(error, OutdatedFiles):
                     raise
                 self._log.warning("repeating the row lookup after a commit conflict", table=name, reason=str(error))
                 self._refresh_alone(name)
@@ -310,6 +312,7 @@ class IcebergCommitter:
             properties={SCHEMA_DRIFT_COUNT: str(len(drift))} if drift else {},
             rows_to_replace=hits,
             replace_rows=WRITE_MODES[table.write_mode].apply,
+            schema_json=table.layout.schema_json,
         )
 
     def _note_commit(self, name: str, files: Sequence[FileDescription], done: CommittedSnapshot) -> TableCommit:
