@@ -80,11 +80,13 @@ def check_location(layout: TableLayout) -> None:
 
 
 def check_layout(layout: TableLayout, *, upsert: bool) -> None:
-    """Check that a table's rows can be written in its file format.
+    """Check that a table's rows can be written in its file format, and its deletes in theirs.
 
     Raises:
         FatalError: they cannot; says what to set.
     """
+    layout.parquet_compression()
+    _ = layout.target_file_size_bytes, layout.target_delete_file_size_bytes
     match layout.data_format:
         case "parquet":
             return

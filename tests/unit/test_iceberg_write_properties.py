@@ -1,0 +1,72 @@
+"""`write.*` properties of tables that other tools made: what of them counts here, and what stops the sink."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from attrs import evolve
+
+from connector.errors import FatalError
+from connector.iceberg.write.table_writer import TableWriter
+from connector.sink.destinations.iceberg.tables.checks import check_layout
+from tests.unit.sink_plans import layout
+
+COLUMNS = {"id": pa.int64(), "name": pa.string()}
+_CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
+_METRICS = "write.metadata.metrics"
+
+
+def _write(folder: Path, properties: dict[str, str]) -> dict[str, Any]:
+    """Write a row to a table of these properties, and return what its commit is told."""
+    table = evolve(layout(COLUMNS), location=str(folder), properties=properties)
+    check_layout(table, upsert=True)
+    writer = TableWriter(table, "x")
+    writer.write_rows(pa.RecordBatch.from_pylist([{"id": 1, "name": "a name of many letters"}], table.columns))
+    (made,) = writer.close()
+    return json.loads(made.json)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "written"),
+    [
+        ("snappy", "3", "SNAPPY"),
+        ("uncompressed", "1", "UNCOMPRESSED"),
+        ("LZ4", "9", "LZ4"),
+        ("gzip", "BEST_SPEED", "GZIP"),
+        ("gzip", "default_compression", "GZIP"),
+        ("zstd", "null", "ZSTD"),
+    ],
+)
+def test_codecs_and_levels(tmp_path: Path, codec: str, level: str, written: str) -> None:
+    """A level has no effect on codecs that have none, and those of gzip may have Hadoop's names, as in Iceberg."""
+    made = _write(tmp_path, {_CODEC: codec, _LEVEL: level})
+    assert pq.ParquetFile(made["file-path"]).metadata.row_group(0).column(0).compression == written
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (_CODEC, "lzo"),
+        (_LEVEL, "fast"),
+        ("write.target-file-size-bytes", "128MB"),
+        ("write.delete.target-file-size-bytes", "64m"),
+    ],
+)
+def test_values_that_cannot_be_followed(tmp_path: Path, key: str, value: str) -> None:
+    """A codec that is not written, and a size that is no number, are told with the property before any file is made."""
+    with pytest.raises(FatalError, match=rf"^table d\.t: {key} is {value}, which is no.*; set it to "):
+        _write(tmp_path, {key: value})
+
+
+@pytest.mark.parametrize("mode", ["most", "truncate(x)", "truncate(0)"])
+@pytest.mark.parametrize("key", [f"{_METRICS}.default", f"{_METRICS}.column.name"])
+@pytest.mark.parametrize("data_format", ["parquet", "avro"])
+def test_metrics_modes_that_are_none(tmp_path: Path, key: str, mode: str, data_format: str) -> None:
+    """A metrics mode that Iceberg does not know is as none at all, as it is there: bounds are cut to 16 letters."""
+    made = _write(tmp_path, {key: mode, "write.format.default": data_format})
+    assert bytes.fromhex(dict(zip(*made["lower-bounds"].values(), strict=True))[2]) == b"a name of many l"
