@@ -70,3 +70,19 @@ def test_metrics_modes_that_are_none(tmp_path: Path, key: str, mode: str, data_f
     """A metrics mode that Iceberg does not know is as none at all, as it is there: bounds are cut to 16 letters."""
     made = _write(tmp_path, {key: mode, "write.format.default": data_format})
     assert bytes.fromhex(dict(zip(*made["lower-bounds"].values(), strict=True))[2]) == b"a name of many l"
+
+
+@pytest.mark.parametrize(
+    ("place", "folder"),
+    [
+        ("abfss://c@a.dfs.core.windows.net/t", "city=S_C3_A3o+Paulo"),
+        ("wasbs://c@a.blob.core.windows.net/t", "city=S_C3_A3o+Paulo"),
+        ("s3://b/t", "city=S%C3%A3o+Paulo"),
+        ("/t", "city=S%C3%A3o+Paulo"),
+    ],
+)
+def test_folders_of_partitions(place: str, folder: str) -> None:
+    """On Azure no folder has a percent sign: some of its clients read what follows as a letter's number."""
+    table = evolve(layout(COLUMNS), location=place)
+    assert table.folder_of("city=S%C3%A3o+Paulo") == f"{place}/data/{folder}"
+    assert table.folder_of("") == f"{place}/data"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, Literal, cast, get_args
+from urllib.parse import urlsplit
 
 import attrs
 import pyarrow as pa
@@ -15,6 +16,7 @@ from connector.errors import FatalError
 from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.iceberg.types.values.orc_values import EARLY_FRACTIONS, find_early_fractions
 from connector.settings.iceberg.new_tables.file_formats import DEFAULT_FORMAT_PROPERTY
+from connector.settings.iceberg.required_jars import ADLS, store_of
 from serde.arrays import Mask
 from serde.avro import object_file
 from serde.avro.object_file import Compression
@@ -86,6 +88,14 @@ class TableLayout(RowLayout):
     def data_path(self) -> str:
         """The folder of data files, without a trailing slash."""
         return self.properties.get(DATA_PATH_PROPERTY, f"{self.location}/data").rstrip("/")
+
+    def folder_of(self, partition: str) -> str:
+        """Return the folder of a partition's files, by the partition's own path.
+
+        Azure's clients for Java take `%41` in a path for an A, so there it has no such signs: nothing reads it.
+        """
+        safe = partition.replace("%", "_") if store_of(urlsplit(self.data_path).scheme) == ADLS else partition
+        return f"{self.data_path}/{safe}".rstrip("/")
 
     @property
     def target_file_size_bytes(self) -> int:
