@@ -136,10 +136,11 @@ class Catalog:
 
         Raises:
             RetriableError: the catalog stayed away longer than `errors.retry.timeout`.
-            FatalError: it cannot be made.
+            FatalError: it cannot be made, or the catalog has something else of that name.
         """
 
         def make() -> Table:
+            taken = None
             try:
                 self._ensure_namespace(self._split(table)[0])
                 self._create(table, schema, partition_by, dict(properties or {}), sort_by, location)
@@ -148,7 +149,13 @@ class Catalog:
             except (FatalError, RetriableError) as error:
                 if java_exception_name(error) != "AlreadyExistsException":
                     raise
+                taken = error
             created = self.load(table)
+            if created is None and taken is not None:
+                raise FatalError(
+                    f"{taken}, and it is no table that can be loaded; if it is a view, or one that this login may not "
+                    "see, drop it, or give the table another name"
+                ) from taken
             if created is None:
                 raise RetriableError(f"creating table {self.full_name(table)}: it does not exist afterwards")
             return created
