@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 
 from connector.errors import FatalError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.java import map_java_errors
 from connector.settings.kafka.error_handling import NO_RETRIES
 
 Levels = tuple[str, ...]
@@ -82,17 +83,20 @@ def test_a_namespace_that_may_not_be_listed_is_an_error(catalog: Catalog) -> Non
     ("answer", "error", "told"),
     [
         ("AlreadyExistsException", FatalError, "and it is no table that can be loaded; if it is a view"),
+        ("ValidationException", FatalError, "; correct what names or describes new tables"),
+        ("CommitFailedException", RetriableError, "CommitFailedException"),
         (None, RetriableError, "it does not exist afterwards"),
     ],
 )
-def test_a_name_that_a_view_has(
+def test_a_table_that_cannot_be_made(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, answer: str | None, error: type[Exception], told: str
 ) -> None:
-    """A name that the catalog says is taken, and that it has no table of, is told at once: waiting does not help."""
+    """A name that a view has, and a partition spec that does not fit, are told at once: waiting does not help."""
 
     def make(*_: object) -> None:
         if answer is not None:
-            raise FatalError(f"creating table sales.orders: {answer}") from _java_error(answer)
+            with map_java_errors("creating table sales.orders"):
+                raise _java_error(answer)
 
     monkeypatch.setattr(Catalog, "_create", make)
     monkeypatch.setattr(Catalog, "_ensure_namespace", lambda *_: None)

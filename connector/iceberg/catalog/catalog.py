@@ -34,6 +34,8 @@ from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from connector.settings.iceberg.new_tables.sort_order import SortTerm
 from connector.settings.kafka.error_handling import NO_RETRIES
 
+_REFUSED_AS_IT_IS = "ValidationException"
+"""What Iceberg throws of a table that cannot be made: nothing is in its way, as there may be in that of a commit."""
 _TABLE_INTERFACE = "org.apache.iceberg.HasTableOperations"
 
 
@@ -147,7 +149,12 @@ class Catalog:
             except CommitUnknown as error:
                 raise RetriableError(str(error)) from error.__cause__
             except (FatalError, RetriableError) as error:
-                if java_exception_name(error) != "AlreadyExistsException":
+                reason = java_exception_name(error)
+                if reason == _REFUSED_AS_IT_IS:
+                    raise FatalError(
+                        f"{error}; correct what names or describes new tables (partition-by, sort-by, table-namespace)"
+                    ) from error.__cause__
+                if reason != "AlreadyExistsException":
                     raise
                 taken = error
             created = self.load(table)
