@@ -1,4 +1,4 @@
-"""`write.*` properties of tables that other tools made: what of them counts here, and what stops the sink."""
+"""Files as a table's own properties have them: what of these counts here, what stops the sink, and what is no file."""
 
 from __future__ import annotations
 
@@ -86,3 +86,15 @@ def test_folders_of_partitions(place: str, folder: str) -> None:
     table = evolve(layout(COLUMNS), location=place)
     assert table.folder_of("city=S%C3%A3o+Paulo") == f"{place}/data/{folder}"
     assert table.folder_of("") == f"{place}/data"
+
+
+@pytest.mark.parametrize("data_format", ["parquet", "avro", "orc"])
+def test_no_rows_are_no_file(tmp_path: Path, data_format: str) -> None:
+    """A batch without rows or keys leaves no file: a table of history got an empty one for deletes alone."""
+    properties = {"write.format.default": data_format}
+    table = evolve(layout(COLUMNS, ("id",)), location=str(tmp_path), properties=properties)
+    writer = TableWriter(table, "x")
+    writer.write_rows(pa.RecordBatch.from_pylist([], table.columns))
+    writer.write_equality_deletes(pa.RecordBatch.from_pylist([], pa.schema(table.key_fields)))
+    assert list(writer.close()) == []
+    assert list(tmp_path.rglob("*.*")) == []
