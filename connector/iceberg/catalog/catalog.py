@@ -241,7 +241,10 @@ class Catalog:
         table.settle(f"renaming columns of table {table.name}", change)
 
     def ensure_delete_spec(self, table: Table) -> None:
-        """Add an unpartitioned spec to a table that never had one: fields out, fields back in, metadata only."""
+        """Add an unpartitioned spec to a table that never had one: fields out, fields back in, metadata only.
+
+        What format version 1 has left of a field stays out where its column is gone.
+        """
 
         def change() -> None:
             if table.unpartitioned_spec() is not None:
@@ -256,7 +259,8 @@ class Catalog:
             expressions = jvm(self._driver).org.apache.iceberg.expressions.Expressions
             for field in fields:
                 source = table.java.schema().findColumnName(field.sourceId())
-                back.addField(field.name(), expressions.transform(source, field.transform()))
+                if source is not None:
+                    back.addField(field.name(), expressions.transform(source, field.transform()))
             back.commit()
             transaction.commitTransaction()
 
