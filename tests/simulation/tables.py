@@ -61,6 +61,9 @@ class SimulatedTable(Table):
             now.name, now.uuid, now.name, now.schema_json, _SPEC, 0, now.properties, self.io_properties()
         )
 
+    def has_spec(self, spec_id: int) -> bool:
+        return True
+
     def io_properties(self) -> dict[str, str]:
         return io_properties(self.java.server.store)
 

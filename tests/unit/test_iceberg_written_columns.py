@@ -1,4 +1,4 @@
-"""Columns that others add or drop while files are written -> whether these may be committed."""
+"""What others change of a table while files are written for it -> whether these may be committed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _commit(monkeypatch: pytest.MonkeyPatch, pending: PendingCommit, now: str) -
         monkeypatch.setattr(commit, name, begin)
     monkeypatch.setattr(commit, "commit_exactly_once", lambda _table, _id, update, _rule, few_manifests: update())
     monkeypatch.setattr(commit, "check_sole_writer", lambda *_: None)
-    table: Any = SimpleNamespace(name="d.t", format_version=2, schema_json=now)
+    table: Any = SimpleNamespace(name="d.t", format_version=2, schema_json=now, has_spec=lambda spec: spec < 2)
     with pytest.raises(Reached):
         commit_files(table, pending, "sink")
 
@@ -80,3 +80,13 @@ def test_columns_that_have_other_names_or_places(monkeypatch: pytest.MonkeyPatch
 def test_deletes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delete files hold keys only: what became of other columns does not matter to them."""
     _commit(monkeypatch, attrs.evolve(_PENDING, files=[_DELETES], schema_json=_schema(id=1, a=2)), _schema(id=1))
+
+
+@pytest.mark.parametrize("file", [_DATA, _DELETES])
+def test_a_partition_spec_that_was_removed(monkeypatch: pytest.MonkeyPatch, file: FileDescription) -> None:
+    """A spec that no file had, as that of equality deletes before the first, may be removed: files are written anew."""
+    now = _schema(id=1)
+    pending = attrs.evolve(_PENDING, files=[attrs.evolve(file, spec_id=1)], schema_json=now)
+    _commit(monkeypatch, pending, now)
+    with pytest.raises(OutdatedFiles, match=r"^table d\.t has lost partition spec 2 since"):
+        _commit(monkeypatch, attrs.evolve(pending, files=[attrs.evolve(file, spec_id=2)]), now)

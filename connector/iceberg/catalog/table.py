@@ -247,6 +247,10 @@ class Table:
         newest = self._io_properties
         return layout if newest in (None, layout.io_properties) else attrs.evolve(layout, io_properties=newest)
 
+    def has_spec(self, spec_id: int) -> bool:
+        """Whether it has a partition spec of this id: engines may remove one that no file has any more."""
+        return bool(self.java.specs().containsKey(spec_id))
+
     def unpartitioned_spec(self) -> Any:
         """Return a Java spec without partition fields, or none but dropped ones; None when the table has none."""
         if self.java.spec().isUnpartitioned():

@@ -236,6 +236,7 @@ def _is_without_offsets(summary: Mapping[str, str], name: str) -> bool:
 def _build_update(table: Table, pending: PendingCommit, summary: Mapping[str, str]) -> Any:
     _check_delete_files(table, pending.files)
     _check_columns(table, pending)
+    _check_specs(table, pending.files)
     update = _start_append(table) if not pending.replaces else _start_row_delta(table, pending)
     for key, value in summary.items():
         update.set(key, value)
@@ -267,6 +268,16 @@ def _check_columns(table: Table, pending: PendingCommit) -> None:
         raise OutdatedFiles(
             f"columns of table {table.name} were added or dropped since files were written for it "
             f"({', '.join(moved)}); they are written anew without your help"
+        )
+
+
+def _check_specs(table: Table, files: Sequence[FileDescription]) -> None:
+    """Raise OutdatedFiles where others removed a partition spec since files were written under it."""
+    gone = [one for one in sorted({file.spec_id for file in files}) if not table.has_spec(one)]
+    if gone:
+        raise OutdatedFiles(
+            f"table {table.name} has lost partition spec {gone[0]} since files were written for it "
+            "(clean_expired_metadata); they are written anew without your help"
         )
 
 
