@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from attrs import evolve
 
-from connector.errors import FatalError
+from connector.errors import DataFault, FatalError
 from connector.iceberg.write.table_writer import TableWriter
-from connector.sink.destinations.iceberg.tables.checks import check_layout
+from connector.sink.destinations.iceberg.tables.checks import check_encryption, check_layout
 from tests.unit.sink_plans import layout
 
 COLUMNS = {"id": pa.int64(), "name": pa.string()}
@@ -98,3 +98,10 @@ def test_no_rows_are_no_file(tmp_path: Path, data_format: str) -> None:
     writer.write_equality_deletes(pa.RecordBatch.from_pylist([], pa.schema(table.key_fields)))
     assert list(writer.close()) == []
     assert list(tmp_path.rglob("*.*")) == []
+
+
+def test_an_encrypted_table() -> None:
+    """A table whose files are to be encrypted gets none that are not."""
+    check_encryption(layout(COLUMNS))
+    with pytest.raises(DataFault, match=r"^table d\.t is encrypted .*; write to another table"):
+        check_encryption(evolve(layout(COLUMNS), properties={"encryption.key-id": "k"}))

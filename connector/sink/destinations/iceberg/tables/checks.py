@@ -22,6 +22,7 @@ _NANOSECONDS_VERSION = 3
 _CUT_OFF = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^#?]*[#?]")
 """Paths without a scheme are of the local file system, and read whole."""
 _DELETE_FORMAT = "write.delete.format.default"
+_ENCRYPTION_KEY = "encryption.key-id"
 _FILES = {"avro": "Avro", "orc": "ORC"}
 
 
@@ -77,6 +78,19 @@ def check_location(layout: TableLayout) -> None:
                 f"table {layout.name} is at {place}, and a store reads no path behind # or ?; give it another name or "
                 "location"
             )
+
+
+def check_encryption(layout: TableLayout) -> None:
+    """Check that a table's files are not to be encrypted, which those that Python's writers make are not.
+
+    Raises:
+        DataFault: they are: rows would lie open in it.
+    """
+    if layout.properties.get(_ENCRYPTION_KEY):
+        raise DataFault(
+            f"table {layout.name} is encrypted ({_ENCRYPTION_KEY}), and files are written here without; write to "
+            "another table, in a store that encrypts by itself"
+        )
 
 
 def check_layout(layout: TableLayout, *, upsert: bool) -> None:

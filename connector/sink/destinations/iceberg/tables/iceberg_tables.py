@@ -235,6 +235,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             self._guard.check(table, None if before is None else before.base, wrote=wrote)
         layout = options.layout(table)
         table_checks.check_location(layout)
+        table_checks.check_encryption(layout)
         mode_name = options.write_mode_name(has_key=bool(layout.keys))
         upsert, mode = options.upserts(has_key=bool(layout.keys)), WRITE_MODES[mode_name]
         table_checks.check_layout(layout, upsert=upsert)
