@@ -61,6 +61,11 @@ class SimulatedTable(Table):
             now.name, now.uuid, now.name, now.schema_json, _SPEC, 0, now.properties, self.io_properties()
         )
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        now = self.java.now
+        return hash(now.schema_json), hash(tuple(sorted(now.properties.items())))
+
     def has_spec(self, spec_id: int) -> bool:
         return True
 

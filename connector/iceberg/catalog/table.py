@@ -264,6 +264,14 @@ class Table:
         with map_java_errors(f"reading the schema of {self.name}"):
             return str(jvm(self.driver).org.apache.iceberg.SchemaParser.toJson(self.java.schema()))
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of which one changes where `layout` does: with schema, partition spec, sort order or properties."""
+        java = self.java
+        with map_java_errors(f"looking at {self.name}"):
+            numbers = (java.schema().schemaId(), java.spec().specId(), java.sortOrder().orderId())
+            return (*map(int, numbers), int(java.properties().hashCode()))
+
     def layout(self) -> TableLayout:
         """Return what executors need to write files for this table."""
         iceberg = jvm(self.driver).org.apache.iceberg
