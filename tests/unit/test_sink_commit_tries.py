@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import attrs
 import pyarrow as pa
@@ -16,6 +17,7 @@ from connector.iceberg.commit.commit import PendingCommit
 from connector.iceberg.commit.commit_summary import COMMIT_ID, CONNECTOR_NAME
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit, read_last_commit
+from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.sink.destinations.iceberg import committer
 from tests.unit.sink_plans import upsert
 
@@ -80,3 +82,13 @@ def test_files_that_do_not_fit_their_table_are_not_tried_again(monkeypatch: pyte
     with pytest.raises(OutdatedFiles):
         own.commit_table_files(table, "t", files, None, KafkaOffsets("c"), attempts=3)  # type: ignore[arg-type]
     assert schemas == [table.layout.schema_json]
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("error", [CommitRefused, OutdatedFiles])
+def test_keys_stay_known_behind_others_who_alter_a_table(error: type[CommitRefused], known: bool) -> None:
+    """Behind another writer's rows every key gets a delete; one who adds a column brings no rows."""
+    targets = MagicMock()
+    targets["t"].known_keys = KeyBounds(is_complete=known)
+    committer.IcebergCommitter(None, targets, "sink")._refresh_refused("t", error("refused"))  # type: ignore[arg-type]
+    targets.refresh.assert_called_once_with("t", alone=known and error is OutdatedFiles)

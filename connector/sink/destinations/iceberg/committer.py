@@ -95,16 +95,21 @@ class IcebergCommitter:
             commit = futures[index].result()
             if commit is not None:
                 self._committed_before[names[index]] = commit.after(self._committed_before.get(names[index]))
-        refused = [index for index, error in failed if isinstance(error, CommitRefused)]
+        refused = {index: error for index, error in failed if isinstance(error, CommitRefused)}
         # Only a refused commit is known to refer to no file, and to land no more; after any other error they stay.
         for index in refused:
             self._discard(names[index], result.written.get(index, ()))
-        for index in refused:
-            self._targets.refresh(names[index])
+        for index, error in refused.items():
+            self._refresh_refused(names[index], error)
         if failed:
             raise next((e for _, e in failed if not isinstance(e, RetriableError)), failed[0][1])
         done, self._committed_before = self._committed_before, {}
         return {**self._take_unstored(names), **done}
+
+    def _refresh_refused(self, name: str, error: CommitRefused) -> None:
+        """Reload a table; who alters it adds no rows, so that its keys stay known where they were."""
+        alone = isinstance(error, OutdatedFiles) and self._targets[name].known_keys.is_complete
+        self._targets.refresh(name, alone=alone)
 
     def _take_unstored(self, names: Iterable[str]) -> dict[str, TableCommit]:
         """Return the commits of a run that crashed before it could store its offsets."""
