@@ -4,6 +4,7 @@ ConnectorError
   x ConfigError      stop with exit code 3; lists every fault of the configuration at once
   x RetriableError   try the same again, with back-off (broker away, commit conflict)
     x CommitRefused  a commit that is in no snapshot and can land no more: its files may be deleted
+      x OutdatedFiles  its files do not fit the table any more: new ones have to be written
     x TimeOver       it was tried again until errors.retry.timeout: nobody tries again
   x DataFault        this record goes to the dead letters, the batch goes on
   x GapError         history is gone or belongs to another cluster: stop, never skip
@@ -41,6 +42,10 @@ class RetriableError(ConnectorError):
 
 class CommitRefused(RetriableError):
     """A commit lost against another one: no snapshot has it, and none will; its files may be deleted."""
+
+
+class OutdatedFiles(CommitRefused):
+    """A commit whose files do not fit their table any more: they have to be written anew."""
 
 
 class TimeOver(RetriableError):

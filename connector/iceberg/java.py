@@ -253,13 +253,16 @@ def to_dict(java_map: Any) -> dict[str, str]:
 
 
 def vended_credentials(io: Any, location: str) -> dict[str, str]:
-    """Return what the catalog handed out for files at a location: the credentials of the longest prefix that fits."""
+    """Return what the catalog handed out for files below a location: the credentials of the longest prefix that fits.
+
+    Prefixes are those of files, so that of a table's folder may end with a slash, which the location does not.
+    """
     try:
         found = {str(one.prefix()): one.config() for one in iterate(io.credentials())}
     except Py4JError:
         # A FileIO that takes no credentials has no such method.
         return {}
-    fitting = max((prefix for prefix in found if location.startswith(prefix)), key=len, default=None)
+    fitting = max((prefix for prefix in found if f"{location}/".startswith(prefix)), key=len, default=None)
     return {} if fitting is None else to_dict(found[fitting])
 
 

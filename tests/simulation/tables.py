@@ -51,11 +51,23 @@ class SimulatedTable(Table):
 
     java: JavaTable
 
+    @property
+    def schema_json(self) -> str:
+        return self.java.now.schema_json
+
     def layout(self) -> TableLayout:
         now = self.java.now
         return TableLayout(
             now.name, now.uuid, now.name, now.schema_json, _SPEC, 0, now.properties, self.io_properties()
         )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        now = self.java.now
+        return hash(now.schema_json), hash(tuple(sorted(now.properties.items())))
+
+    def has_spec(self, spec_id: int) -> bool:
+        return True
 
     def io_properties(self) -> dict[str, str]:
         return io_properties(self.java.server.store)

@@ -46,7 +46,7 @@ class _Some:
 
 def test_vended_credentials_are_those_of_the_longest_prefix() -> None:
     """Of the credentials that a catalog hands out a table's files get the ones meant for them; without any, none."""
-    handed = {"s3://b": "wide", "s3://b/w/t": "near", "s3://b/w/t2": "other"}
+    handed = {"s3://b": "wide", "s3://b/w/t": "near", "s3://b/w/t2": "other", "s3://b/w/folder/": "inside"}
     credentials = _Some(
         [
             SimpleNamespace(prefix=lambda p=p: p, config=lambda s=s: _Entries({"s3.session-token": s}))
@@ -55,6 +55,8 @@ def test_vended_credentials_are_those_of_the_longest_prefix() -> None:
     )
     io = SimpleNamespace(credentials=lambda: credentials)
     assert vended_credentials(io, "s3://b/w/t/data") == {"s3.session-token": "near"}
+    # A prefix is one of files: that of a folder may end with a slash.
+    assert vended_credentials(io, "s3://b/w/folder") == {"s3.session-token": "inside"}
     assert vended_credentials(io, "s3://b/x") == {"s3.session-token": "wide"}
     assert vended_credentials(io, "gs://b/x") == {}
 

@@ -9,8 +9,10 @@ import pytest
 from attrs import define, field
 from py4j.protocol import Py4JJavaError
 
-from connector.errors import FatalError
+from connector.errors import FatalError, RetriableError
 from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.java import map_java_errors
+from connector.settings.kafka.error_handling import NO_RETRIES
 
 Levels = tuple[str, ...]
 
@@ -75,3 +77,30 @@ def test_a_namespace_that_may_not_be_listed_is_an_error(catalog: Catalog) -> Non
     catalog._java.refuses[("scratch",)] = "ForbiddenException"
     with pytest.raises(FatalError, match="catalog lake"):
         catalog.list_tables()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "told"),
+    [
+        ("AlreadyExistsException", FatalError, "and it is no table that can be loaded; if it is a view"),
+        ("ValidationException", FatalError, "; correct what names or describes new tables"),
+        ("CommitFailedException", RetriableError, "CommitFailedException"),
+        (None, RetriableError, "it does not exist afterwards"),
+    ],
+)
+def test_a_table_that_cannot_be_made(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, answer: str | None, error: type[Exception], told: str
+) -> None:
+    """A name that a view has, and a partition spec that does not fit, are told at once: waiting does not help."""
+
+    def make(*_: object) -> None:
+        if answer is not None:
+            with map_java_errors("creating table sales.orders"):
+                raise _java_error(answer)
+
+    monkeypatch.setattr(Catalog, "_create", make)
+    monkeypatch.setattr(Catalog, "_ensure_namespace", lambda *_: None)
+    monkeypatch.setattr(Catalog, "load", lambda *_: None)
+    catalog._errors = NO_RETRIES
+    with pytest.raises(error, match=told):
+        catalog.create("sales.orders", None)  # type: ignore[arg-type]

@@ -34,6 +34,8 @@ from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 from connector.settings.iceberg.new_tables.sort_order import SortTerm
 from connector.settings.kafka.error_handling import NO_RETRIES
 
+_REFUSED_AS_IT_IS = "ValidationException"
+"""What Iceberg throws of a table that cannot be made: nothing is in its way, as there may be in that of a commit."""
 _TABLE_INTERFACE = "org.apache.iceberg.HasTableOperations"
 
 
@@ -136,19 +138,31 @@ class Catalog:
 
         Raises:
             RetriableError: the catalog stayed away longer than `errors.retry.timeout`.
-            FatalError: it cannot be made.
+            FatalError: it cannot be made, or the catalog has something else of that name.
         """
 
         def make() -> Table:
+            taken = None
             try:
                 self._ensure_namespace(self._split(table)[0])
                 self._create(table, schema, partition_by, dict(properties or {}), sort_by, location)
             except CommitUnknown as error:
                 raise RetriableError(str(error)) from error.__cause__
             except (FatalError, RetriableError) as error:
-                if java_exception_name(error) != "AlreadyExistsException":
+                reason = java_exception_name(error)
+                if reason == _REFUSED_AS_IT_IS:
+                    raise FatalError(
+                        f"{error}; correct what names or describes new tables (partition-by, sort-by, table-namespace)"
+                    ) from error.__cause__
+                if reason != "AlreadyExistsException":
                     raise
+                taken = error
             created = self.load(table)
+            if created is None and taken is not None:
+                raise FatalError(
+                    f"{taken}, and it is no table that can be loaded; if it is a view, or one that this login may not "
+                    "see, drop it, or give the table another name"
+                ) from taken
             if created is None:
                 raise RetriableError(f"creating table {self.full_name(table)}: it does not exist afterwards")
             return created
@@ -227,7 +241,10 @@ class Catalog:
         table.settle(f"renaming columns of table {table.name}", change)
 
     def ensure_delete_spec(self, table: Table) -> None:
-        """Add an unpartitioned spec to a table that never had one: fields out, fields back in, metadata only."""
+        """Add an unpartitioned spec to a table that never had one: fields out, fields back in, metadata only.
+
+        What format version 1 has left of a field stays out where its column is gone.
+        """
 
         def change() -> None:
             if table.unpartitioned_spec() is not None:
@@ -242,7 +259,8 @@ class Catalog:
             expressions = jvm(self._driver).org.apache.iceberg.expressions.Expressions
             for field in fields:
                 source = table.java.schema().findColumnName(field.sourceId())
-                back.addField(field.name(), expressions.transform(source, field.transform()))
+                if source is not None:
+                    back.addField(field.name(), expressions.transform(source, field.transform()))
             back.commit()
             transaction.commitTransaction()
 

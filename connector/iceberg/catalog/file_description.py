@@ -24,6 +24,7 @@ class FileDescription:
     size_bytes: int = 0
     lower_bounds: Mapping[int, bytes] = attrs.field(factory=dict)
     upper_bounds: Mapping[int, bytes] = attrs.field(factory=dict)
+    spec_id: int = 0
 
     @staticmethod
     def of(document: Mapping[str, Any]) -> FileDescription:
@@ -36,6 +37,7 @@ class FileDescription:
             document.get("file-size-in-bytes", 0),
             _decode_bounds(document.get("lower-bounds")),
             _decode_bounds(document.get("upper-bounds")),
+            document.get("spec-id", 0),
         )
 
     @property

@@ -247,12 +247,30 @@ class Table:
         newest = self._io_properties
         return layout if newest in (None, layout.io_properties) else attrs.evolve(layout, io_properties=newest)
 
+    def has_spec(self, spec_id: int) -> bool:
+        """Whether it has a partition spec of this id: engines may remove one that no file has any more."""
+        return bool(self.java.specs().containsKey(spec_id))
+
     def unpartitioned_spec(self) -> Any:
         """Return a Java spec without partition fields, or none but dropped ones; None when the table has none."""
         if self.java.spec().isUnpartitioned():
             return self.java.spec()
         specs = (entry.getValue() for entry in iterate(self.java.specs().entrySet()))
         return next((spec for spec in specs if spec.isUnpartitioned()), None)
+
+    @property
+    def schema_json(self) -> str:
+        """The table's schema as it was last read, in Iceberg's JSON."""
+        with map_java_errors(f"reading the schema of {self.name}"):
+            return str(jvm(self.driver).org.apache.iceberg.SchemaParser.toJson(self.java.schema()))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of which one changes where `layout` does: with schema, partition spec, sort order or properties."""
+        java = self.java
+        with map_java_errors(f"looking at {self.name}"):
+            numbers = (java.schema().schemaId(), java.spec().specId(), java.sortOrder().orderId())
+            return (*map(int, numbers), int(java.properties().hashCode()))
 
     def layout(self) -> TableLayout:
         """Return what executors need to write files for this table."""
@@ -263,7 +281,7 @@ class Table:
                 name=self.name,
                 uuid=self.uuid,
                 location=str(self.java.location()),
-                schema_json=iceberg.SchemaParser.toJson(self.java.schema()),
+                schema_json=self.schema_json,
                 spec_json=iceberg.PartitionSpecParser.toJson(spec),
                 delete_spec_id=0 if everywhere is None else int(everywhere.specId()),
                 properties=to_dict(self.java.properties()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, Literal, cast, get_args
+from urllib.parse import urlsplit
 
 import attrs
 import pyarrow as pa
@@ -15,6 +16,7 @@ from connector.errors import FatalError
 from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.iceberg.types.values.orc_values import EARLY_FRACTIONS, find_early_fractions
 from connector.settings.iceberg.new_tables.file_formats import DEFAULT_FORMAT_PROPERTY
+from connector.settings.iceberg.required_jars import ADLS, store_of
 from serde.arrays import Mask
 from serde.avro import object_file
 from serde.avro.object_file import Compression
@@ -33,6 +35,15 @@ DataFormat = Literal["parquet", "avro", "orc"]
 DATA_FORMATS = get_args(DataFormat)
 _ORC_CODECS = {"zlib": "zlib", "zstd": "zstd", "snappy": "snappy", "lz4": "lz4", "none": "uncompressed"}
 _DEFLATE_LEVEL, _ZSTANDARD_LEVEL = 1, 1
+_PARQUET_CODECS = {
+    **{name: name for name in ("zstd", "gzip", "brotli", "snappy", "lz4")},
+    "lz4_raw": "lz4",
+    "uncompressed": "none",
+    "none": "none",
+}
+_LEVELED_CODECS = ("zstd", "gzip", "brotli")
+_GZIP_LEVELS = {"no_compression": "0", "best_speed": "1", "best_compression": "9", "default_compression": None}
+"""What Hadoop calls levels of gzip, which Java's Parquet takes by these names only."""
 _UNSORTED_ORDER_JSON = '{"order-id":0,"fields":[]}'
 
 
@@ -78,22 +89,40 @@ class TableLayout(RowLayout):
         """The folder of data files, without a trailing slash."""
         return self.properties.get(DATA_PATH_PROPERTY, f"{self.location}/data").rstrip("/")
 
+    def folder_of(self, partition: str) -> str:
+        """Return the folder of a partition's files, by the partition's own path.
+
+        Azure's clients for Java take `%41` in a path for an A, so there it has no such signs: nothing reads it.
+        """
+        safe = partition.replace("%", "_") if store_of(urlsplit(self.data_path).scheme) == ADLS else partition
+        return f"{self.data_path}/{safe}".rstrip("/")
+
     @property
     def target_file_size_bytes(self) -> int:
         """`write.target-file-size-bytes` (Iceberg's default: 512 MiB)."""
-        return int(self.properties.get(TARGET_FILE_SIZE_PROPERTY, 512 * 1024**2))
+        return self._number(TARGET_FILE_SIZE_PROPERTY, 512 * 1024**2)
 
     @property
     def target_delete_file_size_bytes(self) -> int:
         """`write.delete.target-file-size-bytes` (Iceberg's default: 64 MiB)."""
-        return int(self.properties.get(TARGET_DELETE_FILE_SIZE_PROPERTY, 64 * 1024**2))
+        return self._number(TARGET_DELETE_FILE_SIZE_PROPERTY, 64 * 1024**2)
 
-    @property
-    def compression(self) -> dict[str, Any]:
-        """Arguments for the Parquet writer from `write.parquet.compression-*` (Iceberg's default: zstd)."""
+    def parquet_compression(self) -> dict[str, Any]:
+        """Arguments for the Parquet writer from `write.parquet.compression-*` (Iceberg's default: zstd).
+
+        As in Iceberg, a level has no effect on codecs that have none.
+
+        Raises:
+            FatalError: the codec is not written, or the level is no number.
+        """
         codec = self.properties.get(PARQUET_CODEC_PROPERTY, "zstd").lower()
-        name = {"uncompressed": "none", "lz4_raw": "lz4"}.get(codec, codec)
-        return {"compression": name, "compression_level": self._level(PARQUET_CODEC_LEVEL_PROPERTY)}
+        if codec not in _PARQUET_CODECS:
+            raise FatalError(
+                f"table {self.name}: {PARQUET_CODEC_PROPERTY} is {codec}, which is not written; set it to "
+                "zstd, gzip, snappy, lz4, brotli or uncompressed"
+            )
+        level = self._level(PARQUET_CODEC_LEVEL_PROPERTY) if codec in _LEVELED_CODECS else None
+        return {"compression": _PARQUET_CODECS[codec], "compression_level": level}
 
     def avro_compression(self) -> Compression:
         """How blocks of Avro files are compressed, by `write.avro.compression-*` (Iceberg's default: gzip).
@@ -133,7 +162,7 @@ class TableLayout(RowLayout):
         return {
             "compression": _ORC_CODECS[codec],
             "compression_strategy": self.properties.get(ORC_STRATEGY_PROPERTY, "speed").lower(),
-            "stripe_size": int(self.properties.get(ORC_STRIPE_PROPERTY, 64 * 1024**2)),
+            "stripe_size": self._number(ORC_STRIPE_PROPERTY, 64 * 1024**2),
         }
 
     def find_unwritable_values(self, column: pa.Array) -> tuple[Mask, str] | None:
@@ -143,7 +172,18 @@ class TableLayout(RowLayout):
 
     def _level(self, name: str) -> int | None:
         text = self.properties.get(name)
-        return int(text) if text and text != "null" else None
+        text = _GZIP_LEVELS.get(text.lower(), text) if text else None
+        return self._parse(name, text) if text and text != "null" else None
+
+    def _number(self, name: str, default: int) -> int:
+        text = self.properties.get(name)
+        return default if text is None else self._parse(name, text)
+
+    def _parse(self, name: str, text: str) -> int:
+        try:
+            return int(text)
+        except ValueError as error:
+            raise FatalError(f"table {self.name}: {name} is {text}, which is no whole number; set it to one") from error
 
     @property
     def data_format(self) -> DataFormat:

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from connector.errors import CommitRefused, FatalError
+from connector.errors import CommitRefused, FatalError, OutdatedFiles
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.commit.commit_attempts import Ancestors, commit_exactly_once
@@ -20,6 +20,7 @@ from connector.iceberg.commit.commit_summary import (
 )
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import LastCommit, find_last_commit, is_rolled_back, snapshot_summary
+from connector.iceberg.commit.written_columns import find_moved_columns
 from connector.iceberg.java import map_java_errors
 from connector.iceberg.read.scan_planning import FileScanTask
 
@@ -54,7 +55,7 @@ class PendingCommit:
     have added rows since snapshot `base`. `replaces` tells an upsert from an append. `properties` go into the summary.
     `rows_to_replace` is set where rows were looked up, and not deleted by their keys; `replace_rows` then adds their
     replacement to the RowDelta. `needed` is a snapshot that the branch must still have: rows of a truncate go in one
-    of their own.
+    of their own. `schema_json` is the schema that data files among `files` were written with.
     """
 
     files: Sequence[FileDescription]
@@ -67,6 +68,7 @@ class PendingCommit:
     rows_to_replace: RowsToReplace | None = None
     replace_rows: Callable[[Any, RowsToReplace], None] | None = None
     needed: int | None = None
+    schema_json: str | None = None
 
 
 @attrs.frozen
@@ -89,6 +91,7 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
 
     Raises:
         CommitRefused: another writer was faster; nothing was committed nor will be, the batch may be tried again.
+        OutdatedFiles: the same, and it needs other files: the table's columns are others by now.
         CommitUnknown: nobody could tell until `errors.retry.timeout`; the files must stay.
         RetriableError: the catalog stayed away before anything was sent.
         GapError: this connector's newest commit is gone from the table, and has not expired.
@@ -102,6 +105,8 @@ def commit_files(table: Table, pending: PendingCommit, name: str) -> CommittedSn
         commit_exactly_once(table, commit_id, lambda: _build_update(table, pending, summary), rule, few_manifests=few)
     except CommitRefused as error:
         check_sole_writer(table, pending.expected, name)
+        if isinstance(error, OutdatedFiles):
+            raise
         raise CommitRefused(f"{error}; {_CONTENTION_HINT}") from error.__cause__
     place = _find_commit(table, commit_id)
     if place is None:
@@ -136,6 +141,7 @@ def commit_own_files(
     rows_to_replace: RowsToReplace | None,
     replace_rows: Callable[[Any, RowsToReplace], None],
     rule: Callable[[Ancestors], bool] | None = None,
+    schema_json: str | None = None,
 ) -> None:
     """Commit files that replace rows with others of the same keys, exactly once; the connector's offsets stay.
 
@@ -147,6 +153,7 @@ def commit_own_files(
         rows_to_replace: where rows were looked up: what was read.
         replace_rows: then adds their replacement to the RowDelta.
         rule: whether the snapshots found let it in, as of `commit_exactly_once`.
+        schema_json: the schema that data files among them were written with.
 
     Raises:
         CommitRefused: another writer was faster; nothing was committed nor will be.
@@ -162,6 +169,7 @@ def commit_own_files(
         replaces=True,
         rows_to_replace=rows_to_replace,
         replace_rows=replace_rows,
+        schema_json=schema_json,
     )
     commit_exactly_once(table, uuid.uuid4().hex, lambda: _build_update(table, pending, {CREATED_BY: name}), rule)
 
@@ -227,6 +235,8 @@ def _is_without_offsets(summary: Mapping[str, str], name: str) -> bool:
 
 def _build_update(table: Table, pending: PendingCommit, summary: Mapping[str, str]) -> Any:
     _check_delete_files(table, pending.files)
+    _check_columns(table, pending)
+    _check_specs(table, pending.files)
     update = _start_append(table) if not pending.replaces else _start_row_delta(table, pending)
     for key, value in summary.items():
         update.set(key, value)
@@ -246,6 +256,28 @@ def _check_delete_files(table: Table, files: Sequence[FileDescription]) -> None:
         raise CommitRefused(
             f"table {table.name} was upgraded to format {table.format_version} since its rows were looked up: deletes "
             "by position are vectors there"
+        )
+
+
+def _check_columns(table: Table, pending: PendingCommit) -> None:
+    """Raise OutdatedFiles where others changed the table's columns since its files were written."""
+    if pending.schema_json is None or not any(one.is_data for one in pending.files):
+        return
+    moved = find_moved_columns(pending.schema_json, table.schema_json, whole=pending.replaces)
+    if moved:
+        raise OutdatedFiles(
+            f"columns of table {table.name} were added or dropped since files were written for it "
+            f"({', '.join(moved)}); they are written anew without your help"
+        )
+
+
+def _check_specs(table: Table, files: Sequence[FileDescription]) -> None:
+    """Raise OutdatedFiles where others removed a partition spec since files were written under it."""
+    gone = [one for one in sorted({file.spec_id for file in files}) if not table.has_spec(one)]
+    if gone:
+        raise OutdatedFiles(
+            f"table {table.name} has lost partition spec {gone[0]} since files were written for it "
+            "(clean_expired_metadata); they are written anew without your help"
         )
 
 

@@ -127,7 +127,7 @@ class _CommitAttempts:
             return None
         if refused and self._table.snapshot_id not in self._unanswered:
             self._leftovers.delete(self._table)
-            refusal = CommitRefused(str(error))
+            refusal = error if isinstance(error, CommitRefused) else CommitRefused(str(error))
             refusal.__cause__ = error.__cause__
             return refusal
         if refused or isinstance(error, CommitUnknown):

@@ -18,6 +18,7 @@ from pyiceberg.transforms import (
     HourTransform,
     MonthTransform,
     TimeTransform,
+    Transform,
     VoidTransform,
     YearTransform,
 )
@@ -101,13 +102,18 @@ def _partition_values(batch: pa.RecordBatch, field: PartitionField, schema: Sche
         return pa.nulls(batch.num_rows, pa.int32())
     source = schema.find_field(field.source_id)
     column = read_column(batch, str(schema.find_column_name(field.source_id)))
-    if isinstance(field.transform, TimeTransform):
-        return count_times(field.transform, column)
-    if isinstance(field.transform, BucketTransform) and column.type in _NANOSECONDS:
+    return transform_column(field.transform, column, source.field_type)
+
+
+def transform_column(transform: Transform[Any, Any], column: pa.Array, source: IcebergType) -> pa.Array:
+    """Return what a transform makes of a column of this type; any but one to nothing."""
+    if isinstance(transform, TimeTransform):
+        return count_times(transform, column)
+    if isinstance(transform, BucketTransform) and column.type in _NANOSECONDS:
         # By the microseconds that they are in (spec, "Hash Functions"), those before 1970 too.
         column = _divide(column, 1000).cast(pa.timestamp("us", column.type.tz))
-        return field.transform.pyarrow_transform(TimestampType())(column.cast(pa.timestamp("us")))
-    return field.transform.pyarrow_transform(source.field_type)(column)
+        return transform.pyarrow_transform(TimestampType())(column.cast(pa.timestamp("us")))
+    return transform.pyarrow_transform(source)(column)
 
 
 def count_times(transform: TimeTransform[Any], column: pa.Array) -> pa.Int32Array:

@@ -128,7 +128,7 @@ class RollingFile:
     def _open(self) -> None:
         kind = self._kind
         name = f"{self._label}-{uuid.uuid4().hex}{'' if kind.content == 'data' else '-deletes'}.{kind.format}"
-        self._path = "/".join(part for part in (self._layout.data_path, self._partition.path, name) if part)
+        self._path = f"{self._layout.folder_of(self._partition.path)}/{name}"
         # No name comes twice: a store need not be asked whether there is such a file.
         self._stream, self._pieces = self._io.new_output(self._path).create(overwrite=True), 0
         match kind.format:

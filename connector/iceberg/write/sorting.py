@@ -7,6 +7,8 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 
+from connector.iceberg.write.partitioning import transform_column
+
 
 def is_sortable(order: SortOrder, schema: Schema) -> bool:
     """Tell whether rows can be put in this order here: there is one, and all of its columns are of the top level."""
@@ -28,12 +30,15 @@ def sort_rows(rows: pa.Table, order: SortOrder, schema: Schema) -> pa.Table:
     keys: list[tuple[str, str]] = []
     for place, field in enumerate(order.fields):
         source = schema.find_field(field.source_id)
-        column = rows.column(source.name).combine_chunks()
-        column = field.transform.pyarrow_transform(source.field_type)(column)
+        column = transform_column(field.transform, rows.column(source.name).combine_chunks(), source.field_type)
         columns[f"null{place}"] = pc.is_null(column)
         columns[f"value{place}"] = column.storage if isinstance(column, pa.ExtensionArray) else column
         first = field.null_order == NullOrder.NULLS_FIRST
         down = field.direction == SortDirection.DESC
         keys.append((f"null{place}", "descending" if first else "ascending"))
+        if pa.types.is_floating(column.type):
+            # What is no number is above all others; Arrow has it last, whatever the direction.
+            columns[f"nan{place}"] = pc.is_nan(column).fill_null(False)
+            keys.append((f"nan{place}", "descending" if down else "ascending"))
         keys.append((f"value{place}", "descending" if down else "ascending"))
     return rows.take(pc.sort_indices(pa.table(columns), sort_keys=keys))

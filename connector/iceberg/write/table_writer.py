@@ -58,7 +58,9 @@ class TableWriter:
         self._done: list[FileDescription] = []
 
     def write_rows(self, batch: pa.RecordBatch) -> None:
-        """Write rows; the columns are the layout's, all of them, in order."""
+        """Write rows; the columns are the layout's, all of them, in order. Of none there is no file."""
+        if not batch.num_rows:
+            return
         for partition, part in split_by_partition(batch, self._layout.spec, self._layout.schema):
             self._file(partition).write(part)
         while sum(file.waiting_bytes for file in self._open.values()) > MAX_BUFFERED_BYTES:
@@ -66,6 +68,8 @@ class TableWriter:
 
     def write_equality_deletes(self, keys: pa.RecordBatch) -> None:
         """Write keys whose rows, in whatever partition, are gone once this is committed."""
+        if not keys.num_rows:
+            return
         if self._deletes is None:
             kind = FileKind.equality_deletes(self._layout)
             everywhere = void_partition(self._layout.delete_spec_fields)

@@ -27,6 +27,7 @@ CHAPTER_OF = {
     "PropertyProblem": _CONFIG,
     "RetriableError": _RETRY,
     "CommitRefused": _RETRY,
+    "OutdatedFiles": _RETRY,
     "CommitUnknown": _RETRY,
     "NoTopics": _RETRY,
     "TimeOver": _RETRY,

@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field
-from pyiceberg.io.pyarrow import MetricModeTypes, compute_statistics_plan
+from pyiceberg.io.pyarrow import MetricModeTypes, StatisticsCollector, compute_statistics_plan, match_metrics_mode
 from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
 
 from connector.iceberg.types.values.single_values import to_stored_values
 from connector.iceberg.write.formats.value_bounds import UNORDERED_TYPES, ValueBounds
 
+_MODE_PROPERTIES = ("write.metadata.metrics.default", "write.metadata.metrics.column.")
 BOUNDED_MODES = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)
 
 
@@ -82,13 +83,28 @@ class FileMetrics:
         }
 
 
+def plan_statistics(schema: Schema, properties: tuple[tuple[str, str], ...]) -> dict[int, StatisticsCollector]:
+    """Return by field id what is collected, by a table's properties; as in Iceberg, unknown modes do not count."""
+    return compute_statistics_plan(schema, {key: text for key, text in properties if _is_usable(key, text)})
+
+
+def _is_usable(key: str, text: str) -> bool:
+    if not key.startswith(_MODE_PROPERTIES):
+        return True
+    try:
+        match_metrics_mode(text)
+    except ValueError:
+        return False
+    return True
+
+
 @lru_cache(maxsize=1024)
 def _plan_metrics(
     schema_json: str, properties: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[int, int, tuple[PrimitiveType, int | None] | None], ...]:
     """Return id, place and, where bounds are kept, type and their length, of each column that is counted."""
     schema = Schema.model_validate_json(schema_json)
-    plan = compute_statistics_plan(schema, dict(properties))
+    plan = plan_statistics(schema, properties)
     found = []
     for place, each in enumerate(schema.fields):
         collected = plan.get(each.field_id)

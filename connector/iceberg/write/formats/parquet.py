@@ -14,7 +14,6 @@ from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     MetricsMode,
     StatisticsCollector,
-    compute_statistics_plan,
     parquet_path_to_id_mapping,
 )
 from pyiceberg.schema import Schema
@@ -22,6 +21,7 @@ from pyiceberg.types import DoubleType, FloatType
 
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.values.variants import VARIANT_STORAGE, encode_variants
+from connector.iceberg.write.formats.column_metrics import plan_statistics
 from connector.iceberg.write.formats.parquet_footer import read_statistics
 from connector.iceberg.write.formats.parquet_variants import VariantAnnotator
 from connector.iceberg.write.formats.required_fields import fill_below_nulls, has_required_fields
@@ -75,7 +75,11 @@ class ParquetFile:
         self._required = [f.name for f in columns if f.name not in variants and has_required_fields(f.type)]
         self._writer: Any = None  # pq.ParquetWriter, once there are rows
         self._places = tuple(places)
-        self._options = {"store_decimal_as_integer": True, "write_statistics": with_statistics, **layout.compression}
+        self._options = {
+            "store_decimal_as_integer": True,
+            "write_statistics": with_statistics,
+            **layout.parquet_compression(),
+        }
 
     def write(self, rows: pa.Table) -> None:
         """Write rows as one row group."""
@@ -133,7 +137,7 @@ def _plan_statistics(
     schema_json: str, properties: tuple[tuple[str, str], ...], variants: frozenset[str]
 ) -> tuple[dict[int, StatisticsCollector], dict[str, int]]:
     schema = Schema.model_validate_json(schema_json)
-    wanted, places = compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
+    wanted, places = plan_statistics(schema, properties), parquet_path_to_id_mapping(schema)
     for name in variants:
         number = places.pop(name)
         places |= {f"{name}.{part.name}": number for part in VARIANT_STORAGE}

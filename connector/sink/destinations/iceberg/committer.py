@@ -14,7 +14,7 @@ import attrs
 import structlog
 from pyspark.sql import SparkSession
 
-from connector.errors import CommitRefused, ConnectorError, GapError, RetriableError
+from connector.errors import CommitRefused, ConnectorError, GapError, OutdatedFiles, RetriableError
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import (
@@ -95,16 +95,21 @@ class IcebergCommitter:
             commit = futures[index].result()
             if commit is not None:
                 self._committed_before[names[index]] = commit.after(self._committed_before.get(names[index]))
-        refused = [index for index, error in failed if isinstance(error, CommitRefused)]
+        refused = {index: error for index, error in failed if isinstance(error, CommitRefused)}
         # Only a refused commit is known to refer to no file, and to land no more; after any other error they stay.
         for index in refused:
             self._discard(names[index], result.written.get(index, ()))
-        for index in refused:
-            self._targets.refresh(names[index])
+        for index, error in refused.items():
+            self._refresh_refused(names[index], error)
         if failed:
             raise next((e for _, e in failed if not isinstance(e, RetriableError)), failed[0][1])
         done, self._committed_before = self._committed_before, {}
         return {**self._take_unstored(names), **done}
+
+    def _refresh_refused(self, name: str, error: CommitRefused) -> None:
+        """Reload a table; who alters it adds no rows, so that its keys stay known where they were."""
+        alone = isinstance(error, OutdatedFiles) and self._targets[name].known_keys.is_complete
+        self._targets.refresh(name, alone=alone)
 
     def _take_unstored(self, names: Iterable[str]) -> dict[str, TableCommit]:
         """Return the commits of a run that crashed before it could store its offsets."""
@@ -222,7 +227,9 @@ class IcebergCommitter:
                 replace = WRITE_MODES[table.write_mode].apply
                 # Rows that were rolled back since they were read would come back with their marks.
                 rule = self._expect_own(target, base)
-                commit_own_files(target.table, files, base, self._connector, hits, replace, rule)
+                commit_own_files(
+                    target.table, files, base, self._connector, hits, replace, rule, table.layout.schema_json
+                )
             except CommitRefused:
                 self._discard(name, files)
                 raise
@@ -277,7 +284,7 @@ class IcebergCommitter:
                     done = commit_files(self._targets[name].table, pending, self._connector)
             except CommitRefused as error:
                 self._discard(name, replacing)
-                if not attempts_left:
+                if not attempts_left or isinstance(error, OutdatedFiles):
                     raise
                 self._log.warning("repeating the row lookup after a commit conflict", table=name, reason=str(error))
                 self._refresh_alone(name)
@@ -310,6 +317,7 @@ class IcebergCommitter:
             properties={SCHEMA_DRIFT_COUNT: str(len(drift))} if drift else {},
             rows_to_replace=hits,
             replace_rows=WRITE_MODES[table.write_mode].apply,
+            schema_json=table.layout.schema_json,
         )
 
     def _note_commit(self, name: str, files: Sequence[FileDescription], done: CommittedSnapshot) -> TableCommit:

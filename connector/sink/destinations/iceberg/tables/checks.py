@@ -22,6 +22,7 @@ _NANOSECONDS_VERSION = 3
 _CUT_OFF = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^#?]*[#?]")
 """Paths without a scheme are of the local file system, and read whole."""
 _DELETE_FORMAT = "write.delete.format.default"
+_ENCRYPTION_KEY = "encryption.key-id"
 _FILES = {"avro": "Avro", "orc": "ORC"}
 
 
@@ -79,12 +80,27 @@ def check_location(layout: TableLayout) -> None:
             )
 
 
+def check_encryption(layout: TableLayout) -> None:
+    """Check that a table's files are not to be encrypted, which those that Python's writers make are not.
+
+    Raises:
+        DataFault: they are: rows would lie open in it.
+    """
+    if layout.properties.get(_ENCRYPTION_KEY):
+        raise DataFault(
+            f"table {layout.name} is encrypted ({_ENCRYPTION_KEY}), and files are written here without; write to "
+            "another table, in a store that encrypts by itself"
+        )
+
+
 def check_layout(layout: TableLayout, *, upsert: bool) -> None:
-    """Check that a table's rows can be written in its file format.
+    """Check that a table's rows can be written in its file format, and its deletes in theirs.
 
     Raises:
         FatalError: they cannot; says what to set.
     """
+    layout.parquet_compression()
+    _ = layout.target_file_size_bytes, layout.target_delete_file_size_bytes
     match layout.data_format:
         case "parquet":
             return

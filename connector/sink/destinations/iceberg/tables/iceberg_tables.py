@@ -166,6 +166,9 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
 
     def plan(self, name: str, index: int, start: Mapping[TopicPartition, int]) -> TablePlan:
         """Return the executors' view of a table for a batch that starts at `start`."""
+        if self._known[name].altered:
+            self._log.info("others have altered the table", table=self._known[name].table.name)
+            self.refresh(name, alone=self._known[name].known_keys.is_complete)
         target = self._known[name]
         # Whatever else is new with the table its commit will meet.
         target.layout = target.table.renew_layout(target.layout)
@@ -235,6 +238,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             self._guard.check(table, None if before is None else before.base, wrote=wrote)
         layout = options.layout(table)
         table_checks.check_location(layout)
+        table_checks.check_encryption(layout)
         mode_name = options.write_mode_name(has_key=bool(layout.keys))
         upsert, mode = options.upserts(has_key=bool(layout.keys)), WRITE_MODES[mode_name]
         table_checks.check_layout(layout, upsert=upsert)
@@ -257,7 +261,8 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
             )
         known = alone and mode.writes_equality_deletes
         keys = read_key_bounds(table, layout) if known else KeyBounds()
-        return TargetTable(table, layout, mode_name, keys, self._find_last_commit(name, table), table.snapshot_id)
+        stored = self._find_last_commit(name, table)
+        return TargetTable(table, layout, mode_name, keys, stored, table.snapshot_id, table.shape)
 
     def _find_last_commit(self, name: str, table: Table) -> LastCommit:
         """Return the sink's last commit to a table, from its snapshots or, once those expired, the stored offsets."""
@@ -316,7 +321,7 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         self.record_drift(name, find_changed(before, columns).names)
         self._changed.add(name)
         self._log.info("table evolved", table=known.table.name, columns=len(columns))
-        return attrs.evolve(known, layout=self._options(name).layout(known.table))
+        return attrs.evolve(known, layout=self._options(name).layout(known.table), shape=known.table.shape)
 
     def _follow_renames(
         self, name: str, known: TargetTable, needs: list[SchemaChange]

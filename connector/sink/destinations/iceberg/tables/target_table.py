@@ -21,7 +21,10 @@ _REPLACE = "replace"
 
 @attrs.define(eq=False)
 class TargetTable:
-    """One table of the sink; `known_keys` and `stored` describe the snapshot `base`."""
+    """One table of the sink; `known_keys` and `stored` describe the snapshot `base`.
+
+    `shape` is the table's that `layout` is of; `altered` tells that others have changed it since.
+    """
 
     table: Table
     layout: TableLayout
@@ -29,6 +32,8 @@ class TargetTable:
     known_keys: KeyBounds
     stored: LastCommit
     base: int | None
+    shape: tuple[int, ...] = ()
+    altered: bool = False
 
     @property
     def upsert(self) -> bool:
@@ -42,6 +47,7 @@ class TargetTable:
         keys = widen_bounds(self.known_keys, self.layout, files) if is_next else KeyBounds()
         self.known_keys = keys if self.upsert else KeyBounds()
         self.stored, self.base = done.stored, done.snapshot_id
+        self.altered = self.table.shape != self.shape
 
 
 def _is_based_on(table: Table, snapshot_id: int, base: int | None) -> bool:
