@@ -288,6 +288,8 @@ def test_other_files_hold_no_variants(key: str) -> None:
         ("key.converter", "hunter2"),
         ("errors.tolerance", "${env:SECRET}"),
         ("errors.tolerance", "x${env:SECRET}"),
+        ("debezium.sink.iceberg.jdbc.password", "${db.password:hunter2}"),
+        ("sasl.jaas.config", "${kafka.login:PlainLoginModule required hunter2;}"),
     ],
 )
 def test_secrets_stay_out_of_messages(key: str, text: str) -> None:

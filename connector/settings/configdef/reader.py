@@ -94,7 +94,8 @@ class ConfigReader:
         try:
             return self.providers.resolve(entry.text, bare=not literal).strip()
         except UnresolvedReference as missing:
-            self.add_fault(entry, f"{missing.reference} {missing.why}", missing.todo)
+            shown = missing.shortened if holds_secret(entry.key) else missing.reference
+            self.add_fault(entry, f"{shown} {missing.why}", missing.todo)
             return None
 
     def show(self, entry: Entry, option: Option[object] | None) -> str:
