@@ -130,7 +130,7 @@ def test_iceberg_properties_are_no_near_misses() -> None:
         "history.expire.max-snapshot-age-ms",
         "read.split.target-size",
     ]
-    rest = {"debezium.sink.iceberg.type": "rest"}
+    rest = {"debezium.sink.iceberg.type": "rest", "debezium.sink.iceberg.uri": "http://h"}
     given = {f"debezium.sink.iceberg.{key}": "x" for key in keys if key != "catalog-impl"}
     settings = load([], GOOD | rest | given, {})
     assert settings.notes == ()
