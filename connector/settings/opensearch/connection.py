@@ -74,6 +74,7 @@ TRUST_ALL = Option(
     default=False,
     importance="low",
     doc="Do not check the nodes' certificates; for tests only.",
+    aliases=("connection.trust.all.certificates",),
 )
 REGION = Option(
     name="aws.region",
@@ -88,6 +89,7 @@ ACCESS_KEY = Option(
     default=None,
     importance="low",
     doc="Access key that requests are signed with; else those of AWS's own chain (roles ...), with icebridge[aws].",
+    aliases=("aws.access_key_id",),
 )
 SECRET_KEY = Option(
     name="aws.secret.access.key",
@@ -96,6 +98,7 @@ SECRET_KEY = Option(
     importance="low",
     doc="Secret of the access key; prefer ${env:NAME} or ${file:/path:key} to plain text.",
     secret=True,
+    aliases=("aws.secret_access_key",),
 )
 SESSION_TOKEN = Option(
     name="aws.session.token",
@@ -118,6 +121,7 @@ ROLE = Option(
     default="",
     importance="low",
     doc="Role to take on (STS) for signing requests; its credentials are renewed.",
+    aliases=("aws.sts.role.arn",),
 )
 AWS_SERVICE = Option(
     name="aws.service.name",
@@ -125,6 +129,7 @@ AWS_SERVICE = Option(
     default="es",
     importance="low",
     doc="es for OpenSearch Service, aoss for OpenSearch Serverless.",
+    aliases=("aws.service.signing.name",),
 )
 READ_TIMEOUT = Option(
     name="read.timeout.ms",
@@ -275,9 +280,12 @@ def build_bulk(reader: ConfigReader) -> BulkSettings:
 def _read_aws(reader: ConfigReader) -> AwsSettings | None:
     region, entry = reader.get(REGION), reader.entry(REGION)
     access, secret = reader.get(ACCESS_KEY), reader.get(SECRET_KEY)
-    if region is None or entry is None:
-        return None
     named = reader.entry(PROFILE) or reader.entry(ROLE)
+    if region is None or entry is None:
+        signing = named or reader.entry(ACCESS_KEY) or reader.entry(SECRET_KEY)
+        if signing:
+            reader.add_fault(signing, f"has no effect without {REGION.name}", f"add {REGION.name}")
+        return None
     if (access is None) != (secret is None):
         reader.add_fault(
             entry, "is given with half of a key", f"give {ACCESS_KEY.name} and {SECRET_KEY.name}, or neither"
