@@ -238,6 +238,14 @@ def test_the_login_of_that_sinks_own_clients_is_ours(tmp_path: Path) -> None:
     assert own["security.protocol"] == "SASL_PLAINTEXT"
 
 
+def test_its_catalog_is_understood_in_any_sinks_file() -> None:
+    """Who names the catalog as that sink does, and nothing else, has it: it was refused, with a meaningless name."""
+    given = {"topics": "t", "bootstrap.servers": "h:1", "iceberg.catalog.uri": "http://h", "iceberg.hadoop.a": "1"}
+    settings = load([], given, {})
+    assert (settings.catalog.properties["type"], settings.catalog.name) == ("rest", "default")
+    assert settings.spark == {"spark.hadoop.a": "1"}
+
+
 def test_what_has_an_effect_is_not_noted_as_having_none(tmp_path: Path) -> None:
     """The pattern by which Iceberg's transform names tables is read, and said to be nowhere."""
     notes = _load(tmp_path, CONNECT["change data capture"], NEEDED).notes

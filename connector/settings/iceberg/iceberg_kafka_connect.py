@@ -30,6 +30,8 @@ SAME_AS = {ours: theirs for theirs, ours in _RENAMED.items()}
 """Our names -> the Kafka Connect sink's, for the reference."""
 
 _FAMILIES = (("iceberg.catalog.", _PREFIX), ("iceberg.hadoop.", "spark.hadoop."))
+_OF_THAT_SINK = ("iceberg.tables", "iceberg.control.", "iceberg.catalog", "iceberg.hadoop.", "iceberg.kafka.")
+"""How keys begin that no file of another sink has."""
 _KAFKA, _LOGIN = "iceberg.kafka.", ("security.", "sasl.", "ssl.")
 """That sink's own clients, and what of theirs says how to get in: its brokers are ours."""
 _TABLE_PARTITION = re.compile(r"iceberg\.table\.(.+)\.partition-by")
@@ -94,8 +96,7 @@ class ControlTopic:
 
 def is_iceberg_kafka_connect(entries: Mapping[str, Entry]) -> bool:
     """Whether a file was written for that sink: by its class, or by a key that no other has."""
-    ours = ("iceberg.tables", "iceberg.control.")
-    return is_named(entries, ICEBERG_SINK_CLASS) or any(key.startswith(ours) for key in entries)
+    return is_named(entries, ICEBERG_SINK_CLASS) or any(key.startswith(_OF_THAT_SINK) for key in entries)
 
 
 def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
