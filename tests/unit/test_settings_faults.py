@@ -62,6 +62,11 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
         ("consumr.override.fetch.min.bytes", "consumer.override.fetch.min.bytes"),
         ("sparc.executor.memory", "spark.executor.memory"),
         ("debezium.sink.batch.interval.ms", "debezium.sink.batch.interval-ms"),
+        ("delete.enabled", "debezium.sink.iceberg.upsert-keep-deletes=false"),
+        ("insert.mode", "debezium.sink.iceberg.upsert"),
+        ("schema.evolution", "debezium.sink.iceberg.allow-field-addition"),
+        ("s3.access-key-id", "debezium.sink.iceberg.s3.access-key-id"),
+        ("catalog.type", "debezium.sink.iceberg.type"),
     ],
 )
 def test_unknown_key_names_the_nearest(key: str, meant: str) -> None:

@@ -79,6 +79,7 @@ ALLOWED_KEYS = AllowedKeys(
     NAMES,
     tuple(prefix.name for prefix in PREFIXES),
     foreign=(*FOREIGN_KEYS, *iceberg_kafka_connect.FOREIGN_KEYS, *aiven.FOREIGN_KEYS),
+    catalog=catalog.SOURCE_CATALOG.rest.name,
 )
 
 
