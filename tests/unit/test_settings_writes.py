@@ -62,3 +62,11 @@ def test_what_cannot_be_is_one_fault(given: dict[str, str], says: str) -> None:
         load([], GOOD | given, {})
     (fault,) = caught.value.faults
     assert says in fault
+
+
+@pytest.mark.parametrize("key", ["write-mode", "scd-type", "commit-branch"])
+def test_an_empty_option_of_a_table_is_none(key: str) -> None:
+    """What is said of all tables counts, as where the key is not there."""
+    given = {MODE: "copy-on-write", "debezium.sink.iceberg.scd-type": "2", "iceberg.tables.default-commit-branch": "b"}
+    expected = load([], GOOD | given, {}).table.writes
+    assert load([], GOOD | given | {f"iceberg.table.t.{key}": ""}, {}).table.writes == expected

@@ -126,7 +126,9 @@ def build(reader: ConfigReader, upsert: Option[bool]) -> WriteModeSettings:
 
 def _read_by_table(reader: ConfigReader, suffix: str, option: Option[str]) -> dict[str, str]:
     keys = [entry.key for entry in reader.members(ROUTE_REGEX) if entry.key.endswith(suffix)]
+    own = [attrs.evolve(option, name=key) for key in keys]
     return {
-        key.removeprefix(ROUTE_REGEX.name).removesuffix(suffix): reader.get(attrs.evolve(option, name=key))
-        for key in keys
+        each.name.removeprefix(ROUTE_REGEX.name).removesuffix(suffix): reader.get(each)
+        for each in own
+        if reader.entry(each) is not None
     }
