@@ -132,6 +132,18 @@ existing.resource.type=none
     assert connection.aws == AwsSettings("eu-west-1", "access", "secret", service="aoss")
 
 
+def test_options_of_tables_are_noted_where_there_are_indexes(tmp_path: Path) -> None:
+    """A file of both kinds of sink runs, and says what of it does nothing; deleted keys are remembered for both."""
+    given = "debezium.sink.iceberg.write-mode=copy-on-write\niceberg.maintenance.enabled=true\n"
+    given += "iceberg.table.t.scd-type=2\ndeleted.keys.retention.ms=1\n"
+    file = tmp_path / "s.properties"
+    file.write_text(FILE + given)
+    assert load([file], environ={}).notes == (
+        "these options are of tables, and have no effect on indexes: debezium.sink.iceberg.write-mode, "
+        "iceberg.maintenance.enabled, iceberg.table.t.scd-type",
+    )
+
+
 def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
     """A password comes from a provider, and no representation has it."""
     file = tmp_path / "s.properties"
