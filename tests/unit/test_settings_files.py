@@ -154,6 +154,15 @@ def test_broken_escape_names_its_line(write: Write) -> None:
     )
 
 
+def test_a_resource_of_kubernetes_is_one_fault(write: Write) -> None:
+    """What Strimzi's operator reads is told as such; each of its lines was an unknown key."""
+    text = "# a connector\n---\napiVersion: kafka.strimzi.io/v1beta2\nkind: KafkaConnector\nspec:\n  class: x\n"
+    with pytest.raises(ConfigError) as caught:
+        load([write(text)], environ={})
+    (fault,) = caught.value.faults
+    assert "sink.properties: is a resource of Kubernetes, which is not read; write what is below spec.config" in fault
+
+
 def test_lines_count_continuations_and_all_line_ends(write: Write) -> None:
     """A fault's line is the first of its entry, whatever came before it."""
     text = "#\r\n\r\nname=a\\\r\n  b\r\n   \nerrors.tolerance=x\n"

@@ -23,6 +23,8 @@ _SHOWN_LINES = 20
 """So many such bytes are told line by line: a file of more is not a text."""
 _PROFILED = re.compile(r"%(?:prod|\{(?:[^},]*,)*prod(?:,[^},]*)*\})\.")
 """How a key of Quarkus's profile prod begins, the one that Debezium Server runs with."""
+_RESOURCE = re.compile(r"(?:\s*#.*\n|\s*---.*\n|\s*\n)*+apiVersion\s*:")
+"""How a resource of Kubernetes begins, such as Strimzi's KafkaConnector."""
 AFTER_ALL_LINES = 2**31
 
 
@@ -129,6 +131,11 @@ def read_entries(path: Path, layer: int = 0) -> Iterator[Entry | ConfigFault]:
     text = _read_text(path)
     if text.lstrip().startswith("{"):
         return _read_json(path, _check_text(text), layer)
+    if _RESOURCE.match(text):
+        todo = (
+            "write what is below spec.config as key=value, or as JSON, into a file, and spec.class as connector.class"
+        )
+        raise _Unreadable(0, "is a resource of Kubernetes, which is not read", todo)
     return _read_lines(path, text, layer)
 
 
