@@ -238,6 +238,13 @@ def test_the_login_of_that_sinks_own_clients_is_ours(tmp_path: Path) -> None:
     assert own["security.protocol"] == "SASL_PLAINTEXT"
 
 
+def test_where_that_sink_left_its_commits_is_not_noted_as_having_no_effect() -> None:
+    """`offsets reset --to group` reads the control topic, for the group that is named."""
+    given = {"iceberg.control.topic": "c", "iceberg.connect.group-id": "g", "iceberg.control.commit.threads": "1"}
+    notes = load([], {"topics": "t", "bootstrap.servers": "h:1", "iceberg.catalog.uri": "http://h"} | given, {}).notes
+    assert [note.rpartition(": ")[2] for note in notes] == ["iceberg.control.commit.threads"]
+
+
 def test_its_catalog_is_understood_in_any_sinks_file() -> None:
     """Who names the catalog as that sink does, and nothing else, has it: it was refused, with a meaningless name."""
     given = {"topics": "t", "bootstrap.servers": "h:1", "iceberg.catalog.uri": "http://h", "iceberg.hadoop.a": "1"}
