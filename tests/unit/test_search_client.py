@@ -132,6 +132,19 @@ existing.resource.type=none
     assert connection.aws == AwsSettings("eu-west-1", "access", "secret", service="aoss")
 
 
+def test_a_secret_that_is_not_found_is_one_fault(tmp_path: Path) -> None:
+    """It is not taken for one that was left out beside its user's name, or its key."""
+    given = "connection.username=u\nconnection.password=${env:NONE}\n"
+    file = tmp_path / "s.properties"
+    file.write_text(FILE + given)
+    with pytest.raises(ConfigError) as caught:
+        load([file], environ={})
+    assert [fault.partition(": ")[2] for fault in caught.value.faults] == [
+        "connection.password: ${env:NONE} cannot be resolved: the environment has no such variable; "
+        "provide it or correct the reference"
+    ]
+
+
 def test_options_of_tables_are_noted_where_there_are_indexes(tmp_path: Path) -> None:
     """A file of both kinds of sink runs, and says what of it does nothing; deleted keys are remembered for both."""
     given = "debezium.sink.iceberg.write-mode=copy-on-write\niceberg.maintenance.enabled=true\n"

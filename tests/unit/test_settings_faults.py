@@ -194,6 +194,11 @@ def test_near_miss_among_debezium_keys() -> None:
         ),
         ("debezium.sink.iceberg.format-version", "1", "'1' is outside 2 to 3; write a number in that range"),
         ("debezium.sink.iceberg.format-version", "two", "'two' is not a whole number; write digits only, from 2"),
+        (
+            "debezium.sink.iceberg.format-version",
+            "3  # with vectors",
+            "'3  # with vectors' is not a whole number; write digits only, from 2; a comment needs a line of its own",
+        ),
         ("debezium.sink.iceberg.table-namespace", "a..b", "has an empty level; write names separated by single dots"),
         (
             "debezium.sink.iceberg.warehouse",

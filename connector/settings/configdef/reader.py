@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from connector.settings.configdef.property_files import AFTER_ALL_LINES, ConfigF
 from connector.settings.configdef.value_types import InvalidValue
 
 T = TypeVar("T")
+_COMMENT = re.compile(r"\s[#!]")
 
 
 @attrs.frozen
@@ -59,7 +61,7 @@ class ConfigReader:
             return option.kind.read(text)
         except InvalidValue as unfit:
             what = unfit.what.replace("{}", self.show(entry, option))
-            self.add_fault(entry, what, unfit.todo)
+            self.add_fault(entry, what, unfit.todo + _hint_comment(text))
             return option.default
         except RecursionError:
             self.add_fault(entry, "is nested too deeply", "write it with fewer levels")
@@ -118,3 +120,8 @@ class ConfigReader:
         if fault not in self._told:
             self._told.add(fault)
             self.faults.append(fault)
+
+
+def _hint_comment(text: str) -> str:
+    """What to do too where a comment seems to stand behind a value."""
+    return "; a comment needs a line of its own" if _COMMENT.search(text) else ""

@@ -246,9 +246,9 @@ def build_connection(reader: ConfigReader) -> ConnectionSettings:
     if reader.entry(URL) is None:
         reader.add_missing(URL.name, "is missing", "add it as http://host:9200 of an OpenSearch node")
     username, password = reader.get(USERNAME), reader.get(PASSWORD)
-    entry = reader.entry(USERNAME) or reader.entry(PASSWORD)
-    if entry and (username is None) != (password is None):
-        reader.add_fault(entry, "is given alone", f"give both {USERNAME.name} and {PASSWORD.name}")
+    given = [entry for option in (USERNAME, PASSWORD) if (entry := reader.entry(option))]
+    if len(given) == 1:
+        reader.add_fault(given[0], "is given alone", f"give both {USERNAME.name} and {PASSWORD.name}")
     key = reader.entry(KEY)
     if key and reader.get(CERTIFICATE) is None:
         reader.add_fault(key, f"{CERTIFICATE.name} is missing", "add the certificate that the key belongs to")
@@ -286,7 +286,7 @@ def _read_aws(reader: ConfigReader) -> AwsSettings | None:
         if signing:
             reader.add_fault(signing, f"has no effect without {REGION.name}", f"add {REGION.name}")
         return None
-    if (access is None) != (secret is None):
+    if (reader.entry(ACCESS_KEY) is None) != (reader.entry(SECRET_KEY) is None):
         reader.add_fault(
             entry, "is given with half of a key", f"give {ACCESS_KEY.name} and {SECRET_KEY.name}, or neither"
         )
