@@ -266,6 +266,8 @@ def test_what_has_an_effect_is_not_noted_as_having_none(tmp_path: Path) -> None:
         ("debezium.sink.batch.metrics.snapshot-mbean=debezium.postgres:type=x", "Debezium Server's iceberg sink"),
         ("value.converter.replace.null.with.default=false", "say how messages are written"),
         ("key.converter.enhanced.avro.schema.support=true", "say how messages are written"),
+        ("value.converter.optional.for.nullables=true", "say how messages are written"),
+        ("value.converter.use.latest.with.metadata=a=b", "say how messages are written"),
     ],
 )
 def test_documented_keys_that_change_nothing_stop_nothing(tmp_path: Path, line: str, note: str) -> None:
