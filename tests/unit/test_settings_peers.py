@@ -268,6 +268,10 @@ def test_what_has_an_effect_is_not_noted_as_having_none(tmp_path: Path) -> None:
         ("key.converter.enhanced.avro.schema.support=true", "say how messages are written"),
         ("value.converter.optional.for.nullables=true", "say how messages are written"),
         ("value.converter.use.latest.with.metadata=a=b", "say how messages are written"),
+        ("key.converter.apicurio.registry.auto-register=true", "say how messages are written"),
+        ("value.converter.apicurio.registry.find-latest=true", "say how messages are written"),
+        ("value.converter.schemaAutoRegistrationEnabled=true", "say how messages are written"),
+        ("value.converter.avroRecordType=GENERIC_RECORD", "say how messages are written"),
     ],
 )
 def test_documented_keys_that_change_nothing_stop_nothing(tmp_path: Path, line: str, note: str) -> None:
