@@ -252,6 +252,10 @@ def test_near_miss_among_debezium_keys() -> None:
         ("value.converter.basic.auth.credentials.source", "SASL_INHERIT", "is not known; write URL or USER_INFO"),
         ("value.converter.schema.registry.ulr", "http://r", "did you mean value.converter.schema.registry.url?"),
         ("debezium.format.value", "avro", "value.converter"),
+        ("iceberg.tables", "lake.a,lake..b", "'lake.a,lake..b' has an empty part; write table, or namespace.table"),
+        ("deleted.keys.table.name", "a.", "'a.' has an empty part"),
+        ("debezium.source.offset.storage.iceberg.table-name", ".a", "'.a' has an empty part"),
+        ("debezium.source.schema.history.internal.iceberg.table-name", "a. .b", "'a. .b' has an empty part"),
     ],
 )
 def test_wrong_value(key: str, text: str, said: str) -> None:

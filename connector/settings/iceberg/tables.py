@@ -12,7 +12,7 @@ import attrs
 
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.reader import ConfigReader
-from connector.settings.configdef.value_types import BOOLEAN, LIST, TEXT, one_of
+from connector.settings.configdef.value_types import BOOLEAN, LIST, TABLE_NAME, TEXT, one_of
 from connector.settings.iceberg import (
     catalog,
     deleted_keys,
@@ -105,14 +105,14 @@ EXCLUDED_COLUMNS = Option(
 )
 OFFSETS_TABLE = Option(
     name="debezium.source.offset.storage.iceberg.table-name",
-    kind=TEXT,
+    kind=TABLE_NAME,
     default="_debezium_offset_storage",
     importance="low",
     doc="Table for committed Kafka offsets, in addition to those in every snapshot summary.",
 )
 HISTORY_TABLE = Option(
     name="debezium.source.schema.history.internal.iceberg.table-name",
-    kind=TEXT,
+    kind=TABLE_NAME,
     default=None,
     importance="low",
     doc="Table that gets one row per schema that a table was created with or evolved to; not set: none.",
