@@ -225,6 +225,32 @@ def test_faults_of_a_connectors_json_have_their_line(tmp_path: Path, text: str, 
     assert any(fault.startswith(f"{file}:{line}: ") and said in fault for fault in caught.value.faults), caught.value
 
 
+def test_all_faults_of_a_connectors_json_are_told_at_once(tmp_path: Path) -> None:
+    """Each value that is no text, what stands beside the properties, and a key that comes twice, with their lines."""
+    text = """{
+  "name": "x", "topics": "t",
+  "config": {
+    "a": "topics.regex",
+    "topics": ["t"],
+    "iceberg.tables": null,
+    "iceberg.catalog.uri": "http://a",
+    "iceberg.catalog.uri": "http://b"
+  }
+}"""
+    file = tmp_path / "c.json"
+    file.write_text(text, "utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load([file], {}, {})
+    told = [fault.removeprefix(f"{file}:").partition(";")[0] for fault in caught.value.faults]
+    assert told == [
+        "2: topics stands beside `config`",
+        "4: a: is not a known key",
+        "5: the value of topics is no text",
+        "6: the value of iceberg.tables is no text",
+    ]
+    assert f"{file}:8: iceberg.catalog.uri has another value in line 7 too; line 8 counts" in caught.value.notes
+
+
 def test_the_login_of_that_sinks_own_clients_is_ours(tmp_path: Path) -> None:
     """`iceberg.kafka.*` says how to get into the same brokers; what the file says without it wins."""
     text = CONNECT["dynamic"] + (
