@@ -197,7 +197,7 @@ def test_near_miss_among_debezium_keys() -> None:
         (
             "debezium.sink.iceberg.format-version",
             "3  # with vectors",
-            "'3  # with vectors' is not a whole number; write digits only, from 2; a comment needs a line of its own",
+            "'3  # with vectors' is not a whole number (a comment needs a line of its own); write digits only, from 2",
         ),
         ("debezium.sink.iceberg.table-namespace", "a..b", "has an empty level; write names separated by single dots"),
         (

@@ -16,6 +16,7 @@ from connector.settings.configdef.value_types import InvalidValue
 
 T = TypeVar("T")
 _COMMENT = re.compile(r"\s[#!]")
+"""What seems to begin a comment behind a value."""
 
 
 @attrs.frozen
@@ -61,7 +62,9 @@ class ConfigReader:
             return option.kind.read(text)
         except InvalidValue as unfit:
             what = unfit.what.replace("{}", self.show(entry, option))
-            self.add_fault(entry, what, unfit.todo + _hint_comment(text))
+            if _COMMENT.search(text):
+                what = f"{what} (a comment needs a line of its own)"
+            self.add_fault(entry, what, unfit.todo)
             return option.default
         except RecursionError:
             self.add_fault(entry, "is nested too deeply", "write it with fewer levels")
@@ -120,8 +123,3 @@ class ConfigReader:
         if fault not in self._told:
             self._told.add(fault)
             self.faults.append(fault)
-
-
-def _hint_comment(text: str) -> str:
-    """What to do too where a comment seems to stand behind a value."""
-    return "; a comment needs a line of its own" if _COMMENT.search(text) else ""
