@@ -205,10 +205,18 @@ def test_a_catalog_that_is_elsewhere_needs_its_address(kind: str) -> None:
         sink(**{"debezium.sink.iceberg.type": kind})
 
 
-@pytest.mark.parametrize("warehouse", ["~/w", "$HOME/w", "file://~/w"])
-def test_a_warehouse_that_only_a_shell_knows_is_a_fault(warehouse: str) -> None:
+@pytest.mark.parametrize(
+    ("warehouse", "what"),
+    [
+        ("~/w", "begins with what only a shell"),
+        ("$HOME/w", "begins with what only a shell"),
+        ("file://~/w", "begins with what only a shell"),
+        ('"/w"', "is in quotes"),
+    ],
+)
+def test_a_warehouse_that_only_a_shell_knows_is_a_fault(warehouse: str, what: str) -> None:
     """It would be a folder `~` below the current one."""
-    with pytest.raises(ConfigError, match=r"-X: debezium\.sink\.iceberg\.warehouse: begins with what only a shell"):
+    with pytest.raises(ConfigError, match=rf"-X: debezium\.sink\.iceberg\.warehouse: {what}"):
         sink(**{"debezium.sink.iceberg.warehouse": warehouse})
 
 

@@ -162,8 +162,10 @@ def _check_stores(reader: ConfigReader, options: CatalogOptions, properties: Map
 
 
 def _check_path(reader: ConfigReader, options: CatalogOptions) -> None:
-    """Refuse what a shell would replace, and nobody else does: it would be a folder of that name."""
+    """Refuse what a shell would replace or take away, and nobody else does: it would be a folder of that name."""
     entry = reader.entry(options.warehouse)
+    if entry and entry.text.startswith(("'", '"')):
+        reader.add_fault(entry, "is in quotes, which are part of a value here", "leave them out")
     if entry and entry.text.removeprefix("file://").startswith(("~", "$HOME", "%USERPROFILE%")):
         todo = "write the whole path, or ${env:HOME} for the home folder"
         reader.add_fault(entry, "begins with what only a shell replaces", todo)
