@@ -2,11 +2,13 @@
 
 The events that Debezium Server handed to its own sink then come through Kafka, where our sink reads them.
 Names: Debezium Server's reference ("Source", "Format and Transformation configuration") and Kafka Connect's
-`POST /connectors`. Texts are passed on as written: a `${...}` is for the worker to resolve, and no secret is read.
+`POST /connectors`. Texts are passed on as written: a `${...}` is for the worker to resolve, and no secret is read. A
+variable of the environment (`${NAME}`) has Kafka Connect's form there (`${env:NAME}`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -51,6 +53,11 @@ _OF_APICURIO = {
 """What Debezium Server takes where the registry is Apicurio's by its own API."""
 
 
+_VARIABLE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)(:(?:[^{}]|\{[^{}]*\})*)?\}")
+_LITERAL = ".replacement"
+"""What transforms put in place of a match has `${NAME}` for a group."""
+
+
 @attrs.frozen
 class ConnectorConfig:
     """What `POST /connectors` takes, and one note for each thing that does not stay as it was."""
@@ -92,7 +99,25 @@ def convert_properties(given: Mapping[str, str]) -> ConnectorConfig:
     ]
     config |= _converters(given)
     config |= {key.removeprefix("debezium."): text for key, text in given.items() if _is_transform(key)}
+    notes += _refer_to_variables(config)
     return ConnectorConfig(name, dict(sorted({**_DEFAULTS, **_nulls_kept(config), **config}.items())), notes)
+
+
+def _refer_to_variables(config: dict[str, str]) -> list[str]:
+    """Write variables as Kafka Connect looks them up: it takes Debezium Server's form for the value itself."""
+    notes = []
+    for key, text in config.items():
+        variables = [] if key.endswith(_LITERAL) else list(_VARIABLE.finditer(text))
+        if variables:
+            config[key] = _VARIABLE.sub(r"${env:\1}", text)
+        notes += [
+            f"{key}: Kafka Connect has no default for {name}, set it in the worker's environment"
+            for name in dict.fromkeys(each[1] for each in variables if each[2])
+        ]
+    if any("${env:" in text for text in config.values()):
+        provider = "config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider"
+        notes.append(f"${{env:...}}: the worker looks it up with config.providers=env and {provider}")
+    return notes
 
 
 def _nulls_kept(config: Mapping[str, str]) -> dict[str, str]:

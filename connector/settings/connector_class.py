@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from connector.settings.configdef.config_providers import has_reference
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
@@ -57,6 +58,9 @@ def check(reader: ConfigReader) -> bool:
     entry = reader.entries.get(CONNECTOR_CLASS.name)
     if entry is None or not entry.text.strip() or find_class(entry.text):
         return True
+    if has_reference(entry.text):
+        reader.add_fault(entry, "is looked up elsewhere, and says what the file configures", "write the class itself")
+        return False
     shown, meant = reader.show(entry, CONNECTOR_CLASS), _find_meant(entry.text)
     if meant:
         reader.add_fault(entry, f"{shown} is no connector of this program", f"did you mean {meant}? ({_ALL})")

@@ -12,7 +12,15 @@ import attrs
 
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
-from connector.settings.configdef.value_types import BOOLEAN, TEXT, InvalidValue, ValueType, split_list, whole_number
+from connector.settings.configdef.value_types import (
+    BOOLEAN,
+    TABLE_NAME,
+    TEXT,
+    InvalidValue,
+    ValueType,
+    split_list,
+    whole_number,
+)
 
 LOOPBACK = "127.0.0.1"
 _ORIGIN = re.compile(r"https?://[^/\s]+")
@@ -106,7 +114,7 @@ API_ENABLED = Option(
 )
 CONFIG_TABLE = Option(
     name="config.storage.iceberg.table-name",
-    kind=TEXT,
+    kind=TABLE_NAME,
     default="_icebridge_connectors",
     importance="low",
     doc="Table in which `icebridge serve` keeps its connectors and whether they run.",

@@ -132,3 +132,20 @@ def test_what_cannot_be_converted_is_named(given: dict[str, str], said: str) -> 
     """A file without a source, or with a format that Kafka Connect lacks, is refused with what to write."""
     with pytest.raises(ConfigError, match=said):
         convert_properties(given)
+
+
+def test_variables_are_those_of_the_workers_environment() -> None:
+    """Kafka Connect would take Debezium Server's form for the value itself; groups of a transform stay as they are."""
+    given = MYSQL | {
+        "debezium.source.database.hostname": "${DB_HOST:${OTHER}}",
+        "debezium.source.database.password": "${DB_PASSWORD}",
+        "debezium.transforms.route.replacement": "${NAME}",
+    }
+    made = convert_properties(given)
+    assert made.config["database.hostname"] == "${env:DB_HOST}"
+    assert made.config["database.password"] == "${env:DB_PASSWORD}"
+    assert made.config["transforms.route.replacement"] == "${NAME}"
+    assert (
+        "database.hostname: Kafka Connect has no default for DB_HOST, set it in the worker's environment" in made.notes
+    )
+    assert any("config.providers=env" in note for note in made.notes)

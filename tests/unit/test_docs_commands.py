@@ -13,9 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from connector.cli.main import main
+from connector.errors import ConfigError
+from connector.settings import load
 from connector.settings.configdef.unknown_keys import AllowedKeys
 from connector.settings.sink.options import collect_options
-from connector.settings.source.settings import ALLOWED_KEYS
+from connector.settings.source.settings import ALLOWED_KEYS, load_source
 from tests.harness.markdown import iter_blocks, strip_blocks
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +34,18 @@ OF_OTHERS = {
     "docs/how-to/interop.md": re.compile(r"(?:key|value)\.converter\..*|(?:insert|delete|primary\.key|schema)\..*")
 }
 """Page -> keys in it that a file of Debezium's or Kafka Connect's has."""
+OF_SINKS = {
+    "bootstrap.servers": "h:1",
+    "debezium.source.topic.prefix": "shop",
+    "debezium.sink.iceberg.warehouse": "/w",
+}
+OF_SOURCES = {
+    "connector.class": "IcebergSource",
+    "bootstrap.servers": "h:1",
+    "topic.prefix": "lake",
+    "table.include.list": "a.b",
+    "iceberg.catalog.warehouse": "/w",
+}
 
 
 def _blocks(text: str, kinds: tuple[str, ...]) -> Iterator[str]:
@@ -129,6 +143,30 @@ def test_properties_have_a_meaning(page: Path) -> None:
         if not any(_known(key, rule) for rule in rules) and not (others and others.fullmatch(key))
     ]
     assert unknown == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_properties_are_good_as_they_are_written(page: Path, tmp_path: Path) -> None:
+    """Whoever copies a block into a file of a sink, or of a source, has no fault: alternatives begin with `# Or:`."""
+    blocks = _blocks(page.read_text("utf-8"), ("properties",))
+    if page.relative_to(ROOT).as_posix() not in OF_OTHERS:
+        texts = [text for block in blocks for text in re.split(r"^# Or: .*$", block, flags=re.M)]
+        assert [fault for text in texts for fault in _find_faults(tmp_path / "f.properties", text)] == []
+
+
+def _find_faults(file: Path, text: str) -> tuple[str, ...]:
+    """Return the faults of a block in a file that has what every file needs, of the kind of connector with fewer."""
+    file.write_text(re.sub(r"\$\{(?:env|file|dir):[^}]*\}", "user:password", text), "utf-8")
+    own = javaproperties.loads(text)
+    found = []
+    for load_file, needed in ((load, OF_SINKS), (load_source, OF_SOURCES)):
+        try:
+            load_file([file], {key: value for key, value in needed.items() if key not in own}, {})
+        except ConfigError as error:
+            found.append(error.faults)
+        else:
+            return ()
+    return min(found, key=len)
 
 
 @pytest.mark.parametrize(

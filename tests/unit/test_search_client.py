@@ -20,7 +20,7 @@ from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.opensearch.sigv4 import RequestSigner
 from connector.runtime.aws_credentials import AwsCredentials
 from connector.settings import SinkSettings, load
-from connector.settings.opensearch.connection import ConnectionSettings
+from connector.settings.opensearch.connection import AwsSettings, ConnectionSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
 
 FILE = """\
@@ -105,6 +105,58 @@ def test_a_file_of_aivens_sink(tmp_path: Path) -> None:
     assert any("linger.ms" in note for note in settings.notes)
 
 
+def test_every_key_of_aivens_sink_is_understood(tmp_path: Path) -> None:
+    """Its documented keys with their defaults change nothing, and those of a login are read by their names there."""
+    given = """\
+connection.trust.all.certificates=true
+aws.access_key_id=access
+aws.secret_access_key=secret
+aws.region=eu-west-1
+aws.service.signing.name=aoss
+aws.sts.role.session.name=n
+aws.sts.role.session.duration=3600
+connection.ssl.enabled.protocols=TLSv1.2,TLSv1.3
+connection.ssl.endpoint.identification.algorithm=https
+connection.ssl.truststore.type=JKS
+key.ignore.id.strategy=topic.partition.offset
+compact.map.entries=true
+drop.invalid.message=false
+routing.type=NONE
+routing.type.record.value.path=
+existing.resource.type=none
+"""
+    file = tmp_path / "s.properties"
+    file.write_text(FILE + given)
+    connection = _search_of(load([file], environ={})).connection
+    assert connection.trust_all
+    assert connection.aws == AwsSettings("eu-west-1", "access", "secret", service="aoss")
+
+
+def test_a_secret_that_is_not_found_is_one_fault(tmp_path: Path) -> None:
+    """It is not taken for one that was left out beside its user's name, or its key."""
+    given = "connection.username=u\nconnection.password=${env:NONE}\n"
+    file = tmp_path / "s.properties"
+    file.write_text(FILE + given)
+    with pytest.raises(ConfigError) as caught:
+        load([file], environ={})
+    assert [fault.partition(": ")[2] for fault in caught.value.faults] == [
+        "connection.password: ${env:NONE} cannot be resolved: the environment has no such variable; "
+        "provide it or correct the reference"
+    ]
+
+
+def test_options_of_tables_are_noted_where_there_are_indexes(tmp_path: Path) -> None:
+    """A file of both kinds of sink runs, and says what of it does nothing; deleted keys are remembered for both."""
+    given = "debezium.sink.iceberg.write-mode=copy-on-write\niceberg.maintenance.enabled=true\n"
+    given += "iceberg.table.t.scd-type=2\ndeleted.keys.retention.ms=1\n"
+    file = tmp_path / "s.properties"
+    file.write_text(FILE + given)
+    assert load([file], environ={}).notes == (
+        "these options are of tables, and have no effect on indexes: debezium.sink.iceberg.write-mode, "
+        "iceberg.maintenance.enabled, iceberg.table.t.scd-type",
+    )
+
+
 def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
     """A password comes from a provider, and no representation has it."""
     file = tmp_path / "s.properties"
@@ -122,6 +174,14 @@ def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
         ("connection.password=x", "is given alone"),
         ("connection.ssl.key.location=k.pem", "connection.ssl.certificate.location is missing"),
         ("aws.region=eu-west-1\naws.access.key.id=a", "is given with half of a key"),
+        ("aws.access_key_id=a\naws.secret_access_key=b", "has no effect without aws.region"),
+        ("aws.sts.role.arn=a", "has no effect without aws.region"),
+        ("aws.sts.role.external.id=a", "set aws.profile"),
+        ("connection.ssl.truststore.location=/t.jks", "set connection.ssl.ca.location"),
+        ("connection.ssl.keystore.location=/t.jks", "set connection.ssl.certificate.location"),
+        ("key.ignore.id.strategy=record.key", "can only be topic.partition.offset here"),
+        ("compact.map.entries=false", "can only be true here"),
+        ("routing.type=key", "can only be none here"),
         ("aws.region=eu-west-1\naws.access.key.id=a\naws.secret.access.key=b\naws.profile=p", "is given too"),
         ("data.stream.enabled=true", "set key.ignore=true"),
         ("topic.format=${topic}-${timestamp}", "set key.ignore=true"),

@@ -26,6 +26,12 @@ def _faults(tmp_path: Path, text: str) -> list[str]:
     return [fault.removeprefix(f"{file}:") for fault in caught.value.faults]
 
 
+def test_a_class_that_is_looked_up_is_one_fault(tmp_path: Path) -> None:
+    """What a file configures is known before anything is looked up; its other keys are not told as unknown."""
+    told = "4: connector.class: is looked up elsewhere, and says what the file configures; write the class itself"
+    assert _faults(tmp_path, SINK + "connector.class=${env:CLASS}\ntopic.prefix=p\n") == [told]
+
+
 @pytest.mark.parametrize(
     ("name", "full"),
     [

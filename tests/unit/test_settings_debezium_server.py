@@ -185,16 +185,39 @@ def test_embedded_catalog(warehouse: str) -> None:
 def test_relative_warehouse_becomes_absolute() -> None:
     """A relative path is made absolute, the name of a REST catalog's warehouse is not."""
     path = sink(**{"debezium.sink.iceberg.warehouse": "w"}).catalog.properties["warehouse"]
-    name = sink(**{"debezium.sink.iceberg.warehouse": "w", "debezium.sink.iceberg.type": "rest"}).catalog.properties
+    rest = {"debezium.sink.iceberg.type": "rest", "debezium.sink.iceberg.uri": "http://h"}
+    name = sink(**{"debezium.sink.iceberg.warehouse": "w"}, **rest).catalog.properties
     assert (path, name["warehouse"]) == (str(Path.cwd() / "w"), "w")
 
 
 def test_own_catalog_needs_no_warehouse() -> None:
     """A REST catalog or an own one can do without warehouse, the others cannot."""
-    for key, text in (("type", "rest"), ("catalog-impl", "a.B")):
+    for key, text in (("uri", "http://h"), ("catalog-impl", "a.B")):
         assert load([], {**GOOD, f"debezium.sink.iceberg.{key}": text, "debezium.sink.iceberg.warehouse": ""}, {})
     with pytest.raises(ConfigError, match=r"configuration: debezium\.sink\.iceberg\.warehouse: is missing"):
         sink(**{"debezium.sink.iceberg.type": "hive", "debezium.sink.iceberg.warehouse": ""})
+
+
+@pytest.mark.parametrize("kind", ["jdbc", "rest", "nessie"])
+def test_a_catalog_that_is_elsewhere_needs_its_address(kind: str) -> None:
+    """Iceberg would only say so once Spark runs."""
+    with pytest.raises(ConfigError, match=rf"configuration: debezium\.sink\.iceberg\.uri: is missing, and a {kind}"):
+        sink(**{"debezium.sink.iceberg.type": kind})
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "what"),
+    [
+        ("~/w", "begins with what only a shell"),
+        ("$HOME/w", "begins with what only a shell"),
+        ("file://~/w", "begins with what only a shell"),
+        ('"/w"', "is in quotes"),
+    ],
+)
+def test_a_warehouse_that_only_a_shell_knows_is_a_fault(warehouse: str, what: str) -> None:
+    """It would be a folder `~` below the current one."""
+    with pytest.raises(ConfigError, match=rf"-X: debezium\.sink\.iceberg\.warehouse: {what}"):
+        sink(**{"debezium.sink.iceberg.warehouse": warehouse})
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,11 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
         ("consumr.override.fetch.min.bytes", "consumer.override.fetch.min.bytes"),
         ("sparc.executor.memory", "spark.executor.memory"),
         ("debezium.sink.batch.interval.ms", "debezium.sink.batch.interval-ms"),
+        ("delete.enabled", "debezium.sink.iceberg.upsert-keep-deletes=false"),
+        ("insert.mode", "debezium.sink.iceberg.upsert"),
+        ("schema.evolution", "debezium.sink.iceberg.allow-field-addition"),
+        ("s3.access-key-id", "debezium.sink.iceberg.s3.access-key-id"),
+        ("catalog.type", "debezium.sink.iceberg.type"),
     ],
 )
 def test_unknown_key_names_the_nearest(key: str, meant: str) -> None:
@@ -130,7 +135,7 @@ def test_iceberg_properties_are_no_near_misses() -> None:
         "history.expire.max-snapshot-age-ms",
         "read.split.target-size",
     ]
-    rest = {"debezium.sink.iceberg.type": "rest"}
+    rest = {"debezium.sink.iceberg.type": "rest", "debezium.sink.iceberg.uri": "http://h"}
     given = {f"debezium.sink.iceberg.{key}": "x" for key in keys if key != "catalog-impl"}
     settings = load([], GOOD | rest | given, {})
     assert settings.notes == ()
@@ -189,6 +194,11 @@ def test_near_miss_among_debezium_keys() -> None:
         ),
         ("debezium.sink.iceberg.format-version", "1", "'1' is outside 2 to 3; write a number in that range"),
         ("debezium.sink.iceberg.format-version", "two", "'two' is not a whole number; write digits only, from 2"),
+        (
+            "debezium.sink.iceberg.format-version",
+            "3  # with vectors",
+            "'3  # with vectors' is not a whole number (a comment needs a line of its own); write digits only, from 2",
+        ),
         ("debezium.sink.iceberg.table-namespace", "a..b", "has an empty level; write names separated by single dots"),
         (
             "debezium.sink.iceberg.warehouse",
@@ -242,6 +252,10 @@ def test_near_miss_among_debezium_keys() -> None:
         ("value.converter.basic.auth.credentials.source", "SASL_INHERIT", "is not known; write URL or USER_INFO"),
         ("value.converter.schema.registry.ulr", "http://r", "did you mean value.converter.schema.registry.url?"),
         ("debezium.format.value", "avro", "value.converter"),
+        ("iceberg.tables", "lake.a,lake..b", "'lake.a,lake..b' has an empty part; write table, or namespace.table"),
+        ("deleted.keys.table.name", "a.", "'a.' has an empty part"),
+        ("debezium.source.offset.storage.iceberg.table-name", ".a", "'.a' has an empty part"),
+        ("debezium.source.schema.history.internal.iceberg.table-name", "a. .b", "'a. .b' has an empty part"),
     ],
 )
 def test_wrong_value(key: str, text: str, said: str) -> None:
@@ -288,6 +302,8 @@ def test_other_files_hold_no_variants(key: str) -> None:
         ("key.converter", "hunter2"),
         ("errors.tolerance", "${env:SECRET}"),
         ("errors.tolerance", "x${env:SECRET}"),
+        ("debezium.sink.iceberg.jdbc.password", "${db.password:hunter2}"),
+        ("sasl.jaas.config", "${kafka.login:PlainLoginModule required hunter2;}"),
     ],
 )
 def test_secrets_stay_out_of_messages(key: str, text: str) -> None:

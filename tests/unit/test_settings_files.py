@@ -110,7 +110,7 @@ def test_dir_provider(write: Write, tmp_path: Path) -> None:
             "${dir:/:../etc/hostname}",
             "cannot be resolved: it must name a directory and a file right in it; provide it or correct the reference",
         ),
-        ("${vault:a:b}", "names an unknown provider; use env, file or dir"),
+        ("${vault:a:b}", "names an unknown provider; use env, file or dir, or a variable in capitals"),
         ("${PREFIX}", "names no provider; write ${env:PREFIX}"),
     ],
 )
@@ -152,6 +152,15 @@ def test_broken_escape_names_its_line(write: Write) -> None:
         f"{path}:4: a \\u escape is broken; write \\u and four hex digits",
         f"{latin}:2: is not UTF-8; save the file as UTF-8 or write \\uXXXX",
     )
+
+
+def test_a_resource_of_kubernetes_is_one_fault(write: Write) -> None:
+    """What Strimzi's operator reads is told as such; each of its lines was an unknown key."""
+    text = "# a connector\n---\napiVersion: kafka.strimzi.io/v1beta2\nkind: KafkaConnector\nspec:\n  class: x\n"
+    with pytest.raises(ConfigError) as caught:
+        load([write(text)], environ={})
+    (fault,) = caught.value.faults
+    assert "sink.properties: is a resource of Kubernetes, which is not read; write what is below spec.config" in fault
 
 
 def test_lines_count_continuations_and_all_line_ends(write: Write) -> None:
@@ -225,11 +234,17 @@ def test_another_profile_has_no_effect(write: Write) -> None:
         ("${PREFIX:other_}", "x_"),
         ("${NONE:other_}", "other_"),
         ("${NONE:a:b}", "a:b"),
+        ("${NONE:${PREFIX:y}}b", "x_b"),
+        ("${NONE:${ALSO_NONE:${PREFIX}z}}b", "x_zb"),
+        ("${PREFIX:${NONE:y}}b", "x_b"),
+        ("${PREFIX:${NONE}}}", "x_}"),
+        ("${NONE:{y}}", "{y}"),
+        ("${LIKE_ONE:y}", "${PREFIX}"),
     ],
 )
 def test_expressions_of_debezium_server_are_variables(write: Write, text: str, value: str) -> None:
-    """${NAME} is the environment's variable as in Quarkus, and ${NAME:default} has a default."""
-    environ = {"PREFIX": "x_"}
+    """${NAME} is the environment's variable as in Quarkus; ${NAME:default} has a default, which may hold others."""
+    environ = {"PREFIX": "x_", "LIKE_ONE": "${PREFIX}"}
     assert sink(write, f"debezium.sink.iceberg.jdbc.user={text}\n", **environ).catalog.properties["jdbc.user"] == value
 
 

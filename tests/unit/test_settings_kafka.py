@@ -345,3 +345,30 @@ def test_an_unknown_protocol_is_a_fault(prefix: str) -> None:
     """A slip in the protocol does not become a connection without login."""
     with pytest.raises(ConfigError, match=r"security\.protocol: is not known; write PLAINTEXT or SSL"):
         kafka({f"{prefix}security.protocol": "SASL_SLL", **{f"{prefix}{key}": text for key, text in LOGIN.items()}})
+
+
+@pytest.mark.parametrize(
+    ("given", "note"),
+    [
+        (
+            {"sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN},
+            "these keys have no effect with security.protocol=PLAINTEXT: sasl.jaas.config, sasl.mechanism",
+        ),
+        (
+            {"security.protocol": "ssl", "sasl.mechanism": "PLAIN", "ssl.truststore.location": "/t"},
+            "these keys have no effect with security.protocol=SSL: sasl.mechanism",
+        ),
+        (
+            {"consumer.override.ssl.truststore.location": "/t"},
+            "these keys have no effect with security.protocol=PLAINTEXT: ssl.truststore.location",
+        ),
+        (
+            {"ssl.ca.location": "/c", "security.protocol": "SSL"},
+            "ssl.ca.location is librdkafka's name and has no effect: write ssl.truststore.location, with "
+            "ssl.truststore.type=PEM",
+        ),
+    ],
+)
+def test_security_that_secures_nothing_is_noted(given: dict[str, str], note: str) -> None:
+    """A login beside the wrong protocol, or by the names of another client, is no silent promise."""
+    assert load([], {"topics": "t"} | BASE | given, {}).notes == (note,)

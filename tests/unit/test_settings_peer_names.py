@@ -21,6 +21,9 @@ from connector.settings.sink.options import collect_options
         ("iceberg.tables.route-field", "Iceberg Kafka Connect"),
         ("primary.key.fields", "Debezium JDBC sink"),
         ("topics", "Kafka Connect"),
+        ("aws.region", "Aiven's OpenSearch sink"),
+        ("aws.profile", ""),
+        ("aws.role.arn", "Aiven's OpenSearch sink: `aws.sts.role.arn`"),
         ("debezium.sink.batch.max-events", ""),
     ],
 )

@@ -225,6 +225,32 @@ def test_faults_of_a_connectors_json_have_their_line(tmp_path: Path, text: str, 
     assert any(fault.startswith(f"{file}:{line}: ") and said in fault for fault in caught.value.faults), caught.value
 
 
+def test_all_faults_of_a_connectors_json_are_told_at_once(tmp_path: Path) -> None:
+    """Each value that is no text, what stands beside the properties, and a key that comes twice, with their lines."""
+    text = """{
+  "name": "x", "topics": "t",
+  "config": {
+    "a": "topics.regex",
+    "topics": ["t"],
+    "iceberg.tables": null,
+    "iceberg.catalog.uri": "http://a",
+    "iceberg.catalog.uri": "http://b"
+  }
+}"""
+    file = tmp_path / "c.json"
+    file.write_text(text, "utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load([file], {}, {})
+    told = [fault.removeprefix(f"{file}:").partition(";")[0] for fault in caught.value.faults]
+    assert told == [
+        "2: topics stands beside `config`",
+        "4: a: is not a known key",
+        "5: the value of topics is no text",
+        "6: the value of iceberg.tables is no text",
+    ]
+    assert f"{file}:8: iceberg.catalog.uri has another value in line 7 too; line 8 counts" in caught.value.notes
+
+
 def test_the_login_of_that_sinks_own_clients_is_ours(tmp_path: Path) -> None:
     """`iceberg.kafka.*` says how to get into the same brokers; what the file says without it wins."""
     text = CONNECT["dynamic"] + (
@@ -236,6 +262,21 @@ def test_the_login_of_that_sinks_own_clients_is_ours(tmp_path: Path) -> None:
     assert (client["security.protocol"], client["sasl.mechanisms"]) == ("SASL_SSL", "PLAIN")
     own = _load(tmp_path, text + "security.protocol=SASL_PLAINTEXT\n", NEEDED).kafka.client("admin")
     assert own["security.protocol"] == "SASL_PLAINTEXT"
+
+
+def test_where_that_sink_left_its_commits_is_not_noted_as_having_no_effect() -> None:
+    """`offsets reset --to group` reads the control topic, for the group that is named."""
+    given = {"iceberg.control.topic": "c", "iceberg.connect.group-id": "g", "iceberg.control.commit.threads": "1"}
+    notes = load([], {"topics": "t", "bootstrap.servers": "h:1", "iceberg.catalog.uri": "http://h"} | given, {}).notes
+    assert [note.rpartition(": ")[2] for note in notes] == ["iceberg.control.commit.threads"]
+
+
+def test_its_catalog_is_understood_in_any_sinks_file() -> None:
+    """Who names the catalog as that sink does, and nothing else, has it: it was refused, with a meaningless name."""
+    given = {"topics": "t", "bootstrap.servers": "h:1", "iceberg.catalog.uri": "http://h", "iceberg.hadoop.a": "1"}
+    settings = load([], given, {})
+    assert (settings.catalog.properties["type"], settings.catalog.name) == ("rest", "default")
+    assert settings.spark == {"spark.hadoop.a": "1"}
 
 
 def test_what_has_an_effect_is_not_noted_as_having_none(tmp_path: Path) -> None:
@@ -251,6 +292,12 @@ def test_what_has_an_effect_is_not_noted_as_having_none(tmp_path: Path) -> None:
         ("debezium.sink.batch.metrics.snapshot-mbean=debezium.postgres:type=x", "Debezium Server's iceberg sink"),
         ("value.converter.replace.null.with.default=false", "say how messages are written"),
         ("key.converter.enhanced.avro.schema.support=true", "say how messages are written"),
+        ("value.converter.optional.for.nullables=true", "say how messages are written"),
+        ("value.converter.use.latest.with.metadata=a=b", "say how messages are written"),
+        ("key.converter.apicurio.registry.auto-register=true", "say how messages are written"),
+        ("value.converter.apicurio.registry.find-latest=true", "say how messages are written"),
+        ("value.converter.schemaAutoRegistrationEnabled=true", "say how messages are written"),
+        ("value.converter.avroRecordType=GENERIC_RECORD", "say how messages are written"),
     ],
 )
 def test_documented_keys_that_change_nothing_stop_nothing(tmp_path: Path, line: str, note: str) -> None:

@@ -194,3 +194,16 @@ def test_a_sinks_file_with_a_sources_key_is_told_how_to_become_one(write: Write)
 def test_keys_of_a_source_are_known_to_the_sink() -> None:
     """A sink's file that says what to capture is answered with how to make it a source's: the sink knows these keys."""
     assert {option.name for option in capture.OPTIONS} == SOURCE_KEYS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "signal.enabled.channels=kafka,smoke\n",
+        "signal.enabled.channels=source\nsignal.data.collection=signals\n",
+        "notification.enabled.channels=sink\nnotification.sink.topic.name=a b\n",
+    ],
+)
+def test_a_wrong_value_of_signals_is_one_fault(write: Write, text: str) -> None:
+    """What would follow from the default in its place is no fault of the file."""
+    assert faults(write, f"{BASE}table.include.list=a.b\n{text}").count("\n") == 0

@@ -138,7 +138,7 @@ def test_what_one_table_is_partitioned_by_has_the_name_of_its_other_options() ->
 
 @pytest.mark.parametrize(
     ("key", "text"),
-    [("debezium.sink.iceberg.write.format.default", "PARQUET"), ("debezium.sink.iceberg.type", "JDBC")],
+    [("debezium.sink.iceberg.write.format.default", "PARQUET"), ("debezium.sink.iceberg.type", "HADOOP")],
 )
 def test_words_that_iceberg_takes_in_any_case(key: str, text: str) -> None:
     """A file that Debezium Server runs with is not refused for them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from connector.errors import ConfigError
@@ -62,3 +64,27 @@ def test_what_cannot_be_is_one_fault(given: dict[str, str], says: str) -> None:
         load([], GOOD | given, {})
     (fault,) = caught.value.faults
     assert says in fault
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({UPSERT: "false"}, True),
+        ({"iceberg.table.a.t.write-mode": "append"}, True),
+        ({UPSERT: "false", "iceberg.table.t.write-mode": "copy-on-write"}, False),
+        ({}, False),
+    ],
+)
+def test_a_table_that_is_appended_to_has_no_history(given: dict[str, str], refused: bool) -> None:
+    """Who asks for it, of one table as of all, is told that nothing would come of it."""
+    told = pytest.raises(ConfigError, match=r"is appended to; set iceberg\.table\.a\.t\.write-mode")
+    with told if refused else nullcontext():
+        load([], GOOD | given | {"iceberg.table.a.t.scd-type": "2"}, {})
+
+
+@pytest.mark.parametrize("key", ["write-mode", "scd-type", "commit-branch"])
+def test_an_empty_option_of_a_table_is_none(key: str) -> None:
+    """What is said of all tables counts, as where the key is not there."""
+    given = {MODE: "copy-on-write", "debezium.sink.iceberg.scd-type": "2", "iceberg.tables.default-commit-branch": "b"}
+    expected = load([], GOOD | given, {}).table.writes
+    assert load([], GOOD | given | {f"iceberg.table.t.{key}": ""}, {}).table.writes == expected

@@ -6,6 +6,7 @@ later layer wins, within a file the later line, and before it what is said for D
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,10 @@ _SHOWN_LINES = 20
 """So many such bytes are told line by line: a file of more is not a text."""
 _PROFILED = re.compile(r"%(?:prod|\{(?:[^},]*,)*prod(?:,[^},]*)*\})\.")
 """How a key of Quarkus's profile prod begins, the one that Debezium Server runs with."""
+_RESOURCE = re.compile(r"(?:\s*#.*\n|\s*---.*\n|\s*\n)*+apiVersion\s*:")
+"""How a resource of Kubernetes begins, such as Strimzi's KafkaConnector."""
+_BESIDE_CONFIG = frozenset({"name", "config", "initial_state", "tasks", "type"})
+"""What Kafka Connect takes, or tells, of a connector beside its properties."""
 AFTER_ALL_LINES = 2**31
 
 
@@ -129,30 +134,74 @@ def read_entries(path: Path, layer: int = 0) -> Iterator[Entry | ConfigFault]:
     text = _read_text(path)
     if text.lstrip().startswith("{"):
         return _read_json(path, _check_text(text), layer)
+    if _RESOURCE.match(text):
+        todo = (
+            "write what is below spec.config as key=value, or as JSON, into a file, and spec.class as connector.class"
+        )
+        raise _Unreadable(0, "is a resource of Kubernetes, which is not read", todo)
     return _read_lines(path, text, layer)
 
 
-def _read_json(path: Path, text: str, layer: int) -> Iterator[Entry]:
-    """Read what `POST /connectors` takes (`name`, `config`), or what `PUT /connectors/NAME/config` does."""
+@attrs.frozen
+class _Object:
+    """What is in braces, in order: a key may come twice."""
+
+    pairs: list[tuple[str, object]]
+
+
+def _parse_json(text: str) -> _Object:
     try:
-        document = orjson.loads(text)
+        orjson.loads(text)
     except orjson.JSONDecodeError as wrong:
         what = f"begins as JSON and is none: {wrong.msg} at column {wrong.colno}"
         raise _Unreadable(wrong.lineno, what, "mend it") from None
-    config = document.get("config", document)
-    if not isinstance(config, dict):
+    # Numbers stay as they are written.
+    parsed: _Object = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str)
+    return parsed
+
+
+def _read_json(path: Path, text: str, layer: int) -> Iterator[Entry | ConfigFault]:
+    """Read what `POST /connectors` takes (`name`, `config`), or what `PUT /connectors/NAME/config` does."""
+    document = _parse_json(text)
+    config = dict(document.pairs).get("config", document)
+    if not isinstance(config, _Object):
         raise _Unreadable(
             1, "`config` is no JSON object", "write the connector's properties as Kafka Connect takes them"
         )
-    if config is not document and "name" in document:
-        config = {"name": document["name"], **config}
-    for key, value in config.items():
-        line = text.count("\n", 0, max(0, text.rfind(orjson.dumps(key).decode()))) + 1
-        if isinstance(value, (dict, list)) or value is None:
-            raise _Unreadable(line, f"the value of {key} is no text", "write it as one, in quotes")
-        yield Entry(
-            key, (value if isinstance(value, str) else orjson.dumps(value).decode()).strip(), str(path), line, layer
-        )
+    at, line = 0, 1
+    if config is not document:
+        yield from _read_beside(path, text, document, config, layer)
+        at = _find_key(text, "config", 0)
+        line = _count_ends(text[:at]) + 1
+    for key, value in config.pairs:
+        before, at = at, _find_key(text, key, at)
+        line += _count_ends(text[before:at])
+        yield _read_member(path, key, value, line, layer)
+
+
+def _read_beside(
+    path: Path, text: str, document: _Object, config: _Object, layer: int
+) -> Iterator[Entry | ConfigFault]:
+    """Read the connector's name, which its properties may have too; the other properties belong to these."""
+    for key, value in document.pairs:
+        line = _count_ends(text[: _find_key(text, key, 0)]) + 1
+        if key == "name" and "name" not in dict(config.pairs):
+            yield _read_member(path, key, value, line, layer)
+        elif key not in _BESIDE_CONFIG:
+            yield _Unreadable(line, f"{key} stands beside `config`", "write it within").fault(path, layer)
+
+
+def _find_key(text: str, key: str, start: int) -> int:
+    """Where a key ends that comes behind `start`; there, if it is written in another way than usual."""
+    found = re.compile(re.escape(orjson.dumps(key).decode()) + r"\s*:").search(text, start)
+    return found.end() if found else start
+
+
+def _read_member(path: Path, key: str, value: object, line: int, layer: int) -> Entry | ConfigFault:
+    if isinstance(value, (_Object, list)) or value is None:
+        return _Unreadable(line, f"the value of {key} is no text", "write it as one, in quotes").fault(path, layer)
+    text = value if isinstance(value, str) else str(value).lower()
+    return Entry(key, text.strip(), str(path), line, layer)
 
 
 def _read_lines(path: Path, text: str, layer: int) -> Iterator[Entry | ConfigFault]:

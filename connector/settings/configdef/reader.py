@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -14,6 +15,8 @@ from connector.settings.configdef.property_files import AFTER_ALL_LINES, ConfigF
 from connector.settings.configdef.value_types import InvalidValue
 
 T = TypeVar("T")
+_COMMENT = re.compile(r"\s[#!]")
+"""What seems to begin a comment behind a value."""
 
 
 @attrs.frozen
@@ -59,6 +62,8 @@ class ConfigReader:
             return option.kind.read(text)
         except InvalidValue as unfit:
             what = unfit.what.replace("{}", self.show(entry, option))
+            if _COMMENT.search(text):
+                what = f"{what} (a comment needs a line of its own)"
             self.add_fault(entry, what, unfit.todo)
             return option.default
         except RecursionError:
@@ -94,7 +99,8 @@ class ConfigReader:
         try:
             return self.providers.resolve(entry.text, bare=not literal).strip()
         except UnresolvedReference as missing:
-            self.add_fault(entry, f"{missing.reference} {missing.why}", missing.todo)
+            shown = missing.shortened if holds_secret(entry.key) else missing.reference
+            self.add_fault(entry, f"{shown} {missing.why}", missing.todo)
             return None
 
     def show(self, entry: Entry, option: Option[object] | None) -> str:

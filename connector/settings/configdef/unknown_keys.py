@@ -7,7 +7,7 @@ a note and not refused. The nearest name is found by difflib's ratio over what d
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import attrs
 
@@ -19,6 +19,8 @@ from connector.settings.configdef.reader import ConfigReader
 _NEAR = 0.86
 _NEAR_PREFIX = 0.8
 _LIKELY = 0.6
+_OF_CATALOGS = ("adls.", "catalog.", "client.region", "gcs.", "glue.", "jdbc.", "s3.")
+"""How properties of Iceberg's catalogs and stores begin."""
 _COMPARED, _LONGEST = 100, 250
 """So many keys, of so many characters, are compared with all names: nobody reads more suggestions, or means more."""
 
@@ -45,7 +47,8 @@ class AllowedKeys:
     """The names that have a meaning: of options, and of families (`free`, by how they begin).
 
     `foreign`: whose other keys are let through. `others` are names that mean something in another kind of file, which
-    `other_todo` tells how to make of this one.
+    `other_todo` tells how to make of this one. `meant`: what those mean who write a name that another program has.
+    `catalog` begins the keys of the catalog, which are often written without it.
     """
 
     who: str
@@ -55,6 +58,8 @@ class AllowedKeys:
     foreign: tuple[ForeignKeys, ...] = ()
     others: Collection[str] = ()
     other_todo: str = ""
+    meant: Mapping[str, str] = attrs.field(factory=dict)
+    catalog: str = ""
 
     def knows(self, key: str) -> bool:
         """Tell whether a key is let through: an option, or one of another program."""
@@ -73,9 +78,14 @@ class AllowedKeys:
         if key in self.others:
             reader.add_fault(entry, f"is not an option of the {self.who}", self.other_todo)
             return
-        meant = find_nearest(key, self.names, self.free) if is_compared and entry.label == entry.key else None
+        meant = self._guess(key) if is_compared and entry.label == entry.key else None
         todo = f"did you mean {meant}?" if meant else f"{self.reference} lists all keys"
         reader.add_fault(entry, "is not a known key", todo)
+
+    def _guess(self, key: str) -> str | None:
+        if self.catalog and key.startswith(_OF_CATALOGS):
+            return self.catalog + key.removeprefix("catalog.")
+        return self.meant.get(key) or find_nearest(key, self.names, self.free)
 
     def _near_miss(self, key: str, entry: Entry) -> str | None:
         """A key that goes on to somebody else but looks like one of ours with a slip in it."""

@@ -109,6 +109,16 @@ def is_table_name(text: str) -> bool:
     return ":" not in text and all(part.strip() for part in text.split("."))
 
 
+def _parse_table(text: str) -> str:
+    if not all(part.strip() for part in text.split(".")):
+        raise InvalidValue("{} has an empty part", "write table, or namespace.table")
+    return text
+
+
+def _parse_tables(text: str) -> tuple[str, ...]:
+    return tuple(_parse_table(item) for item in split_list(text))
+
+
 def topic_pairs(target: str, is_target: Callable[[str], bool] = bool) -> ValueType[tuple[tuple[str, str], ...]]:
     """Comma separated topic:target pairs, each topic once; `target` says in messages what topics go to."""
 
@@ -185,6 +195,8 @@ TEXT: ValueType[str] = ValueType("string", str)
 BOOLEAN: ValueType[bool] = ValueType("boolean", _parse_boolean)
 RATIO: ValueType[float] = ValueType("double", _parse_ratio)
 POSITIVE_RATIO: ValueType[float] = ValueType("double", _parse_positive_ratio)
+TABLE_NAME: ValueType[str] = ValueType("string", _parse_table)
+TABLE_NAMES: ValueType[tuple[str, ...]] = ValueType("list", _parse_tables)
 LIST: ValueType[tuple[str, ...]] = ValueType("list", split_list)
 TOPIC_NAME: ValueType[str] = ValueType("string", _parse_topic)
 TOPIC_DELIMITER: ValueType[str] = ValueType("string", _parse_delimiter)

@@ -17,6 +17,13 @@ from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import TEXT, one_of
 from connector.settings.iceberg import required_jars
 
+_ADDRESSES = {
+    "jdbc": "add it as jdbc:..., or leave the type out too for SQLite in a local warehouse",
+    "rest": "add it as https://...",
+    "nessie": "add it as https://...",
+}
+"""Type of a catalog that cannot do without an address -> how to give it."""
+
 TABLE_FAMILIES = ("write.", "read.", "history.", "commit.", "gc.", "schema.name-mapping.", "compatibility.")
 
 
@@ -137,6 +144,7 @@ def build(reader: ConfigReader, options: CatalogOptions = SINK_CATALOG) -> Catal
     chosen = _complete_properties(reader, options, named)
     properties = chosen | {key: text for key, text in passed.items() if key not in table}
     _check_stores(reader, options, properties | table)
+    _check_path(reader, options)
     return CatalogSettings(
         name=reader.get(options.name),
         properties=properties,
@@ -151,6 +159,16 @@ def _check_stores(reader: ConfigReader, options: CatalogOptions, properties: Map
         entry = reader.entries.get(options.rest.name + problem.key)
         if entry:
             reader.add_fault(entry, problem.what, problem.todo)
+
+
+def _check_path(reader: ConfigReader, options: CatalogOptions) -> None:
+    """Refuse what a shell would replace or take away, and nobody else does: it would be a folder of that name."""
+    entry = reader.entry(options.warehouse)
+    if entry and entry.text.startswith(("'", '"')):
+        reader.add_fault(entry, "is in quotes, which are part of a value here", "leave them out")
+    if entry and entry.text.removeprefix("file://").startswith(("~", "$HOME", "%USERPROFILE%")):
+        todo = "write the whole path, or ${env:HOME} for the home folder"
+        reader.add_fault(entry, "begins with what only a shell replaces", todo)
 
 
 def _read_namespace(reader: ConfigReader, options: CatalogOptions) -> tuple[str, ...]:
@@ -178,7 +196,15 @@ def _complete_properties(reader: ConfigReader, options: CatalogOptions, named: d
         and reader.entry(options.warehouse) is None
     ):
         reader.add_missing(options.warehouse.name, "is missing", "add the root of the warehouse")
+    if not impl:
+        _check_address(reader, options, completed)
     return completed | _make_absolute(completed)
+
+
+def _check_address(reader: ConfigReader, options: CatalogOptions, named: Mapping[str, str]) -> None:
+    kind = named.get("type", "")
+    if kind in _ADDRESSES and reader.entry(options.uri) is None:
+        reader.add_missing(options.uri.name, f"is missing, and a {kind} catalog needs it", _ADDRESSES[kind])
 
 
 def _make_absolute(named: Mapping[str, str]) -> dict[str, str]:

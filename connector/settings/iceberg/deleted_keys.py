@@ -8,11 +8,11 @@ import attrs
 
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
-from connector.settings.configdef.value_types import TEXT, whole_number
+from connector.settings.configdef.value_types import TABLE_NAME, whole_number
 
 TABLE = Option(
     name="deleted.keys.table.name",
-    kind=TEXT,
+    kind=TABLE_NAME,
     default="_debezium_deleted_keys",
     importance="low",
     doc="Table of hard-deleted keys; prevents late events from re-creating deleted rows.",

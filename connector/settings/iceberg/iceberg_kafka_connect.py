@@ -30,6 +30,8 @@ SAME_AS = {ours: theirs for theirs, ours in _RENAMED.items()}
 """Our names -> the Kafka Connect sink's, for the reference."""
 
 _FAMILIES = (("iceberg.catalog.", _PREFIX), ("iceberg.hadoop.", "spark.hadoop."))
+_OF_THAT_SINK = ("iceberg.tables", "iceberg.control.", "iceberg.catalog", "iceberg.hadoop.", "iceberg.kafka.")
+"""How keys begin that no file of another sink has."""
 _KAFKA, _LOGIN = "iceberg.kafka.", ("security.", "sasl.", "ssl.")
 """That sink's own clients, and what of theirs says how to get in: its brokers are ours."""
 _TABLE_PARTITION = re.compile(r"iceberg\.table\.(.+)\.partition-by")
@@ -62,7 +64,11 @@ REFUSED = {
 }
 FOREIGN_KEYS = (
     ForeignKeys(
-        "these keys of Iceberg Kafka Connect steer its coordinator and have no effect here", frozenset(), NO_EFFECT
+        "these keys of Iceberg Kafka Connect steer its coordinator and have no effect here",
+        frozenset(),
+        NO_EFFECT,
+        # `icebridge offsets reset --to group` looks there for commits that were not finished.
+        read=(".control.topic", ".connect.group-id"),
     ),
     ForeignKeys("", frozenset(REFUSED)),
 )
@@ -94,8 +100,7 @@ class ControlTopic:
 
 def is_iceberg_kafka_connect(entries: Mapping[str, Entry]) -> bool:
     """Whether a file was written for that sink: by its class, or by a key that no other has."""
-    ours = ("iceberg.tables", "iceberg.control.")
-    return is_named(entries, ICEBERG_SINK_CLASS) or any(key.startswith(ours) for key in entries)
+    return is_named(entries, ICEBERG_SINK_CLASS) or any(key.startswith(_OF_THAT_SINK) for key in entries)
 
 
 def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:

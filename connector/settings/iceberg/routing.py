@@ -12,12 +12,12 @@ import attrs
 
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.reader import ConfigReader
-from connector.settings.configdef.value_types import BOOLEAN, LIST, PATTERN, TEXT
+from connector.settings.configdef.value_types import BOOLEAN, PATTERN, TABLE_NAMES, TEXT
 from connector.settings.iceberg.table_names import TOPIC_TABLES, shorten_name
 
 TABLES = Option(
     name="iceberg.tables",
-    kind=LIST,
+    kind=TABLE_NAMES,
     default=(),
     importance="high",
     doc="Full names of the tables that every event goes to; with route-field, only to those whose route-regex matches.",

@@ -12,7 +12,7 @@ import attrs
 
 from connector.settings.configdef.option import Option, Prefix
 from connector.settings.configdef.reader import ConfigReader
-from connector.settings.configdef.value_types import BOOLEAN, LIST, TEXT, one_of
+from connector.settings.configdef.value_types import BOOLEAN, LIST, TABLE_NAME, TEXT, one_of
 from connector.settings.iceberg import (
     catalog,
     deleted_keys,
@@ -25,6 +25,7 @@ from connector.settings.iceberg import (
 )
 from connector.settings.iceberg.deleted_keys import DeletedKeySettings
 from connector.settings.iceberg.maintenance import back_pressure, policies
+from connector.settings.iceberg.maintenance import options as maintenance
 from connector.settings.iceberg.maintenance.back_pressure import BackPressureSettings
 from connector.settings.iceberg.maintenance.policies import MaintenanceSettings
 from connector.settings.iceberg.new_tables import declared_schema, file_formats
@@ -104,14 +105,14 @@ EXCLUDED_COLUMNS = Option(
 )
 OFFSETS_TABLE = Option(
     name="debezium.source.offset.storage.iceberg.table-name",
-    kind=TEXT,
+    kind=TABLE_NAME,
     default="_debezium_offset_storage",
     importance="low",
     doc="Table for committed Kafka offsets, in addition to those in every snapshot summary.",
 )
 HISTORY_TABLE = Option(
     name="debezium.source.schema.history.internal.iceberg.table-name",
-    kind=TEXT,
+    kind=TABLE_NAME,
     default=None,
     importance="low",
     doc="Table that gets one row per schema that a table was created with or evolved to; not set: none.",
@@ -157,8 +158,21 @@ INDEX_OPTIONS: tuple[Option[object], ...] = (
     OFFSETS_TABLE,
     *routing.OPTIONS,
     *primary_key.OPTIONS,
+    *deleted_keys.OPTIONS,
 )
 """Those of them that say something of indexes."""
+_OF_TABLES_ONLY: tuple[Option[object], ...] = (
+    *write_mode.OPTIONS,
+    *row_lookup.OPTIONS,
+    *back_pressure.OPTIONS,
+    *maintenance.OPTIONS,
+    SCHEMA_CHANGE_TOPICS,
+    HISTORY_TABLE,
+    new_tables.FORMAT_VERSION,
+    new_tables.PARTITION_BY,
+    new_tables.SORT_BY,
+)
+"""Those that documents have no use for."""
 WRITE_PROPS = Prefix(
     name="iceberg.tables.write-props.",
     target="properties of files",
@@ -212,6 +226,8 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
     _check_formats(reader)
     _check_own_tables(reader, namespace)
     mapped = reader.entry(table_names.TOPIC_TABLES)
+    if indexes:
+        _note_idle(reader)
     if mapped and indexes:
         reader.add_fault(
             mapped, "is for tables, and topics have indexes here", "set topic.to.existing.resource.mapping"
@@ -240,6 +256,16 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
         maintenance=MaintenanceSettings() if indexes else policies.build(reader),
         schema_change_topics=() if indexes else reader.get(SCHEMA_CHANGE_TOPICS),
     )
+
+
+def _note_idle(reader: ConfigReader) -> None:
+    """Name what is said of tables where there are only indexes."""
+    given = [entry for option in _OF_TABLES_ONLY if (entry := reader.entry(option))]
+    given += [entry for entry in reader.members(routing.ROUTE_REGEX) if entry.key.endswith(write_mode.SUFFIXES)]
+    given += reader.members(new_tables.PARTITION_BY_TABLE) + reader.members(new_tables.SORT_BY_TABLE)
+    keys = sorted(entry.key for entry in given if entry.layer >= 0)
+    if keys:
+        reader.notes.append(f"these options are of tables, and have no effect on indexes: {', '.join(keys)}")
 
 
 def _check_formats(reader: ConfigReader) -> None:

@@ -65,7 +65,7 @@ SCD_TYPE = Option(
     doc="1: keep the latest row per key; 2: keep every version, with valid_from, valid_to and is_current.",
 )
 OPTIONS: tuple[Option[object], ...] = (MODE, SCD_TYPE, BRANCH)
-MODE_SUFFIX, SCD_TYPE_SUFFIX, BRANCH_SUFFIX = ".write-mode", ".scd-type", ".commit-branch"
+MODE_SUFFIX, SCD_TYPE_SUFFIX, BRANCH_SUFFIX = SUFFIXES = (".write-mode", ".scd-type", ".commit-branch")
 _WAP = ("spark.wap.id", "spark.wap.branch")
 
 
@@ -121,12 +121,27 @@ def build(reader: ConfigReader, upsert: Option[bool]) -> WriteModeSettings:
         reader.add_fault(
             entry, "has no effect on tables that are appended to", f"set {MODE.name} to another than {mode}"
         )
-    return WriteModeSettings(mode, reader.get(BRANCH), reader.get(SCD_TYPE), modes, branches, types)
+    settings = WriteModeSettings(mode, reader.get(BRANCH), reader.get(SCD_TYPE), modes, branches, types)
+    _check_types(reader, settings)
+    return settings
+
+
+def _check_types(reader: ConfigReader, settings: WriteModeSettings) -> None:
+    """Refuse a history of single tables that are appended to; keys name a table with its namespace, or without."""
+    own = {name.rpartition(".")[2]: mode for name, mode in settings.modes.items()}
+    for table, kind in settings.scd_types.items():
+        mode = own.get(table.rpartition(".")[2], settings.mode)
+        if kind == "2" and not DECLARED_MODES[mode].replaces_rows:
+            entry = reader.entries[f"{ROUTE_REGEX.name}{table}{SCD_TYPE_SUFFIX}"]
+            todo = f"set {ROUTE_REGEX.name}{table}{MODE_SUFFIX} to another than {mode}"
+            reader.add_fault(entry, "has no effect on a table that is appended to", todo)
 
 
 def _read_by_table(reader: ConfigReader, suffix: str, option: Option[str]) -> dict[str, str]:
     keys = [entry.key for entry in reader.members(ROUTE_REGEX) if entry.key.endswith(suffix)]
+    own = [attrs.evolve(option, name=key) for key in keys]
     return {
-        key.removeprefix(ROUTE_REGEX.name).removesuffix(suffix): reader.get(attrs.evolve(option, name=key))
-        for key in keys
+        each.name.removeprefix(ROUTE_REGEX.name).removesuffix(suffix): reader.get(each)
+        for each in own
+        if reader.entry(each) is not None
     }

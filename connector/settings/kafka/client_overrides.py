@@ -7,7 +7,7 @@ source's records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import attrs
 
@@ -92,6 +92,22 @@ _READING = frozenset(
 )
 """What tasks that read records heed, beside the settings of security."""
 
+_NATIVE_NAMES = {
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "message.max.bytes": "max.request.size",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.password": "sasl.jaas.config",
+    "sasl.username": "sasl.jaas.config",
+    "socket.timeout.ms": "request.timeout.ms",
+    "ssl.ca.location": "ssl.truststore.location, with ssl.truststore.type=PEM",
+    "ssl.ca.pem": "ssl.truststore.certificates, with ssl.truststore.type=PEM",
+    "ssl.certificate.location": "ssl.keystore.location, with ssl.keystore.type=PEM",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain, with ssl.keystore.type=PEM",
+    "ssl.key.location": "ssl.keystore.location, with ssl.keystore.type=PEM",
+    "ssl.key.pem": "ssl.keystore.key, with ssl.keystore.type=PEM",
+}
+"""librdkafka's own names, as files of its clients have them -> Java's, which are read here."""
+
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 _RESERVED = frozenset({"key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"})
 
@@ -118,7 +134,7 @@ def translate(java: Mapping[str, str], scope: str) -> Translation:
     secured, problems = security.translate(java)
     known = _SAME_NAMES | _SAME_NAMES_IN[scope] | renamed.keys() | security.SECURITY_KEYS | _HEEDED_IN.get(scope, set())
     problems += _find_invalid(java)
-    return Translation(native | secured, tuple(problems), frozenset(java.keys() - known))
+    return Translation(native | secured, tuple(problems), frozenset(java.keys() - known - _NATIVE_NAMES.keys()))
 
 
 def _find_invalid(java: Mapping[str, str]) -> list[PropertyProblem]:
@@ -142,10 +158,24 @@ def check(reader: ConfigReader, scopes: Mapping[str, Mapping[str, str]]) -> None
         if scope != "consumer" and translation.java_only:
             keys = ", ".join(sorted(translation.java_only))
             reader.notes.append(f"these keys of a Java client have no effect on the {scope} client: {keys}")
-    unread = scopes.get("consumer", {}).keys() - _READING - security.SECURITY_KEYS - _RESERVED
+    unread = scopes.get("consumer", {}).keys() - _READING - security.SECURITY_KEYS - _RESERVED - _NATIVE_NAMES.keys()
     if unread:
         keys = ", ".join(sorted(unread))
         reader.notes.append(f"these consumer settings have no effect on the tasks that read records: {keys}")
+    reader.notes.extend(dict.fromkeys(note for java in scopes.values() for note in _note_idle_security(java)))
+
+
+def _note_idle_security(java: Mapping[str, str]) -> Iterator[str]:
+    """Name what was meant to secure a client, and does not: by librdkafka's names, or beside another protocol."""
+    yield from (
+        f"{key} is librdkafka's name and has no effect: write {_NATIVE_NAMES[key]}"
+        for key in sorted(java.keys() & _NATIVE_NAMES.keys())
+    )
+    protocol = java.get("security.protocol", security.PROTOCOLS[0])
+    for family, uses in (("sasl.", protocol.startswith("SASL_")), ("ssl.", protocol.endswith("SSL"))):
+        idle = sorted(key for key in java if key.startswith(family) and key not in _NATIVE_NAMES)
+        if idle and not uses:
+            yield f"these keys have no effect with security.protocol={protocol}: {', '.join(idle)}"
 
 
 def refuse_setting(reader: ConfigReader, scope: str, problem: PropertyProblem) -> None:

@@ -74,6 +74,7 @@ TRUST_ALL = Option(
     default=False,
     importance="low",
     doc="Do not check the nodes' certificates; for tests only.",
+    aliases=("connection.trust.all.certificates",),
 )
 REGION = Option(
     name="aws.region",
@@ -88,6 +89,7 @@ ACCESS_KEY = Option(
     default=None,
     importance="low",
     doc="Access key that requests are signed with; else those of AWS's own chain (roles ...), with icebridge[aws].",
+    aliases=("aws.access_key_id",),
 )
 SECRET_KEY = Option(
     name="aws.secret.access.key",
@@ -96,6 +98,7 @@ SECRET_KEY = Option(
     importance="low",
     doc="Secret of the access key; prefer ${env:NAME} or ${file:/path:key} to plain text.",
     secret=True,
+    aliases=("aws.secret_access_key",),
 )
 SESSION_TOKEN = Option(
     name="aws.session.token",
@@ -118,6 +121,7 @@ ROLE = Option(
     default="",
     importance="low",
     doc="Role to take on (STS) for signing requests; its credentials are renewed.",
+    aliases=("aws.sts.role.arn",),
 )
 AWS_SERVICE = Option(
     name="aws.service.name",
@@ -125,6 +129,7 @@ AWS_SERVICE = Option(
     default="es",
     importance="low",
     doc="es for OpenSearch Service, aoss for OpenSearch Serverless.",
+    aliases=("aws.service.signing.name",),
 )
 READ_TIMEOUT = Option(
     name="read.timeout.ms",
@@ -241,9 +246,9 @@ def build_connection(reader: ConfigReader) -> ConnectionSettings:
     if reader.entry(URL) is None:
         reader.add_missing(URL.name, "is missing", "add it as http://host:9200 of an OpenSearch node")
     username, password = reader.get(USERNAME), reader.get(PASSWORD)
-    entry = reader.entry(USERNAME) or reader.entry(PASSWORD)
-    if entry and (username is None) != (password is None):
-        reader.add_fault(entry, "is given alone", f"give both {USERNAME.name} and {PASSWORD.name}")
+    given = [entry for option in (USERNAME, PASSWORD) if (entry := reader.entry(option))]
+    if len(given) == 1:
+        reader.add_fault(given[0], "is given alone", f"give both {USERNAME.name} and {PASSWORD.name}")
     key = reader.entry(KEY)
     if key and reader.get(CERTIFICATE) is None:
         reader.add_fault(key, f"{CERTIFICATE.name} is missing", "add the certificate that the key belongs to")
@@ -275,10 +280,13 @@ def build_bulk(reader: ConfigReader) -> BulkSettings:
 def _read_aws(reader: ConfigReader) -> AwsSettings | None:
     region, entry = reader.get(REGION), reader.entry(REGION)
     access, secret = reader.get(ACCESS_KEY), reader.get(SECRET_KEY)
-    if region is None or entry is None:
-        return None
     named = reader.entry(PROFILE) or reader.entry(ROLE)
-    if (access is None) != (secret is None):
+    if region is None or entry is None:
+        signing = named or reader.entry(ACCESS_KEY) or reader.entry(SECRET_KEY)
+        if signing:
+            reader.add_fault(signing, f"has no effect without {REGION.name}", f"add {REGION.name}")
+        return None
+    if (reader.entry(ACCESS_KEY) is None) != (reader.entry(SECRET_KEY) is None):
         reader.add_fault(
             entry, "is given with half of a key", f"give {ACCESS_KEY.name} and {SECRET_KEY.name}, or neither"
         )

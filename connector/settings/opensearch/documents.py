@@ -12,7 +12,6 @@ import attrs
 
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
-from connector.settings.configdef.unknown_keys import ForeignKeys
 from connector.settings.configdef.value_types import (
     BOOLEAN,
     LIST,
@@ -23,21 +22,8 @@ from connector.settings.configdef.value_types import (
     split_list,
     topic_pairs,
 )
-from connector.settings.opensearch import connection, data_streams
+from connector.settings.opensearch import aiven, connection, data_streams
 from connector.settings.opensearch.connection import BULK_OPTIONS, CONNECTION_OPTIONS, BulkSettings, ConnectionSettings
-
-FOREIGN_KEYS = (
-    ForeignKeys(
-        "these keys of Aiven's OpenSearch sink steer its buffers and have no effect here",
-        frozenset({"type.name", "max.buffered.records", "linger.ms", "flush.timeout.ms", "connection.timeout.ms"}),
-        ("type.name.",),
-    ),
-    ForeignKeys(
-        "an index template that fits a data stream's name is used whatever its own name, so this key has no effect "
-        "here",
-        frozenset({"data.streams.existing.index.template.name"}),
-    ),
-)
 
 
 def _parse_metadata(text: str) -> tuple[str, ...]:
@@ -166,6 +152,7 @@ class OpenSearchSettings:
 
 def build(reader: ConfigReader) -> OpenSearchSettings:
     """Read the OpenSearch part; faults go to the reader."""
+    aiven.check(reader)
     return OpenSearchSettings(
         connection=connection.build_connection(reader),
         bulk=connection.build_bulk(reader),

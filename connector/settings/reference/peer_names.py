@@ -7,7 +7,7 @@ sink, Kafka Connect.
 from __future__ import annotations
 
 from connector.settings.iceberg import iceberg_kafka_connect
-from connector.settings.opensearch import documents
+from connector.settings.opensearch import connection, documents
 
 _OWN_KEYS = ("debezium.sink.batch.interval-ms", "debezium.sink.batch.max-events")
 _OWN_FAMILIES = ("iceberg.backpressure.", "iceberg.row-lookup", "iceberg.tables.topic-to-table-mapping")
@@ -27,7 +27,8 @@ _OWN_OPENSEARCH_KEYS = (
     "connection.ssl.",
     "connection.compression",
     "bulk.size.bytes",
-    "aws.",
+    "aws.profile",
+    "aws.session.token",
     "index.gc_deletes",
     "iceberg.",
 )
@@ -41,6 +42,8 @@ _ROUTER = {
 _AIVEN = frozenset(
     option.name for option in documents.OPTIONS if not option.name.startswith((*_OWN_OPENSEARCH_KEYS, *_ROUTER))
 )
+_AIVENS_OWN = {option.name: option.aliases[0] for option in connection.CONNECTION_OPTIONS if option.aliases}
+"""Our names -> those of Aiven's sink."""
 _TABULAR = ("iceberg.tables.cdc-field", "iceberg.tables.upsert-mode-enabled")
 _CATALOG = ("warehouse", "type", "catalog-impl", "uri", "io-impl")
 
@@ -67,7 +70,9 @@ def same_as(key: str) -> str:
         peers.append("Debezium JDBC sink")
     if key in _ROUTER:
         peers.append(f"Kafka Connect's {_ROUTER[key]}")
-    if key in _AIVEN:
+    if key in _AIVENS_OWN:
+        peers.append(f"Aiven's OpenSearch sink: `{_AIVENS_OWN[key]}`")
+    elif key in _AIVEN:
         peers.append("Aiven's OpenSearch sink")
     if key.startswith(_CONNECT):
         peers.append("Kafka Connect")

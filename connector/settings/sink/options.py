@@ -13,7 +13,9 @@ from connector.settings.configdef.unknown_keys import AllowedKeys, ForeignKeys
 from connector.settings.connector_class import CONNECTOR_CLASS
 from connector.settings.converters import event_format
 from connector.settings.iceberg import iceberg_kafka_connect
+from connector.settings.iceberg.catalog import SINK_CATALOG
 from connector.settings.kafka import batching, error_handling, kafka
+from connector.settings.sink.other_names import MEANT
 from connector.settings.sink.sink_types import SINK_TYPE, SINK_TYPES, load_sink_type
 
 _FIRST_SCOPES = (OptionScope("The sink", (NAME, SINK_TYPE)), OptionScope("Kafka", kafka.OPTIONS, kafka.PREFIXES))
@@ -66,6 +68,8 @@ def collect_options() -> SinkOptions:
             *foreign,
         ),
         others=SOURCE_KEYS,
+        meant=MEANT,
+        catalog=SINK_CATALOG.rest.name,
         other_todo="a file with connector.class=IcebergSource is a source's, which has it",
     )
     return SinkOptions(options, prefixes, allowed)

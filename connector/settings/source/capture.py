@@ -12,7 +12,15 @@ import attrs
 from connector.settings.configdef import regexps
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
-from connector.settings.configdef.value_types import BOOLEAN, KEY_COLUMNS, PATTERNS, TEXT, one_of, whole_number
+from connector.settings.configdef.value_types import (
+    BOOLEAN,
+    KEY_COLUMNS,
+    PATTERNS,
+    TABLE_NAME,
+    TEXT,
+    one_of,
+    whole_number,
+)
 
 SnapshotMode = Literal["initial", "no_data", "initial_only", "when_needed", "always"]
 
@@ -90,7 +98,7 @@ SKIP_OWN = Option(
 )
 OFFSETS_TABLE = Option(
     name="offset.storage.iceberg.table-name",
-    kind=TEXT,
+    kind=TABLE_NAME,
     default="_debezium_offset_storage",
     importance="low",
     doc="Table for the stored offsets, one row per captured table.",

@@ -26,7 +26,7 @@ from connector.settings.kafka import error_handling, kafka
 from connector.settings.kafka.error_handling import ErrorSettings
 from connector.settings.kafka.kafka import KafkaSettings
 from connector.settings.lineage import LineageSettings
-from connector.settings.opensearch import documents
+from connector.settings.opensearch import aiven, documents
 from connector.settings.server import ServerSettings
 from connector.settings.source import capture, event_output, signals
 from connector.settings.source.capture import CaptureSettings
@@ -78,7 +78,8 @@ ALLOWED_KEYS = AllowedKeys(
     "docs/reference/source-options.md",
     NAMES,
     tuple(prefix.name for prefix in PREFIXES),
-    foreign=(*FOREIGN_KEYS, *iceberg_kafka_connect.FOREIGN_KEYS, *documents.FOREIGN_KEYS),
+    foreign=(*FOREIGN_KEYS, *iceberg_kafka_connect.FOREIGN_KEYS, *aiven.FOREIGN_KEYS),
+    catalog=catalog.SOURCE_CATALOG.rest.name,
 )
 
 

@@ -191,7 +191,7 @@ def build(reader: ConfigReader, kafka: KafkaSettings) -> SignalSettings:
     """Read the part about signals; faults go to the reader. `kafka` are the brokers unless others are named."""
     channels, entry = reader.get(CHANNELS), reader.entry(CHANNELS)
     table = reader.get(TABLE)
-    if entry and "source" in channels and table is None:
+    if entry and "source" in channels and "source" in (reader.text(entry) or "") and reader.entry(TABLE) is None:
         reader.add_fault(entry, "source has no table", f"set {TABLE.name} to the table of signals")
     if entry and "jmx" in channels:
         reader.notes.append(f"{entry.key}: jmx has no effect; use source, kafka, file or POST /api/signals")
@@ -209,7 +209,7 @@ def build_notifications(reader: ConfigReader, kafka: KafkaSettings) -> Notificat
     """Read the part about notifications; faults go to the reader."""
     channels, entry = reader.get(NOTIFICATIONS), reader.entry(NOTIFICATIONS)
     topic = reader.get(NOTIFICATION_TOPIC)
-    if entry and "sink" in channels and topic is None:
+    if entry and "sink" in channels and reader.entry(NOTIFICATION_TOPIC) is None:
         reader.add_fault(entry, "sink has no topic", f"set {NOTIFICATION_TOPIC.name}")
     if entry and "sink" in channels and not kafka.bootstrap_servers:
         reader.add_fault(entry, "sink has no brokers", "set bootstrap.servers, or use the channel log")

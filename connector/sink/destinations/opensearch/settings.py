@@ -7,7 +7,7 @@ from connector.settings.configdef.reader import ConfigReader
 from connector.settings.connector_class import OPENSEARCH_SINK_CLASS
 from connector.settings.iceberg import catalog, routing, tables
 from connector.settings.iceberg.tables import TableSettings
-from connector.settings.opensearch import data_streams, documents
+from connector.settings.opensearch import aiven, data_streams, documents
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.settings.sink.sink_types import SinkTypeSettings
 
@@ -30,6 +30,6 @@ SETTINGS = SinkTypeSettings(
     CHAPTERS,
     title="OpenSearch",
     own_options=documents.OPTIONS,
-    foreign_keys=documents.FOREIGN_KEYS,
+    foreign_keys=aiven.FOREIGN_KEYS,
     connector_class=OPENSEARCH_SINK_CLASS,
 )
