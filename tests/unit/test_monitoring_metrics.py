@@ -83,6 +83,16 @@ def test_a_table_that_is_up_to_date_has_no_lag() -> None:
     assert next(iter(scrape(sink)["debezium_metrics_Connected"].values())) == 0
 
 
+def test_a_sink_that_was_not_run_yet_has_no_lag() -> None:
+    """Before a run has begun, or while a stored connector is stopped, a topic's whole log is not told as its lag."""
+    sink = SinkMetrics("s", "server1", max_events=100, max_bytes=1000, wall_clock=lambda: NOW_S)
+    sink.observe_ends({("t", 0): 5_000_000_000})
+    assert "icebridge_offset_lag" not in scrape(sink)
+    assert set(scrape(sink)["kafka_connect_sink_task_sink_record_lag_max"].values()) == {0.0}
+    sink.begin({("t", 0): 4_999_999_999})
+    assert set(scrape(sink)["icebridge_offset_lag"].values()) == {1.0}
+
+
 def test_a_quiet_table_has_no_lag_while_records_of_another_topic_wait() -> None:
     """Of each table its own topics count; where events name their tables any may be for it."""
     sink = SinkMetrics("s", "server1", max_events=100, max_bytes=1000, wall_clock=lambda: NOW_S)

@@ -133,9 +133,12 @@ class SinkMetrics:
 
     @property
     def lag(self) -> dict[TopicPartition, int]:
-        """How many records of each topic-partition wait, by the last look at the cluster."""
+        """How many records of each topic-partition wait, by the last look at the cluster.
+
+        None of one of which nobody knows yet where it is read: before the first run, all of its log would count.
+        """
         with self._lock:
-            return {at: max(0, end - self._read.get(at, 0)) for at, end in self._ends.items()}
+            return {at: max(0, end - self._read[at]) for at, end in self._ends.items() if at in self._read}
 
     def tables(self) -> dict[str, dict[str, int]]:
         """Return counts of each table: commits, files, drift, and the time of its newest event (ms since 1970)."""
