@@ -191,6 +191,24 @@ def test_an_initial_snapshot_that_is_given_up() -> None:
     assert told()["SnapshotAborted"] == 0
 
 
+def test_an_initial_snapshot_runs_from_its_first_part_on() -> None:
+    """While the first part is read, which is all of a small table, the snapshot runs; read anew, rows count anew."""
+    source = SourceMetrics("o", "prefix", wall_clock=lambda: NOW_S)
+
+    def told() -> list[float]:
+        found = scrape(source)
+        names = ("SnapshotRunning", "SnapshotCompleted", "RemainingTableCount", "RowsScanned")
+        return [next(iter(found[f"debezium_metrics_{name}"].values())) for name in names]
+
+    begins = SnapshotReport("Initial Snapshot", "STARTED", "", ("a.b",), "a.b", chunks=1)
+    read = StepReport("a.b", "part read", 1, 0.5, "append", 1, 1, {"r": 7}, 900_000)
+    for _ in range(2):
+        source.on_snapshot(begins)
+        assert told() == [1, 0, 1, 0]
+        source.on_step(read)
+        assert told() == [0, 1, 0, 7]
+
+
 def test_maintenance_is_counted() -> None:
     """What each task did and how it ended, when it last did something, and what is left in the table."""
     found = scrape(maintenance_metrics())
