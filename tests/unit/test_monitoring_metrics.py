@@ -12,6 +12,7 @@ from connector.runtime.monitoring.listeners import (
     SnapshotStage,
     StepReport,
 )
+from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
 from connector.runtime.monitoring.prometheus.jvm_metrics import JvmMetrics
 from connector.runtime.monitoring.prometheus.maintenance_metrics import MaintenanceMetrics
 from connector.runtime.monitoring.prometheus.sink_metrics import SinkMetrics
@@ -127,6 +128,18 @@ def test_steps_are_in_every_family() -> None:
     snapshot = {"TotalTableCount": 1, "RemainingTableCount": 1, "SnapshotRunning": 1, "SnapshotCompleted": 0}
     assert {name: value(name, "snapshot") for name in snapshot} == snapshot
     assert set(found["debezium_metrics_RowsScanned"].values()) == {7.0}
+
+
+def test_connectors_of_one_topic_prefix_tell_no_value_twice() -> None:
+    """Where two connectors of a process share what Debezium's names tell them apart by, a scrape has the first's."""
+    registry = MetricsRegistry()
+    registry.add(source_metrics())
+    registry.add(SourceMetrics("other", "prefix", wall_clock=lambda: NOW_S))
+    lines = [line.rpartition(" ")[0] for line in registry.render().decode().splitlines() if line[0] != "#"]
+    assert len(lines) == len(set(lines))
+    assert 'debezium_metrics_TotalNumberOfEventsSeen{context="streaming",name="prefix",plugin="iceberg"} 4.0' in (
+        registry.render().decode()
+    )
 
 
 def test_a_pause_is_told_in_seconds() -> None:
