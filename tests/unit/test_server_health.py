@@ -8,10 +8,13 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from connector.errors import FatalError
 from connector.runtime.lifecycle import Lifecycle
 from connector.server.connectors.port import Check
 from connector.server.health import check_live, check_ready, check_started, health_document
-from tests.servers.connectors import InMemoryConnector, TestServer, serving
+from connector.server.worker_metrics import WorkerMetrics
+from tests.runs.metrics import scrape
+from tests.servers.connectors import IdleRun, InMemoryConnector, TestServer, serving
 
 
 @pytest.fixture
@@ -108,3 +111,26 @@ def test_metrics_can_be_parsed(server: TestServer) -> None:
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     names = {sample.name for family in text_string_to_metric_families(answer.body) for sample in family.samples}
     assert {"kafka_connect_worker_connector_count", "debezium_metrics_TotalNumberOfEventsSeen"} <= names
+
+
+def test_starts_are_counted_for_as_long_as_the_process_lives() -> None:
+    """Totals of a worker's starts never go back: a run that fails after its start was one, and a deleted one's too."""
+    connectors = [_connector("UNASSIGNED"), _connector("UNASSIGNED")]
+    worker = WorkerMetrics(lambda: connectors)
+
+    def told() -> list[float]:
+        found = scrape(worker)
+        names = ("attempts", "success", "failure")
+        return [found[f"kafka_connect_worker_connector_startup_{name}_total"][()] for name in names]
+
+    def fail() -> IdleRun:
+        raise FatalError("no broker")
+
+    for connector, begin in zip(connectors, (fail, lambda: IdleRun(FatalError("later"))), strict=True):
+        with pytest.raises(FatalError):
+            connector.lifecycle.live(begin, survives=False)
+    assert told() == [2, 1, 1]
+    connectors.pop(0)
+    assert told() == [2, 1, 1]
+    connectors[:] = [_connector("UNASSIGNED")]
+    assert told() == [2, 1, 1]
