@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -39,6 +39,13 @@ def test_a_slash_at_the_end_says_nothing(server: TestServer, rest: Client) -> No
     assert _send(rest, "PUT", "/connectors/s/pause/") == 202
     assert _send(rest, "DELETE", "/connectors/s/") == 204
     assert _send(server.health, "GET", "/q/health/live/") == 200
+
+
+@pytest.mark.parametrize("task", ["1", "9" * 5000, "-1", "x", "\u0660"], ids=lambda task: task[:9])
+def test_a_task_that_there_is_not_is_not_found(rest: Client, task: str) -> None:
+    """The number of a task may be anything, and an answer says that there is none."""
+    assert _send(rest, "GET", f"/connectors/s/tasks/{quote(task)}/status") == 404
+    assert _send(rest, "POST", f"/connectors/s/tasks/{quote(task)}/restart") == 404
 
 
 def test_an_encoded_slash_is_of_a_name(server: TestServer, rest: Client) -> None:
@@ -164,7 +171,7 @@ def test_a_turn_that_does_not_come(server: TestServer, rest: Client, monkeypatch
 
 def _fill(path: str) -> str:
     """A route's path with names of what there is."""
-    names = {"{name}": "s", "{task:int}": "0", "{plugin}": "IcebergSink", "{logger}": "connector"}
+    names = {"{name}": "s", "{task}": "0", "{plugin}": "IcebergSink", "{logger}": "connector"}
     for part, name in names.items():
         path = path.replace(part, name)
     return path

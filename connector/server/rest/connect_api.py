@@ -57,8 +57,8 @@ class ConnectApi:
             Route(f"{one}/status", self.show_status, methods=["GET"]),
             Route(f"{one}/tasks", self.show_tasks, methods=["GET"]),
             Route(f"{one}/tasks-config", self.show_task_configs, methods=["GET"]),
-            Route(f"{one}/tasks/{{task:int}}/status", self.show_task_status, methods=["GET"]),
-            Route(f"{one}/tasks/{{task:int}}/restart", self.restart_task, methods=["POST"]),
+            Route(f"{one}/tasks/{{task}}/status", self.show_task_status, methods=["GET"]),
+            Route(f"{one}/tasks/{{task}}/restart", self.restart_task, methods=["POST"]),
             Route(f"{one}/topics", self.show_topics, methods=["GET"]),
             Route(f"{one}/topics/reset", self.reset_topics, methods=["PUT"]),
             Route(f"{one}/pause", self.pause, methods=["PUT"]),
@@ -252,7 +252,7 @@ class ConnectApi:
     def _task(self, request: Request) -> Connector:
         name, task = request.path_params["name"], request.path_params["task"]
         connector = self.worker.find(name)
-        if connector is None or task != 0 or not connector.lifecycle.has_task:
+        if connector is None or task != "0" or not connector.lifecycle.has_task:
             raise RestError(404, f"No status found for task {name}-{task}")
         return connector
 
