@@ -8,27 +8,32 @@ from typing import Any
 
 import attrs
 import pytest
+import structlog
 
 from connector.errors import ConfigError, RetriableError
 from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.listeners import BatchReport, StepReport
 from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
 from connector.server.config_store import InMemoryConfigStore, StoredConnector
 from connector.server.connectors.port import ConnectorOffset
 from connector.server.connectors.sink_connector import check_offsets, parse_offset
 from connector.server.errors import RestError
 from connector.server.http.server import Address, HttpServer, open_server
 from connector.server.probe import Probe, Sampler
+from connector.server.process import serve_worker
 from connector.server.recent import RecentActivity
 from connector.server.rest.documents import mask_config
 from connector.server.rest.plugins import load_config
 from connector.server.rest.security import AccessRules
 from connector.server.serving import ConnectorDefaults
+from connector.server.worker import Worker
 from connector.settings import load
 from connector.settings.connector_class import ICEBERG_SINK_CLASS, SOURCE_CLASS
+from connector.settings.server import ServerSettings
 from connector.settings.source.settings import load_source
 from connector.sink.microbatch.start_offsets import ClusterState
-from tests.servers.connectors import SOURCE, InMemoryConnector
+from tests.servers.connectors import SOURCE, Client, InMemoryConnector
 
 
 async def _app(scope: Any, receive: Any, send: Any) -> None:
@@ -71,6 +76,17 @@ def test_a_look_that_hangs_holds_up_no_other() -> None:
     sampler.close()
     held.set()
     assert looks.count("hangs") == 1
+
+
+def test_listeners_tell_the_same_of_loggers() -> None:
+    """A level that was set at one listener is shown by the others, with the time of the change."""
+    metrics = MetricsRegistry()
+    worker = Worker(None, InMemoryConfigStore(), metrics)
+    settings = ServerSettings(health_port=-1, listeners=("http://127.0.0.1:0", "http://127.0.0.1:0"))
+    with structlog.testing.capture_logs() as lines, serve_worker(settings, worker, metrics):
+        one, other = (Client(line["url"]) for line in lines if line["event"] == "listening")
+        assert one.call("PUT", "/admin/loggers/pyiceberg", {"level": "error"}).status == 200
+        assert other.call("GET", "/admin/loggers/pyiceberg").body["last_modified"] is not None
 
 
 def test_recent_batches_and_the_last_hour() -> None:
