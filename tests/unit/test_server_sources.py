@@ -78,6 +78,30 @@ def test_a_look_that_hangs_holds_up_no_other() -> None:
     assert looks.count("hangs") == 1
 
 
+def test_a_look_that_hangs_holds_up_no_successor() -> None:
+    """A connector that got other properties is looked at while the look at what it was before still hangs."""
+    begun, held, seen = threading.Event(), threading.Event(), threading.Event()
+
+    class Hangs(InMemoryConnector):
+        def sample(self) -> None:
+            begun.set()
+            held.wait(30)
+
+    class Answers(InMemoryConnector):
+        def sample(self) -> None:
+            seen.set()
+
+    connectors: list[Any] = [Hangs("s", {}, Lifecycle())]
+    sampler = Sampler(lambda: list(connectors), 0.01)
+    sampler.start()
+    assert begun.wait(20)
+    connectors[:] = [Answers("s", {}, Lifecycle())]
+    is_seen = seen.wait(5)
+    sampler.close()
+    held.set()
+    assert is_seen
+
+
 def test_listeners_tell_the_same_of_loggers() -> None:
     """A level that was set at one listener is shown by the others, with the time of the change."""
     metrics = MetricsRegistry()
