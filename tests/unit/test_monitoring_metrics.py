@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import get_args
+from unittest.mock import Mock
 
 from connector.kafka.dlq.rejected_records import BATCH_STAGE
+from connector.maintenance.maintainer import Maintainer
 from connector.maintenance.table_state import TableState
 from connector.runtime.monitoring.listeners import (
     BatchReport,
@@ -255,6 +257,17 @@ def test_maintenance_is_counted() -> None:
     left |= {"small_files": 2, "equality_delete_files": 1, "position_delete_files": 0, "deletion_vectors": 1}
     left |= {"metadata_files": 7, "orphan_bytes": 80}
     assert {name: value(f"table_{name}") for name in left} == left
+
+
+def test_a_table_that_is_gone_has_no_figures() -> None:
+    """Files of a dropped table, and when it was maintained, are told no longer: nobody could end such an alert."""
+    metrics, catalog = maintenance_metrics(), Mock(load=lambda _: None)
+    maintainer = Maintainer(Mock(), catalog, Mock(), "s", Mock(), listeners=[metrics])
+    assert maintainer.load("a.b") is None
+    found = scrape(metrics)
+    assert [name for name in found if name.startswith(("icebridge_table_", "icebridge_maintenance_last"))] == []
+    assert metrics.tables() == {}
+    assert "icebridge_maintenance_runs_total" in found
 
 
 def test_what_nobody_has_counted_of_a_table_is_not_told() -> None:

@@ -130,7 +130,7 @@ class MaintenanceListener(Protocol):
         """Take note of a task that is over."""
 
     def on_table(self, table: str, figures: Mapping[str, int]) -> None:
-        """Take note of a table as its newest snapshot tells it (`own_series.TABLE_FIGURES`)."""
+        """Take note of a table as its newest snapshot tells it (`own_series.TABLE_FIGURES`); no figures: it is gone."""
 
 
 class SnapshotListener(Protocol):

@@ -56,9 +56,12 @@ class MaintenanceMetrics:
                 self._done_at[at] = self._clock()
 
     def on_table(self, table: str, figures: Mapping[str, int]) -> None:
-        """Take note of a table as it is."""
+        """Take note of a table as it is; of one that is gone nothing is left but what was counted."""
         with self._lock:
             self._tables[table] = dict(figures)
+            if not figures:
+                del self._tables[table]
+                self._done_at = {at: when for at, when in self._done_at.items() if at[0] != table}
 
     def tables(self) -> dict[str, dict[str, int]]:
         """Return what is known of each table."""
