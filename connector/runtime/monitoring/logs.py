@@ -74,8 +74,10 @@ def configure_logging(*, terminal: bool, level: str = "INFO") -> None:
     handler.addFilter(_is_not_py4j)
     # An index that is not there yet is asked for on purpose.
     logging.getLogger("opensearch").setLevel(logging.ERROR)
-    sys.excepthook = _print_uncaught
-    threading.excepthook = lambda args: _print_uncaught(args.exc_type, args.exc_value, args.exc_traceback)
+    logging.captureWarnings(True)  # Python prints them as text beside the lines.
+    show = _print_uncaught if terminal else _log_uncaught
+    sys.excepthook = show
+    threading.excepthook = lambda args: show(args.exc_type, args.exc_value, args.exc_traceback)
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:
@@ -94,3 +96,9 @@ def _drop_meta(logger: WrappedLogger, method: str, event: EventDict) -> EventDic
 def _print_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
     """Print an error that nobody caught as Python does, without its secrets."""
     sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """Log the same as one line: what collects lines takes each of a traceback for one."""
+    fault = error if error is not None else kind()
+    structlog.get_logger().critical("uncaught error", kind=kind.__name__, exc_info=(kind, fault, trace))
