@@ -10,21 +10,24 @@ from typing import Any, cast
 from unittest.mock import MagicMock, Mock
 
 import pytest
+import structlog
 from attrs import define, evolve, field
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IntegerType, NestedField, TimestampType, TimestamptzType, TimeType
+from pyspark.errors import PySparkException
 
-from connector.errors import CommitUnknown, ConfigError, ConnectorError, FatalError, RetriableError
+from connector.errors import CommitUnknown, ConfigError, ConnectorError, FatalError, GapError, RetriableError
 from connector.runtime.monitoring.listeners import SnapshotReport
 from connector.settings.source.settings import load_source
 from connector.source import table_capture
 from connector.source.changes import row_filter
 from connector.source.changes.row_filter import to_condition
+from connector.source.signals import table_channel
 from connector.source.signals.channel import ReceivedSignals
 from connector.source.signals.file_channel import FileChannel
 from connector.source.signals.processor import SignalProcessor, _Turn
 from connector.source.signals.queue_channel import SignalQueue
-from connector.source.signals.table_channel import has_expired_parts
+from connector.source.signals.table_channel import TableChannel, has_expired_parts
 from connector.source.snapshots.chunks import ChunkProgress
 from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.offset_store import TableOffsetStore
@@ -443,6 +446,36 @@ def test_a_channel_that_is_away_does_not_hold_up_the_others() -> None:
     processor.poll(TABLES)
     assert [one.id for one in stored.queue.snapshots] == ["1"]
     assert len(away.seen) == 1
+
+
+@pytest.mark.parametrize("error", [GapError("snapshot 1 is gone"), ValueError("row content"), KeyError("k")], ids=repr)
+def test_a_channel_that_cannot_be_read_stops_nothing(error: Exception) -> None:
+    """Whatever a channel raises, the source goes on, and of what nobody foresaw the log shows no content."""
+    broken, there = Channel([error]), Channel([ReceivedSignals((signal(1),), "x")], "file")
+    stored = Stored()
+    with structlog.testing.capture_logs() as lines:
+        SignalProcessor([broken, there], stored, 60_000).poll(TABLES)  # type: ignore[arg-type]
+    assert [one.id for one in stored.queue.snapshots] == ["1"]
+    (reason,) = (line["reason"] for line in lines if line["event"] == "signals cannot be read")
+    assert (str(error) in reason) == isinstance(error, ConnectorError)
+
+
+def test_a_table_of_signals_whose_files_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark raises over its files is an error of the channel, which names table and file."""
+    gone = "java.io.FileNotFoundException: File file:/w/db/signals/data/a.parquet does not exist"
+    frame = Mock(limit=lambda _: Mock(collect=Mock(side_effect=PySparkException(f"Caused by: {gone}"))))
+    for name, answer in {
+        "read_file_changes": None,
+        "load_snapshot_schema": SimpleNamespace(names=("id", "type", "data")),
+        "TableReader": None,
+        "_find_inserts": frame,
+        "release_reads": None,
+    }.items():
+        monkeypatch.setattr(table_channel, name, lambda *_, answer=answer: answer)
+    table = Mock()
+    table.name = "db.signals"
+    with pytest.raises(FatalError, match=r"table db\.signals, snapshot 3: file .*a\.parquet is gone"):
+        TableChannel(Mock(), Mock(), "db.signals")._read_inserts(table, 3)
 
 
 def test_a_channel_that_is_away_for_days_is_asked_again() -> None:
