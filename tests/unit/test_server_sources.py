@@ -17,7 +17,8 @@ from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
 from connector.server.config_store import InMemoryConfigStore, StoredConnector
 from connector.server.connectors.port import ConnectorOffset
-from connector.server.connectors.sink_connector import check_offsets, parse_offset
+from connector.server.connectors.sink_connector import SinkConnector, check_offsets, parse_offset
+from connector.server.connectors.source_connector import SourceConnector
 from connector.server.errors import RestError
 from connector.server.http.server import Address, HttpServer, open_server
 from connector.server.probe import Probe, Sampler
@@ -33,7 +34,8 @@ from connector.settings.connector_class import ICEBERG_SINK_CLASS, SOURCE_CLASS
 from connector.settings.server import ServerSettings
 from connector.settings.source.settings import load_source
 from connector.sink.microbatch.start_offsets import ClusterState
-from tests.servers.connectors import SOURCE, Client, InMemoryConnector
+from tests.runs.metrics import scrape
+from tests.servers.connectors import SINK, SOURCE, Client, InMemoryConnector
 
 
 async def _app(scope: Any, receive: Any, send: Any) -> None:
@@ -100,6 +102,22 @@ def test_a_look_that_hangs_holds_up_no_successor() -> None:
     sampler.close()
     held.set()
     assert is_seen
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "FAILED", "PAUSED"])
+@pytest.mark.parametrize("kind", ["sink", "source"])
+def test_a_connector_that_does_not_run_is_not_connected(kind: str, state: Any) -> None:
+    """The broker answers whoever looks at it for a connector that failed, was paused or stopped."""
+    connector: Any
+    if kind == "sink":
+        connector = SinkConnector(load([], {**SINK, "name": "s"}), SINK, Lifecycle())
+        connector._read_ends = lambda: {("t", 0): 5}
+    else:
+        connector = SourceConnector(load_source([], {**SOURCE, "name": "s"}), SOURCE, Lifecycle())
+        connector._ask_broker = lambda: "cluster"
+    connector.lifecycle.state = state
+    connector.sample()
+    assert set(scrape(*connector.metrics)["debezium_metrics_Connected"].values()) == {float(state == "RUNNING")}
 
 
 def test_listeners_tell_the_same_of_loggers() -> None:

@@ -102,7 +102,7 @@ class SinkConnector(LiveConnector):
 
     def sample(self) -> None:
         """Look at the cluster and the catalog."""
-        self._metrics.observe_ends(self._broker.look(self._read_ends))
+        self._metrics.observe_ends(self._broker.look(self._read_ends), is_running=self.lifecycle.state == "RUNNING")
         self._catalog_probe.look(self._read_catalog)
 
     def offsets(self) -> list[ConnectorOffset]:

@@ -93,10 +93,8 @@ class SourceConnector(LiveConnector):
 
     def sample(self) -> None:
         """Look at the cluster and the catalog."""
-        if self._has_broker:
-            self._metrics.connected = self._broker.look(self._ask_broker) is not None
-        else:
-            self._metrics.connected = self.lifecycle.state == "RUNNING"
+        answered = not self._has_broker or self._broker.look(self._ask_broker) is not None
+        self._metrics.connected = answered and self.lifecycle.state == "RUNNING"
         self._catalog_probe.look(self._read_catalog)
 
     def offsets(self) -> list[ConnectorOffset]:

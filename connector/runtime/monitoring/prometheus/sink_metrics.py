@@ -26,7 +26,7 @@ STAGES = (*get_args(Stage), "KAFKA_CONSUME")
 class SinkMetrics:
     """A `SinkListener` and a `MetricSource`; it costs some additions per batch.
 
-    `connected` tells whether the cluster answered at the last look.
+    `connected` tells whether the sink ran, and the cluster answered, at the last look.
     """
 
     def __init__(
@@ -88,10 +88,13 @@ class SinkMetrics:
             self._schema_changes.update(self._changed)
             self._changed = {}
 
-    def observe_ends(self, ends: Mapping[TopicPartition, int] | None) -> None:
-        """Take note of the offsets after the last records; None where the cluster did not answer."""
+    def observe_ends(self, ends: Mapping[TopicPartition, int] | None, *, is_running: bool = True) -> None:
+        """Take note of the offsets after the last records; None where the cluster did not answer.
+
+        A sink that does not run is not connected, whoever else looks at the cluster for it.
+        """
         with self._lock:
-            self.connected = ends is not None
+            self.connected = is_running and ends is not None
             if ends is not None:
                 self._ends = dict(ends)
 
