@@ -19,6 +19,9 @@ from connector.runtime.monitoring.prometheus.jvm_metrics import JvmMetrics
 from connector.runtime.monitoring.prometheus.maintenance_metrics import MaintenanceMetrics
 from connector.runtime.monitoring.prometheus.sink_metrics import SinkMetrics
 from connector.runtime.monitoring.prometheus.source_metrics import SourceMetrics
+from connector.source.runner import _tell_queue
+from connector.source.snapshots.signal import SnapshotKind
+from connector.source.snapshots.snapshot_queue import QueuedSnapshot, SnapshotQueue
 from serde.faults import Stage
 from tests.runs.metrics import JVM, NOW_S, maintenance_metrics, scrape, sink_metrics, source_metrics
 
@@ -168,6 +171,30 @@ def test_a_pause_is_told_in_seconds() -> None:
     assert hear("ABORTED", "a.c", "a.b") == (1, 12)
     assert hear("ABORTED", "a.d") == (0, 12)  # stopped while it was paused
     assert hear("STARTED", "a.b") == (0, 12)
+
+
+def test_a_pause_outlasts_the_process() -> None:
+    """Snapshots that an earlier process was told to pause are paused for the metrics of the next one, until resumed."""
+    waiting = (
+        *(QueuedSnapshot("1", table) for table in ("a.b", "a.c")),
+        QueuedSnapshot("2", "a.b", SnapshotKind.BLOCKING),
+    )
+
+    def told(queue: SnapshotQueue) -> SourceMetrics:
+        source = SourceMetrics("o", "prefix", wall_clock=lambda: NOW_S)
+        _tell_queue([source], queue)
+        return source
+
+    def is_paused(source: SourceMetrics) -> float:
+        return next(iter(scrape(source)["debezium_metrics_SnapshotPaused"].values()))
+
+    assert is_paused(told(SnapshotQueue(waiting))) == 0
+    source = told(SnapshotQueue(waiting, paused=True))
+    assert is_paused(source) == 1
+    source.on_snapshot(SnapshotReport("Incremental Snapshot", "ABORTED", "1", ("a.b",)))
+    assert is_paused(source) == 1
+    source.on_snapshot(SnapshotReport("Incremental Snapshot", "RESUMED", "9", ("a.c",)))
+    assert is_paused(source) == 0
 
 
 def test_statistics_without_values() -> None:
