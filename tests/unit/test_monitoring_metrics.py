@@ -101,7 +101,8 @@ def test_a_sink_that_was_not_run_yet_has_no_lag() -> None:
 
 def test_a_quiet_table_has_no_lag_while_records_of_another_topic_wait() -> None:
     """Of each table its own topics count; where events name their tables any may be for it."""
-    sink = SinkMetrics("s", "server1", max_events=100, max_bytes=1000, wall_clock=lambda: NOW_S)
+    now = [NOW_S]
+    sink = SinkMetrics("s", "server1", max_events=100, max_bytes=1000, wall_clock=lambda: now[0])
     quiet_ms, busy_ms = 1000, int(NOW_S * 1000) - 2000
     sink.on_batch(BatchReport(1, 0.5, {("q", 0): 5}, newest_ms={"d.quiet": quiet_ms}, topics={"d.quiet": {"q"}}))
     busy = {"d.busy": busy_ms, "d.both": busy_ms}
@@ -110,9 +111,32 @@ def test_a_quiet_table_has_no_lag_while_records_of_another_topic_wait() -> None:
     sink.observe_ends({("q", 0): 5, ("b", 0): 9})
     lag = {dict(labels)["table"]: value for labels, value in scrape(sink)["icebridge_table_lag_seconds"].items()}
     assert lag == {"d.quiet": 0, "d.busy": 2, "d.both": 2, "d.named": 2}
+    now[0] += 10
     sink.observe_ends({("q", 0): 6, ("b", 0): 6})
     lag = {dict(labels)["table"]: value for labels, value in scrape(sink)["icebridge_table_lag_seconds"].items()}
-    assert lag == {"d.quiet": NOW_S - 1, "d.busy": 0, "d.both": 2, "d.named": 2}
+    assert lag == {"d.quiet": 10, "d.busy": 0, "d.both": 10, "d.named": 10}
+
+
+def test_a_table_that_was_quiet_for_days_is_not_days_behind() -> None:
+    """A record that has just come has a table that was up to date wait since then, and not since its last event."""
+    now = [NOW_S]
+    sink = SinkMetrics("s", "server1", max_events=100, max_bytes=1000, wall_clock=lambda: now[0])
+    sink.on_batch(BatchReport(1, 0.5, {("t", 0): 5, ("t", 1): 5}, newest_ms={"a.b": 1000}))
+
+    def told(*ends: int, after_s: float) -> float:
+        now[0] += after_s
+        sink.observe_ends({("t", partition): end for partition, end in enumerate(ends)})
+        return next(iter(scrape(sink)["icebridge_table_lag_seconds"].values()))
+
+    assert told(5, 6, after_s=0) == NOW_S - 1  # nobody knows since when it waits
+    assert told(5, 5, after_s=1) == 0
+    assert told(5, 6, after_s=5) == 5
+    assert told(9, 9, after_s=300) == 305
+    # All that there was at the last look is read, what came since is not.
+    sink.on_batch(BatchReport(2, 0.5, {("t", 0): 9, ("t", 1): 9}, newest_ms={"a.b": 2000}))
+    assert told(9, 10, after_s=5) == 5
+    sink.begin({("t", 0): 0, ("t", 1): 0})
+    assert told(9, 10, after_s=1) == now[0] - 2  # offsets were reset
 
 
 def test_steps_are_in_every_family() -> None:
