@@ -310,3 +310,19 @@ def test_who_may_come_in_from_elsewhere() -> None:
     assert rules.refusal("lake.example:8083", None) is None
     assert rules.refusal("lake.example:8083", "http://lake.example:8083") is None
     assert rules.refusal("lake.example:8083", "http://evil.example") is not None
+
+
+@pytest.mark.parametrize(
+    ("host", "comes_in"),
+    [
+        ("127.0.0.2:8083", True),
+        ("LOCALHOST:8083", True),
+        ("[::1]:8083", True),
+        ("127.evil.example:8083", False),
+        ("lake.example", False),
+        ("", False),
+    ],
+)
+def test_a_listener_of_loopback_is_called_by_names_of_this_host(host: str, *, comes_in: bool) -> None:
+    """Every address of loopback is this host's, where a listener may be bound to it."""
+    assert (AccessRules(is_loopback=True).refusal(host, None) is None) == comes_in
