@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.listeners import BatchReport, StepReport
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
+from connector.server import worker as worker_module
 from connector.server.config_store import InMemoryConfigStore, StoredConnector
 from connector.server.connectors.port import ConnectorOffset
 from connector.server.connectors.sink_connector import SinkConnector, check_offsets, parse_offset
@@ -326,3 +328,16 @@ def test_who_may_come_in_from_elsewhere() -> None:
 def test_a_listener_of_loopback_is_called_by_names_of_this_host(host: str, *, comes_in: bool) -> None:
     """Every address of loopback is this host's, where a listener may be bound to it."""
     assert (AccessRules(is_loopback=True).refusal(host, None) is None) == comes_in
+
+
+def test_connectors_that_end_late_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many have a long batch at hand, the end of the process takes no longer than that of one."""
+    monkeypatch.setattr(worker_module, "STOP_TIMEOUT_S", 0.5)
+    worker, late = Worker(None, InMemoryConfigStore(), MetricsRegistry()), threading.Event()
+    for number in range(6):
+        worker.add(InMemoryConnector(f"s{number}", {}, Lifecycle(), committed=late))
+    began = time.monotonic()
+    worker.close()
+    took_s = time.monotonic() - began
+    late.set()
+    assert took_s < 2
