@@ -240,7 +240,13 @@ def start_call(call: Callable[[], T], name: str) -> Future[T]:
 
 
 def start_thread(work: Callable[[], None], name: str) -> threading.Thread:
-    """Start a thread that does not keep the process alive."""
-    thread = threading.Thread(target=work, name=name, daemon=True)
+    """Start a thread that does not keep the process alive; what it logs is of the connector that starts it."""
+    bound = structlog.contextvars.get_contextvars()
+
+    def run() -> None:
+        with structlog.contextvars.bound_contextvars(**bound):
+            work()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread

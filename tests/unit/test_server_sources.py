@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import attrs
 import pytest
 import structlog
 
 from connector.errors import ConfigError, RetriableError
-from connector.runtime.lifecycle import Lifecycle
+from connector.runtime.lifecycle import Lifecycle, start_call
 from connector.runtime.monitoring.listeners import BatchReport, StepReport
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
@@ -35,9 +36,10 @@ from connector.settings import load
 from connector.settings.connector_class import ICEBERG_SINK_CLASS, SOURCE_CLASS
 from connector.settings.server import ServerSettings
 from connector.settings.source.settings import load_source
+from connector.sink.microbatch.spark_source import BatchFunction
 from connector.sink.microbatch.start_offsets import ClusterState
 from tests.runs.metrics import scrape
-from tests.servers.connectors import SINK, SOURCE, Client, InMemoryConnector
+from tests.servers.connectors import SINK, SOURCE, Client, InMemoryConnector, wait_for
 
 
 async def _app(scope: Any, receive: Any, send: Any) -> None:
@@ -120,6 +122,38 @@ def test_a_connector_that_does_not_run_is_not_connected(kind: str, state: Any) -
     connector.lifecycle.state = state
     connector.sample()
     assert set(scrape(*connector.metrics)["debezium_metrics_Connected"].values()) == {float(state == "RUNNING")}
+
+
+@pytest.mark.parametrize("kind", ["sink", "source"])
+def test_the_log_of_a_process_with_connectors_says_of_which_a_line_is(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every line of a connector's thread, of those that it starts and of its batches; each batch or step has one."""
+    bound: Any = structlog.contextvars.get_contextvars
+    seen, connector = list[Any](), cast("Any", None)
+
+    def live(_open: Any, _settings: Any, monitor: Any, *, survives: bool) -> None:
+        assert survives
+        seen.extend([bound(), start_call(bound, "beside").result(20)])
+        batch = BatchFunction(lambda _: seen.append(bound()), Mock())
+        threading.Thread(target=batch, args=(None, 1)).start()  # as Java calls it
+        if kind == "sink":
+            monitor.listeners[0].on_batch(BatchReport(1, 0.5, {}, metrics=TaskMetrics(events=1)))
+        else:
+            monitor.listeners[0].on_step(StepReport("a.b", "snapshot published", 1, 0.5))
+
+    monkeypatch.setattr(f"connector.server.connectors.{kind}_connector.live_{kind}", live)
+    if kind == "sink":
+        connector = SinkConnector(load([], {**SINK, "name": "s"}), SINK, Lifecycle(), Mock())
+    else:
+        connector = SourceConnector(load_source([], {**SOURCE, "name": "s"}), SOURCE, Lifecycle(), Mock())
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        connector.start()
+        connector.close(20)
+        wait_for(lambda: len(seen) == 3)
+    assert seen == [{"connector": "s"}] * 3
+    event = "batch committed" if kind == "sink" else "snapshot published"
+    assert [(line["event"], line["connector"]) for line in lines] == [(event, "s")]
 
 
 def test_listeners_tell_the_same_of_loggers() -> None:
