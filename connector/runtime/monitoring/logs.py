@@ -24,15 +24,18 @@ from connector.runtime.closed_outputs import drop_output
 
 @attrs.frozen(eq=False)
 class _LogOutput:
-    """A stream that lines are written to as long as somebody reads them: those that nobody does end no batch."""
+    """Standard error, as long as somebody reads it: lines that nobody does end no batch.
+
+    A live line stands in front of it while there is one (`status_line`), and has what is written appear above itself.
+    """
 
     stream: TextIO
 
     def write(self, text: str) -> None:
-        self._try(self.stream.write, text)
+        self._try((sys.stderr or self.stream).write, text)
 
     def flush(self) -> None:
-        self._try(self.stream.flush)
+        self._try((sys.stderr or self.stream).flush)
 
     def _try(self, call: Callable[..., object], *arguments: str) -> None:
         try:
@@ -59,14 +62,15 @@ def configure_logging(*, terminal: bool, level: str = "INFO") -> None:
         if terminal
         else structlog.processors.JSONRenderer()
     )
+    output = cast("TextIO", _LogOutput(sys.stderr))
     last: list[Processor] = [structlog.processors.format_exc_info, _redact, renderer]
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _LogOutput(sys.stderr))),
+        logger_factory=structlog.PrintLoggerFactory(output),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(output)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[_drop_meta, *last]))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     # A broken gateway is reported by its caller. Py4J's own lines, some of the root logger, repeat the call's arguments
