@@ -10,6 +10,7 @@ from connector.maintenance.maintainer import Maintainer
 from connector.maintenance.table_state import TableState
 from connector.runtime.monitoring.listeners import (
     BatchReport,
+    MaintenanceReport,
     SnapshotReport,
     SnapshotStage,
     StepReport,
@@ -308,6 +309,14 @@ def test_maintenance_is_counted() -> None:
     left |= {"small_files": 2, "equality_delete_files": 1, "position_delete_files": 0, "deletion_vectors": 1}
     left |= {"metadata_files": 7, "orphan_bytes": 80}
     assert {name: value(f"table_{name}") for name in left} == left
+
+
+def test_results_of_maintenance_are_counted_from_zero() -> None:
+    """A task that has run has each result, so that its first failure is an increase."""
+    metrics = MaintenanceMetrics("s", lambda: NOW_S)
+    metrics.on_task(MaintenanceReport("a.b", "rewrite", "done", 2.0))
+    told = scrape(metrics)["icebridge_maintenance_runs_total"]
+    assert {dict(labels)["result"]: count for labels, count in told.items()} == {"done": 1, "failed": 0, "lost": 0}
 
 
 def test_a_table_that_is_gone_has_no_figures() -> None:

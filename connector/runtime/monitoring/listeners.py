@@ -109,6 +109,9 @@ class SnapshotReport:
     chunks: int = 0
 
 
+TaskResult = Literal["done", "failed", "lost"]
+
+
 @attrs.frozen
 class MaintenanceReport:
     """One task of maintenance of a table: what became of it in how many seconds, and what it counted.
@@ -118,7 +121,7 @@ class MaintenanceReport:
 
     table: str
     task: str
-    result: Literal["done", "failed", "lost"]
+    result: TaskResult
     seconds: float
     counts: Mapping[str, int] = attrs.field(factory=dict)
 
