@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -102,6 +106,17 @@ def test_a_scrape_while_everything_else_waits(server: TestServer) -> None:
         held.set()
     for thread in waiting:
         thread.join(20)
+
+
+@pytest.mark.parametrize(("is_up", "code"), [(True, 0), (False, 1)])
+def test_the_check_of_the_image_asks_no_proxy(server: TestServer, *, is_up: bool, code: int) -> None:
+    """The health of a container is its own, whatever proxy its environment names for all else."""
+    server.worker.add(_connector("RUNNING", Check("broker", is_up)))
+    proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy"), "http://127.0.0.1:9")
+    environ = {"PATH": os.environ["PATH"], **proxies, "ICEBRIDGE_HEALTH": f"{server.health.url}/q/health"}
+    check = [sys.executable, "-I", "-S", Path(__file__).parents[2] / "docker" / "healthcheck.py"]
+    told = subprocess.run(check, env=environ, capture_output=True, text=True, check=False)
+    assert (told.returncode, '"status":"UP"' in told.stdout) == (code, True), told.stdout
 
 
 def test_metrics_can_be_parsed(server: TestServer) -> None:
