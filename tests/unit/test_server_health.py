@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from connector.errors import FatalError
-from connector.runtime.lifecycle import Lifecycle
+from connector.runtime.lifecycle import Lifecycle, NotWanted
 from connector.server.connectors.port import Check
 from connector.server.health import check_live, check_ready, check_started, health_document
 from connector.server.worker_metrics import WorkerMetrics
@@ -52,6 +52,27 @@ def test_ready_when_everything_answers() -> None:
     assert all(one.is_up for one in check_ready([_connector("PAUSED", down)]))
     assert not all(one.is_up for one in check_ready([_connector("FAILED", up)]))
     assert not check_started([_connector("UNASSIGNED")])[0].is_up
+
+
+def test_a_sink_that_waits_for_its_topics_is_started() -> None:
+    """A startup probe kills no process that waits, however long, for a broker, a catalog or topics; it is not ready."""
+    connector = _connector("UNASSIGNED")
+    assert not check_started([connector])[0].is_up
+    waiting, ended = threading.Event(), threading.Event()
+
+    def begin() -> IdleRun:
+        waiting.set()
+        ended.wait(20)
+        raise NotWanted
+
+    living = threading.Thread(target=lambda: connector.lifecycle.live(begin, survives=True), daemon=True)
+    living.start()
+    assert waiting.wait(20)
+    told = check_started([connector])[0].is_up, check_ready([connector])[-1].is_up, check_live([connector])[0].is_up
+    connector.lifecycle.stop()
+    ended.set()
+    living.join(20)
+    assert told == (True, False, True)
 
 
 def test_the_document() -> None:
