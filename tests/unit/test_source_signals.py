@@ -12,6 +12,7 @@ from unittest.mock import MagicMock, Mock
 import pytest
 import structlog
 from attrs import define, evolve, field
+from confluent_kafka import KafkaError
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IntegerType, NestedField, TimestampType, TimestamptzType, TimeType
 from pyspark.errors import PySparkException
@@ -22,9 +23,10 @@ from connector.settings.source.settings import load_source
 from connector.source import table_capture
 from connector.source.changes import row_filter
 from connector.source.changes.row_filter import to_condition
-from connector.source.signals import table_channel
+from connector.source.signals import kafka_channel, table_channel
 from connector.source.signals.channel import ReceivedSignals
 from connector.source.signals.file_channel import FileChannel
+from connector.source.signals.kafka_channel import KafkaChannel
 from connector.source.signals.processor import SignalProcessor, _Turn
 from connector.source.signals.queue_channel import SignalQueue
 from connector.source.signals.table_channel import TableChannel, has_expired_parts
@@ -476,6 +478,54 @@ def test_a_table_of_signals_whose_files_cannot_be_read_is_told(monkeypatch: pyte
     table.name = "db.signals"
     with pytest.raises(FatalError, match=r"table db\.signals, snapshot 3: file .*a\.parquet is gone"):
         TableChannel(Mock(), Mock(), "db.signals")._read_inserts(table, 3)
+
+
+@define
+class TransactionalTopic:
+    """A consumer of a topic with one signal, behind it the end of its transaction, and what an open one holds back."""
+
+    config: dict[str, Any]
+    at: int = 0
+    assigned: int = 0
+    is_told: bool = False
+
+    def get_watermark_offsets(self, _: Any, timeout: float) -> tuple[int, int]:
+        return 0, 3
+
+    def assign(self, places: list[Any]) -> None:
+        self.at, self.is_told, self.assigned = places[0].offset, False, self.assigned + 1
+
+    def consume(self, _: int, timeout: float) -> list[Any]:
+        if self.at == 0:
+            self.at = 1
+            value = b'{"id": "1", "type": "pause-snapshot"}'
+            return [Mock(error=lambda: None, offset=lambda: 0, key=lambda: b"p", value=lambda: value)]
+        if self.is_told or not self.config.get("enable.partition.eof"):
+            time.sleep(timeout)
+            return []
+        self.is_told = True  # once, until it is assigned again
+        end = KafkaError(KafkaError._PARTITION_EOF)
+        return [Mock(error=lambda: end, offset=lambda: 2)]
+
+    def position(self, _: Any) -> list[Any]:
+        return [SimpleNamespace(offset=self.at)]  # what ends a transaction is none that a client has consumed
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_topic_of_signals_that_come_in_transactions_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the end of a transaction, and before an open one, nothing is waited for, in this look and the next."""
+    monkeypatch.setattr(kafka_channel, "Consumer", TransactionalTopic)
+    settings = Mock(topic="t", poll_timeout_ms=100, from_beginning=True)
+    settings.kafka.client = lambda _: {}
+    channel, began = KafkaChannel(settings, "p"), time.monotonic()
+    first = channel.read(None)
+    again = channel.read(first.position)
+    took_s = time.monotonic() - began
+    assert [one.id for one in first.signals if isinstance(one, SignalText)] == ["1"]
+    assert (first.position, again) == ({"topic": "t", "offset": 2}, ReceivedSignals((), first.position))
+    assert took_s < 4
 
 
 def test_a_channel_that_is_away_for_days_is_asked_again() -> None:
