@@ -110,8 +110,7 @@ def test_a_scrape_while_everything_else_waits(server: TestServer) -> None:
     connector.holds = slow
     server.worker.add(connector)
     waiting = [
-        threading.Thread(target=lambda: server.rest.call("GET", "/connectors/s/offsets"), daemon=True)
-        for _ in range(60)
+        threading.Thread(target=lambda: server.rest.call("GET", "/connectors/s/topics"), daemon=True) for _ in range(60)
     ]
     for thread in waiting:
         thread.start()

@@ -15,6 +15,7 @@ from connector.server.config_store import StoredConnector
 from connector.server.connectors.unreadable import UnreadableConnector
 from connector.server.http.apps import HealthApi
 from connector.server.http.paths import read_path
+from connector.server.rest import connect_api
 from connector.server.rest.connect_api import ConnectApi
 from connector.server.rest.signals_api import SignalsApi
 from tests.servers.connectors import SINK, Client, TestServer, error_of, wait_for
@@ -167,6 +168,35 @@ def test_a_turn_that_does_not_come(server: TestServer, rest: Client, monkeypatch
     pausing.join(20)
     assert server.worker.names == ["s"]
     wait_for(lambda: server.connector("s").lifecycle.state == "PAUSED")
+
+
+def test_a_catalog_that_never_answers_keeps_no_connector_from_being_steered(
+    server: TestServer, rest: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets that nobody tells are asked for once, whoever polls them gets an answer, and a stop still works."""
+    monkeypatch.setattr(connect_api, "REQUEST_TIMEOUT_S", 0.5)
+    asked, released = list[int](), threading.Event()
+
+    def hang() -> None:
+        asked.append(1)
+        released.wait(30)
+
+    server.connector("s").holds = hang
+    answers = list[int]()
+    polling = [
+        threading.Thread(target=lambda: answers.append(_send(rest, "GET", "/connectors/s/offsets"))) for _ in range(60)
+    ]
+    for thread in polling:
+        thread.start()
+    for thread in polling:
+        thread.join(10)
+    stopped = threading.Thread(target=lambda: answers.append(_send(rest, "PUT", "/connectors/s/stop")), daemon=True)
+    stopped.start()
+    stopped.join(5)
+    told = list(answers)
+    released.set()
+    assert (told, len(asked)) == ([500] * 60 + [204], 1)
+    wait_for(lambda: _send(rest, "GET", "/connectors/s/offsets") == 200)
 
 
 def _fill(path: str) -> str:
