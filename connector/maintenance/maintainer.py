@@ -97,7 +97,7 @@ class Maintainer:
         return self.settings.maintenance.of(table.rpartition(".")[2], table)
 
     def load(self, name: str) -> Table | None:
-        """Return a table at its branch; None if there is none.
+        """Return a table at its branch; None if there is none, and then it has no figures any more.
 
         Raises:
             RetriableError: the catalog is away.
@@ -106,7 +106,10 @@ class Maintainer:
         table = self.catalog.load(name)
         if table is not None:
             table.follow(self.settings.writes.branch_of(name.rpartition(".")[2], name))
-        return table
+            return table
+        for listener in self.listeners:
+            listener.on_table(name, {})
+        return None
 
     def read_state(self, table: Table) -> TableState:
         """Return a table's state as it was last read, which listeners hear of; reads the metadata file."""

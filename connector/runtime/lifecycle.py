@@ -48,7 +48,8 @@ class Lifecycle:
 
     `target` is what was asked for, `state` what is. `error` says why it failed. `began_at` and `beat_at` are times of a
     monotonic clock: when the current run began, and when its loop last moved. `has_task` is whether Kafka Connect would
-    have tasks: not from a stop until the next run, also while it is paused.
+    have tasks: not from a stop until the next run, also while it is paused. `starts` counts the runs that were put
+    together, those among them that ran (`successes`), and those that an error kept from it (`failures`).
     """
 
     def __init__(self, target: TargetState = "STARTED", clock: Callable[[], float] = time.monotonic) -> None:
@@ -59,7 +60,7 @@ class Lifecycle:
         self.has_task = target != "STOPPED"
         self.began_at: float | None = None
         self.beat_at: float | None = None
-        self.starts = self.failures = 0
+        self.starts = self.successes = self.failures = 0
         self._clock = clock
         self._current: Run | None = None
         self._asked = self._begun = 0
@@ -186,9 +187,10 @@ class Lifecycle:
         if self.state != "RESTARTING":
             self.state = "UNASSIGNED"
         self.has_task = True
-        self._current = current = begin()
+        self._current = current = self._put_together(begin)
         try:
             self.began_at, self.state, self.error = self._clock(), "RUNNING", ""
+            self.successes += 1
             self.beat()
             with guard():
                 if self._ending or self._asked != asked:
@@ -197,8 +199,16 @@ class Lifecycle:
         finally:
             self._current = None
 
+    def _put_together(self, begin: Callable[[], Run]) -> Run:
+        try:
+            return begin()
+        except NotWanted:
+            raise
+        except Exception:
+            self.failures += 1
+            raise
+
     def _fail(self, error: Exception) -> None:
-        self.failures += 1
         self.error = describe_error(error)
         self.state = "FAILED"
 
@@ -230,7 +240,13 @@ def start_call(call: Callable[[], T], name: str) -> Future[T]:
 
 
 def start_thread(work: Callable[[], None], name: str) -> threading.Thread:
-    """Start a thread that does not keep the process alive."""
-    thread = threading.Thread(target=work, name=name, daemon=True)
+    """Start a thread that does not keep the process alive; what it logs is of the connector that starts it."""
+    bound = structlog.contextvars.get_contextvars()
+
+    def run() -> None:
+        with structlog.contextvars.bound_contextvars(**bound):
+            work()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread

@@ -2,7 +2,7 @@
 
 live     the loop of every connector moves; one that failed for good is not live
 ready    broker and catalog answered at the last look, and a first batch or step is done, or there was nothing to do
-started  every connector has begun
+started  every connector has begun to start, as soon as there is a JVM
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from connector.runtime.lifecycle import Lifecycle
 from connector.server.connectors.port import Check, Connector
 
 STALL_S = 120.0
@@ -34,11 +35,17 @@ def _live(connector: Connector, now: float) -> Check:
 
 
 def check_started(connectors: Iterable[Connector]) -> list[Check]:
-    """Return whether each connector has begun, whatever became of it."""
+    """Return whether each connector has begun, whatever became of it.
+
+    One that waits for a broker, a catalog or topics has: it is not ready, and to kill it would bring none of them.
+    """
     return [
-        Check(f"{one.name}-started", one.lifecycle.state not in {"UNASSIGNED"}, {"state": one.lifecycle.state})
-        for one in connectors
+        Check(f"{one.name}-started", _has_begun(one.lifecycle), {"state": one.lifecycle.state}) for one in connectors
     ]
+
+
+def _has_begun(lifecycle: Lifecycle) -> bool:
+    return lifecycle.starts > 0 or lifecycle.state != "UNASSIGNED"
 
 
 def check_ready(connectors: Iterable[Connector]) -> list[Check]:

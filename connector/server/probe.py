@@ -54,8 +54,8 @@ class Sampler:
         self._connectors, self._period_s = connectors, period_s
         self.jvm = JvmMetrics()
         self._java: object | None = None
-        self._busy: set[str] = set()
-        self._closed = False
+        self._busy: set[Connector] = set()
+        self._is_reading_jvm = self._closed = False
 
     def read_java(self, java: object) -> None:
         """Read this JVM from now on."""
@@ -72,12 +72,13 @@ class Sampler:
     def _run(self) -> None:
         while not self._closed:
             for connector in self._connectors():
-                # A look that hangs holds up no other, and is not doubled.
-                if connector.name not in self._busy:
-                    self._busy.add(connector.name)
+                # A look that hangs holds up no other, not even that of a connector that took the name over, and is not
+                # doubled.
+                if connector not in self._busy:
+                    self._busy.add(connector)
                     start_thread(lambda one=connector: self._sample(one), f"look-{connector.name}")  # type: ignore[misc]
-            if self._java is not None and "" not in self._busy:
-                self._busy.add("")
+            if self._java is not None and not self._is_reading_jvm:
+                self._is_reading_jvm = True
                 start_thread(self._read_jvm, "look-jvm")
             time.sleep(self._period_s)
 
@@ -87,7 +88,7 @@ class Sampler:
         except Exception as error:  # noqa: BLE001 - the next look may succeed
             structlog.get_logger().debug("a look failed", connector=connector.name, reason=type(error).__name__)
         finally:
-            self._busy.discard(connector.name)
+            self._busy.discard(connector)
 
     def _read_jvm(self) -> None:
         try:
@@ -96,4 +97,4 @@ class Sampler:
             self.jvm.state = None
             structlog.get_logger().debug("the JVM cannot be read", reason=type(error).__name__)
         finally:
-            self._busy.discard("")
+            self._is_reading_jvm = False

@@ -19,6 +19,7 @@ from connector.server.http.apps import build_app, build_health_app
 from connector.server.http.server import Address, open_server
 from connector.server.probe import Sampler
 from connector.server.rest.connect_api import ConnectApi
+from connector.server.rest.loggers import Loggers
 from connector.server.rest.plugins import find_class
 from connector.server.rest.security import AccessRules
 from connector.server.worker import Worker
@@ -53,11 +54,12 @@ def serve_worker(
     def cluster_id() -> str | None:
         return next((one for each in connectors_of(worker) if (one := getattr(each, "cluster_id", None))), None)
 
+    loggers = Loggers()  # those of the process, whichever listener is asked
     with ExitStack() as running:
         for listener in settings.listeners:
             address = Address.of_listener(listener, settings.keystore, settings.key_password)
             rules = AccessRules(settings.origins, settings.user_info, address.is_loopback)
-            api = ConnectApi(worker, f"{address.host}:{address.port}", cluster_id, complete)
+            api = ConnectApi(worker, f"{address.host}:{address.port}", cluster_id, complete, loggers)
             app = build_app(api, metrics, rules, takes_signals=settings.takes_signals)
             server = open_server(app, address, is_given=settings.are_listeners_given)
             if server is not None:

@@ -8,6 +8,7 @@ is in progress, in the background, and its successor begins after that.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -77,11 +78,12 @@ class Worker:
                 connector.start()
 
     def close(self) -> None:
-        """End all connectors, each after its current batch."""
+        """End all connectors, each after its current batch; all of them together are waited for once."""
         for connector in self._connectors.values():
             self._leave(connector)
+        end = time.monotonic() + STOP_TIMEOUT_S
         for thread in [one for threads in self._leaving.values() for one in threads]:
-            thread.join(STOP_TIMEOUT_S)
+            thread.join(max(0.0, end - time.monotonic()))
 
     @property
     def names(self) -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.prometheus.connect_series import (
     CONNECTOR_STATUS,
     TASK_STATES,
@@ -19,19 +22,17 @@ class WorkerMetrics:
 
     def __init__(self, connectors: Callable[[], Sequence[Connector]]) -> None:
         """Read the connectors that `connectors` returns."""
-        self._connectors = connectors
+        self._connectors, self._lock = connectors, threading.Lock()
+        self._lives = set[Lifecycle]()
+        self._ended = Counter[str]()
 
     def samples(self) -> Iterator[MetricSample]:
         """Return the values of now."""
         connectors = self._connectors()
-        starts = sum(one.lifecycle.starts for one in connectors)
-        failures = sum(one.lifecycle.failures for one in connectors)
         totals = {
             "connector_count": len(connectors),
             "task_count": sum(one.lifecycle.has_task for one in connectors),
-            "connector_startup_attempts_total": starts,
-            "connector_startup_failure_total": failures,
-            "connector_startup_success_total": max(0, starts - failures),
+            **self._count_starts({one.lifecycle for one in connectors}),
         }
         yield from connect_samples("worker", (), totals)
         for one in connectors:
@@ -45,3 +46,22 @@ class WorkerMetrics:
                 yield TASK_STATUS.at(1, one.name, "0", state)
             ratios = {"running_ratio": float(state == "running"), "pause_ratio": float(state == "paused")}
             yield from connect_samples("connector_task", (one.name, "0"), ratios)
+
+    def _count_starts(self, lives: set[Lifecycle]) -> dict[str, int]:
+        """Return the counts of all starts, those of connectors that are gone or were replaced among them."""
+        with self._lock:
+            for one in self._lives - lives:
+                self._ended.update(_count_life(one))
+            self._lives = lives
+            total = sum((_count_life(one) for one in lives), self._ended.copy())
+        return {name: total[name] for name in _count_life(Lifecycle())}
+
+
+def _count_life(life: Lifecycle) -> Counter[str]:
+    return Counter(
+        {
+            "connector_startup_attempts_total": life.starts,
+            "connector_startup_failure_total": life.failures,
+            "connector_startup_success_total": life.successes,
+        }
+    )

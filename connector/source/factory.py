@@ -26,6 +26,7 @@ from connector.source.signals.queue_channel import SignalQueue
 from connector.source.signals.table_channel import TableChannel
 from connector.source.snapshots.discovery import DiscoveredTables, find_in_other_case, find_tables
 from connector.source.snapshots.offset_store import TableOffsetStore
+from connector.source.snapshots.snapshot_queue import SnapshotQueue
 from connector.source.table_access import TableAccess
 from connector.source.table_capture import TableCapture
 
@@ -72,6 +73,7 @@ def build_source(
     beat: Callable[[], None] = lambda: None,
     on_round: Callable[[], None] = lambda: None,
     on_look: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None,
+    on_queue: Callable[[SnapshotQueue], None] = lambda _: None,
 ) -> PollLoop:
     """Put a source together at its stored offsets; raises as `build_tables`.
 
@@ -84,8 +86,10 @@ def build_source(
         beat: as of `PollLoop`.
         on_round: as of `PollLoop`.
         on_look: as of `TableCapture`.
+        on_queue: gets the snapshots on demand that an earlier run left.
     """
     tables = attrs.evolve(build_tables(spark, settings, listeners, snapshot_listeners), on_look=on_look)
+    on_queue(tables.offsets.queue)
     channels = open_channels(spark, tables.catalog, settings, signals)
     interval_ms = settings.signals.poll_interval_ms
     processor = SignalProcessor(channels, tables.offsets, interval_ms, snapshot_listeners) if channels else None

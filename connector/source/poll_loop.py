@@ -29,6 +29,8 @@ DISCOVERY_S = 10.0
 
 The tables that are known are polled by `poll.interval.ms`.
 """
+_LOOK_S = 1.0
+"""How often a loop that waits for the next poll sends heartbeats that are due, and looks for signals."""
 _MISSING_AGAIN = "a table that was published before is gone, another one of its name is waited for"
 
 
@@ -112,7 +114,16 @@ class PollLoop:
             if self._schedules and all(schedule.failed for schedule in self._schedules.values()):
                 break
             if not worked:
-                self._stopping.wait(self.settings.capture.poll_interval_ms / 1000)
+                self._await_poll()
+
+    def _await_poll(self) -> None:
+        """Wait for the next poll, or for a signal; heartbeats go on, and who looks sees that the loop moves."""
+        end = time.monotonic() + self.settings.capture.poll_interval_ms / 1000
+        while (left_s := end - time.monotonic()) > 0 and not self._stopping.wait(min(left_s, _LOOK_S)):
+            self.beat()
+            self._heartbeat()
+            if self._follow_signals():
+                return
 
     def _follow_signals(self) -> bool:
         """Follow what users ask for; what cannot be stored now is asked again in the next round."""

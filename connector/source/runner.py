@@ -32,6 +32,7 @@ from connector.source.factory import build_source
 from connector.source.notifications import open_notifications
 from connector.source.poll_loop import PollLoop
 from connector.source.signals.queue_channel import SignalQueue
+from connector.source.snapshots.snapshot_queue import SnapshotQueue, report_queue
 
 
 @attrs.frozen
@@ -95,19 +96,28 @@ def live_source(
             spark = open_own()
             names, server = name_datasets(spark, settings), settings.outgoing.prefix
             exporters = kept.enter_context(open_exporters(settings.lineage, names, server, "streaming"))
+            measuring = (*monitor.snapshot_listeners, *exporters.snapshot_listeners)
             loop = build_source(
                 spark,
                 settings,
                 (*monitor.listeners, *exporters.listeners),
-                (*open_notifications(settings), *monitor.snapshot_listeners, *exporters.snapshot_listeners),
+                (*open_notifications(settings), *measuring),
                 monitor.signals,
                 beat=lifecycle.beat,
                 on_round=monitor.on_round,
                 on_look=monitor.on_look,
+                on_queue=partial(_tell_queue, measuring),
             )
             return _SourceRun(loop, kept.pop_all(), once)
 
     lifecycle.live(begin, survives=survives, guard=lambda: stop_on_signals(lifecycle))
+
+
+def _tell_queue(listeners: Sequence[SnapshotListener], queue: SnapshotQueue) -> None:
+    """Tell those who measure of the snapshots that go on, or are paused, since an earlier run; nobody is notified."""
+    for report in report_queue(queue):
+        for listener in listeners:
+            listener.on_snapshot(report)
 
 
 @attrs.frozen

@@ -83,7 +83,7 @@ class TableCapture:
         stored = self.access.offsets.of(self.name)
         decision = self._decide(stored, self._head)
         self._reading = isinstance(decision, next_step.ReadSnapshot)
-        self.on_look(self.name, self._waiting_since(decision))
+        self.on_look(self.name, self._waiting_since(decision, self._head))
         if self._read_on_demand(stored, decision, self._head):
             return True
         before = _offset_before(stored, self._head)
@@ -115,14 +115,20 @@ class TableCapture:
         if self._reading:
             self.reports.report_initial("ABORTED")
 
-    def _waiting_since(self, decision: next_step.Decision) -> int | None:
+    def _waiting_since(self, decision: next_step.Decision, head: TableHead) -> int | None:
         match decision:
             case next_step.StreamChanges() | next_step.SkipSnapshot():
                 return decision.snapshot.timestamp_ms
             case next_step.ReadSnapshot():
-                snapshot = self.access.snapshots.retained().get(decision.snapshot_id)
-                return None if snapshot is None else parse_ancestor(snapshot).timestamp_ms
+                return self._committed_ms(decision.snapshot_id)
+            case next_step.Fail():
+                # Of what is gone nobody knows when it came; the newest waits too, until a person has looked.
+                return self._committed_ms(head.snapshot_id)
         return None
+
+    def _committed_ms(self, snapshot_id: int | None) -> int | None:
+        snapshot = None if snapshot_id is None else self.access.snapshots.retained().get(snapshot_id)
+        return None if snapshot is None else parse_ancestor(snapshot).timestamp_ms
 
     def _read_on_demand(self, stored: TableOffset | None, decision: next_step.Decision, head: TableHead) -> bool:
         """Publish a chunk of a snapshot on demand, if it has a turn; return whether it had."""
@@ -181,6 +187,7 @@ class TableCapture:
             # There are as many ways to tell of it as there are catalogs; and its files may go with it.
             if not self.access.table.is_gone(self._uuid):
                 raise
+            self.on_look(self.name, None)  # Nothing waits any more.
             raise TableGoneError(
                 f"table {self.name} was dropped; take it out of table.include.list, or set snapshot.mode=when_needed, "
                 "with which the source waits for another one of that name and reads it in full"

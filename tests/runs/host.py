@@ -84,6 +84,7 @@ def _own_logging() -> Iterator[None]:
             yield
         finally:
             sys.excepthook, threading.excepthook = hooks
+            logging.captureWarnings(False)
             structlog.configure(**known)
             root.handlers[:] = handlers
             for name, level in levels.items():

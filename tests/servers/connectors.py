@@ -110,7 +110,8 @@ class InMemoryConnector:
         return self.told
 
     def topics(self) -> list[str]:
-        """The topics of the offsets."""
+        """The topics of the offsets, when `holds` returns."""
+        self.holds()
         return sorted({topic for topic, _ in self.stored})
 
     def overview(self) -> dict[str, Any]:

@@ -134,6 +134,25 @@ def test_names_of_datasets_hold_no_secret() -> None:
     assert kafka_namespace("SSL://one:9092,two:9092") == "kafka://one:9092"
 
 
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("jdbc:oracle:thin:scott/a-secret@//db:1521/lake", "oracle://db:1521/lake"),
+        ("jdbc:oracle:thin:scott/a-secret@(DESCRIPTION=(HOST=db))", "iceberg://c"),
+        ("jdbc:sqlserver://db;databaseName=lake;password=a-secret", "sqlserver://db"),
+        ("jdbc:sqlserver://db:1433;databaseName=lake;password=a-secret", "sqlserver://db:1433"),
+        ("jdbc:mysql://address=(host=db)(password=a-secret)/lake", "iceberg://c"),
+        ("jdbc:h2:file:/w/lake;PASSWORD=a-secret", "h2://file:/w/lake"),
+        ("jdbc:postgresql://u:1,a-secret@db/lake", "iceberg://c"),
+        ("jdbc:mysql://u:a-secret@one,u:a-secret@two/lake", "mysql://one"),
+        ("jdbc:sqlite:/w/lake.db", "sqlite:///w/lake.db"),
+    ],
+)
+def test_no_catalog_s_name_holds_its_password(uri: str, told: str) -> None:
+    """Each database has a way of its own to write a login, and no backend of lineage gets to see any."""
+    assert catalog_namespace("c", {"uri": uri}) == told
+
+
 def test_a_faulty_configuration_of_the_client_is_told(tmp_path: Path) -> None:
     """A file that is not there is a fault of the configuration."""
     with pytest.raises(ConfigError, match=r"config\.file\.path"):

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from typing import get_args
+from unittest.mock import Mock
 
 from connector.kafka.dlq.rejected_records import BATCH_STAGE
+from connector.maintenance.maintainer import Maintainer
 from connector.maintenance.table_state import TableState
 from connector.runtime.monitoring.listeners import (
     BatchReport,
+    MaintenanceReport,
     SnapshotReport,
     SnapshotStage,
     StepReport,
 )
+from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
 from connector.runtime.monitoring.prometheus.jvm_metrics import JvmMetrics
 from connector.runtime.monitoring.prometheus.maintenance_metrics import MaintenanceMetrics
 from connector.runtime.monitoring.prometheus.sink_metrics import SinkMetrics
 from connector.runtime.monitoring.prometheus.source_metrics import SourceMetrics
+from connector.source.runner import _tell_queue
+from connector.source.snapshots.signal import SnapshotKind
+from connector.source.snapshots.snapshot_queue import QueuedSnapshot, SnapshotQueue
 from serde.faults import Stage
 from tests.runs.metrics import JVM, NOW_S, maintenance_metrics, scrape, sink_metrics, source_metrics
 
@@ -83,9 +90,20 @@ def test_a_table_that_is_up_to_date_has_no_lag() -> None:
     assert next(iter(scrape(sink)["debezium_metrics_Connected"].values())) == 0
 
 
+def test_a_sink_that_was_not_run_yet_has_no_lag() -> None:
+    """Before a run has begun, or while a stored connector is stopped, a topic's whole log is not told as its lag."""
+    sink = SinkMetrics("s", "server1", max_events=100, max_bytes=1000, wall_clock=lambda: NOW_S)
+    sink.observe_ends({("t", 0): 5_000_000_000})
+    assert "icebridge_offset_lag" not in scrape(sink)
+    assert set(scrape(sink)["kafka_connect_sink_task_sink_record_lag_max"].values()) == {0.0}
+    sink.begin({("t", 0): 4_999_999_999})
+    assert set(scrape(sink)["icebridge_offset_lag"].values()) == {1.0}
+
+
 def test_a_quiet_table_has_no_lag_while_records_of_another_topic_wait() -> None:
     """Of each table its own topics count; where events name their tables any may be for it."""
-    sink = SinkMetrics("s", "server1", max_events=100, max_bytes=1000, wall_clock=lambda: NOW_S)
+    now = [NOW_S]
+    sink = SinkMetrics("s", "server1", max_events=100, max_bytes=1000, wall_clock=lambda: now[0])
     quiet_ms, busy_ms = 1000, int(NOW_S * 1000) - 2000
     sink.on_batch(BatchReport(1, 0.5, {("q", 0): 5}, newest_ms={"d.quiet": quiet_ms}, topics={"d.quiet": {"q"}}))
     busy = {"d.busy": busy_ms, "d.both": busy_ms}
@@ -94,9 +112,32 @@ def test_a_quiet_table_has_no_lag_while_records_of_another_topic_wait() -> None:
     sink.observe_ends({("q", 0): 5, ("b", 0): 9})
     lag = {dict(labels)["table"]: value for labels, value in scrape(sink)["icebridge_table_lag_seconds"].items()}
     assert lag == {"d.quiet": 0, "d.busy": 2, "d.both": 2, "d.named": 2}
+    now[0] += 10
     sink.observe_ends({("q", 0): 6, ("b", 0): 6})
     lag = {dict(labels)["table"]: value for labels, value in scrape(sink)["icebridge_table_lag_seconds"].items()}
-    assert lag == {"d.quiet": NOW_S - 1, "d.busy": 0, "d.both": 2, "d.named": 2}
+    assert lag == {"d.quiet": 10, "d.busy": 0, "d.both": 10, "d.named": 10}
+
+
+def test_a_table_that_was_quiet_for_days_is_not_days_behind() -> None:
+    """A record that has just come has a table that was up to date wait since then, and not since its last event."""
+    now = [NOW_S]
+    sink = SinkMetrics("s", "server1", max_events=100, max_bytes=1000, wall_clock=lambda: now[0])
+    sink.on_batch(BatchReport(1, 0.5, {("t", 0): 5, ("t", 1): 5}, newest_ms={"a.b": 1000}))
+
+    def told(*ends: int, after_s: float) -> float:
+        now[0] += after_s
+        sink.observe_ends({("t", partition): end for partition, end in enumerate(ends)})
+        return next(iter(scrape(sink)["icebridge_table_lag_seconds"].values()))
+
+    assert told(5, 6, after_s=0) == NOW_S - 1  # nobody knows since when it waits
+    assert told(5, 5, after_s=1) == 0
+    assert told(5, 6, after_s=5) == 5
+    assert told(9, 9, after_s=300) == 305
+    # All that there was at the last look is read, what came since is not.
+    sink.on_batch(BatchReport(2, 0.5, {("t", 0): 9, ("t", 1): 9}, newest_ms={"a.b": 2000}))
+    assert told(9, 10, after_s=5) == 5
+    sink.begin({("t", 0): 0, ("t", 1): 0})
+    assert told(9, 10, after_s=1) == now[0] - 2  # offsets were reset
 
 
 def test_steps_are_in_every_family() -> None:
@@ -117,6 +158,18 @@ def test_steps_are_in_every_family() -> None:
     snapshot = {"TotalTableCount": 1, "RemainingTableCount": 1, "SnapshotRunning": 1, "SnapshotCompleted": 0}
     assert {name: value(name, "snapshot") for name in snapshot} == snapshot
     assert set(found["debezium_metrics_RowsScanned"].values()) == {7.0}
+
+
+def test_connectors_of_one_topic_prefix_tell_no_value_twice() -> None:
+    """Where two connectors of a process share what Debezium's names tell them apart by, a scrape has the first's."""
+    registry = MetricsRegistry()
+    registry.add(source_metrics())
+    registry.add(SourceMetrics("other", "prefix", wall_clock=lambda: NOW_S))
+    lines = [line.rpartition(" ")[0] for line in registry.render().decode().splitlines() if line[0] != "#"]
+    assert len(lines) == len(set(lines))
+    assert 'debezium_metrics_TotalNumberOfEventsSeen{context="streaming",name="prefix",plugin="iceberg"} 4.0' in (
+        registry.render().decode()
+    )
 
 
 def test_a_pause_is_told_in_seconds() -> None:
@@ -143,6 +196,30 @@ def test_a_pause_is_told_in_seconds() -> None:
     assert hear("ABORTED", "a.c", "a.b") == (1, 12)
     assert hear("ABORTED", "a.d") == (0, 12)  # stopped while it was paused
     assert hear("STARTED", "a.b") == (0, 12)
+
+
+def test_a_pause_outlasts_the_process() -> None:
+    """Snapshots that an earlier process was told to pause are paused for the metrics of the next one, until resumed."""
+    waiting = (
+        *(QueuedSnapshot("1", table) for table in ("a.b", "a.c")),
+        QueuedSnapshot("2", "a.b", SnapshotKind.BLOCKING),
+    )
+
+    def told(queue: SnapshotQueue) -> SourceMetrics:
+        source = SourceMetrics("o", "prefix", wall_clock=lambda: NOW_S)
+        _tell_queue([source], queue)
+        return source
+
+    def is_paused(source: SourceMetrics) -> float:
+        return next(iter(scrape(source)["debezium_metrics_SnapshotPaused"].values()))
+
+    assert is_paused(told(SnapshotQueue(waiting))) == 0
+    source = told(SnapshotQueue(waiting, paused=True))
+    assert is_paused(source) == 1
+    source.on_snapshot(SnapshotReport("Incremental Snapshot", "ABORTED", "1", ("a.b",)))
+    assert is_paused(source) == 1
+    source.on_snapshot(SnapshotReport("Incremental Snapshot", "RESUMED", "9", ("a.c",)))
+    assert is_paused(source) == 0
 
 
 def test_statistics_without_values() -> None:
@@ -181,6 +258,24 @@ def test_an_initial_snapshot_that_is_given_up() -> None:
     assert told()["SnapshotAborted"] == 0
 
 
+def test_an_initial_snapshot_runs_from_its_first_part_on() -> None:
+    """While the first part is read, which is all of a small table, the snapshot runs; read anew, rows count anew."""
+    source = SourceMetrics("o", "prefix", wall_clock=lambda: NOW_S)
+
+    def told() -> list[float]:
+        found = scrape(source)
+        names = ("SnapshotRunning", "SnapshotCompleted", "RemainingTableCount", "RowsScanned")
+        return [next(iter(found[f"debezium_metrics_{name}"].values())) for name in names]
+
+    begins = SnapshotReport("Initial Snapshot", "STARTED", "", ("a.b",), "a.b", chunks=1)
+    read = StepReport("a.b", "part read", 1, 0.5, "append", 1, 1, {"r": 7}, 900_000)
+    for _ in range(2):
+        source.on_snapshot(begins)
+        assert told() == [1, 0, 1, 0]
+        source.on_step(read)
+        assert told() == [0, 1, 0, 7]
+
+
 def test_maintenance_is_counted() -> None:
     """What each task did and how it ended, when it last did something, and what is left in the table."""
     found = scrape(maintenance_metrics())
@@ -214,6 +309,25 @@ def test_maintenance_is_counted() -> None:
     left |= {"small_files": 2, "equality_delete_files": 1, "position_delete_files": 0, "deletion_vectors": 1}
     left |= {"metadata_files": 7, "orphan_bytes": 80}
     assert {name: value(f"table_{name}") for name in left} == left
+
+
+def test_results_of_maintenance_are_counted_from_zero() -> None:
+    """A task that has run has each result, so that its first failure is an increase."""
+    metrics = MaintenanceMetrics("s", lambda: NOW_S)
+    metrics.on_task(MaintenanceReport("a.b", "rewrite", "done", 2.0))
+    told = scrape(metrics)["icebridge_maintenance_runs_total"]
+    assert {dict(labels)["result"]: count for labels, count in told.items()} == {"done": 1, "failed": 0, "lost": 0}
+
+
+def test_a_table_that_is_gone_has_no_figures() -> None:
+    """Files of a dropped table, and when it was maintained, are told no longer: nobody could end such an alert."""
+    metrics, catalog = maintenance_metrics(), Mock(load=lambda _: None)
+    maintainer = Maintainer(Mock(), catalog, Mock(), "s", Mock(), listeners=[metrics])
+    assert maintainer.load("a.b") is None
+    found = scrape(metrics)
+    assert [name for name in found if name.startswith(("icebridge_table_", "icebridge_maintenance_last"))] == []
+    assert metrics.tables() == {}
+    assert "icebridge_maintenance_runs_total" in found
 
 
 def test_what_nobody_has_counted_of_a_table_is_not_told() -> None:

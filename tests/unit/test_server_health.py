@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from connector.runtime.lifecycle import Lifecycle
+from connector.errors import FatalError
+from connector.runtime.lifecycle import Lifecycle, NotWanted
 from connector.server.connectors.port import Check
 from connector.server.health import check_live, check_ready, check_started, health_document
-from tests.servers.connectors import InMemoryConnector, TestServer, serving
+from connector.server.worker_metrics import WorkerMetrics
+from tests.runs.metrics import scrape
+from tests.servers.connectors import IdleRun, InMemoryConnector, TestServer, serving
 
 
 @pytest.fixture
@@ -45,6 +52,27 @@ def test_ready_when_everything_answers() -> None:
     assert all(one.is_up for one in check_ready([_connector("PAUSED", down)]))
     assert not all(one.is_up for one in check_ready([_connector("FAILED", up)]))
     assert not check_started([_connector("UNASSIGNED")])[0].is_up
+
+
+def test_a_sink_that_waits_for_its_topics_is_started() -> None:
+    """A startup probe kills no process that waits, however long, for a broker, a catalog or topics; it is not ready."""
+    connector = _connector("UNASSIGNED")
+    assert not check_started([connector])[0].is_up
+    waiting, ended = threading.Event(), threading.Event()
+
+    def begin() -> IdleRun:
+        waiting.set()
+        ended.wait(20)
+        raise NotWanted
+
+    living = threading.Thread(target=lambda: connector.lifecycle.live(begin, survives=True), daemon=True)
+    living.start()
+    assert waiting.wait(20)
+    told = check_started([connector])[0].is_up, check_ready([connector])[-1].is_up, check_live([connector])[0].is_up
+    connector.lifecycle.stop()
+    ended.set()
+    living.join(20)
+    assert told == (True, False, True)
 
 
 def test_the_document() -> None:
@@ -82,8 +110,7 @@ def test_a_scrape_while_everything_else_waits(server: TestServer) -> None:
     connector.holds = slow
     server.worker.add(connector)
     waiting = [
-        threading.Thread(target=lambda: server.rest.call("GET", "/connectors/s/offsets"), daemon=True)
-        for _ in range(60)
+        threading.Thread(target=lambda: server.rest.call("GET", "/connectors/s/topics"), daemon=True) for _ in range(60)
     ]
     for thread in waiting:
         thread.start()
@@ -101,6 +128,17 @@ def test_a_scrape_while_everything_else_waits(server: TestServer) -> None:
         thread.join(20)
 
 
+@pytest.mark.parametrize(("is_up", "code"), [(True, 0), (False, 1)])
+def test_the_check_of_the_image_asks_no_proxy(server: TestServer, *, is_up: bool, code: int) -> None:
+    """The health of a container is its own, whatever proxy its environment names for all else."""
+    server.worker.add(_connector("RUNNING", Check("broker", is_up)))
+    proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy"), "http://127.0.0.1:9")
+    environ = {"PATH": os.environ["PATH"], **proxies, "ICEBRIDGE_HEALTH": f"{server.health.url}/q/health"}
+    check = [sys.executable, "-I", "-S", Path(__file__).parents[2] / "docker" / "healthcheck.py"]
+    told = subprocess.run(check, env=environ, capture_output=True, text=True, check=False)
+    assert (told.returncode, '"status":"UP"' in told.stdout) == (code, True), told.stdout
+
+
 def test_metrics_can_be_parsed(server: TestServer) -> None:
     """Prometheus' own parser reads the scrape."""
     server.worker.add(_connector())
@@ -108,3 +146,26 @@ def test_metrics_can_be_parsed(server: TestServer) -> None:
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     names = {sample.name for family in text_string_to_metric_families(answer.body) for sample in family.samples}
     assert {"kafka_connect_worker_connector_count", "debezium_metrics_TotalNumberOfEventsSeen"} <= names
+
+
+def test_starts_are_counted_for_as_long_as_the_process_lives() -> None:
+    """Totals of a worker's starts never go back: a run that fails after its start was one, and a deleted one's too."""
+    connectors = [_connector("UNASSIGNED"), _connector("UNASSIGNED")]
+    worker = WorkerMetrics(lambda: connectors)
+
+    def told() -> list[float]:
+        found = scrape(worker)
+        names = ("attempts", "success", "failure")
+        return [found[f"kafka_connect_worker_connector_startup_{name}_total"][()] for name in names]
+
+    def fail() -> IdleRun:
+        raise FatalError("no broker")
+
+    for connector, begin in zip(connectors, (fail, lambda: IdleRun(FatalError("later"))), strict=True):
+        with pytest.raises(FatalError):
+            connector.lifecycle.live(begin, survives=False)
+    assert told() == [2, 1, 1]
+    connectors.pop(0)
+    assert told() == [2, 1, 1]
+    connectors[:] = [_connector("UNASSIGNED")]
+    assert told() == [2, 1, 1]

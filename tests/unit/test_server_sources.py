@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import attrs
 import pytest
+import structlog
 
 from connector.errors import ConfigError, RetriableError
-from connector.runtime.lifecycle import Lifecycle
+from connector.runtime.lifecycle import Lifecycle, start_call
 from connector.runtime.monitoring.listeners import BatchReport, StepReport
 from connector.runtime.monitoring.metrics import TaskMetrics
+from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
+from connector.server import worker as worker_module
 from connector.server.config_store import InMemoryConfigStore, StoredConnector
 from connector.server.connectors.port import ConnectorOffset
-from connector.server.connectors.sink_connector import check_offsets, parse_offset
+from connector.server.connectors.sink_connector import SinkConnector, check_offsets, parse_offset
+from connector.server.connectors.source_connector import SourceConnector
 from connector.server.errors import RestError
 from connector.server.http.server import Address, HttpServer, open_server
 from connector.server.probe import Probe, Sampler
+from connector.server.process import serve_worker
 from connector.server.recent import RecentActivity
 from connector.server.rest.documents import mask_config
 from connector.server.rest.plugins import load_config
 from connector.server.rest.security import AccessRules
 from connector.server.serving import ConnectorDefaults
+from connector.server.worker import Worker
 from connector.settings import load
 from connector.settings.connector_class import ICEBERG_SINK_CLASS, SOURCE_CLASS
+from connector.settings.server import ServerSettings
 from connector.settings.source.settings import load_source
+from connector.sink.microbatch.spark_source import BatchFunction
 from connector.sink.microbatch.start_offsets import ClusterState
-from tests.servers.connectors import SOURCE, InMemoryConnector
+from tests.runs.metrics import scrape
+from tests.servers.connectors import SINK, SOURCE, Client, InMemoryConnector, wait_for
 
 
 async def _app(scope: Any, receive: Any, send: Any) -> None:
@@ -71,6 +82,89 @@ def test_a_look_that_hangs_holds_up_no_other() -> None:
     sampler.close()
     held.set()
     assert looks.count("hangs") == 1
+
+
+def test_a_look_that_hangs_holds_up_no_successor() -> None:
+    """A connector that got other properties is looked at while the look at what it was before still hangs."""
+    begun, held, seen = threading.Event(), threading.Event(), threading.Event()
+
+    class Hangs(InMemoryConnector):
+        def sample(self) -> None:
+            begun.set()
+            held.wait(30)
+
+    class Answers(InMemoryConnector):
+        def sample(self) -> None:
+            seen.set()
+
+    connectors: list[Any] = [Hangs("s", {}, Lifecycle())]
+    sampler = Sampler(lambda: list(connectors), 0.01)
+    sampler.start()
+    assert begun.wait(20)
+    connectors[:] = [Answers("s", {}, Lifecycle())]
+    is_seen = seen.wait(5)
+    sampler.close()
+    held.set()
+    assert is_seen
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "FAILED", "PAUSED"])
+@pytest.mark.parametrize("kind", ["sink", "source"])
+def test_a_connector_that_does_not_run_is_not_connected(kind: str, state: Any) -> None:
+    """The broker answers whoever looks at it for a connector that failed, was paused or stopped."""
+    connector: Any
+    if kind == "sink":
+        connector = SinkConnector(load([], {**SINK, "name": "s"}), SINK, Lifecycle())
+        connector._read_ends = lambda: {("t", 0): 5}
+    else:
+        connector = SourceConnector(load_source([], {**SOURCE, "name": "s"}), SOURCE, Lifecycle())
+        connector._ask_broker = lambda: "cluster"
+    connector.lifecycle.state = state
+    connector.sample()
+    assert set(scrape(*connector.metrics)["debezium_metrics_Connected"].values()) == {float(state == "RUNNING")}
+
+
+@pytest.mark.parametrize("kind", ["sink", "source"])
+def test_the_log_of_a_process_with_connectors_says_of_which_a_line_is(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every line of a connector's thread, of those that it starts and of its batches; each batch or step has one."""
+    bound: Any = structlog.contextvars.get_contextvars
+    seen, connector = list[Any](), cast("Any", None)
+
+    def live(_open: Any, _settings: Any, monitor: Any, *, survives: bool) -> None:
+        assert survives
+        seen.extend([bound(), start_call(bound, "beside").result(20)])
+        batch = BatchFunction(lambda _: seen.append(bound()), Mock())
+        threading.Thread(target=batch, args=(None, 1)).start()  # as Java calls it
+        if kind == "sink":
+            monitor.listeners[0].on_batch(BatchReport(1, 0.5, {}, metrics=TaskMetrics(events=1)))
+        else:
+            monitor.listeners[0].on_step(StepReport("a.b", "snapshot published", 1, 0.5))
+
+    monkeypatch.setattr(f"connector.server.connectors.{kind}_connector.live_{kind}", live)
+    if kind == "sink":
+        connector = SinkConnector(load([], {**SINK, "name": "s"}), SINK, Lifecycle(), Mock())
+    else:
+        connector = SourceConnector(load_source([], {**SOURCE, "name": "s"}), SOURCE, Lifecycle(), Mock())
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        connector.start()
+        connector.close(20)
+        wait_for(lambda: len(seen) == 3)
+    assert seen == [{"connector": "s"}] * 3
+    event = "batch committed" if kind == "sink" else "snapshot published"
+    assert [(line["event"], line["connector"]) for line in lines] == [(event, "s")]
+
+
+def test_listeners_tell_the_same_of_loggers() -> None:
+    """A level that was set at one listener is shown by the others, with the time of the change."""
+    metrics = MetricsRegistry()
+    worker = Worker(None, InMemoryConfigStore(), metrics)
+    settings = ServerSettings(health_port=-1, listeners=("http://127.0.0.1:0", "http://127.0.0.1:0"))
+    with structlog.testing.capture_logs() as lines, serve_worker(settings, worker, metrics):
+        one, other = (Client(line["url"]) for line in lines if line["event"] == "listening")
+        assert one.call("PUT", "/admin/loggers/pyiceberg", {"level": "error"}).status == 200
+        assert other.call("GET", "/admin/loggers/pyiceberg").body["last_modified"] is not None
 
 
 def test_recent_batches_and_the_last_hour() -> None:
@@ -252,3 +346,32 @@ def test_who_may_come_in_from_elsewhere() -> None:
     assert rules.refusal("lake.example:8083", None) is None
     assert rules.refusal("lake.example:8083", "http://lake.example:8083") is None
     assert rules.refusal("lake.example:8083", "http://evil.example") is not None
+
+
+@pytest.mark.parametrize(
+    ("host", "comes_in"),
+    [
+        ("127.0.0.2:8083", True),
+        ("LOCALHOST:8083", True),
+        ("[::1]:8083", True),
+        ("127.evil.example:8083", False),
+        ("lake.example", False),
+        ("", False),
+    ],
+)
+def test_a_listener_of_loopback_is_called_by_names_of_this_host(host: str, *, comes_in: bool) -> None:
+    """Every address of loopback is this host's, where a listener may be bound to it."""
+    assert (AccessRules(is_loopback=True).refusal(host, None) is None) == comes_in
+
+
+def test_connectors_that_end_late_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many have a long batch at hand, the end of the process takes no longer than that of one."""
+    monkeypatch.setattr(worker_module, "STOP_TIMEOUT_S", 0.5)
+    worker, late = Worker(None, InMemoryConfigStore(), MetricsRegistry()), threading.Event()
+    for number in range(6):
+        worker.add(InMemoryConnector(f"s{number}", {}, Lifecycle(), committed=late))
+    began = time.monotonic()
+    worker.close()
+    took_s = time.monotonic() - began
+    late.set()
+    assert took_s < 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -15,6 +15,7 @@ from connector.server.config_store import StoredConnector
 from connector.server.connectors.unreadable import UnreadableConnector
 from connector.server.http.apps import HealthApi
 from connector.server.http.paths import read_path
+from connector.server.rest import connect_api
 from connector.server.rest.connect_api import ConnectApi
 from connector.server.rest.signals_api import SignalsApi
 from tests.servers.connectors import SINK, Client, TestServer, error_of, wait_for
@@ -39,6 +40,13 @@ def test_a_slash_at_the_end_says_nothing(server: TestServer, rest: Client) -> No
     assert _send(rest, "PUT", "/connectors/s/pause/") == 202
     assert _send(rest, "DELETE", "/connectors/s/") == 204
     assert _send(server.health, "GET", "/q/health/live/") == 200
+
+
+@pytest.mark.parametrize("task", ["1", "9" * 5000, "-1", "x", "\u0660"], ids=lambda task: task[:9])
+def test_a_task_that_there_is_not_is_not_found(rest: Client, task: str) -> None:
+    """The number of a task may be anything, and an answer says that there is none."""
+    assert _send(rest, "GET", f"/connectors/s/tasks/{quote(task)}/status") == 404
+    assert _send(rest, "POST", f"/connectors/s/tasks/{quote(task)}/restart") == 404
 
 
 def test_an_encoded_slash_is_of_a_name(server: TestServer, rest: Client) -> None:
@@ -162,9 +170,38 @@ def test_a_turn_that_does_not_come(server: TestServer, rest: Client, monkeypatch
     wait_for(lambda: server.connector("s").lifecycle.state == "PAUSED")
 
 
+def test_a_catalog_that_never_answers_keeps_no_connector_from_being_steered(
+    server: TestServer, rest: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets that nobody tells are asked for once, whoever polls them gets an answer, and a stop still works."""
+    monkeypatch.setattr(connect_api, "REQUEST_TIMEOUT_S", 0.5)
+    asked, released = list[int](), threading.Event()
+
+    def hang() -> None:
+        asked.append(1)
+        released.wait(30)
+
+    server.connector("s").holds = hang
+    answers = list[int]()
+    polling = [
+        threading.Thread(target=lambda: answers.append(_send(rest, "GET", "/connectors/s/offsets"))) for _ in range(60)
+    ]
+    for thread in polling:
+        thread.start()
+    for thread in polling:
+        thread.join(10)
+    stopped = threading.Thread(target=lambda: answers.append(_send(rest, "PUT", "/connectors/s/stop")), daemon=True)
+    stopped.start()
+    stopped.join(5)
+    told = list(answers)
+    released.set()
+    assert (told, len(asked)) == ([500] * 60 + [204], 1)
+    wait_for(lambda: _send(rest, "GET", "/connectors/s/offsets") == 200)
+
+
 def _fill(path: str) -> str:
     """A route's path with names of what there is."""
-    names = {"{name}": "s", "{task:int}": "0", "{plugin}": "IcebergSink", "{logger}": "connector"}
+    names = {"{name}": "s", "{task}": "0", "{plugin}": "IcebergSink", "{logger}": "connector"}
     for part, name in names.items():
         path = path.replace(part, name)
     return path

@@ -88,6 +88,37 @@ def test_a_stop_does_not_wait_for_brokers_that_are_away() -> None:
     cluster.released.set()
 
 
+@pytest.mark.parametrize("waits", ["for its last batch", "for a batch of its own"])
+def test_a_loop_that_waits_for_a_batch_is_alive(waits: str) -> None:
+    """While a stop waits for a long batch, or one that was held back takes long, a probe sees that the loop moves."""
+    beats, through, is_alive = list[int](), threading.Event(), list[bool]()
+
+    def process(batch: MicroBatch) -> BatchReport:
+        before, end = len(beats), time.monotonic() + 5
+        while len(beats) < before + 3 and time.monotonic() < end:
+            time.sleep(0.01)
+        is_alive.append(len(beats) >= before + 3)
+        return BatchReport(0, 0.0, batch.end)
+
+    none, query = cast("Any", None), cast("Any", Query())
+    limit = ByteLimit(1 << 30)
+    stream = Stream(none, none, KafkaOffsets(), process, none, limit, lambda: True, beat=lambda: beats.append(0))
+    stream._at, stream._seen = {("t", 0): 0}, {("t", 0): 1}
+
+    def batch() -> None:
+        with stream._busy:
+            through.set()
+            stream._batch(stream._seen)
+
+    if waits == "for its last batch":
+        threading.Thread(target=batch, daemon=True).start()
+        assert through.wait(20)
+        stream._stop_query(query)
+    else:
+        stream._let_through(query)
+    assert is_alive == [True]
+
+
 def test_brokers_that_are_away_are_told_of_once() -> None:
     """Whoever watches the log learns that they do not answer, and that they do again, however often they were asked."""
 

@@ -198,6 +198,18 @@ def test_a_snapshot_that_is_gone_ends_the_table(stage: Stage) -> None:
     assert stage.offsets.stored[-1] == stored
 
 
+def test_a_table_that_stopped_falls_behind(stage: Stage) -> None:
+    """A table that a gap ended has a snapshot that waits, so that its lag grows, and is not told to be up to date."""
+    stage.history.add(1)
+    stage.run()
+    stage.history.add(2)
+    stage.history.add(3)
+    stage.history.snapshots = stage.history.snapshots[2:]
+    with pytest.raises(GapError):
+        stage.run()
+    assert stage.looked[-1] == 3_000
+
+
 @pytest.mark.parametrize("gone", [True, False])
 def test_a_dropped_table_is_told_from_other_failures(stage: Stage, monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
     """What a catalog says when a table cannot be read means that it was dropped where the catalog has it no more."""
@@ -227,6 +239,7 @@ def test_a_table_that_is_dropped_while_its_files_are_read(
         stage.history.add(2)
         stage.run()
     assert isinstance(told.value, TableGoneError) == gone
+    assert (stage.looked[-1] is None) == gone  # a table that is not there has no lag that grows
 
 
 @pytest.mark.parametrize("stage", ["snapshot.mode=when_needed\ninclude.schema.changes=true\n"], indirect=True)

@@ -10,21 +10,26 @@ from typing import Any, cast
 from unittest.mock import MagicMock, Mock
 
 import pytest
+import structlog
 from attrs import define, evolve, field
+from confluent_kafka import KafkaError
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IntegerType, NestedField, TimestampType, TimestamptzType, TimeType
+from pyspark.errors import PySparkException
 
-from connector.errors import CommitUnknown, ConfigError, ConnectorError, FatalError, RetriableError
+from connector.errors import CommitUnknown, ConfigError, ConnectorError, FatalError, GapError, RetriableError
 from connector.runtime.monitoring.listeners import SnapshotReport
 from connector.settings.source.settings import load_source
 from connector.source import table_capture
 from connector.source.changes import row_filter
 from connector.source.changes.row_filter import to_condition
+from connector.source.signals import kafka_channel, table_channel
 from connector.source.signals.channel import ReceivedSignals
 from connector.source.signals.file_channel import FileChannel
+from connector.source.signals.kafka_channel import KafkaChannel
 from connector.source.signals.processor import SignalProcessor, _Turn
 from connector.source.signals.queue_channel import SignalQueue
-from connector.source.signals.table_channel import has_expired_parts
+from connector.source.signals.table_channel import TableChannel, has_expired_parts
 from connector.source.snapshots.chunks import ChunkProgress
 from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.offset_store import TableOffsetStore
@@ -443,6 +448,84 @@ def test_a_channel_that_is_away_does_not_hold_up_the_others() -> None:
     processor.poll(TABLES)
     assert [one.id for one in stored.queue.snapshots] == ["1"]
     assert len(away.seen) == 1
+
+
+@pytest.mark.parametrize("error", [GapError("snapshot 1 is gone"), ValueError("row content"), KeyError("k")], ids=repr)
+def test_a_channel_that_cannot_be_read_stops_nothing(error: Exception) -> None:
+    """Whatever a channel raises, the source goes on, and of what nobody foresaw the log shows no content."""
+    broken, there = Channel([error]), Channel([ReceivedSignals((signal(1),), "x")], "file")
+    stored = Stored()
+    with structlog.testing.capture_logs() as lines:
+        SignalProcessor([broken, there], stored, 60_000).poll(TABLES)  # type: ignore[arg-type]
+    assert [one.id for one in stored.queue.snapshots] == ["1"]
+    (reason,) = (line["reason"] for line in lines if line["event"] == "signals cannot be read")
+    assert (str(error) in reason) == isinstance(error, ConnectorError)
+
+
+def test_a_table_of_signals_whose_files_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark raises over its files is an error of the channel, which names table and file."""
+    gone = "java.io.FileNotFoundException: File file:/w/db/signals/data/a.parquet does not exist"
+    frame = Mock(limit=lambda _: Mock(collect=Mock(side_effect=PySparkException(f"Caused by: {gone}"))))
+    for name, answer in {
+        "read_file_changes": None,
+        "load_snapshot_schema": SimpleNamespace(names=("id", "type", "data")),
+        "TableReader": None,
+        "_find_inserts": frame,
+        "release_reads": None,
+    }.items():
+        monkeypatch.setattr(table_channel, name, lambda *_, answer=answer: answer)
+    table = Mock()
+    table.name = "db.signals"
+    with pytest.raises(FatalError, match=r"table db\.signals, snapshot 3: file .*a\.parquet is gone"):
+        TableChannel(Mock(), Mock(), "db.signals")._read_inserts(table, 3)
+
+
+@define
+class TransactionalTopic:
+    """A consumer of a topic with one signal, behind it the end of its transaction, and what an open one holds back."""
+
+    config: dict[str, Any]
+    at: int = 0
+    assigned: int = 0
+    is_told: bool = False
+
+    def get_watermark_offsets(self, _: Any, timeout: float) -> tuple[int, int]:
+        return 0, 3
+
+    def assign(self, places: list[Any]) -> None:
+        self.at, self.is_told, self.assigned = places[0].offset, False, self.assigned + 1
+
+    def consume(self, _: int, timeout: float) -> list[Any]:
+        if self.at == 0:
+            self.at = 1
+            value = b'{"id": "1", "type": "pause-snapshot"}'
+            return [Mock(error=lambda: None, offset=lambda: 0, key=lambda: b"p", value=lambda: value)]
+        if self.is_told or not self.config.get("enable.partition.eof"):
+            time.sleep(timeout)
+            return []
+        self.is_told = True  # once, until it is assigned again
+        end = KafkaError(KafkaError._PARTITION_EOF)
+        return [Mock(error=lambda: end, offset=lambda: 2)]
+
+    def position(self, _: Any) -> list[Any]:
+        return [SimpleNamespace(offset=self.at)]  # what ends a transaction is none that a client has consumed
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_topic_of_signals_that_come_in_transactions_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the end of a transaction, and before an open one, nothing is waited for, in this look and the next."""
+    monkeypatch.setattr(kafka_channel, "Consumer", TransactionalTopic)
+    settings = Mock(topic="t", poll_timeout_ms=100, from_beginning=True)
+    settings.kafka.client = lambda _: {}
+    channel, began = KafkaChannel(settings, "p"), time.monotonic()
+    first = channel.read(None)
+    again = channel.read(first.position)
+    took_s = time.monotonic() - began
+    assert [one.id for one in first.signals if isinstance(one, SignalText)] == ["1"]
+    assert (first.position, again) == ({"topic": "t", "offset": 2}, ReceivedSignals((), first.position))
+    assert took_s < 4
 
 
 def test_a_channel_that_is_away_for_days_is_asked_again() -> None:

@@ -62,13 +62,17 @@ def read_state(
     Raises:
         RetriableError: the catalog is away, or does not answer; it is asked once.
     """
-    with ThreadPoolExecutor(THREADS, "status") as beside:
+    beside = ThreadPoolExecutor(THREADS, "status")
+    try:
         catalog, stored = wait_for(beside.submit(_open_offsets, driver, settings))
         leases = wait_for(beside.submit(_open_leases, catalog, settings)) if with_files else None
         noted = {name: commit.position.offsets for name, commit in stored.tables.items()}
         names = sorted({*noted, *map(catalog.full_name, others)})
         reads = [beside.submit(_read_table, catalog, settings, name, noted.get(name, {}), leases) for name in names]
         tables = tuple(table for one in reads if (table := wait_for(one)) is not None)
+    finally:
+        # Calls that nobody answers end with the JVM, which ends only when this has returned.
+        beside.shutdown(wait=False, cancel_futures=True)
     return SinkState(stored.position or KafkaOffsets(), tables)
 
 

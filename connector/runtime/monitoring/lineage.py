@@ -7,6 +7,7 @@ take is logged once and dropped.
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
 import uuid
@@ -27,6 +28,8 @@ RunState = Literal["START", "RUNNING", "COMPLETE", "FAIL"]
 PRODUCER = "https://github.com/icebridge/icebridge"
 EVERY_S = 60.0
 """How often a run is told to be running when it has no new dataset."""
+_ORACLE = "oracle:"
+_HOST = re.compile(r"[\w.:-]*")
 _WAITING = 100
 _CLOSE_S = 10.0
 
@@ -80,14 +83,23 @@ class DatasetNames:
 
 
 def catalog_namespace(name: str, properties: Mapping[str, str]) -> str:
-    """Return the namespace of a catalog's tables: where it is, without login and parameters (pure)."""
+    """Return the namespace of a catalog's tables: where it is, without login and parameters (pure).
+
+    A place that is not written as URLs are, in which a password may stand anywhere, is not told.
+    """
     where = properties.get("uri") or properties.get("warehouse") or ""
-    parts = urlsplit(where.split(",")[0].removeprefix("jdbc:"))
+    first = re.split("[,;]", where)[0].removeprefix("jdbc:")
+    if first.startswith(_ORACLE):  # oracle:thin:user/password@//host:port/service
+        first = f"{_ORACLE}//{first.rpartition('@')[2].rpartition('//')[2]}"
+    elif "@" in where and "@" not in first:
+        return f"iceberg://{name}"  # It was the password that has been cut.
+    parts = urlsplit(first)
     try:
         place = f"{parts.hostname or ''}:{parts.port}" if parts.port else parts.hostname or ""
     except ValueError:
         return f"iceberg://{name}"
-    return f"{parts.scheme}://{place}{parts.path.rstrip('/')}" if parts.scheme else f"iceberg://{name}"
+    is_url = parts.scheme and _HOST.fullmatch(place)
+    return f"{parts.scheme}://{place}{parts.path.rstrip('/')}" if is_url else f"iceberg://{name}"
 
 
 def kafka_namespace(servers: str) -> str:

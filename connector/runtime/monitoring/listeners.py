@@ -109,6 +109,9 @@ class SnapshotReport:
     chunks: int = 0
 
 
+TaskResult = Literal["done", "failed", "lost"]
+
+
 @attrs.frozen
 class MaintenanceReport:
     """One task of maintenance of a table: what became of it in how many seconds, and what it counted.
@@ -118,7 +121,7 @@ class MaintenanceReport:
 
     table: str
     task: str
-    result: Literal["done", "failed", "lost"]
+    result: TaskResult
     seconds: float
     counts: Mapping[str, int] = attrs.field(factory=dict)
 
@@ -130,7 +133,7 @@ class MaintenanceListener(Protocol):
         """Take note of a task that is over."""
 
     def on_table(self, table: str, figures: Mapping[str, int]) -> None:
-        """Take note of a table as its newest snapshot tells it (`own_series.TABLE_FIGURES`)."""
+        """Take note of a table as its newest snapshot tells it (`own_series.TABLE_FIGURES`); no figures: it is gone."""
 
 
 class SnapshotListener(Protocol):

@@ -24,15 +24,18 @@ from connector.runtime.closed_outputs import drop_output
 
 @attrs.frozen(eq=False)
 class _LogOutput:
-    """A stream that lines are written to as long as somebody reads them: those that nobody does end no batch."""
+    """Standard error, as long as somebody reads it: lines that nobody does end no batch.
+
+    A live line stands in front of it while there is one (`status_line`), and has what is written appear above itself.
+    """
 
     stream: TextIO
 
     def write(self, text: str) -> None:
-        self._try(self.stream.write, text)
+        self._try((sys.stderr or self.stream).write, text)
 
     def flush(self) -> None:
-        self._try(self.stream.flush)
+        self._try((sys.stderr or self.stream).flush)
 
     def _try(self, call: Callable[..., object], *arguments: str) -> None:
         try:
@@ -59,14 +62,15 @@ def configure_logging(*, terminal: bool, level: str = "INFO") -> None:
         if terminal
         else structlog.processors.JSONRenderer()
     )
+    output = cast("TextIO", _LogOutput(sys.stderr))
     last: list[Processor] = [structlog.processors.format_exc_info, _redact, renderer]
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _LogOutput(sys.stderr))),
+        logger_factory=structlog.PrintLoggerFactory(output),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(output)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[_drop_meta, *last]))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     # A broken gateway is reported by its caller. Py4J's own lines, some of the root logger, repeat the call's arguments
@@ -74,8 +78,10 @@ def configure_logging(*, terminal: bool, level: str = "INFO") -> None:
     handler.addFilter(_is_not_py4j)
     # An index that is not there yet is asked for on purpose.
     logging.getLogger("opensearch").setLevel(logging.ERROR)
-    sys.excepthook = _print_uncaught
-    threading.excepthook = lambda args: _print_uncaught(args.exc_type, args.exc_value, args.exc_traceback)
+    logging.captureWarnings(True)  # Python prints them as text beside the lines.
+    show = _print_uncaught if terminal else _log_uncaught
+    sys.excepthook = show
+    threading.excepthook = lambda args: show(args.exc_type, args.exc_value, args.exc_traceback)
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:
@@ -94,3 +100,9 @@ def _drop_meta(logger: WrappedLogger, method: str, event: EventDict) -> EventDic
 def _print_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
     """Print an error that nobody caught as Python does, without its secrets."""
     sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """Log the same as one line: what collects lines takes each of a traceback for one."""
+    fault = error if error is not None else kind()
+    structlog.get_logger().critical("uncaught error", kind=kind.__name__, exc_info=(kind, fault, trace))

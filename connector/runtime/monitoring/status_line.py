@@ -13,8 +13,10 @@ class StatusLine:
 
     def __init__(self, waiting: str, *, terminal: bool) -> None:
         """Begin with what is waited for."""
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=Console(stderr=True)) if terminal else None
+        # Names of tables are the texts of others: brackets in them are no markup.
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        # Lines of the log, which appear above this one, are wrapped by the terminal alone, as they are without it.
+        self._progress = Progress(*columns, console=Console(stderr=True, soft_wrap=True)) if terminal else None
         self._task = self._progress.add_task(waiting, total=None) if self._progress else None
 
     def __enter__(self) -> Self:

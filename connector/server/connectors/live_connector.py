@@ -6,6 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import FatalError
@@ -56,7 +57,7 @@ class LiveConnector(ABC):
 
     def start(self) -> None:
         """Begin to live, in a thread of its own."""
-        self._thread = start_thread(self._live, f"{self.kind}-{self.name}")
+        self._thread = start_thread(self._live_by_name, f"{self.kind}-{self.name}")
 
     def close(self, timeout_s: float | None) -> bool:
         """Stop for good, and wait for the end of the current batch or step."""
@@ -64,6 +65,11 @@ class LiveConnector(ABC):
         if self._thread is not None:
             self._thread.join(timeout_s)
         return self._thread is None or not self._thread.is_alive()
+
+    def _live_by_name(self) -> None:
+        """Live; each line that is logged says which of the connectors of this process it is of."""
+        with structlog.contextvars.bound_contextvars(connector=self.name):
+            self._live()
 
     @abstractmethod
     def _live(self) -> None:

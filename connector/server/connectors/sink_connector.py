@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from connector.errors import ConfigError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
@@ -15,6 +17,7 @@ from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.prometheus.maintenance_metrics import MaintenanceMetrics
 from connector.runtime.monitoring.prometheus.series import MetricSource
 from connector.runtime.monitoring.prometheus.sink_metrics import SinkMetrics
+from connector.runtime.monitoring.sink_progress import SinkStatusLine
 from connector.runtime.topic_partitions import TopicPartition
 from connector.server.connectors.live_connector import LiveConnector, OpenSession
 from connector.server.connectors.port import Check, ConnectorOffset, Kind
@@ -102,7 +105,7 @@ class SinkConnector(LiveConnector):
 
     def sample(self) -> None:
         """Look at the cluster and the catalog."""
-        self._metrics.observe_ends(self._broker.look(self._read_ends))
+        self._metrics.observe_ends(self._broker.look(self._read_ends), is_running=self.lifecycle.state == "RUNNING")
         self._catalog_probe.look(self._read_catalog)
 
     def offsets(self) -> list[ConnectorOffset]:
@@ -133,7 +136,9 @@ class SinkConnector(LiveConnector):
         replace_offsets(self._settings, stored, targets, cluster_state, position, moved=fresh, topics=topics)
 
     def _live(self) -> None:
-        live_sink(self._session, self._settings, self.monitor, survives=True)
+        monitor = self.monitor
+        monitor = attrs.evolve(monitor, listeners=(SinkStatusLine(terminal=False), *monitor.listeners))
+        live_sink(self._session, self._settings, monitor, survives=True)
 
     def _open_catalog(self) -> Catalog:
         return Catalog(self._session(), self._settings.catalog, self._settings.errors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
 import orjson
 
 from connector.iceberg.catalog.catalog import Catalog
@@ -12,6 +13,7 @@ from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.runtime.lifecycle import Lifecycle
 from connector.runtime.monitoring.prometheus.series import MetricSource
 from connector.runtime.monitoring.prometheus.source_metrics import SourceMetrics
+from connector.runtime.monitoring.source_progress import SourceStatusLine
 from connector.server.connectors.live_connector import LiveConnector, OpenSession
 from connector.server.connectors.port import Check, ConnectorOffset, Kind
 from connector.server.errors import RestError
@@ -93,10 +95,8 @@ class SourceConnector(LiveConnector):
 
     def sample(self) -> None:
         """Look at the cluster and the catalog."""
-        if self._has_broker:
-            self._metrics.connected = self._broker.look(self._ask_broker) is not None
-        else:
-            self._metrics.connected = self.lifecycle.state == "RUNNING"
+        answered = not self._has_broker or self._broker.look(self._ask_broker) is not None
+        self._metrics.connected = answered and self.lifecycle.state == "RUNNING"
         self._catalog_probe.look(self._read_catalog)
 
     def offsets(self) -> list[ConnectorOffset]:
@@ -138,7 +138,9 @@ class SourceConnector(LiveConnector):
             raise RestError(400, fault) from None
 
     def _live(self) -> None:
-        live_source(self._session, self._settings, self.monitor, survives=True)
+        monitor = self.monitor
+        monitor = attrs.evolve(monitor, listeners=(SourceStatusLine(terminal=False), *monitor.listeners))
+        live_source(self._session, self._settings, monitor, survives=True)
 
     def _rows(self) -> OffsetRows:
         settings = self._settings

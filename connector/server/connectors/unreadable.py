@@ -23,6 +23,7 @@ class UnreadableConnector:
         self.kind: Kind = "source" if is_source([], config) else "sink"
         self.lifecycle = Lifecycle(target)
         self.lifecycle.state, self.lifecycle.error = "FAILED", reason
+        self.lifecycle.starts = self.lifecycle.failures = 1
         self.lifecycle.has_task = True  # the reason is told of a task, also of one that was stopped
         self.metrics: Sequence[MetricSource] = ()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -14,13 +17,13 @@ from starlette.routing import Route
 
 from connector.errors import ConfigError, ConnectorError
 from connector.redaction import redact
-from connector.runtime.lifecycle import TargetState
+from connector.runtime.lifecycle import TargetState, start_call
 from connector.server.connectors.port import Connector, ConnectorOffset, Kind
 from connector.server.errors import RestError
 from connector.server.rest import documents, plugins
 from connector.server.rest.loggers import Loggers
 from connector.server.rest.requests import check_changes, check_config, check_name, check_text, read_config, read_json
-from connector.server.worker import Worker
+from connector.server.worker import REQUEST_TIMEOUT_S, Worker
 
 T = TypeVar("T")
 _TARGETS: Mapping[str, TargetState] = {
@@ -42,6 +45,7 @@ class ConnectApi:
     complete: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
     loggers: Loggers = attrs.field(factory=Loggers)
     version: str = attrs.field(factory=lambda: version("icebridge"))
+    _readings: dict[Connector, Future[list[ConnectorOffset]]] = attrs.field(factory=dict, init=False)
 
     def routes(self) -> list[Route]:
         """Return all routes."""
@@ -57,8 +61,8 @@ class ConnectApi:
             Route(f"{one}/status", self.show_status, methods=["GET"]),
             Route(f"{one}/tasks", self.show_tasks, methods=["GET"]),
             Route(f"{one}/tasks-config", self.show_task_configs, methods=["GET"]),
-            Route(f"{one}/tasks/{{task:int}}/status", self.show_task_status, methods=["GET"]),
-            Route(f"{one}/tasks/{{task:int}}/restart", self.restart_task, methods=["POST"]),
+            Route(f"{one}/tasks/{{task}}/status", self.show_task_status, methods=["GET"]),
+            Route(f"{one}/tasks/{{task}}/restart", self.restart_task, methods=["POST"]),
             Route(f"{one}/topics", self.show_topics, methods=["GET"]),
             Route(f"{one}/topics/reset", self.reset_topics, methods=["PUT"]),
             Route(f"{one}/pause", self.pause, methods=["PUT"]),
@@ -195,7 +199,9 @@ class ConnectApi:
 
     async def show_offsets(self, request: Request) -> Response:
         """Show its stored offsets."""
-        offsets = await _call(self._connector(request).offsets)
+        connector = self._connector(request)
+        with _our_errors_as_answers():
+            offsets = await self._read_offsets(connector)
         return JSONResponse(documents.offsets_document(offsets))
 
     async def patch_offsets(self, request: Request) -> Response:
@@ -204,12 +210,14 @@ class ConnectApi:
         connector = self.worker.find(name)
         offsets = _parse_offsets(await read_json(request), "sink" if connector is None else connector.kind)
         await _call(lambda: self.worker.alter_offsets(name, offsets))
+        self._readings.clear()  # Who asks from now on is told these.
         return JSONResponse({"message": "The offsets for this connector have been altered successfully"})
 
     async def reset_offsets(self, request: Request) -> Response:
         """Forget its offsets."""
         name = request.path_params["name"]
         await _call(lambda: self.worker.alter_offsets(name, None))
+        self._readings.clear()  # Who asks from now on is told these.
         return JSONResponse({"message": "The offsets for this connector have been reset successfully"})
 
     async def list_plugins(self, request: Request) -> Response:  # noqa: ARG002
@@ -246,13 +254,28 @@ class ConnectApi:
         message = "Worker has completed startup and is ready to handle requests."
         return JSONResponse({"status": "healthy", "message": message})
 
+    async def _read_offsets(self, connector: Connector) -> list[ConnectorOffset]:
+        """Have the offsets read in a thread beside the pool, one for each connector, however often they are asked for.
+
+        A catalog that never answers would keep each thread, and steering needs those of the pool.
+        """
+        reading = self._readings.get(connector)
+        if reading is None:
+            reading = self._readings[connector] = start_call(connector.offsets, f"offsets-{connector.name}")
+            reading.add_done_callback(lambda _: self._readings.pop(connector, None))
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                return await asyncio.shield(asyncio.wrap_future(reading))
+        except TimeoutError:
+            raise RestError(500, "Request timed out. The catalog has not answered yet") from None
+
     def _connector(self, request: Request, missing: str = "Connector {} not found") -> Connector:
         return self.worker.get(request.path_params["name"], missing)
 
     def _task(self, request: Request) -> Connector:
         name, task = request.path_params["name"], request.path_params["task"]
         connector = self.worker.find(name)
-        if connector is None or task != 0 or not connector.lifecycle.has_task:
+        if connector is None or task != "0" or not connector.lifecycle.has_task:
             raise RestError(404, f"No status found for task {name}-{task}")
         return connector
 
@@ -267,8 +290,14 @@ class ConnectApi:
 
 async def _call(work: Callable[[], T]) -> T:
     """Do something that takes a while in a thread; our own errors become answers."""
-    try:
+    with _our_errors_as_answers():
         return await run_in_threadpool(work)
+
+
+@contextmanager
+def _our_errors_as_answers() -> Iterator[None]:
+    try:
+        yield
     except ConfigError as error:
         raise plugins.refuse_invalid(error) from error
     except ConnectorError as error:

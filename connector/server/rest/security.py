@@ -10,6 +10,7 @@ import base64
 import binascii
 import hmac
 from collections.abc import Collection
+from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
@@ -17,7 +18,6 @@ import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @attrs.frozen
@@ -31,7 +31,7 @@ class AccessRules:
     def refusal(self, host: str, origin: str | None) -> str | None:
         """Return the reason why a request may not come in from where it does, None where it may. Pure."""
         name = _split(f"//{host}").hostname
-        if self.is_loopback and name not in _LOOPBACK_NAMES:
+        if self.is_loopback and not is_loopback(name or ""):
             return "requests for another host are refused"
         if origin is not None and not self._is_allowed(host, origin):
             return "requests of pages of another origin are refused; see access.control.allow.origin"
@@ -43,6 +43,14 @@ class AccessRules:
 
     def _is_allowed(self, host: str, origin: str) -> bool:
         return "*" in self.origins or origin in self.origins or _split(origin).netloc.lower() == host.lower()
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this one by any name that it alone has: nobody can make others point here."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _split(url: str) -> SplitResult:

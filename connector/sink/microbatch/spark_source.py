@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 import orjson
+import structlog
 
 from connector.runtime.jvm.callback_connections import CallbackConnections
 from connector.runtime.topic_partitions import TopicPartition, flatten_by_partition, nest_by_topic
@@ -30,12 +32,15 @@ class BatchFunction:
 
     _bring_in: Callable[[int], None] | None
     _connections: CallbackConnections
+    _bound: Mapping[str, Any] = attrs.field(factory=structlog.contextvars.get_contextvars)
 
     def __call__(self, _: object, number: int) -> None:
         """Bring in a batch of a run that has not ended."""
         self._connections.note_caller()
         if self._bring_in is not None:
-            self._bring_in(number)
+            # Java calls in a thread of its own, in which nobody knows whose lines these are.
+            with structlog.contextvars.bound_contextvars(**self._bound):
+                self._bring_in(number)
 
     def release(self) -> None:
         """Let go of the run."""

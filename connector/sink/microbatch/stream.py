@@ -13,8 +13,9 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import wait
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
@@ -29,7 +30,7 @@ from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.java import gateway_of
 from connector.kafka.admin import KafkaAdmin
 from connector.runtime.jvm.callback_connections import callback_connections
-from connector.runtime.lifecycle import start_call
+from connector.runtime.lifecycle import start_call, start_thread
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.retry import call_with_retries
 from connector.runtime.stop_flag import StopFlag
@@ -262,12 +263,29 @@ class Stream:
         try:
             # What holds batches up looks at tables, and may change them: never while a batch does.
             if self.hold() is None and self._at != self._seen:
-                self._bring_in(self._seen, self._may_go_on)
+                with self._beating():
+                    self._bring_in(self._seen, self._may_go_on)
         except BaseException:
             self._leaving.set()  # before another batch can begin
             raise
         finally:
             self._busy.release()
+
+    @contextmanager
+    def _beating(self) -> Iterator[None]:
+        """Have the loop move for those who look while its own thread does what may take minutes."""
+        through = threading.Event()
+
+        def beat() -> None:
+            while not through.wait(_POLL_S):
+                self.beat()
+
+        beating = start_thread(beat, "beat")
+        try:
+            yield
+        finally:
+            through.set()
+            beating.join()
 
     def _may_go_on(self) -> bool:
         """Tell whether the run continues. In the thread that has tables maintained: it waits for nothing."""
@@ -291,7 +309,7 @@ class Stream:
 
     def _stop_query(self, query: StreamingQuery) -> None:
         self._leaving.set()
-        with self._busy:
+        with self._beating(), self._busy:
             pass  # the current batch is through; one that comes now sees the flag and does nothing
         stopping = start_call(query.stop, "stop")
         wait([stopping], _STOP_S)

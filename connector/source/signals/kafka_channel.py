@@ -66,28 +66,35 @@ class KafkaChannel:
         if start < high:
             if self._next != start:
                 consumer.assign([TopicPartition(self._settings.topic, _PARTITION, start)])
-            start, messages = self._consume(consumer, start, high)
+            start, messages, is_ended = self._consume(consumer, start, high)
             signals = [signal for message in messages if (signal := self._parse(message)) is not None]
-        self._next = start
+            # A client says once that there is no more: it is to say so of what an open transaction holds back as well.
+            self._next = None if is_ended else start
         return ReceivedSignals(tuple(signals), {"topic": self._settings.topic, "offset": start})
 
-    def _consume(self, consumer: Consumer, start: int, high: int) -> tuple[int, list[Message]]:
-        """Return where to continue, and the records up to the end that was seen; records of no content count too."""
-        found: list[Message] = []
+    def _consume(self, consumer: Consumer, start: int, high: int) -> tuple[int, list[Message], bool]:
+        """Return where to continue, the records up to the end that was seen, and whether there were no more.
+
+        What ends a transaction is no record and counts too: without a word of the end it would be waited for.
+        """
+        found, is_ended = list[Message](), False
         wait_s = max(self._settings.poll_timeout_ms / 1000, 0.1)
         silent_s = 0.0
-        while start < high and len(found) < _MAX_RECORDS and silent_s < _ANSWER_S:
+        while start < high and len(found) < _MAX_RECORDS and silent_s < _ANSWER_S and not is_ended:
             messages = consumer.consume(_MAX_RECORDS, timeout=wait_s)
             for message in messages:
                 fault = message.error()
-                if fault is not None:
+                if fault is None:
+                    found.append(message)
+                    start = int(message.offset() or 0) + 1
+                elif fault.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                    start, is_ended = max(start, int(message.offset() or 0)), True
+                else:
                     raise KafkaException(fault)
-                found.append(message)
-                start = int(message.offset() or 0) + 1
             (at,) = consumer.position([TopicPartition(self._settings.topic, _PARTITION)])
             start = max(start, at.offset)
             silent_s = 0.0 if messages else silent_s + wait_s
-        return start, found
+        return start, found, is_ended
 
     def _parse(self, message: Message) -> SignalText | InvalidSignal | None:
         key, value = message.key(), message.value()
@@ -103,6 +110,6 @@ class KafkaChannel:
 
     def _open(self, config: dict[str, Any]) -> Consumer:
         self._next = None
-        group = self._settings.kafka.group_id
+        own = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True}
         with map_kafka_errors(NO_CLIENT):
-            return Consumer({**config, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
+            return Consumer({**config, "group.id": self._settings.kafka.group_id, **own})

@@ -12,7 +12,8 @@ from collections.abc import Collection, Sequence
 import attrs
 import structlog
 
-from connector.errors import FatalError, RetriableError
+from connector.errors import ConnectorError
+from connector.runtime.lifecycle import describe_error
 from connector.runtime.monitoring.listeners import SnapshotListener
 from connector.runtime.retry import double_wait_s
 from connector.source.signals.channel import ReceivedSignals, SignalChannel
@@ -72,12 +73,13 @@ class SignalProcessor:
         before = self.offsets.queue.channels.get(channel.name)
         try:
             texts = channel.read(before)
-        except (RetriableError, FatalError) as error:
+        except Exception as error:  # noqa: BLE001 - a channel is what others write, and must not stop the source
             turn.failures += 1
             wait_s = double_wait_s(interval_s, turn.failures, max(_LONGEST_WAIT_S, interval_s))
             turn.at = time.monotonic() + wait_s
             if turn.failures == 1:
-                structlog.get_logger().warning("signals cannot be read", channel=channel.name, reason=str(error))
+                reason = str(error) if isinstance(error, ConnectorError) else describe_error(error)
+                structlog.get_logger().warning("signals cannot be read", channel=channel.name, reason=reason)
             return None
         turn.failures = 0
         # Where there was something there may be more: no wait before the next look.

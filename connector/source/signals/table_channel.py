@@ -16,6 +16,7 @@ from connector.iceberg.catalog.snapshots import SnapshotHistory
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.read.file_changes import FileChanges, read_file_changes
 from connector.iceberg.read.table_reader import TableReader, release_reads
+from connector.source.changes.read_errors import translate_read_errors
 from connector.source.changes.row_key import RowKey
 from connector.source.changes.snapshot_diff import read_changes
 from connector.source.signals.channel import ReceivedSignals
@@ -96,7 +97,8 @@ class TableChannel:
             )
         reader = TableReader(self._spark, table, schema)
         try:
-            rows = _find_inserts(reader, files, snapshot_id).limit(_MAX_ROWS + 1).collect()
+            with translate_read_errors(table.name, snapshot_id):
+                rows = _find_inserts(reader, files, snapshot_id).limit(_MAX_ROWS + 1).collect()
         finally:
             release_reads(self._spark, table)
         if len(rows) > _MAX_ROWS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -125,6 +125,16 @@ def apply_signal(queue: SnapshotQueue, signal: Signal, tables: Collection[str]) 
             return Outcome(queue)
 
 
+def report_queue(queue: SnapshotQueue) -> list[SnapshotReport]:
+    """Return what was told of the snapshots that are under way, and whether they are paused: for who begins to count.
+
+    Whoever was told before, by another process, is not told again.
+    """
+    reports = _report_each(queue.snapshots, "STARTED")
+    incremental = tuple(one.table for one in queue.snapshots if one.kind == SnapshotKind.INCREMENTAL)
+    return [*reports, *([SnapshotReport("Incremental Snapshot", "PAUSED", "", incremental)] if queue.paused else [])]
+
+
 def _execute(queue: SnapshotQueue, signal: ExecuteSnapshot, tables: Collection[str]) -> Outcome:
     chosen = [name for name in sorted(tables) if any(matches(pattern, name) for pattern in signal.collections)]
     if not chosen:
@@ -173,7 +183,7 @@ def _pause(queue: SnapshotQueue, signal: str, *, paused: bool) -> Outcome:
     return Outcome(attrs.evolve(queue, paused=paused), (report,))
 
 
-def _report_each(snapshots: list[QueuedSnapshot], stage: SnapshotStage) -> list[SnapshotReport]:
+def _report_each(snapshots: Sequence[QueuedSnapshot], stage: SnapshotStage) -> list[SnapshotReport]:
     """Return one report for each signal that had asked for some of the snapshots."""
     groups: dict[tuple[str, SnapshotKind], list[str]] = {}
     for one in snapshots:

@@ -40,13 +40,21 @@ class MetricsRegistry(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Return the values of now, those of one name together, as the format asks for."""
+        """Return the values of now, those of one name together, as the format asks for.
+
+        Each once: Debezium's names tell connectors apart by topic prefix alone, which two of them may share. Of a value
+        that is there twice Prometheus takes the first, and complains at each scrape.
+        """
         with self._lock:
             sources = list(self._sources)
         metrics: dict[Series, Metric] = {}
+        told: set[tuple[Series, tuple[str, ...]]] = set()
         for source in sources:
             for sample in source.samples():
                 series = sample.series
+                if (series, sample.labels) in told:
+                    continue
+                told.add((series, sample.labels))
                 if series not in metrics:
                     name = series.name.removesuffix("_total") if series.kind == "counter" else series.name
                     metrics[series] = Metric(name, series.doc, series.kind)

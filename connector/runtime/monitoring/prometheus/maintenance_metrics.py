@@ -6,11 +6,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from typing import get_args
 
-from connector.runtime.monitoring.listeners import MaintenanceReport
+from connector.runtime.monitoring.listeners import MaintenanceReport, TaskResult
 from connector.runtime.monitoring.prometheus import own_series as own
 from connector.runtime.monitoring.prometheus.series import MetricSample
 
+RESULTS = get_args(TaskResult)
 _REMOVED: Mapping[str, Mapping[str, str]] = {
     "convert": {"delete_files": "equality_delete"},
     "rewrite": {
@@ -56,9 +58,12 @@ class MaintenanceMetrics:
                 self._done_at[at] = self._clock()
 
     def on_table(self, table: str, figures: Mapping[str, int]) -> None:
-        """Take note of a table as it is."""
+        """Take note of a table as it is; of one that is gone nothing is left but what was counted."""
         with self._lock:
             self._tables[table] = dict(figures)
+            if not figures:
+                del self._tables[table]
+                self._done_at = {at: when for at, when in self._done_at.items() if at[0] != table}
 
     def tables(self) -> dict[str, dict[str, int]]:
         """Return what is known of each table."""
@@ -68,8 +73,10 @@ class MaintenanceMetrics:
     def samples(self) -> Iterator[MetricSample]:
         """Return the values of now."""
         with self._lock:
-            for (table, task, result), count in self._runs.items():
-                yield own.MAINTENANCE_RUNS.at(count, self._connector, table, task, result)
+            for table, task in self._seconds:
+                for result in RESULTS:  # from 0: a counter that appears with its first failure shows no increase
+                    count = self._runs[(table, task, result)]
+                    yield own.MAINTENANCE_RUNS.at(count, self._connector, table, task, result)
             for at, seconds in self._seconds.items():
                 labels, counts = (self._connector, *at), self._sums[at]
                 yield own.MAINTENANCE_SECONDS.at(seconds, *labels)

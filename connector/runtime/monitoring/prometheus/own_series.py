@@ -52,8 +52,8 @@ OFFSET_LAG = Series(
 )
 TABLE_LAG_SECONDS = Series(
     "icebridge_table_lag_seconds",
-    "Age of the newest event in a table while records of its topics wait; 0 when none wait. Of a source's table: how "
-    "long its oldest unpublished snapshot waits.",
+    "Age of the newest event in a table while records of its topics wait, or how long these have waited at most, if "
+    "that is less; 0 when none wait. Of a source's table: how long its oldest unpublished snapshot waits.",
     _T,
     "gauge",
 )

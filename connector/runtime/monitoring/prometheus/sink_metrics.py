@@ -26,7 +26,7 @@ STAGES = (*get_args(Stage), "KAFKA_CONSUME")
 class SinkMetrics:
     """A `SinkListener` and a `MetricSource`; it costs some additions per batch.
 
-    `connected` tells whether the cluster answered at the last look.
+    `connected` tells whether the sink ran, and the cluster answered, at the last look.
     """
 
     def __init__(
@@ -64,6 +64,8 @@ class SinkMetrics:
         self._batch = -1
         self._read: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
+        self._looked_at = 0.0
+        self._caught_up_at: dict[str, float] = {}
         self._newest_ms: dict[str, int] = {}
         self._topics: dict[str, set[str]] = {}
         self._readers = Counter[str]()
@@ -84,16 +86,22 @@ class SinkMetrics:
     def begin(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Take note of where a run begins; counts of tables that it creates begin again."""
         with self._lock:
+            if any(offset < self._read.get(at, offset) for at, offset in offsets.items()):
+                self._caught_up_at.clear()  # What is read again has waited for longer.
             self._read = dict(offsets)
             self._schema_changes.update(self._changed)
             self._changed = {}
 
-    def observe_ends(self, ends: Mapping[TopicPartition, int] | None) -> None:
-        """Take note of the offsets after the last records; None where the cluster did not answer."""
+    def observe_ends(self, ends: Mapping[TopicPartition, int] | None, *, is_running: bool = True) -> None:
+        """Take note of the offsets after the last records; None where the cluster did not answer.
+
+        A sink that does not run is not connected, whoever else looks at the cluster for it.
+        """
         with self._lock:
-            self.connected = ends is not None
+            self.connected = is_running and ends is not None
             if ends is not None:
-                self._ends = dict(ends)
+                self._ends, self._looked_at = dict(ends), self._clock()
+                self._note_caught_up()
 
     def on_batch(self, report: BatchReport) -> None:
         """Count a batch that is committed."""
@@ -115,6 +123,7 @@ class SinkMetrics:
             for table, topics in report.topics.items():
                 self._topics.setdefault(table, set()).update(topics)
             self._read.update(report.end)
+            self._note_caught_up()
             if metrics.events:
                 self._committed_at = now
             if report.newest_ms:
@@ -133,9 +142,17 @@ class SinkMetrics:
 
     @property
     def lag(self) -> dict[TopicPartition, int]:
-        """How many records of each topic-partition wait, by the last look at the cluster."""
+        """How many records of each topic-partition wait, by the last look at the cluster.
+
+        None of one of which nobody knows yet where it is read: before the first run, all of its log would count.
+        """
         with self._lock:
-            return {at: max(0, end - self._read.get(at, 0)) for at, end in self._ends.items()}
+            return {at: max(0, end - self._read[at]) for at, end in self._ends.items() if at in self._read}
+
+    def _note_caught_up(self) -> None:
+        """Note of topics of which nothing waits that all is read that there was at the last look."""
+        behind = {at[0] for at, end in self._ends.items() if at not in self._read or end > self._read[at]}
+        self._caught_up_at.update((topic, self._looked_at) for topic, _ in self._ends if topic not in behind)
 
     def tables(self) -> dict[str, dict[str, int]]:
         """Return counts of each table: commits, files, drift, and the time of its newest event (ms since 1970)."""
@@ -297,6 +314,8 @@ class SinkMetrics:
         waiting, now = {topic for topic, count in by_topic.items() if count}, self._clock()
         for table, newest_ms in self._newest_ms.items():
             # Of a table that events name nobody knows which topics have more for it.
-            is_behind = bool(waiting & self._topics.get(table, waiting))
+            behind = waiting & self._topics.get(table, waiting)
+            # What waits came after its topic was read to its end: a table that was quiet for days is not days behind.
+            waits_s = max((now - self._caught_up_at.get(topic, 0.0) for topic in behind), default=0.0)
             yield own.NEWEST_EVENT.at(newest_ms / 1000, name, table)
-            yield own.TABLE_LAG_SECONDS.at(max(0.0, now - newest_ms / 1000) if is_behind else 0.0, name, table)
+            yield own.TABLE_LAG_SECONDS.at(max(0.0, min(now - newest_ms / 1000, waits_s)), name, table)

@@ -40,6 +40,10 @@ class TableProgress:
         """Whether an initial snapshot has begun and is not complete."""
         return self.done < self.parts
 
+    def begin(self, parts: int) -> None:
+        """Take note that an initial snapshot of so many parts begins: what another one before it had read is over."""
+        self.parts, self.done, self.rows_read = parts, 0, 0
+
 
 class SourceMetrics:
     """A `SourceListener`, a `SnapshotListener` and a `MetricSource`; it costs some additions per step."""
@@ -88,10 +92,13 @@ class SourceMetrics:
             self._window.add(seconds=report.seconds, records=events, behind_ms=behind_ms)
 
     def on_snapshot(self, report: SnapshotReport) -> None:
-        """Take note of initial snapshots that were given up, and of pauses."""
+        """Take note of initial snapshots that begin or were given up, and of pauses."""
         with self._lock:
             if report.aggregate == "Initial Snapshot" and not report.id:
-                self._tables.setdefault(report.table, TableProgress()).failed = report.stage == "ABORTED"
+                table = self._tables.setdefault(report.table, TableProgress())
+                table.failed = report.stage == "ABORTED"
+                if report.stage == "STARTED":
+                    table.begin(report.chunks)
             self._hold(self._held_after(report))
 
     def on_look(self, table: str, waiting_ms: int | None) -> None:

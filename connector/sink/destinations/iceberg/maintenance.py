@@ -24,6 +24,7 @@ from connector.iceberg.catalog.table import Table
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
 from connector.maintenance.tasks import EXPIRE
 from connector.maintenance.triggers import idle_interval_s
+from connector.runtime.lifecycle import start_thread
 from connector.runtime.spark.job_pools import MAINTENANCE, enter_pool
 from connector.settings.iceberg.maintenance.policies import ExpiryPolicy, MaintenancePolicy
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
@@ -118,8 +119,7 @@ class SinkMaintenance:
                 return
             names = self._due_names(time.monotonic(), at_end=at_end)
             if names:
-                self._running = threading.Thread(target=self._maintain, args=(names,), daemon=True)
-                self._running.start()
+                self._running = start_thread(lambda: self._maintain(names), "maintenance")
 
     def _due_names(self, now_s: float, *, at_end: bool) -> list[str]:
         if now_s < self._next_look_s and not at_end:
