@@ -115,7 +115,7 @@ def test_a_loop_that_waits_for_a_batch_is_alive(waits: str) -> None:
         assert through.wait(20)
         stream._stop_query(query)
     else:
-        stream._let_through(query)
+        stream._let_through()
     assert is_alive == [True]
 
 
