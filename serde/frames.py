@@ -1,7 +1,8 @@
 """framed messages -> payloads by schema: what the serializers of a schema registry put in front of a datum.
 
-Sources: Confluent "Wire format" (0, four bytes of schema id), Apicurio's default id handler (eight bytes); the AWS Glue
-Schema Registry library's encoder (3, compression, sixteen bytes of schema version).
+Sources: Confluent "Wire format" (0, four bytes of schema id) and its `SchemaId` of Platform 8 (1, sixteen bytes of
+GUID); Apicurio's default id handler (eight bytes); the AWS Glue Schema Registry library's encoder (3, compression,
+sixteen bytes of schema version).
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from serde.messages import Rows
 MAX_UNPACKED_BYTES = 1 << 30
 """More than this is no message of Kafka: a compressed one that claims to be is a bomb."""
 
-_WORDS = {5: "five", 9: "nine", 18: "eighteen"}
+_WORDS = {5: "five", 9: "nine", 17: "seventeen", 18: "eighteen"}
+_ID, _GUID = 0, 1
 _GLUE_VERSION, _GLUE_PLAIN, _GLUE_ZLIB = 3, 0, 5
 _GLUE_HEAD, _UUID_BYTES = 2, 16
-_MAX_NUMBER = 2**63 - 1
+MAX_NUMBER = 2**63 - 1
+"""What is greater is a uuid."""
 
 
 @frozen(eq=False)
@@ -39,7 +42,12 @@ class FramedGroup:
     @property
     def name(self) -> str:
         """The id as its registry writes it."""
-        return str(uuid.UUID(int=self.number)) if self.number > _MAX_NUMBER else str(self.number)
+        return format_id(self.number)
+
+
+def format_id(number: int) -> str:
+    """Write an id as its registry does: a number, or a uuid."""
+    return str(uuid.UUID(int=number)) if number > MAX_NUMBER else str(number)
 
 
 AddFault = Callable[[int, str], None]
@@ -58,21 +66,35 @@ class Frame(Protocol):
 
 @frozen
 class ConfluentFrame:
-    """0, then a schema id of four bytes; Apicurio's own has eight."""
+    """0, then a schema id of four bytes; Apicurio's own has eight. With `guids` also 1, then a GUID, as a number."""
 
     id_bytes: int = 4
+    guids: bool = False
 
     def split(self, texts: ByteWindows, rows: Rows, name: str, fault: AddFault) -> list[FramedGroup]:
         """See `Frame.split`."""
-        rows = _keep_framed(texts, rows, (0,), 1 + self.id_bytes, name, fault)
+        picked, groups = texts.pick(rows), list[FramedGroup]()
+        if self.guids:
+            by_guid = (picked.sizes > 0) & (picked.first() == _GUID)
+            head = 1 + _UUID_BYTES
+            framed = _keep_framed(texts, rows[by_guid], (_GUID,), head, name, fault)
+            groups = [
+                FramedGroup(number, same, texts.pick(same).cut(head, 0))
+                for number, same in _group_uuids(texts, framed, 1)
+            ]
+            rows = rows[~by_guid]
+        rows = _keep_framed(texts, rows, (_ID,), 1 + self.id_bytes, name, fault)
         if not len(rows):
-            return []
+            return groups
         starts, ids = texts.starts[rows], np.zeros(len(rows), np.int64)
         for index in range(1, self.id_bytes + 1):
             ids = ids << 8 | texts.view[starts + index]
         return [
-            FramedGroup(number, same, texts.pick(same).cut(1 + self.id_bytes, 0))
-            for number, same in _group_numbers(ids, rows)
+            *(
+                FramedGroup(number, same, texts.pick(same).cut(1 + self.id_bytes, 0))
+                for number, same in _group_numbers(ids, rows)
+            ),
+            *groups,
         ]
 
 
@@ -117,9 +139,9 @@ class GlueFrame:
         for index in np.flatnonzero(~np.isin(packing, (_GLUE_PLAIN, _GLUE_ZLIB))).tolist():
             fault(int(rows[index]), "its compression is none that AWS Glue's registry has")
         groups = []
-        for number, same in _group_uuids(texts, rows[packing == _GLUE_PLAIN]):
+        for number, same in _group_uuids(texts, rows[packing == _GLUE_PLAIN], _GLUE_HEAD):
             groups.append(FramedGroup(number, same, texts.pick(same).cut(head, 0)))
-        for number, same in _group_uuids(texts, rows[packing == _GLUE_ZLIB]):
+        for number, same in _group_uuids(texts, rows[packing == _GLUE_ZLIB], _GLUE_HEAD):
             groups.append(self._unpack(number, same, texts.pick(same).cut(head, 0), fault))
         return sorted(groups, key=lambda group: group.number)
 
@@ -142,10 +164,11 @@ class GlueFrame:
         return FramedGroup(number, np.array(kept, np.int64), ByteWindows(pa.py_buffer(b"".join(plain)), starts, ends))
 
 
-def _group_uuids(texts: ByteWindows, rows: Rows) -> list[tuple[int, Rows]]:
+def _group_uuids(texts: ByteWindows, rows: Rows, at: int) -> list[tuple[int, Rows]]:
+    """Group messages by the uuid that begins so many bytes behind their start."""
     if not len(rows):
         return []
-    uuids = texts.view[(texts.starts[rows] + _GLUE_HEAD)[:, None] + np.arange(_UUID_BYTES)]
+    uuids = texts.view[(texts.starts[rows] + at)[:, None] + np.arange(_UUID_BYTES)]
     if (uuids == uuids[0]).all():
         return [(int.from_bytes(uuids[0].tobytes(), "big"), rows)]
     distinct, place = np.unique(uuids, axis=0, return_inverse=True)

@@ -108,11 +108,12 @@ class ConsumerRecords:
         )
 
     def with_named_headers(self, names: Sequence[str]) -> ConsumerRecords:
-        """Read headers into `headers`; of records that were not fetched those are known that they were made with."""
+        """Read headers that are there into `headers`; of records that were not fetched they are known already."""
         if self.fetched is None:
             return self
         found = read_headers(self.fetched, names)
-        columns = dict(zip(names, found.columns, strict=True))
+        there = zip(names, found.columns, strict=True)
+        columns = {name: column for name, column in there if column.null_count < len(column)}
         return attrs.evolve(self, headers=columns, broken=np.union1d(self.broken, np.flatnonzero(found.broken)))
 
     @classmethod

@@ -15,6 +15,7 @@ from connector.kafka.registry.known_schemas import KnownSchemas
 from connector.kafka.registry.refusals import format_reason, refusal_error
 from connector.kafka.registry.unanswered import unanswered_error
 from connector.settings.converters.schema_registry import RegistrySettings
+from serde.frames import MAX_NUMBER, format_id
 from serde.wire_format import SchemaTexts, UnknownSchema
 
 if TYPE_CHECKING:
@@ -94,14 +95,20 @@ class SchemaRegistry:
             raise FatalError(f"registry {self._where}: nothing is there; check its URL") from unknown
 
     def _request(self, number: int, schema_type: str) -> SchemaTexts:
-        if number > _MAX_SCHEMA_ID:
-            raise UnknownSchema("no registry has ids as great as this")
-        with self._map_errors(f"asking for schema id {number}"):
-            schema = self._client.get_schema(number)
+        with self._map_errors(f"asking for schema id {format_id(number)}"):
+            schema = self._get_schema(number)
             found = schema.schema_type or _DEFAULT_SCHEMA_TYPE
             if found != schema_type:
                 raise UnknownSchema(f"the registry has a schema of type {found} there, not {schema_type.capitalize()}")
             return tuple(dict.fromkeys([*self._iter_references(schema), schema.schema_str or ""]))
+
+    def _get_schema(self, number: int) -> Schema:
+        """Return the schema of an id, or of a GUID as a number (Platform 8)."""
+        if number <= _MAX_SCHEMA_ID:
+            return self._client.get_schema(number)
+        if number <= MAX_NUMBER:
+            raise UnknownSchema("no registry has ids as great as this")
+        return self._client.get_schema_by_guid(format_id(number))
 
     def _iter_references(self, schema: Schema) -> Iterator[str]:
         """Texts of the schemas that this one refers to, each after those that it refers to itself."""

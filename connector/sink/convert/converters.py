@@ -60,7 +60,7 @@ def _schema_fetcher(wire_format: WireFormat, registry: AnyRegistry | None) -> Fe
 def _frame(registry: AnyRegistry | None) -> Frame:
     if isinstance(registry, GlueSettings):
         return GlueFrame()
-    return ConfluentFrame(registry.id_bytes) if isinstance(registry, ApicurioSettings) else ConfluentFrame()
+    return ConfluentFrame(registry.id_bytes) if isinstance(registry, ApicurioSettings) else ConfluentFrame(guids=True)
 
 
 def find_converters(plan: BatchPlan) -> Converters:

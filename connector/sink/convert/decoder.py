@@ -63,8 +63,8 @@ def decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
 
 def _decode(run: ConsumerRecords, plan: BatchPlan) -> DecodedRecords:
     if run.topic == plan.transaction_topic:
-        converter = transaction_converter(plan)
-        return check_transaction_metadata(converter.decode(run.value, "VALUE_CONVERTER", TRANSACTION_METADATA_TYPE))
+        converter, value = transaction_converter(plan), frame_by_headers(run, plan.events).value
+        return check_transaction_metadata(converter.decode(value, "VALUE_CONVERTER", TRANSACTION_METADATA_TYPE))
     if run.topic in plan.refused:
         return DecodedRecords(
             faults=tuple(RecordError(row, "TASK_PUT", plan.refused[run.topic]) for row in range(len(run.offset)))

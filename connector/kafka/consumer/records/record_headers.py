@@ -47,6 +47,8 @@ def read_headers(found: RecordColumns, names: Sequence[str]) -> HeaderColumns:
     """Return the first header of each of these names, null where a record has none, or broken headers."""
     count = len(found.offset)
     broken = np.zeros(count, np.bool_)
+    if (found.ends - found.headers == 1).all() and not found.data[found.headers].any():
+        return HeaderColumns(tuple(pa.nulls(count, pa.binary()) for _ in names), broken)  # of no record, as usual
     windows = [(np.zeros(count, np.int64), np.full(count, -1, np.int64)) for _ in names]
     untold = [np.ones(count, np.bool_) for _ in names]
     wanted = [np.frombuffer(name.encode(), np.uint8) for name in names]

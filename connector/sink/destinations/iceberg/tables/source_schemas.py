@@ -14,9 +14,11 @@ import pyarrow as pa
 import structlog
 
 from connector.kafka.admin import KafkaAdmin
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.record_lookup import RecordReader
 from connector.settings import SinkSettings
 from connector.sink.convert.converters import schema_change_converter
+from connector.sink.convert.header_ids import frame_by_headers
 from serde.events.schema_changes import ColumnNames, read_table_changes
 
 _PARTITION = 0
@@ -74,12 +76,14 @@ class SourceSchemas:
                 self._next[at] = admin.fetch_beginning_offsets([at])[at]
             while records := self._reader.read_from({at: self._next[at]}, _MOST_READ)[at]:
                 for record in records:
-                    self._note(record.value())
+                    known = [(int(record.offset() or 0), record.key(), record.value())]
+                    run = ConsumerRecords.of_records(at, known, [record.headers() or ()])
+                    self._note(frame_by_headers(run, self._settings.events).value)
                 self._next[at] = int(records[-1].offset()) + 1
 
-    def _note(self, value: bytes | None) -> None:
+    def _note(self, value: pa.Array) -> None:
         """Read one record; an unreadable one is ignored."""
-        decoded = self._value.decode(pa.array([value], pa.binary()), "VALUE_CONVERTER")
+        decoded = self._value.decode(value, "VALUE_CONVERTER")
         for block in decoded.blocks:
             for event in block.fields.to_pylist():
                 for change in read_table_changes(event):
