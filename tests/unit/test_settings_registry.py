@@ -147,3 +147,72 @@ def test_a_login_has_the_names_of_either_version_of_apicurio(family: str) -> Non
     url = {"value__converter__apicurio__registry__url": "http://r"}
     registry = sink(**APICURIO, **url, **login).events.value_registry
     assert isinstance(registry, ApicurioSettings) and (registry.user, registry.password) == ("username", "password")
+
+
+REGISTRY = {"value.converter": AVRO, "value.converter.schema.registry.url": "http://a:1"}
+
+
+def _load(**given: str) -> SinkSettings:
+    return load([], GOOD | REGISTRY | {f"value.converter.{key}": text for key, text in given.items()}, {})
+
+
+def test_a_registry_lets_in_who_has_a_token() -> None:
+    """Names are Confluent's; what its cloud alone needs may be left out; no representation shows a secret."""
+    static = {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "s3cret"}
+    made = _load(**static).events.value_registry
+    assert isinstance(made, RegistrySettings) and "s3cret" not in repr(made)
+    assert dict(made.client) == {"url": "http://a:1", "bearer.auth.logical.cluster": "", **static}
+    asked = {
+        "bearer.auth.credentials.source": "OAUTHBEARER",
+        "bearer.auth.issuer.endpoint.url": "https://idp/token",
+        "bearer.auth.client.id": "me",
+        "bearer.auth.client.secret": "s3cret",
+        "bearer.auth.scope": "sr",
+        "bearer.auth.logical.cluster": "lsrc-1",
+        "bearer.auth.identity.pool.id": "pool-1",
+    }
+    made = _load(**asked).events.value_registry
+    assert isinstance(made, RegistrySettings) and dict(made.client) == {"url": "http://a:1", **asked}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"bearer.auth.credentials.source": "STATIC_TOKEN"}, r"auth\.token: is missing, and STATIC_TOKEN needs it"),
+        (
+            {"bearer.auth.credentials.source": "OAUTHBEARER", "bearer.auth.client.id": "me"},
+            r"client\.secret: is missing(.|\n)*issuer\.endpoint\.url: is missing",
+        ),
+        ({"bearer.auth.credentials.source": "CUSTOM"}, "STATIC_TOKEN"),
+        (
+            {
+                "bearer.auth.credentials.source": "STATIC_TOKEN",
+                "bearer.auth.token": "s3cret",
+                "basic.auth.credentials.source": "USER_INFO",
+                "basic.auth.user.info": "u:p",
+            },
+            "keep one of them",
+        ),
+    ],
+)
+def test_a_login_by_a_token_is_whole_and_the_only_one(given: dict[str, str], told: str) -> None:
+    """What it needs is told at the start, and that there are two logins."""
+    with pytest.raises(ConfigError, match=told) as error:
+        _load(**given)
+    assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize("source", [None, "OAUTHBEARER"])
+def test_a_token_without_its_source_is_noted(source: str | None) -> None:
+    """As in Confluent's own client it has no effect, which nobody wants."""
+    asked = {
+        "issuer.endpoint.url": "https://idp/token",
+        "client.id": "me",
+        "client.secret": "s",
+        "credentials.source": "",
+    }
+    given = {} if source is None else {**asked, "credentials.source": source}
+    (note,) = _load(**{f"bearer.auth.{name}": text for name, text in {"token": "s3cret", **given}.items()}).notes
+    assert note.endswith(
+        "bearer.auth.token: has no effect without another value.converter.bearer.auth.credentials.source"
+    )

@@ -49,6 +49,7 @@ class SchemaRegistry:
                 "retries.max.wait.ms": _MAX_RETRY_WAIT_MS,
             }
         )
+        self._login = "bearer.auth" if "bearer.auth.credentials.source" in client_settings else "basic.auth"
         self._schemas = KnownSchemas()
 
     def fetch_schema(self, number: int, schema_type: str) -> SchemaTexts:
@@ -127,7 +128,7 @@ class SchemaRegistry:
         except SchemaRegistryError as error:
             status, code = error.http_status_code, error.error_code
             reason = format_reason(status, None if code == _NO_CODE else code)
-            raise refusal_error(f"{self._where}: {doing}", status, reason, "basic.auth") from error
+            raise refusal_error(f"{self._where}: {doing}", status, reason, self._login) from error
         except (UnknownSchema, RecursionError):
             raise
         except Exception as error:

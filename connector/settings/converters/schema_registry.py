@@ -28,8 +28,27 @@ _TLS = {
     "key.password": "password of the own key",
     "endpoint.identification.algorithm": "https; the check of the host name cannot be turned off",
 }
+_BEARER_SOURCES = {
+    "STATIC_TOKEN": ("token",),
+    "OAUTHBEARER": ("issuer.endpoint.url", "client.id", "client.secret"),
+}
+"""What each way to a token needs."""
+_BEARER_MORE: dict[str, dict[str, str | None]] = {
+    "STATIC_TOKEN": {"logical.cluster": "", "identity.pool.id": None},
+    "OAUTHBEARER": {"logical.cluster": "", "identity.pool.id": None, "scope": ""},
+}
+"""What else it takes, and what the client is to have where nobody says it."""
+_BEARER = {
+    "token": "the token, with STATIC_TOKEN",
+    "issuer.endpoint.url": "where a token is asked for, with OAUTHBEARER",
+    "client.id": "who asks for it",
+    "client.secret": "and with what secret",
+    "scope": "what the token is to be good for",
+    "logical.cluster": "the registry's cluster, in Confluent Cloud",
+    "identity.pool.id": "the identity pool, in Confluent Cloud",
+}
 HTTP_URL = re.compile(r"https?://[^/\s]+\S*")
-_SECRET = frozenset({"truststore.password", "keystore.password", "key.password"})
+_SECRET = frozenset({"truststore.password", "keystore.password", "key.password", "token", "client.secret"})
 _FILES = frozenset({"ssl.ca.location", "ssl.key.location", "ssl.certificate.location", "ssl.key.password"})
 
 
@@ -48,17 +67,19 @@ def _parse_user(text: str) -> str:
 
 @attrs.frozen
 class RegistryOptions:
-    """The options of one side, key or value; `tls` by name below `schema.registry.ssl.`."""
+    """The options of a side, key or value: `tls` by name below `schema.registry.ssl.`, `bearer` below `bearer.auth.`"""
 
     url: Option[str | None]
     source: Option[str]
     user: Option[str | None]
+    bearer_source: Option[str | None]
+    bearer: Mapping[str, Option[str | None]]
     tls: Mapping[str, Option[str | None]]
 
     @property
     def all(self) -> tuple[Option[object], ...]:
         """Every option, in the order documents show them."""
-        return (self.url, self.source, self.user, *self.tls.values())
+        return (self.url, self.source, self.user, self.bearer_source, *self.bearer.values(), *self.tls.values())
 
 
 def name_within_cloud_events(side: str) -> Callable[[str], tuple[str, ...]]:
@@ -109,8 +130,37 @@ def declare_options(side: str) -> RegistryOptions:
             aliases=(f"{prefix}schema.registry.basic.auth.user.info", *within("basic.auth.user.info")),
             secret=True,
         ),
+        bearer_source=Option(
+            name=f"{prefix}bearer.auth.credentials.source",
+            kind=one_of(*_BEARER_SOURCES),
+            default=None,
+            importance="medium",
+            doc=f"The registry of record {side}s lets in who has a token: where that comes from.",
+            aliases=(
+                f"{prefix}schema.registry.bearer.auth.credentials.source",
+                *within("bearer.auth.credentials.source"),
+            ),
+        ),
+        bearer={
+            name: Option(
+                name=f"{prefix}bearer.auth.{name}",
+                kind=TEXT,
+                default=None,
+                importance="medium",
+                doc=f"The registry of record {side}s: {doc}.",
+                aliases=_name_bearer(side, name),
+                secret=name in _SECRET,
+            )
+            for name, doc in _BEARER.items()
+        },
         tls=tls,
     )
+
+
+def _name_bearer(side: str, name: str) -> tuple[str, ...]:
+    """Return the other names that a setting of the login by a token has."""
+    own = f"bearer.auth.{name}"
+    return (f"{side}.converter.schema.registry.{own}", *name_within_cloud_events(side)(own))
 
 
 @attrs.frozen
@@ -124,6 +174,7 @@ def build(reader: ConfigReader, side: RegistryOptions, *, wire_format: WireForma
     """Read a side's registry; faults go to the reader. None when its format needs none."""
     url, source, user = reader.get(side.url), reader.get(side.source), reader.get(side.user)
     tls = {f"ssl.{name}": text for name, option in side.tls.items() if (text := reader.get(option)) is not None}
+    bearer = _read_bearer(reader, side)
     if wire_format is None or not wire_format.needs_registry:
         return None
     if url is None:
@@ -133,12 +184,31 @@ def build(reader: ConfigReader, side: RegistryOptions, *, wire_format: WireForma
                 side.url.name, f"is missing, and the {converter} needs it", "add the URL of the registry"
             )
         return None
-    client = {"url": url, **_translate_tls(reader, side, tls)}
+    client = {"url": url, **bearer, **_translate_tls(reader, side, tls)}
     if source == "USER_INFO":
         if user is None and reader.entry(side.user) is None:
             reader.add_missing(side.user.name, "is missing, and USER_INFO needs it", "add user:password")
+        if bearer and (entry := reader.entry(side.bearer_source)) is not None:
+            reader.add_fault(entry, f"is one login, {side.source.name} another", "keep one of them")
         client["basic.auth.user.info"] = user or ""
     return RegistrySettings(tuple(sorted(client.items())))
+
+
+def _read_bearer(reader: ConfigReader, side: RegistryOptions) -> dict[str, str]:
+    """Return the login by a token as the client has it, which asks for what Confluent Cloud alone needs."""
+    source = reader.get(side.bearer_source)
+    needed = () if source is None else _BEARER_SOURCES[source]
+    taken = {} if source is None else {**dict.fromkeys(needed), **_BEARER_MORE[source]}
+    for name, option in side.bearer.items():
+        text, entry = reader.get(option), reader.entry(option)
+        if name in taken:
+            taken[name] = text or taken[name]
+        elif entry is not None:
+            reader.notes.append(f"{entry.key}: has no effect without another {side.bearer_source.name}")
+        if name in needed and entry is None:
+            reader.add_missing(option.name, f"is missing, and {source} needs it", "add it")
+    told = {f"bearer.auth.{name}": text for name, text in taken.items() if text is not None}
+    return {} if source is None else {"bearer.auth.credentials.source": source, **told}
 
 
 def _translate_tls(reader: ConfigReader, side: RegistryOptions, tls: Mapping[str, str]) -> dict[str, str]:
