@@ -217,8 +217,10 @@ class TableCapture:
         operations: Mapping[str, int] = {}
         if read.part < len(parts):
             self.access.publisher.check_target(table, before.target_id)
-            if read.part == 0:
-                self.access.publish_schema(table, before)
+        if read.part == 0:
+            # Of a table without rows too: its first event is one of a later snapshot, by the schema that is stored now.
+            self.access.publish_schema(table, before)
+        if read.part < len(parts):
             with self.access.reads(snapshot_id):
                 reader = TableReader(self.access.spark, self.access.table, table.schema)
                 operations = self.access.publisher.publish(read_part(reader, parts[read.part], table.key), table)

@@ -244,3 +244,15 @@ def test_the_schema_of_a_table_that_took_a_name_over_is_told(stage: Stage, empty
     stage.history.add(3)
     stage.run()
     assert stage.publisher.schemas == [("db.t", 1, True), ("db.t", 2, True)]
+
+
+@pytest.mark.parametrize("stage", ["include.schema.changes=true\n"], indirect=True)
+def test_the_schema_of_a_table_without_rows_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table whose initial snapshot has no rows has its schema told once, before its first event."""
+    monkeypatch.setattr(initial_snapshot, "plan_parts", lambda *_: ())
+    stage.history.add(1)
+    stage.run()
+    stage.history.add(2)
+    stage.run()
+    assert stage.publisher.schemas == [("db.t", 1, True)]
+    assert stage.published == ["changes 2"]
