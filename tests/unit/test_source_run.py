@@ -430,3 +430,11 @@ def test_a_table_in_other_letters_is_a_hint() -> None:
     assert find_in_other_case(catalog, ("db",), "Orders") is None
     catalog.list_tables.side_effect = FatalError("not allowed")
     assert find_in_other_case(catalog, ("db",), "orders") is None
+
+
+def test_a_name_without_a_namespace_is_told_with_the_table_that_it_means() -> None:
+    """No table has such a name; one of some namespace that is called so is the hint, in any case of letters."""
+    catalog = Mock()
+    catalog.list_tables.return_value = [(("db",), "items"), (("sales", "eu"), "Orders"), (("sales", "us"), "orders")]
+    assert find_in_other_case(catalog, (), "orders") == "sales.eu.Orders"
+    assert find_in_other_case(catalog, (), "other") is None
