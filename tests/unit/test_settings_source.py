@@ -159,6 +159,8 @@ def test_topic_creation_takes_any_setting(write: Write) -> None:
         (BASE + "snapshot.mode=schema_only\n", "'schema_only' is not known"),
         (BASE + "table.include.list=(\n", "is not a regular expression"),
         (BASE + "table.include.list=a\ntable.exclude.list=b\n", "table.include.list is given too"),
+        (BASE + "column.include.list=.*[.]id,id\n", "write <namespace>.<table>.id, or .*[.]id for"),
+        (BASE + "column.exclude.list=ssn\n", "'ssn' matches no column"),
         (BASE + "message.key.columns=a.b\n", "does not name key columns"),
         (BASE + "skipped.operations=c,x\n", "is no list of operations"),
         (BASE + "topic.creation.default.cleanup.policy=gone\n", "holds an unknown policy"),

@@ -5,6 +5,7 @@ Names and defaults: Debezium's relational connectors; those that begin with `ice
 
 from __future__ import annotations
 
+import re
 from typing import Literal, cast
 
 import attrs
@@ -109,6 +110,8 @@ OPTIONS: tuple[Option[object], ...] = (
     OFFSETS_TABLE,
 )
 
+_BARE_NAME = re.compile(r"[\w-]+")
+
 
 @attrs.frozen
 class CaptureSettings:
@@ -155,6 +158,7 @@ def build(reader: ConfigReader) -> CaptureSettings:
         entry = reader.entry(unwanted)
         if entry and reader.entry(wanted):
             reader.add_fault(entry, f"{wanted.name} is given too", "keep one of them")
+    _refuse_bare_columns(reader)
     return CaptureSettings(
         tables=reader.get(TABLES),
         tables_not=reader.get(EXCLUDED_TABLES),
@@ -168,3 +172,12 @@ def build(reader: ConfigReader) -> CaptureSettings:
         skip_own=reader.get(SKIP_OWN),
         offsets_table=reader.get(OFFSETS_TABLE),
     )
+
+
+def _refuse_bare_columns(reader: ConfigReader) -> None:
+    """Refuse a column's name alone: it matches none, and a column that is to be left out would be published."""
+    for option in (COLUMNS, EXCLUDED_COLUMNS):
+        entry, bare = reader.entry(option), next(filter(_BARE_NAME.fullmatch, reader.get(option)), None)
+        if entry and bare is not None:
+            todo = f"write <namespace>.<table>.{bare}, or .*[.]{bare} for the columns of all tables"
+            reader.add_fault(entry, f"{bare!r} matches no column, as whole names are compared", todo)
