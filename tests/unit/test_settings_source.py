@@ -111,6 +111,17 @@ message.key.columns=db\\.t:a,b;(.*)\\.x:c
     assert [capture.key_columns(name) for name in ("db.t", "z.x", "z.y")] == [("a", "b"), ("c",), ()]
 
 
+def test_a_table_has_the_key_columns_of_all_entries_that_match_it(write: Write) -> None:
+    """As in Debezium, an expression for many tables and an entry for one of them add up, each column once."""
+    capture = source(write, "message.key.columns=(.*)[.]t.*:tenant;db.t1:id,tenant;db.u:id\n").capture
+    assert [capture.key_columns(f"db.{name}") for name in ("t1", "t2", "u", "v")] == [
+        ("tenant", "id"),
+        ("tenant",),
+        ("id",),
+        (),
+    ]
+
+
 def test_key_and_value_have_converters_of_their_own(write: Write) -> None:
     """JSON and Avro are chosen per side, each with its registry, subjects and login; names are adjusted by modes."""
     text = """

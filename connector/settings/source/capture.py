@@ -51,7 +51,7 @@ KEYS = Option(
     default=(),
     importance="high",
     doc="Record key columns, instead of the identifier fields: <namespace>.<table>:<column>,<column>;... "
-    "with dots for fields of structs.",
+    "with dots for fields of structs; a table has the columns of all entries that match it.",
 )
 SNAPSHOT_MODE = Option(
     name="snapshot.mode",
@@ -138,8 +138,9 @@ class CaptureSettings:
         return _is_included(f"{table}.{column}", self.columns, self.columns_not)
 
     def key_columns(self, table: str) -> tuple[str, ...]:
-        """The configured key columns of a table, none when nothing is said of it."""
-        return next((columns for tables, columns in self.keys if _matches(tables, table)), ())
+        """The configured key columns of a table, those of all entries for it; none when nothing is said of it."""
+        named = (column for tables, columns in self.keys if _matches(tables, table) for column in columns)
+        return tuple(dict.fromkeys(named))
 
 
 def _is_included(name: str, wanted: tuple[str, ...], unwanted: tuple[str, ...]) -> bool:
