@@ -144,6 +144,12 @@ def test_key_and_value_have_converters_of_their_own(write: Write) -> None:
     assert "s3cret" not in repr(outgoing)
 
 
+@pytest.mark.parametrize(("text", "skipped"), [("None", ""), ("C, u", "cu"), ("t,D", "td")])
+def test_operations_to_skip_are_taken_in_any_case(write: Write, text: str, skipped: str) -> None:
+    """Debezium's lists of operations mean the same in capital letters, as other words of its options do."""
+    assert source(write, f"skipped.operations={text}\n").outgoing.skipped == frozenset(skipped)
+
+
 def test_topics_are_named_as_debeziums(write: Write) -> None:
     """A topic is prefix, namespace and table; what Kafka does not allow becomes an underscore."""
     outgoing = source(write).outgoing
