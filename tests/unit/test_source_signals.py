@@ -10,6 +10,7 @@ from typing import Any, cast
 from unittest.mock import MagicMock, Mock
 
 import pytest
+import structlog
 from attrs import define, evolve, field
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IntegerType, NestedField, TimestampType, TimestamptzType, TimeType
@@ -24,7 +25,7 @@ from connector.source.signals.channel import ReceivedSignals
 from connector.source.signals.file_channel import FileChannel
 from connector.source.signals.processor import SignalProcessor, _Turn
 from connector.source.signals.queue_channel import SignalQueue
-from connector.source.signals.table_channel import has_expired_parts
+from connector.source.signals.table_channel import TableChannel, has_expired_parts
 from connector.source.snapshots.chunks import ChunkProgress
 from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.offset_store import TableOffsetStore
@@ -597,3 +598,14 @@ def test_an_index_is_not_put_in_place_where_the_source_went_on(monkeypatch: pyte
     rows.by_table = {"db.t": "there"}
     capture.reload(Mock(), lambda: done.append("in place"))
     assert done == ["in place"]
+
+
+def test_a_table_of_signals_that_is_not_there_is_told_once() -> None:
+    """Its name may be wrong; one that is made later is read from its beginning."""
+    channel = TableChannel(Mock(), Mock(find=Mock(return_value=None)), "ops.eu.signals")
+    with structlog.testing.capture_logs() as lines:
+        position = channel.read(None).position
+        assert channel.read(position).position == position == {"uuid": None, "snapshot-id": None}
+    assert [(line["event"], line["table"]) for line in lines] == [
+        ("the table of signals is not there yet", "ops.eu.signals")
+    ]
