@@ -200,7 +200,10 @@ class TableCapture:
             if gone is None:
                 raise
             self._head = None
-            raise RetriableError(f"table {self.name}: snapshot {gone} expired while it was read") from error
+            raise RetriableError(
+                f"table {self.name}: snapshot {gone} expired while it was read; keep snapshots for longer "
+                "(history.expire.max-snapshot-age-ms)"
+            ) from error
 
     def _find_expired(self, snapshot_ids: Sequence[int | None]) -> int | None:
         """Return one of some snapshots that the table has no more; None too where it cannot be looked at."""
