@@ -22,15 +22,19 @@ from connector.source.destination import ChangePublisher, PublishTarget
 from connector.source.snapshots.discovery import DiscoveredTables, missing_table
 from connector.source.snapshots.next_step import SnapshotMode
 from connector.source.snapshots.table_history import TableGoneError
-from connector.source.snapshots.table_schedule import TableSchedule, after_failure, after_success
+from connector.source.snapshots.table_schedule import TableSchedule, after_failure, after_success, wait_for_due
 
 DISCOVERY_S = 10.0
 """How often new tables, and named ones that are missing, are looked for, in seconds.
 
-The tables that are known are polled by `poll.interval.ms`.
+The tables that are known are polled by `poll.interval.ms`, each by itself.
 """
 _LOOK_S = 1.0
+<<<<<<< HEAD
 """How often a loop that waits for the next poll sends heartbeats that are due, and looks for signals."""
+=======
+"""So long a source rests at a time, whatever `poll.interval.ms`: signals, heartbeats and new tables wait no longer."""
+>>>>>>> s31-source
 _MISSING_AGAIN = "a table that was published before is gone, another one of its name is waited for"
 
 
@@ -114,6 +118,7 @@ class PollLoop:
             if self._schedules and all(schedule.failed for schedule in self._schedules.values()):
                 break
             if not worked:
+<<<<<<< HEAD
                 self._await_poll()
 
     def _await_poll(self) -> None:
@@ -124,16 +129,34 @@ class PollLoop:
             self._heartbeat()
             if self._follow_signals():
                 return
+=======
+                self._stopping.wait(self._rest_s())
+
+    def _rest_s(self) -> float:
+        """Return how long there is nothing to do: no table is due, nor what has an interval of its own."""
+        now, capture, every_ms = time.monotonic(), self.settings.capture, self.settings.outgoing.heartbeat_ms
+        waits = [_LOOK_S, capture.poll_interval_ms / 1000]
+        if self.signals is not None:
+            waits.append(self.settings.signals.poll_interval_ms / 1000)
+        if every_ms:
+            waits.append(self._heartbeat_at + every_ms / 1000 - now)
+        return wait_for_due(self._schedules.values(), now, min(waits))
+>>>>>>> s31-source
 
     def _follow_signals(self) -> bool:
         """Follow what users ask for; what cannot be stored now is asked again in the next round."""
         if self.signals is None:
             return False
         try:
-            return self.signals.poll(self._names.keys())
+            followed = self.signals.poll(self._names.keys())
         except (RetriableError, CommitUnknown) as error:
             structlog.get_logger().warning("signals have to wait", reason=str(error))
             return False
+        if followed:
+            # A table that rests until its next poll may have been asked for.
+            resting = [name for name, one in self._schedules.items() if one.failed is None and not one.tries]
+            self._schedules.update(dict.fromkeys(resting, TableSchedule()))
+        return followed
 
     def _discover(self) -> None:
         now = time.monotonic()
@@ -206,7 +229,8 @@ class PollLoop:
             unexpected.__cause__ = error
             self._schedules[name] = self._schedule_retry(name, schedule, unexpected)
             return False
-        self._schedules[name] = after_success()
+        idle_until = time.monotonic() + self.settings.capture.poll_interval_ms / 1000
+        self._schedules[name] = after_success(0.0 if worked or once else idle_until)
         return worked
 
     def _open(self, name: str) -> PolledTable | None:

@@ -60,11 +60,11 @@ class TableAccess:
             self.name,
             has_row_ids=self.table.has_row_ids,
         )
-        if not self._warned:
-            self._warned = True
-            log_warnings(self.table, key)
         columns = describe_row(schema.document).members
         row = RowStruct(tuple(column for column in columns if capture.keeps(self.name, column.name)))
+        if not self._warned:
+            self._warned = True
+            log_warnings(self.table, key, len(row.members))
         table = CapturedTable(self.name, snapshot, schema, key, row, marker)
         self.publisher.check_columns(table)
         return table

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import attrs
 import structlog
 
-from connector.errors import FatalError, GapError
+from connector.errors import FatalError, GapError, RetriableError
 from connector.iceberg.read.table_reader import TableReader
 from connector.runtime.monitoring.listeners import SnapshotStage, StepReport
 from connector.runtime.stop_signals import finish_first
@@ -98,15 +98,16 @@ class TableCapture:
                 )
                 self._store(before.advance_to(self.access.table.uuid, decision.snapshot_id))
             case next_step.ReadSnapshot():
-                with self._detect_drop():
+                with self._detect_drop(), self._detect_expiry(decision.snapshot_id):
                     self._publish_part(decision, before)
             case next_step.SkipSnapshot():
                 self._skip(decision.snapshot, before)
             case next_step.StreamChanges() if self.access.skips(decision.snapshot):
                 self._skip(decision.snapshot, before)
             case next_step.StreamChanges():
-                with self._detect_drop():
-                    self._publish_changes(decision.snapshot, before)
+                child = decision.snapshot
+                with self._detect_drop(), self._detect_expiry(child.snapshot_id, child.parent_id):
+                    self._publish_changes(child, before)
         self._starting = False
         return True
 
@@ -193,6 +194,33 @@ class TableCapture:
                 "with which the source waits for another one of that name and reads it in full"
             ) from error
 
+    @contextmanager
+    def _detect_expiry(self, *needed: int | None) -> Iterator[None]:
+        """Raise RetriableError where what fails in the block may do so because snapshots expired, whose files go too.
+
+        The next step looks at the table anew, and decides what that means.
+        """
+        try:
+            yield
+        except FatalError as error:
+            gone = self._find_expired(needed)
+            if gone is None:
+                raise
+            self._head = None
+            raise RetriableError(
+                f"table {self.name}: snapshot {gone} expired while it was read; keep snapshots for longer "
+                "(history.expire.max-snapshot-age-ms)"
+            ) from error
+
+    def _find_expired(self, snapshot_ids: Sequence[int | None]) -> int | None:
+        """Return one of some snapshots that the table has no more; None too where it cannot be looked at."""
+        try:
+            self.access.snapshots.poll()
+            retained = self.access.snapshots.retained()
+        except FatalError:
+            return None
+        return next((one for one in snapshot_ids if one is not None and one not in retained), None)
+
     def _decide(self, stored: TableOffset | None, head: TableHead) -> next_step.Decision:
         position = None if stored is None else stored.position
         mode = SnapshotMode(self.access.settings.capture.snapshot_mode)
@@ -224,8 +252,10 @@ class TableCapture:
         operations: Mapping[str, int] = {}
         if read.part < len(parts):
             self.access.publisher.check_target(table, before.target_id)
-            if read.part == 0:
-                self.access.publish_schema(table, before)
+        if read.part == 0:
+            # Of a table without rows too: its first event is one of a later snapshot, by the schema that is stored now.
+            self.access.publish_schema(table, before)
+        if read.part < len(parts):
             with self.access.reads(snapshot_id):
                 reader = TableReader(self.access.spark, self.access.table, table.schema)
                 operations = self.access.publisher.publish(read_part(reader, parts[read.part], table.key), table)

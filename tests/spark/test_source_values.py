@@ -284,3 +284,21 @@ def test_events_are_numbered_in_one_order(spark: SparkSession) -> None:
         assert all(row.total_order == row.id + 1 for row in rows)
     with number_changes(frame.filter("false"), by_id, by_id) as nothing:
         assert (nothing.count, nothing.changes.collect()) == (0, [])
+
+
+def test_events_that_differ_in_microseconds_alone_have_an_order(spark: SparkSession) -> None:
+    """Rows without a key are numbered alike in every replay, whichever task read them first."""
+    made = wire(key=None)
+    image = "STRUCT<at: TIMESTAMP_NTZ, zoned: TIMESTAMP>"
+    early, late = "2020-01-01 00:00:00.000123", "2020-01-01 00:00:00.000124"
+    pairs = [(early, late), (late, early), (early, early)]
+    texts = spark.createDataFrame(pairs, "at STRING, zoned STRING").selectExpr(
+        "'c' AS op",
+        f"CAST(NULL AS {image}) AS before",
+        "STRUCT(CAST(at AS TIMESTAMP_NTZ) AS at, CAST(zoned AS TIMESTAMP) AS zoned) AS after",
+    )
+    orders = [
+        [row.after for row in texts.orderBy(place).sort(*order_columns(made)).collect()] for place in ("after", "op")
+    ]
+    assert orders[0] == orders[1]
+    assert len({row.whole for row in texts.select(order_columns(made)[-1].alias("whole")).collect()}) == 3

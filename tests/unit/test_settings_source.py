@@ -111,6 +111,17 @@ message.key.columns=db\\.t:a,b;(.*)\\.x:c
     assert [capture.key_columns(name) for name in ("db.t", "z.x", "z.y")] == [("a", "b"), ("c",), ()]
 
 
+def test_a_table_has_the_key_columns_of_all_entries_that_match_it(write: Write) -> None:
+    """As in Debezium, an expression for many tables and an entry for one of them add up, each column once."""
+    capture = source(write, "message.key.columns=(.*)[.]t.*:tenant;db.t1:id,tenant;db.u:id\n").capture
+    assert [capture.key_columns(f"db.{name}") for name in ("t1", "t2", "u", "v")] == [
+        ("tenant", "id"),
+        ("tenant",),
+        ("id",),
+        (),
+    ]
+
+
 def test_key_and_value_have_converters_of_their_own(write: Write) -> None:
     """JSON and Avro are chosen per side, each with its registry, subjects and login; names are adjusted by modes."""
     text = """
@@ -131,6 +142,12 @@ def test_key_and_value_have_converters_of_their_own(write: Write) -> None:
     assert (outgoing.value.registration.subjects, outgoing.value.registration.register) == ("RecordNameStrategy", False)
     assert (outgoing.modes.names, outgoing.modes.fields) == ("avro", "avro_unicode")
     assert "s3cret" not in repr(outgoing)
+
+
+@pytest.mark.parametrize(("text", "skipped"), [("None", ""), ("C, u", "cu"), ("t,D", "td")])
+def test_operations_to_skip_are_taken_in_any_case(write: Write, text: str, skipped: str) -> None:
+    """Debezium's lists of operations mean the same in capital letters, as other words of its options do."""
+    assert source(write, f"skipped.operations={text}\n").outgoing.skipped == frozenset(skipped)
 
 
 def test_topics_are_named_as_debeziums(write: Write) -> None:
@@ -159,6 +176,8 @@ def test_topic_creation_takes_any_setting(write: Write) -> None:
         (BASE + "snapshot.mode=schema_only\n", "'schema_only' is not known"),
         (BASE + "table.include.list=(\n", "is not a regular expression"),
         (BASE + "table.include.list=a\ntable.exclude.list=b\n", "table.include.list is given too"),
+        (BASE + "column.include.list=.*[.]id,id\n", "write <namespace>.<table>.id, or .*[.]id for"),
+        (BASE + "column.exclude.list=ssn\n", "'ssn' matches no column"),
         (BASE + "message.key.columns=a.b\n", "does not name key columns"),
         (BASE + "skipped.operations=c,x\n", "is no list of operations"),
         (BASE + "topic.creation.default.cleanup.policy=gone\n", "holds an unknown policy"),

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from attrs import define, field
 
-from connector.errors import FatalError, GapError
+from connector.errors import FatalError, GapError, RetriableError
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
 from connector.runtime.monitoring.listeners import SnapshotReport
 from connector.settings.source.settings import load_source
@@ -257,3 +257,66 @@ def test_the_schema_of_a_table_that_took_a_name_over_is_told(stage: Stage, empty
     stage.history.add(3)
     stage.run()
     assert stage.publisher.schemas == [("db.t", 1, True), ("db.t", 2, True)]
+
+
+@pytest.mark.parametrize("stage", ["include.schema.changes=true\n"], indirect=True)
+def test_the_schema_of_a_table_without_rows_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table whose initial snapshot has no rows has its schema told once, before its first event."""
+    monkeypatch.setattr(initial_snapshot, "plan_parts", lambda *_: ())
+    stage.history.add(1)
+    stage.run()
+    stage.history.add(2)
+    stage.run()
+    assert stage.publisher.schemas == [("db.t", 1, True)]
+    assert stage.published == ["changes 2"]
+
+
+def _expire_while_reading(stage: Stage, monkeypatch: pytest.MonkeyPatch, *, kept: int) -> None:
+    """Let one step fail as its files go, together with all snapshots but the newest ones."""
+    table: Any = stage.capture.access.table
+    table.is_gone = lambda _: False
+
+    def read(*_: object) -> Any:
+        stage.history.snapshots = stage.history.snapshots[-kept:]
+        raise FatalError("file a.parquet is gone; restore it")
+
+    with monkeypatch.context() as patched:
+        for name in ("read_part", "read_changes"):
+            patched.setattr(table_capture, name, read)
+        with pytest.raises(RetriableError, match=r"db\.t: snapshot \d expired while it was read"):
+            stage.capture.step(pinned=True)
+
+
+@pytest.mark.parametrize(
+    "stage", ["snapshot.mode=initial\n", "snapshot.mode=when_needed\n"], indirect=True, ids=["stops", "reads again"]
+)
+def test_a_snapshot_that_expires_while_it_is_read_in_full(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing are no files to restore: the next step tells the gap, or reads the newest snapshot in full."""
+    stage.history.add(1)
+    assert stage.capture.step(pinned=True)
+    stage.history.add(2)
+    _expire_while_reading(stage, monkeypatch, kept=1)
+    if stage.capture.access.settings.capture.snapshot_mode == "initial":
+        with pytest.raises(GapError, match="it expired while it was being read"):
+            stage.run()
+    else:
+        stage.run()
+        assert stage.published == [0, 0, 1]
+        assert stage.offsets.stored[-1].position.snapshot_id == 2
+
+
+@pytest.mark.parametrize("stage", ["snapshot.mode=no_data\n"], indirect=True)
+@pytest.mark.parametrize("kept", [1, 2])
+def test_a_snapshot_that_expires_while_its_changes_are_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """The snapshot itself or the one before it is gone: the next step tells of the gap, and the offset stays."""
+    stage.history.add(1)
+    stage.run()
+    stage.history.add(2)
+    stage.history.add(3)
+    stage.capture._head = None
+    _expire_while_reading(stage, monkeypatch, kept=kept)
+    with pytest.raises(GapError, match="it has expired"):
+        stage.run()
+    assert stage.offsets.stored[-1].position.snapshot_id == 1

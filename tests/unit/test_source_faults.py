@@ -65,6 +65,17 @@ def test_what_lasts_is_not_tried_again(chain: list[str]) -> None:
         raise PySparkException(_spark(*chain))
 
 
+def test_a_timestamp_too_far_for_nanoseconds_is_told_as_such() -> None:
+    """The error names the option and the years, and sends nobody to look for a broken file."""
+    overflow = "org.apache.spark.SparkArithmeticException: [ARITHMETIC_OVERFLOW] long overflow. Use 'try_multiply'"
+    with (
+        pytest.raises(FatalError, match=r"db\.t, snapshot 7: .*2262.*time\.precision\.mode=adaptive") as told,
+        translate_read_errors("db.t", 7),
+    ):
+        raise PySparkException(_spark(overflow))
+    assert "file" not in str(told.value)
+
+
 @pytest.mark.parametrize(
     ("raised", "expected"),
     [

@@ -188,16 +188,17 @@ def test_a_row_is_known_under_another_key(
 
 
 def test_costly_tables_and_missing_keys_are_warned_of() -> None:
-    """A table without key, and properties that make deletes dear to read, each have a warning with the way out."""
-    assert find_warnings(RowKey(KeyKind.IDENTIFIERS, ("id",)), 2, {}) == []
-    assert "message.key.columns" in find_warnings(RowKey(), 2, {})[0]
-    assert "_row_id" in find_warnings(RowKey(KeyKind.ROW_ID), 3, {})[0]
+    """No key, no published columns, and properties that make deletes dear to read have a warning with the way out."""
+    assert find_warnings(RowKey(KeyKind.IDENTIFIERS, ("id",)), 2, {}, 1) == []
+    assert "message.key.columns" in find_warnings(RowKey(), 2, {}, 1)[0]
+    assert "_row_id" in find_warnings(RowKey(KeyKind.ROW_ID), 3, {}, 1)[0]
     wide = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "partition"}
-    assert "write.delete.granularity" in find_warnings(RowKey(KeyKind.IDENTIFIERS, ("id",)), 2, wide)[0]
-    assert find_warnings(RowKey(KeyKind.IDENTIFIERS, ("id",)), 3, wide) == []
+    assert "write.delete.granularity" in find_warnings(RowKey(KeyKind.IDENTIFIERS, ("id",)), 2, wide, 1)[0]
+    assert find_warnings(RowKey(KeyKind.IDENTIFIERS, ("id",)), 3, wide, 1) == []
     bare = {"write.metadata.metrics.default": "none"}
-    assert "bounds of id" in find_warnings(RowKey(KeyKind.CONFIGURED, ("id",)), 2, bare)[0]
+    assert "bounds of id" in find_warnings(RowKey(KeyKind.CONFIGURED, ("id",)), 2, bare, 1)[0]
     assert (
-        find_warnings(RowKey(KeyKind.CONFIGURED, ("id",)), 2, {**bare, "write.metadata.metrics.column.id": "full"})
+        find_warnings(RowKey(KeyKind.CONFIGURED, ("id",)), 2, {**bare, "write.metadata.metrics.column.id": "full"}, 1)
         == []
     )
+    assert "column.include.list matches none" in find_warnings(RowKey(KeyKind.IDENTIFIERS, ("id",)), 2, {}, 0)[0]

@@ -14,6 +14,7 @@ import structlog
 from attrs import define, evolve, field
 
 from connector.errors import FatalError, GapError, RetriableError
+from connector.runtime.stop_flag import StopFlag
 from connector.settings.source.capture import CaptureSettings
 from connector.settings.source.settings import load_source
 from connector.source import poll_loop
@@ -288,6 +289,7 @@ def test_heartbeats_are_sent_when_wanted(make: Callable[..., Round]) -> None:
     assert beating.beats
 
 
+<<<<<<< HEAD
 def test_a_source_that_polls_once_an_hour_moves_meanwhile(
     make: Callable[..., Round], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +313,48 @@ def test_a_source_that_polls_once_an_hour_moves_meanwhile(
     assert is_followed
     assert len(moves) > 5
     assert len(made.beats) > 2
+=======
+@pytest.fixture(name="waits")
+def simulated_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the loop has waited each time; a clock moves by that, and by nothing else."""
+    waits = [1000.0]
+
+    def wait(_: StopFlag, timeout_s: float) -> bool:
+        waits.append(timeout_s)
+        return False
+
+    monkeypatch.setattr(StopFlag, "wait", wait)
+    monkeypatch.setattr("connector.source.poll_loop.time.monotonic", lambda: sum(waits))
+    return waits
+
+
+def test_a_long_time_between_polls_holds_up_nothing_else(make: Callable[..., Round], waits: list[float]) -> None:
+    """Heartbeats, the sign of life and the looks for signals have their own intervals; tables are polled by theirs."""
+    made = make("poll.interval.ms=600000\nheartbeat.interval.ms=5000\nsignal.poll.interval.ms=2000\n", a=[])
+    looked, lived = list[float](), list[float]()
+    made.tables.signals = Mock(poll=lambda _: looked.append(sum(waits)))
+    made.tables.beat = lambda: lived.append(sum(waits))
+    _run_until(made, lambda: sum(waits) >= 1600)
+    assert (made.scripts["a"].steps, len(made.beats)) == (2, 121)
+    assert max(after - before for before, after in itertools.pairwise(looked)) <= 2
+    assert max(after - before for before, after in itertools.pairwise(lived)) <= 2
+
+
+def test_a_failure_that_may_pass_waits_for_no_poll(make: Callable[..., Round], waits: list[float]) -> None:
+    """Tables are tried again after the time that doubles from try to try, however long `poll.interval.ms` is."""
+    made = make("poll.interval.ms=600000\nerrors.retry.delay.max.ms=60000\n", a=[RetriableError("away")] * 3)
+    _run_until(made, lambda: made.scripts["a"].steps == 4)
+    assert [round(wait, 3) for wait in waits[1:4]] == [0.2, 0.4, 0.8]
+
+
+def test_a_signal_wakes_the_tables(make: Callable[..., Round], waits: list[float]) -> None:
+    """What a signal asks for is begun at once, although the next poll of its table is far."""
+    made = make("poll.interval.ms=600000\n", a=[False, True])
+    answers = iter([False, False, True])
+    made.tables.signals = Mock(poll=lambda _: next(answers, False))
+    _run_until(made, lambda: not made.scripts["a"].does)
+    assert sum(waits) <= 1002
+>>>>>>> s31-source
 
 
 def test_heartbeats_that_nobody_takes_stop_no_table(
@@ -413,3 +457,11 @@ def test_a_table_in_other_letters_is_a_hint() -> None:
     assert find_in_other_case(catalog, ("db",), "Orders") is None
     catalog.list_tables.side_effect = FatalError("not allowed")
     assert find_in_other_case(catalog, ("db",), "orders") is None
+
+
+def test_a_name_without_a_namespace_is_told_with_the_table_that_it_means() -> None:
+    """No table has such a name; one of some namespace that is called so is the hint, in any case of letters."""
+    catalog = Mock()
+    catalog.list_tables.return_value = [(("db",), "items"), (("sales", "eu"), "Orders"), (("sales", "us"), "orders")]
+    assert find_in_other_case(catalog, (), "orders") == "sales.eu.Orders"
+    assert find_in_other_case(catalog, (), "other") is None

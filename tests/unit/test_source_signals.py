@@ -233,6 +233,22 @@ def test_pause_holds_incremental_snapshots_only_and_ends_with_them() -> None:
     assert apply_signal(over, StopSnapshot("6"), TABLES).notes
 
 
+def test_a_blocking_snapshot_passes_one_that_is_paused() -> None:
+    """It has its turn while an older incremental one of its table is held up, and until it is over."""
+    queue = apply_signal(SnapshotQueue(), execute("1"), TABLES).queue
+    queue = apply_signal(queue, execute("2", type="blocking"), TABLES).queue
+    assert queue.first("db.orders") == queue.snapshots[0]
+    paused = apply_signal(queue, PauseSnapshot("3"), TABLES).queue
+    blocking = paused.first("db.orders")
+    assert blocking is not None and blocking.id == "2"
+    begun = paused.advance(blocking, ChunkProgress("u", 7, 0, 100))
+    resumed = apply_signal(begun, ResumeSnapshot("4"), TABLES).queue
+    assert [one and one.id for one in (resumed.first("db.orders"), resumed.without(blocking).first("db.orders"))] == [
+        "2",
+        "1",
+    ]
+
+
 def test_stop_takes_the_tables_and_the_kind_that_it_names() -> None:
     """Of the snapshots under way those are given up that match; each signal of theirs is told so."""
     queue = apply_signal(SnapshotQueue(), execute("1", **{"data-collections": [".*"]}), TABLES).queue
@@ -664,3 +680,14 @@ def test_an_index_is_not_put_in_place_where_the_source_went_on(monkeypatch: pyte
     rows.by_table = {"db.t": "there"}
     capture.reload(Mock(), lambda: done.append("in place"))
     assert done == ["in place"]
+
+
+def test_a_table_of_signals_that_is_not_there_is_told_once() -> None:
+    """Its name may be wrong; one that is made later is read from its beginning."""
+    channel = TableChannel(Mock(), Mock(find=Mock(return_value=None)), "ops.eu.signals")
+    with structlog.testing.capture_logs() as lines:
+        position = channel.read(None).position
+        assert channel.read(position).position == position == {"uuid": None, "snapshot-id": None}
+    assert [(line["event"], line["table"]) for line in lines] == [
+        ("the table of signals is not there yet", "ops.eu.signals")
+    ]

@@ -5,6 +5,7 @@ Names and defaults: Debezium's relational connectors; those that begin with `ice
 
 from __future__ import annotations
 
+import re
 from typing import Literal, cast
 
 import attrs
@@ -58,7 +59,7 @@ KEYS = Option(
     default=(),
     importance="high",
     doc="Record key columns, instead of the identifier fields: <namespace>.<table>:<column>,<column>;... "
-    "with dots for fields of structs.",
+    "with dots for fields of structs; a table has the columns of all entries that match it.",
 )
 SNAPSHOT_MODE = Option(
     name="snapshot.mode",
@@ -117,6 +118,8 @@ OPTIONS: tuple[Option[object], ...] = (
     OFFSETS_TABLE,
 )
 
+_BARE_NAME = re.compile(r"[\w-]+")
+
 
 @attrs.frozen
 class CaptureSettings:
@@ -143,8 +146,9 @@ class CaptureSettings:
         return _is_included(f"{table}.{column}", self.columns, self.columns_not)
 
     def key_columns(self, table: str) -> tuple[str, ...]:
-        """The configured key columns of a table, none when nothing is said of it."""
-        return next((columns for tables, columns in self.keys if _matches(tables, table)), ())
+        """The configured key columns of a table, those of all entries for it; none when nothing is said of it."""
+        named = (column for tables, columns in self.keys if _matches(tables, table) for column in columns)
+        return tuple(dict.fromkeys(named))
 
 
 def _is_included(name: str, wanted: tuple[str, ...], unwanted: tuple[str, ...]) -> bool:
@@ -163,6 +167,7 @@ def build(reader: ConfigReader) -> CaptureSettings:
         entry = reader.entry(unwanted)
         if entry and reader.entry(wanted):
             reader.add_fault(entry, f"{wanted.name} is given too", "keep one of them")
+    _refuse_bare_columns(reader)
     return CaptureSettings(
         tables=reader.get(TABLES),
         tables_not=reader.get(EXCLUDED_TABLES),
@@ -176,3 +181,12 @@ def build(reader: ConfigReader) -> CaptureSettings:
         skip_own=reader.get(SKIP_OWN),
         offsets_table=reader.get(OFFSETS_TABLE),
     )
+
+
+def _refuse_bare_columns(reader: ConfigReader) -> None:
+    """Refuse a column's name alone: it matches none, and a column that is to be left out would be published."""
+    for option in (COLUMNS, EXCLUDED_COLUMNS):
+        entry, bare = reader.entry(option), next(filter(_BARE_NAME.fullmatch, reader.get(option)), None)
+        if entry and bare is not None:
+            todo = f"write <namespace>.<table>.{bare}, or .*[.]{bare} for the columns of all tables"
+            reader.add_fault(entry, f"{bare!r} matches no column, as whole names are compared", todo)

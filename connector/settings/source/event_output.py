@@ -29,7 +29,7 @@ from serde.emit.type_mapping import BinaryMode, DecimalMode, HandlingModes, Time
 
 
 def _parse_operations(text: str) -> tuple[str, ...]:
-    operations = value_types.split_list(text)
+    operations = value_types.split_list(text.lower())
     if not set(operations) <= {"c", "u", "d", "t", "none"} or ("none" in operations and len(operations) > 1):
         raise InvalidValue("{} is no list of operations", "write c, u, d, t, comma separated, or none")
     return () if operations == ("none",) else operations

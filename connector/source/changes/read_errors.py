@@ -22,6 +22,8 @@ _UNFIT_VALUE = re.compile(r"serde\.faults\.Unfit: ([^\n]*)")
 _REFUSED = re.compile(
     r"(?:\[USER_RAISED_EXCEPTION\]|connector\.errors\.FatalError:) ([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE
 )
+_TOO_FAR = "[ARITHMETIC_OVERFLOW]"
+"""Of what is computed for events only nanoseconds since 1970 may not fit their 64 bits."""
 
 
 @contextmanager
@@ -30,7 +32,7 @@ def translate_read_errors(table: str, snapshot_id: int) -> Iterator[None]:
 
     Raises:
         FatalError: a data or delete file is gone or cannot be read (names it), a value does not fit its schema,
-            or a row's key has a null.
+            or time.precision.mode, or a row's key has a null.
         RetriableError: the store is away.
     """
     try:
@@ -51,6 +53,11 @@ def _translate(text: str, where: str) -> ConnectorError:
         return FatalError(
             f"{where}: a row cannot be written as Avro: {unfit[1]}; correct the row, leave the column out "
             "(column.exclude.list), or write JSON"
+        )
+    if _TOO_FAR in text:
+        return FatalError(
+            f"{where}: a timestamp is before 1677 or after 2262, of which 64 bits hold no nanoseconds since 1970; set "
+            "time.precision.mode=adaptive or another one, or leave the column out (column.exclude.list)"
         )
     name, message = (causes[-1][1], causes[-1][2]) if causes else ("", text.splitlines()[0] if text else "")
     store = classify_failure(text, where)

@@ -35,6 +35,12 @@ from serde.emit.side_topics import (
     transaction_key,
 )
 
+_EXACT_TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Spark's JSON has milliseconds by default: rows that differ in less would have no order between them."""
+
 
 @attrs.define(eq=False)
 class KafkaPublisher:
@@ -193,5 +199,5 @@ def partition_columns(wire: EventFormat) -> list[Column]:
 def order_columns(wire: EventFormat) -> list[Column]:
     """Return the order of a snapshot's events, the same whenever they are computed: by key, deletes first, then all."""
     rank = F.when(F.col("op") == "d", 0).otherwise(1)
-    whole = F.to_json(F.struct("before", "after"))
+    whole = F.to_json(F.struct("before", "after"), _EXACT_TIMES)
     return [*([] if wire.key is None else partition_columns(wire)), rank, whole]

@@ -41,6 +41,7 @@ class TableChannel:
         self._spark, self._catalog = spark, catalog
         *self._namespace, self._name = table.split(".")
         self._table: Table | None = None
+        self._missing_told = False
 
     def read(self, position: Any) -> ReceivedSignals:
         """Return the rows of one snapshot after `{"uuid", "snapshot-id"}`; the next ones come with the next read."""
@@ -54,6 +55,7 @@ class TableChannel:
     def _read(self, position: Any) -> ReceivedSignals:
         table = self._open()
         if table is None:
+            self._tell_missing()
             return ReceivedSignals((), position or _NO_SNAPSHOT)
         history = SnapshotHistory(self._spark, table)
         newest = history.poll()
@@ -86,6 +88,13 @@ class TableChannel:
         if self._table is None:
             self._table = self._catalog.find(tuple(self._namespace), self._name)
         return self._table
+
+    def _tell_missing(self) -> None:
+        """Say once that the table is not there, as its name may be wrong."""
+        if not self._missing_told:
+            self._missing_told = True
+            table = ".".join((*self._namespace, self._name))
+            structlog.get_logger().warning("the table of signals is not there yet", table=table)
 
     def _read_inserts(self, table: Table, snapshot_id: int) -> tuple[SignalText | InvalidSignal, ...]:
         files = read_file_changes(self._spark, table, snapshot_id)

@@ -45,14 +45,15 @@ def find_tables(catalog: Catalog, settings: SourceSettings) -> DiscoveredTables:
 def find_in_other_case(catalog: Catalog, namespace: tuple[str, ...], name: str) -> str | None:
     """Return the table of a namespace whose name differs from this one by the case of its letters alone.
 
-    None where there is none, or where the namespace cannot be listed: it is only a hint.
+    Of a name without a namespace, which no table has, one that has this name in some namespace, in any case. None where
+    there is none, or where the namespace cannot be listed: it is only a hint.
     """
     try:
         listed = catalog.list_tables(namespace)
     except ConnectorError:
         return None
-    other = (found for _, found in listed if found != name and found.lower() == name.lower())
-    return next((".".join((*namespace, found)) for found in other), None)
+    named = ((where, found) for where, found in listed if found.lower() == name.lower())
+    return next((".".join((*where, found)) for where, found in named if (where, found) != (namespace, name)), None)
 
 
 def missing_table(name: str, settings: SourceSettings, meant: str | None) -> FatalError:

@@ -39,6 +39,11 @@ class QueuedSnapshot:
     filter: str = ""
     progress: ChunkProgress | None = None
 
+    @property
+    def is_blocking(self) -> bool:
+        """Whether changes wait until it is read."""
+        return self.kind == SnapshotKind.BLOCKING
+
     def is_same(self, other: QueuedSnapshot) -> bool:
         """Whether the other is this one, however far it is."""
         return (self.id, self.table, self.kind) == (other.id, other.table, other.kind)
@@ -53,9 +58,13 @@ class SnapshotQueue:
     channels: Mapping[str, Any] = attrs.field(factory=dict)
 
     def first(self, table: str) -> QueuedSnapshot | None:
-        """Return the snapshot of a table whose turn it is; None where there is none, or it is held up."""
-        snapshot = next((one for one in self.snapshots if one.table == table), None)
-        return None if snapshot is None or (self.paused and snapshot.kind == SnapshotKind.INCREMENTAL) else snapshot
+        """Return the snapshot of a table whose turn it is; None where there is none, or all are held up.
+
+        A pause lets blocking ones pass those that it holds up; one that has begun keeps its turn when it ends.
+        """
+        free = [one for one in self.snapshots if one.table == table and not (self.paused and not one.is_blocking)]
+        begun = (one for one in free if one.is_blocking and one.progress is not None)
+        return next(begun, free[0] if free else None)
 
     def advance(self, snapshot: QueuedSnapshot, progress: ChunkProgress) -> SnapshotQueue:
         """Return the queue when a snapshot is as far as `progress` says."""

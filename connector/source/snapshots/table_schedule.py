@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 from connector.errors import ConnectorError, RetriableError
@@ -29,9 +31,9 @@ class TableSchedule:
         return self.failed is None and self.tries > 0
 
 
-def after_success() -> TableSchedule:
-    """Return the schedule after a step that succeeded."""
-    return TableSchedule()
+def after_success(at: float = 0.0) -> TableSchedule:
+    """Return the schedule after a step that succeeded: due at once, or where there was nothing to do, not before."""
+    return TableSchedule(at)
 
 
 def after_failure(
@@ -51,3 +53,12 @@ def after_failure(
     if not isinstance(error, RetriableError) or over:
         return attrs.evolve(schedule, failed=error, since=since)
     return TableSchedule(now + double_wait_s(_FIRST_WAIT_S, schedule.tries, longest_s), schedule.tries + 1, since)
+
+
+def wait_for_due(schedules: Iterable[TableSchedule], now: float, longest_s: float) -> float:
+    """Return how many seconds to wait for the first table that is due later, at most the longest.
+
+    Those that are due at any time are not waited for.
+    """
+    waits = (schedule.at - now for schedule in schedules if schedule.failed is None and schedule.at)
+    return max(0.0, min([longest_s, *waits]))

@@ -9,16 +9,21 @@ from connector.iceberg.java import to_dict
 from connector.source.changes.row_key import KeyKind, RowKey
 
 
-def log_warnings(table: Table, keys: RowKey) -> None:
-    """Log what makes a table's events less useful, or dear to find."""
+def log_warnings(table: Table, keys: RowKey, columns: int) -> None:
+    """Log what makes a table's events less useful, or dear to find; `columns` is how many of them are published."""
     log = structlog.get_logger()
-    for text in find_warnings(keys, table.format_version, to_dict(table.java.properties())):
+    for text in find_warnings(keys, table.format_version, to_dict(table.java.properties()), columns):
         log.warning(text, table=table.name)
 
 
-def find_warnings(keys: RowKey, format_version: int, properties: dict[str, str]) -> list[str]:
+def find_warnings(keys: RowKey, format_version: int, properties: dict[str, str], columns: int) -> list[str]:
     """Return the texts of the warnings (pure)."""
     warnings = []
+    if not columns:
+        warnings.append(
+            "no column of the table is published, its events are empty: column.include.list matches none of them, or "
+            "column.exclude.list all; expressions are for whole names, <namespace>.<table>.<column>"
+        )
     if keys.kind == KeyKind.NONE:
         warnings.append(
             "no identifier columns: events have no key, an update is a delete and a create, and consumers cannot tell "
