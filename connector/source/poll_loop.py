@@ -30,11 +30,7 @@ DISCOVERY_S = 10.0
 The tables that are known are polled by `poll.interval.ms`, each by itself.
 """
 _LOOK_S = 1.0
-<<<<<<< HEAD
-"""How often a loop that waits for the next poll sends heartbeats that are due, and looks for signals."""
-=======
 """So long a source rests at a time, whatever `poll.interval.ms`: signals, heartbeats and new tables wait no longer."""
->>>>>>> s31-source
 _MISSING_AGAIN = "a table that was published before is gone, another one of its name is waited for"
 
 
@@ -118,18 +114,6 @@ class PollLoop:
             if self._schedules and all(schedule.failed for schedule in self._schedules.values()):
                 break
             if not worked:
-<<<<<<< HEAD
-                self._await_poll()
-
-    def _await_poll(self) -> None:
-        """Wait for the next poll, or for a signal; heartbeats go on, and who looks sees that the loop moves."""
-        end = time.monotonic() + self.settings.capture.poll_interval_ms / 1000
-        while (left_s := end - time.monotonic()) > 0 and not self._stopping.wait(min(left_s, _LOOK_S)):
-            self.beat()
-            self._heartbeat()
-            if self._follow_signals():
-                return
-=======
                 self._stopping.wait(self._rest_s())
 
     def _rest_s(self) -> float:
@@ -141,7 +125,6 @@ class PollLoop:
         if every_ms:
             waits.append(self._heartbeat_at + every_ms / 1000 - now)
         return wait_for_due(self._schedules.values(), now, min(waits))
->>>>>>> s31-source
 
     def _follow_signals(self) -> bool:
         """Follow what users ask for; what cannot be stored now is asked again in the next round."""

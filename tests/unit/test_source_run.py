@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -289,31 +288,6 @@ def test_heartbeats_are_sent_when_wanted(make: Callable[..., Round]) -> None:
     assert beating.beats
 
 
-<<<<<<< HEAD
-def test_a_source_that_polls_once_an_hour_moves_meanwhile(
-    make: Callable[..., Round], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between two polls the loop is alive for its probe, sends heartbeats, and follows a signal at once."""
-    monkeypatch.setattr(poll_loop, "_LOOK_S", 0.001)
-    made = make("poll.interval.ms=3600000\nheartbeat.interval.ms=1\n", a=[])
-    signalled, moves, looks = threading.Event(), list[int](), itertools.count()
-    made.tables.signals = Mock(poll=lambda _: next(looks) == 5)
-
-    def beat() -> None:
-        moves.append(len(made.beats))
-        if made.scripts["a"].steps == 2:
-            signalled.set()
-
-    made.tables.beat = beat
-    running = threading.Thread(target=lambda: made.tables.run(once=False), daemon=True)
-    running.start()
-    is_followed = signalled.wait(20)
-    made.tables.stop()
-    running.join(20)
-    assert is_followed
-    assert len(moves) > 5
-    assert len(made.beats) > 2
-=======
 @pytest.fixture(name="waits")
 def simulated_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long the loop has waited each time; a clock moves by that, and by nothing else."""
@@ -354,7 +328,6 @@ def test_a_signal_wakes_the_tables(make: Callable[..., Round], waits: list[float
     made.tables.signals = Mock(poll=lambda _: next(answers, False))
     _run_until(made, lambda: not made.scripts["a"].does)
     assert sum(waits) <= 1002
->>>>>>> s31-source
 
 
 def test_heartbeats_that_nobody_takes_stop_no_table(
