@@ -18,6 +18,7 @@ from pyspark.errors.exceptions.captured import PythonException
 from connector.cli.maintain import rounds
 from connector.cli.maintain.reports import TableReport, print_reports
 from connector.cli.maintain.rounds import Round
+from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog import table as table_module
 from connector.iceberg.catalog.metadata_file import load_static_table
 from connector.iceberg.catalog.table import Table
@@ -31,11 +32,12 @@ from connector.maintenance.rewrite_rules import rewrite_options
 from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.spark_actions import count_rewrite_groups
 from connector.maintenance.table_state import SnapshotSummary, TableState
-from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, MANIFESTS, REWRITE
+from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, MANIFESTS, ORPHANS, REWRITE
 from connector.settings.iceberg.maintenance.policies import (
     ExpiryPolicy,
     MaintenancePolicy,
     MaintenanceSettings,
+    OrphanPolicy,
     RewritePolicy,
 )
 from tests.unit.test_size_tiers import KIB, MIB, TARGET, Files
@@ -271,6 +273,35 @@ def test_a_job_that_fails_as_none_should_holds_up_no_other_table(monkeypatch: py
     table: Any = SimpleNamespace(name="db.t", refresh=lambda: None)
     told = rounds._do_table(subject, table, Round(by_triggers=True, execute=True))
     assert told.failure == "maintaining table db.t: a bad file"
+
+
+@pytest.mark.parametrize("execute", [True, False])
+def test_a_task_that_cannot_be_looked_at_keeps_no_other_from_its_turn(
+    execute: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where one task cannot tell what it has to do, the others are shown or done, and its failure is told with them."""
+    monkeypatch.setattr(rounds, "count_partitions", lambda *_: [PartitionFiles("p=1")])
+    monkeypatch.setattr(rounds, "count_small_manifests", lambda _: 7)
+    monkeypatch.setattr(rounds, "delete_orphan_files", Mock(side_effect=FatalError("another table is there")))
+    asked = list[str]()
+
+    def run(_: Any, tasks: Sequence[str]) -> list[TaskOutcome]:
+        asked.extend(tasks)
+        return [TaskOutcome(task, {"removed": int(task != REWRITE)}) for task in tasks]
+
+    subject: Any = Mock(run=run, count_rewrites=lambda *_: 0)
+    subject.find_expiry.side_effect = ConfigError("there is no table x")
+    subject.read_state.return_value = TableState(equality_deletes=1)
+    subject.policy_of.return_value = MaintenancePolicy(orphans=OrphanPolicy(enabled=True))
+    table: Any = SimpleNamespace(name="db.t", refresh=lambda: None)
+    told = rounds._do_table(subject, table, Round(execute=execute))
+    orphans = [ORPHANS] if execute else []
+    assert list(told.due) == [CONVERT, MANIFESTS, *orphans]
+    assert set(asked) == ({CONVERT, REWRITE, MANIFESTS, ORPHANS} if execute else set())
+    assert told.failures == ["expire: there is no table x", *(() if execute else ("orphans: another table is there",))]
+    assert told.partitions and told.failure is None
+    print_reports([told], executed=execute, as_json=False)
+    assert "db.t: expire: failed: there is no table x" in capsys.readouterr().out
 
 
 # --- what it reads ----------------------------------------------------------------------------------------------------
