@@ -10,7 +10,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError, FatalError, RetriableError
-from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.catalog import Catalog, names_in_settings
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
 from connector.iceberg.commit.commit_attempts import is_refusal
@@ -94,7 +94,7 @@ class Maintainer:
 
     def policy_of(self, table: str) -> MaintenancePolicy:
         """Return the policy of a table, by its full name."""
-        return self.settings.maintenance.of(table.rpartition(".")[2], table)
+        return self.settings.maintenance.of(*names_in_settings(self.catalog, table))
 
     def load(self, name: str) -> Table | None:
         """Return a table at its branch; None if there is none.
@@ -105,7 +105,7 @@ class Maintainer:
         """
         table = self.catalog.load(name)
         if table is not None:
-            table.follow(self.settings.writes.branch_of(name.rpartition(".")[2], name))
+            table.follow(self.settings.writes.branch_of(*names_in_settings(self.catalog, name)))
         return table
 
     def read_state(self, table: Table) -> TableState:

@@ -95,8 +95,9 @@ def test_tables_that_nothing_maintains_are_named_once() -> None:
 
     others = [target(f"d.t{number:02}", METADATA_CLEANUP_PROPERTIES) for number in range(12)]
     with structlog.testing.capture_logs() as lines:
-        _warn_of_growth([target("d.own", CREATED_TABLE_PROPERTIES)], MaintenanceSettings())
-        _warn_of_growth([target("d.own", CREATED_TABLE_PROPERTIES), *others], MaintenanceSettings())
+        _warn_of_growth({"own": target("d.own", CREATED_TABLE_PROPERTIES)}, MaintenanceSettings())
+        own = target("d.own", CREATED_TABLE_PROPERTIES)
+        _warn_of_growth({one.table.name: one for one in (own, *others)}, MaintenanceSettings())
     (line,) = lines
     assert line["tables"] == {f"d.t{number:02}": "snapshots" for number in range(10)}
     assert line["count"] == 12
@@ -119,7 +120,7 @@ def test_tables_that_the_sink_maintains_are_not_named(
     """A table whose snapshots the sink expires is not named, but for what its properties keep; others are."""
     target: Any = SimpleNamespace(table=SimpleNamespace(name="d.t"), layout=SimpleNamespace(properties=properties))
     with structlog.testing.capture_logs() as lines:
-        _warn_of_growth([target], MaintenanceSettings(policies={"t": policy}))
+        _warn_of_growth({"t": target}, MaintenanceSettings(policies={"t": policy}))
     assert [line["tables"] for line in lines] == ([] if named is None else [{"d.t": named}])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -33,6 +34,7 @@ from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.spark_actions import count_rewrite_groups
 from connector.maintenance.table_state import SnapshotSummary, TableState
 from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, MANIFESTS, ORPHANS, REWRITE
+from connector.settings import load
 from connector.settings.iceberg.maintenance.policies import (
     ExpiryPolicy,
     MaintenancePolicy,
@@ -420,3 +422,26 @@ def test_a_partition_is_shown_as_it_is(
     monkeypatch.setenv("COLUMNS", "200")
     print_reports([TableReport("t", partitions=[PartitionFiles(partition)])], executed=False, as_json=False)
     assert partition in capsys.readouterr().out
+
+
+# --- whose settings a table has ---------------------------------------------------------------------------------------
+
+
+def test_a_table_of_another_namespace_has_settings_by_its_full_name_alone() -> None:
+    """`orders` in settings is the table of the sink's own namespace: one of that name in another has neither its branch
+    nor its policy.
+    """
+    own = {f"orders{name}": value for name, value in ((".commit-branch", "audit"), (".maintenance.enabled", "true"))}
+    own |= {"other.users.commit-branch": "wap", "users.commit-branch": "audit"}
+    given = {"bootstrap.servers": "h:1", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
+    settings = load([], {**given, **{f"iceberg.table.{key}": value for key, value in own.items()}}, {}).table
+    followed = dict[str, str]()
+    catalog: Any = SimpleNamespace(
+        full_name=lambda name: name if "." in name else f"default.{name}",
+        load=lambda name: SimpleNamespace(follow=partial(followed.__setitem__, name)),
+    )
+    subject = Maintainer(Mock(), catalog, settings, "s", Mock())
+    for name in ("default.orders", "other.orders", "other.users"):
+        subject.load(name)
+    assert followed == {"default.orders": "audit", "other.orders": "main", "other.users": "wap"}
+    assert [subject.policy_of(name).enabled for name in ("default.orders", "other.orders")] == ["true", "auto"]

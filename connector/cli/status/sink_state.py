@@ -14,7 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.cli.status.answers import wait_for
 from connector.errors import FatalError
-from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.catalog import Catalog, names_in_settings
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
@@ -92,7 +92,10 @@ def _read_table(
     """Return a table, None where it is gone; one that cannot be read is told, and keeps no other from being shown."""
     try:
         table = catalog.load(name)
-        return None if table is None else _look_at(table, settings, name, noted, leases)
+        if table is None:
+            return None
+        table.follow(settings.table.writes.branch_of(*names_in_settings(catalog, name)))
+        return _look_at(table, settings, name, noted, leases)
     except FatalError as error:
         click.echo(str(error), err=True)
         return SinkTable(name, None, noted)
@@ -101,8 +104,6 @@ def _read_table(
 def _look_at(
     table: Table, settings: SinkSettings, name: str, noted: Mapping[TopicPartition, int], leases: LeaseTable | None
 ) -> SinkTable:
-    own = f"{'.'.join(settings.catalog.namespace)}."
-    table.follow(settings.table.writes.branch_of(name.removeprefix(own), name))
     if leases is None:
         return SinkTable(name, find_newest_snapshot(table, settings.name), noted)
     snapshots = list(table.ancestors())
