@@ -85,6 +85,8 @@ class Maintainer:
     listeners: Sequence[MaintenanceListener] = ()
     _done_ms: dict[tuple[str, str], int] = attrs.field(factory=dict)
     _fruitless: dict[tuple[str, str], int] = attrs.field(factory=dict)
+    _merged: dict[str, int] = attrs.field(factory=dict)
+    """Up to which sequence number a table's manifests were merged."""
     _grouped: set[str] = attrs.field(factory=set)
     _counts: KnownCounts = attrs.field(init=False)
 
@@ -119,7 +121,8 @@ class Maintainer:
         """Return which tasks are due, and why."""
         self._note_progress(table, state)
         done = {task: self._done_ms.get((table.name, task), 0) for task in TASKS}
-        return find_due_tasks(self.policy_of(table.name), state, _now_ms(), done, self._vain_of(table))
+        vain, merged = self._vain_of(table), self._merged.get(table.name)
+        return find_due_tasks(self.policy_of(table.name), state, _now_ms(), done, vain, merged)
 
     def _vain_of(self, table: Table) -> dict[str, int]:
         return {task: at for (name, task), at in self._fruitless.items() if name == table.name}
@@ -132,6 +135,11 @@ class Maintainer:
                 self._done_ms[key] = max(self._done_ms.get(key, 0), since_ms)
             else:
                 self._done_ms.setdefault(key, state.oldest_ms)
+        merged = state.since(MANIFESTS)
+        done, newest = merged.numbers
+        # A table that was made again counts from the beginning.
+        if merged.since_ms is not None or self._merged.get(table.name, newest + 1) > newest:
+            self._merged[table.name] = done
 
     def find_expiry(self, table: Table, in_flight: Collection[int] = ()) -> Expiry | None:
         """Return what may expire, with regard to where sources stand.

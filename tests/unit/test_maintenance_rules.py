@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import orjson
@@ -18,7 +20,9 @@ from connector.cli.maintain.rounds import Round, maintain_tables
 from connector.errors import ConfigError
 from connector.iceberg.commit.commit_summary import CREATED_BY, MANIFEST_REWRITE
 from connector.iceberg.commit.settlement import SnapshotChange
+from connector.maintenance import maintainer
 from connector.maintenance.lease_rules import LEASE_MS, Lease, UnfinishedRun
+from connector.maintenance.maintainer import Maintainer
 from connector.maintenance.rewrite_rules import commits_by_groups, count_files, may_land, rewrite_options
 from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.table_state import SnapshotSummary, TableState, summarize
@@ -30,6 +34,8 @@ from connector.settings.iceberg.maintenance.policies import (
     ConvertPolicy,
     ExpiryPolicy,
     MaintenancePolicy,
+    MaintenanceSettings,
+    ManifestPolicy,
     OrphanPolicy,
     RewritePolicy,
 )
@@ -291,3 +297,24 @@ def test_a_stop_ends_maintenance_after_the_table_at_hand(
         maintain_tables(settings, Round(execute=True), every_s=every_s, as_json=True)
     assert [line["event"] for line in lines] == ["stopped as asked"]
     assert list(orjson.loads(capsys.readouterr().out)["tables"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_manifests_are_merged_after_more_commits_than_snapshots_are_kept(
+    is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where few snapshots are kept the commits that expired count too; a table that was made again counts anew."""
+    policy = MaintenancePolicy(manifests=ManifestPolicy(count=250))
+    subject = Maintainer(Mock(), Mock(), Mock(maintenance=MaintenanceSettings(policy)), "s", Mock())
+    table: Any = SimpleNamespace(name="db.t")
+    history, found = [evolve(_done(0, 0, MANIFESTS), sequence_number=0)] if is_known else [], list[int]()
+    for number in range(1, 510):
+        history = [evolve(make_snapshot(number, number * 60), sequence_number=number), *history][:10]
+        monkeypatch.setattr(maintainer, "_now_ms", lambda at=number: at * 60 * S)
+        if MANIFESTS in subject.find_due(table, summarize(history)):
+            found.append(number)
+            history = [evolve(_done(number, number * 60, MANIFESTS), sequence_number=number), *history[1:]]
+    assert found == [250, 500]
+    again = [evolve(make_snapshot(1000, 60_000), sequence_number=1)]
+    assert MANIFESTS not in subject.find_due(table, summarize(again))
+    assert subject._merged == {"db.t": 0}
