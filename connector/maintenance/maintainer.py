@@ -117,12 +117,13 @@ class Maintainer:
             listener.on_table(table.name, state.figures)
         return state
 
-    def find_due(self, table: Table, state: TableState) -> dict[str, str]:
-        """Return which tasks are due, and why."""
+    def find_due(self, table: Table, state: TableState, asked: Collection[str] = ()) -> dict[str, str]:
+        """Return which tasks are due, and why; only those that are `asked` for, enabled or not, if any are."""
         self._note_progress(table, state)
         done = {task: self._done_ms.get((table.name, task), 0) for task in TASKS}
         vain, merged = self._vain_of(table), self._merged.get(table.name)
-        return find_due_tasks(self.policy_of(table.name), state, _now_ms(), done, vain, merged)
+        due = find_due_tasks(self.policy_of(table.name).enable(asked), state, _now_ms(), done, vain, merged)
+        return {task: reason for task, reason in due.items() if task in (asked or TASKS)}
 
     def _vain_of(self, table: Table) -> dict[str, int]:
         return {task: at for (name, task), at in self._fruitless.items() if name == table.name}

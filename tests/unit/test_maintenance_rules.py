@@ -318,3 +318,19 @@ def test_manifests_are_merged_after_more_commits_than_snapshots_are_kept(
     again = [evolve(make_snapshot(1000, 60_000), sequence_number=1)]
     assert MANIFESTS not in subject.find_due(table, summarize(again))
     assert subject._merged == {"db.t": 0}
+
+
+def test_tasks_that_are_named_are_done_by_their_schedules_though_they_are_not_enabled() -> None:
+    """`maintain --every 1d --task orphans` looks for orphans, which is off by default, as it does once; only that."""
+    policy = MaintenancePolicy(expire=_NEVER)
+    subject = Maintainer(Mock(), Mock(), Mock(maintenance=MaintenanceSettings(policy)), "s", Mock())
+    state = summarize(make_history(*(make_snapshot(number, number) for number in range(300))))
+    table: Any = SimpleNamespace(name="db.t")
+
+    def find_due(*tasks: str) -> set[str]:
+        due, _ = rounds._find_due(subject, table, state, Round(tasks=tasks, by_triggers=True, execute=True))
+        return set(due)
+
+    assert find_due(ORPHANS) == {ORPHANS}
+    assert find_due(EXPIRE, ORPHANS) == {EXPIRE, ORPHANS}
+    assert find_due() == {MANIFESTS}

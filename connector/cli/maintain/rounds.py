@@ -21,7 +21,7 @@ from connector.maintenance.orphan_files import delete_orphan_files
 from connector.maintenance.partitions import count_partitions
 from connector.maintenance.spark_actions import count_small_manifests
 from connector.maintenance.table_state import TableState
-from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE, TASKS
+from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
 from connector.runtime.stop_flag import StopFlag
@@ -179,8 +179,7 @@ def _find_due(
     """Return what is to be done and why, and which tasks cannot tell: these keep no other from its turn."""
     if not asked.by_triggers:
         return _find_work(maintainer, table, state, asked)
-    due = maintainer.find_due(table, state)
-    due = {task: reason for task, reason in due.items() if task in (asked.tasks or TASKS)}
+    due = maintainer.find_due(table, state, asked.tasks)
     looked = () if asked.execute else maintainer.find_needless(table, tuple(due))
     needless = {one.task for one in looked if one.failure is None}
     return {task: why for task, why in due.items() if task not in needless}, [one for one in looked if one.failure]
