@@ -29,6 +29,7 @@ from connector.sink.destinations.iceberg.lookups.table_lookups import (
 from connector.sink.destinations.iceberg.maintenance import SinkMaintenance, expires_by_task
 from connector.sink.destinations.iceberg.replay import IcebergReplay
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
+from connector.sink.destinations.iceberg.tables.retention import apply_policy
 from connector.sink.destinations.iceberg.tables.target_table import TargetTable
 from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
 from connector.sink.model.destination import Lookups
@@ -109,7 +110,8 @@ def _warn_of_growth(targets: Mapping[str, TargetTable], maintenance: Maintenance
 def _find_growth(name: str, target: TargetTable, maintenance: MaintenanceSettings) -> tuple[str, ...]:
     """Name what grows in a table although the sink may maintain it; nothing if the sink expires snapshots."""
     properties = target.layout.properties
-    policy, grows = maintenance.of(name, target.table.name), find_growth(properties)
+    policy = maintenance.of(name, target.table.name)
+    grows = find_growth(apply_policy(properties, policy.expire))
     if expires_by_task(policy, properties) and may_delete_files(properties):
         return tuple(growth for growth in grows if growth == METADATA_FILES and METADATA_CLEANUP_PROPERTY in properties)
     return grows
