@@ -87,6 +87,8 @@ class Maintainer:
     _fruitless: dict[tuple[str, str], int] = attrs.field(factory=dict)
     _merged: dict[str, int] = attrs.field(factory=dict)
     """Up to which sequence number a table's manifests were merged."""
+    _has_more: set[str] = attrs.field(factory=set)
+    """Tables of which files were merged, and maybe not all that there were."""
     _grouped: set[str] = attrs.field(factory=set)
     _counts: KnownCounts = attrs.field(init=False)
 
@@ -122,7 +124,8 @@ class Maintainer:
         self._note_progress(table, state)
         done = {task: self._done_ms.get((table.name, task), 0) for task in TASKS}
         vain, merged = self._vain_of(table), self._merged.get(table.name)
-        due = find_due_tasks(self.policy_of(table.name).enable(asked), state, _now_ms(), done, vain, merged)
+        policy, has_more = self.policy_of(table.name).enable(asked), table.name in self._has_more
+        due = find_due_tasks(policy, state, _now_ms(), done, vain, merged, has_more=has_more)
         return {task: reason for task, reason in due.items() if task in (asked or TASKS)}
 
     def _vain_of(self, table: Table) -> dict[str, int]:
@@ -280,7 +283,10 @@ class Maintainer:
 
     def _note_done(self, table: Table, task: str, counts: Mapping[str, int]) -> None:
         self._done_ms[table.name, task] = _now_ms()
-        if task in _BY_FILES and table.snapshot_id is not None and not any(counts.get(name) for name in _TELLING):
+        is_vain = not any(counts.get(name) for name in _TELLING)
+        if task == REWRITE:
+            self._has_more = self._has_more - {table.name} if is_vain else self._has_more | {table.name}
+        if task in _BY_FILES and table.snapshot_id is not None and is_vain:
             self._fruitless[table.name, task] = table.snapshot_id
 
     def _races(self, table: Table, task: str, do: Callable[[], Mapping[str, int]]) -> Mapping[str, int]:

@@ -21,6 +21,8 @@ def find_due_tasks(
     done_ms: Mapping[str, int] | None = None,
     fruitless: Mapping[str, int] | None = None,
     done_number: int | None = None,
+    *,
+    has_more: bool = False,
 ) -> dict[str, str]:
     """Return the tasks that are due with the reason, in the order in which they are done.
 
@@ -32,9 +34,10 @@ def find_due_tasks(
             snapshots told that have expired since.
         fruitless: the newest snapshot at which a task found nothing to do: there it finds nothing again.
         done_number: the sequence number up to which manifests were merged, as snapshots told that may have expired.
+        has_more: whether the last rewrite merged files: at most so much at once, so that it may have left some.
     """
     vain = {task for task, snapshot_id in (fruitless or {}).items() if snapshot_id == state.newest_id}
-    due = _iter_due(policy, state, now_ms, done_ms or {}, done_number)
+    due = _iter_due(policy, state, now_ms, done_ms or {}, done_number, has_more=has_more)
     return {task: why for task, why in due if task not in vain}
 
 
@@ -50,11 +53,17 @@ def idle_interval_s(policy: MaintenancePolicy) -> int:
 
 
 def _iter_due(
-    policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: Mapping[str, int], done_number: int | None
+    policy: MaintenancePolicy,
+    state: TableState,
+    now_ms: int,
+    done_ms: Mapping[str, int],
+    done_number: int | None,
+    *,
+    has_more: bool,
 ) -> Iterator[tuple[str, str]]:
     reasons = {
         CONVERT: _convert_reason(policy, state, now_ms, done_ms.get(CONVERT, 0)),
-        REWRITE: _rewrite_reason(policy, state, now_ms, done_ms.get(REWRITE, 0)),
+        REWRITE: _rewrite_reason(policy, state, now_ms, done_ms.get(REWRITE, 0), has_more=has_more),
         MANIFESTS: _manifest_reason(policy, state, done_ms.get(MANIFESTS, 0), done_number),
         EXPIRE: _expire_reason(policy, state, now_ms, done_ms.get(EXPIRE, 0)),
         ORPHANS: _orphan_reason(policy, now_ms, done_ms.get(ORPHANS, 0)),
@@ -77,11 +86,13 @@ def _convert_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, d
     return None
 
 
-def _rewrite_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: int) -> str | None:
+def _rewrite_reason(
+    policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: int, *, has_more: bool
+) -> str | None:
     rule, since = policy.rewrite, state.since(REWRITE)
     few = state.data_files < min(rule.min_input_files or LEAST_FILES, rule.files)
     # One file is enough where most of its rows may be deleted.
-    if not rule.enabled or not since.commits or (few and not state.delete_files):
+    if not rule.enabled or not (since.commits or has_more) or (few and not state.delete_files):
         return None
     if since.data_files >= rule.files:
         return f"{since.data_files} data files since the last rewrite"

@@ -334,3 +334,24 @@ def test_tasks_that_are_named_are_done_by_their_schedules_though_they_are_not_en
     assert find_due(ORPHANS) == {ORPHANS}
     assert find_due(EXPIRE, ORPHANS) == {EXPIRE, ORPHANS}
     assert find_due() == {MANIFESTS}
+
+
+def test_what_a_rewrite_left_is_merged_although_nothing_more_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewrite takes so many bytes at once: in a table that stands still the next one comes by time, until one finds
+    nothing.
+    """
+    policy = MaintenancePolicy(rewrite=RewritePolicy(interval_s=60))
+    subject = Maintainer(Mock(), Mock(), Mock(maintenance=MaintenanceSettings(policy)), "s", Mock())
+    table: Any = SimpleNamespace(name="db.t", snapshot_id=2)
+    state = summarize(make_history(make_snapshot(1, 1, total_data_files="900"), _with_files(_done(2, 10, REWRITE))))
+    told = list[bool]()
+    for at_s, removed in ((20, 5), (50, None), (90, 5), (150, 0), (9_000, None)):
+        monkeypatch.setattr(maintainer, "_now_ms", lambda at=at_s: at * S)
+        told.append(REWRITE in subject.find_due(table, state))
+        if removed is not None:
+            subject._note_done(table, REWRITE, {"removed": removed})
+    assert told == [False, False, True, True, False]
+
+
+def _with_files(snapshot: SnapshotSummary) -> SnapshotSummary:
+    return evolve(snapshot, summary={**snapshot.summary, "total-data-files": "900"})
