@@ -20,6 +20,7 @@ from connector.iceberg.catalog.retention_properties import (
     MIN_SNAPSHOTS_PROPERTY,
     SnapshotRetention,
     find_growth,
+    is_kept_small,
 )
 from connector.settings import load
 from connector.settings.iceberg.maintenance.back_pressure import BackPressureSettings
@@ -28,6 +29,7 @@ from connector.sink.destinations.iceberg import back_pressure, committer
 from connector.sink.destinations.iceberg.back_pressure import BackPressure
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.destination import _warn_of_growth
+from connector.sink.destinations.iceberg.maintenance import expires_by_task
 from connector.sink.destinations.iceberg.tables import needed_snapshots
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 
@@ -196,3 +198,23 @@ def test_commits_expire_no_snapshot_that_the_options_keep(
     tables._known["t"] = Mock(layout=layout)
     IcebergCommitter(Mock(), tables, "s")._note_commit("t", [], Mock())
     assert found == [kept]
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_maintained", "by_task"),
+    [
+        ({}, True, False),
+        ({"gc.enabled": "false"}, True, True),
+        ({MAX_AGE_PROPERTY: "an hour"}, True, True),
+        ({EXPIRE_SNAPSHOTS_PROPERTY: "false"}, False, False),
+    ],
+)
+def test_a_table_whose_snapshots_do_not_expire_with_commits_is_maintained(
+    properties: dict[str, str], is_maintained: bool, by_task: bool
+) -> None:
+    """Files of a table that the sink created are merged also where none may be deleted, or nobody can read for how long
+    snapshots are kept; expiry is then the task's, which leaves the former alone.
+    """
+    table = {**CREATED_TABLE_PROPERTIES, **properties}
+    assert MaintenancePolicy().covers(is_own=is_kept_small(table)) == is_maintained
+    assert expires_by_task(MaintenancePolicy(), table) == by_task
