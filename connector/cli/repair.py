@@ -9,7 +9,7 @@ import click
 from rich.table import Table as Grid
 
 from connector.cli.console import open_console
-from connector.errors import ConfigError, FatalError
+from connector.errors import ConfigError, ConnectorError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.repair.manifest_repair import MisleadingBounds, find_misleading_bounds, remove_misleading_bounds
@@ -53,7 +53,7 @@ def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: b
 
     Raises:
         ConfigError: there is no such table, or none at all.
-        FatalError: some tables cannot be read; all others are done.
+        FatalError: some tables cannot be read, or repaired; all others are done.
     """
     with open_driver(settings) as driver:
         catalog = Catalog(driver, settings.catalog, settings.errors)
@@ -61,9 +61,7 @@ def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: b
         checked, unread = _find_faults(catalog, settings, names, asked=bool(tables))
         hurt = {name: (table, findings) for name, (table, findings) in checked.items() if findings.repairable}
         _print_tables({name: findings for name, (_, findings) in hurt.items()}, execute=execute)
-        for name, (table, _) in hurt.items() if execute else ():
-            with finish_first():
-                click.echo(f"{name}: {call_with_retries(partial(_mend_table, table), settings.errors)} files mended")
+        unmended = _mend_tables(settings, [table for table, _ in hurt.values()]) if execute else []
     if hurt and not execute:
         click.echo("nothing was changed; use --execute to do so")
     others = {name: findings.branches for name, (_, findings) in checked.items() if findings.branches}
@@ -80,8 +78,8 @@ def repair_tables(settings: SinkSettings, *, tables: tuple[str, ...], execute: b
         )
     if not hurt and not others and not mixed:
         click.echo(f"{len(checked)} tables checked; nothing to repair")
-    if unread:
-        raise FatalError(f"repair: {len(unread)} tables could not be checked: {'; '.join(unread)}")
+    if failed := [*unread, *unmended]:
+        raise FatalError(f"repair: {len(failed)} tables could not be checked or repaired: {'; '.join(failed)}")
 
 
 def _place(settings: SinkSettings, table: str) -> _Place:
@@ -119,7 +117,7 @@ def _find_faults(
                 missing.append(".".join((*place[0], place[1])))
             else:
                 findings_by_name[table.name] = table, call_with_retries(partial(_inspect_table, table), settings.errors)
-        except FatalError as error:
+        except ConnectorError as error:
             unread.append(str(error))
     # Of those that were listed one may be gone since.
     if missing and asked:
@@ -130,6 +128,19 @@ def _find_faults(
 
 def _inspect_table(table: Table) -> _Findings:
     return _Findings(find_misleading_bounds(table), find_misplaced_files(table))
+
+
+def _mend_tables(settings: SinkSettings, tables: list[Table]) -> list[str]:
+    """Repair tables one after the other, and tell of each; return which cannot be repaired, and why."""
+    unmended = list[str]()
+    for table in tables:
+        try:
+            with finish_first():
+                count = call_with_retries(partial(_mend_table, table), settings.errors)
+                click.echo(f"{table.name}: {count} files mended")
+        except ConnectorError as error:
+            unmended.append(f"{table.name}: {error}")
+    return unmended
 
 
 def _mend_table(table: Table) -> int:

@@ -23,10 +23,10 @@ _COMMIT_MS = 120_000
 
 @attrs.frozen
 class ReaderPosition:
-    """Up to where a source has read a table; `name` is the source's."""
+    """Up to where a source has read a table, None where it had no snapshot yet; `name` is the source's."""
 
     name: str
-    snapshot_id: int
+    snapshot_id: int | None
 
 
 @attrs.frozen
@@ -85,9 +85,14 @@ def parse_reader_positions(rows: Mapping[str, str], table_uuid: str) -> Iterator
             continue
         stored = [document] if of else _asked_snapshots(document)
         for one in stored:
-            if one.get("table-uuid") == table_uuid:
-                places = (one.get("snapshot-id"), (one.get("full-read") or {}).get("snapshot-id"))
-                yield from (ReaderPosition(name, int(place)) for place in places if place is not None)
+            if one.get("table-uuid") == table_uuid and "snapshot-id" in one:
+                yield from (ReaderPosition(name, place) for place in _read_places(one))
+
+
+def _read_places(stored: Mapping[str, Any]) -> list[int | None]:
+    """Return the snapshots where a source stands; None alone where the table had none when it began."""
+    places = (stored["snapshot-id"], (stored.get("full-read") or {}).get("snapshot-id"))
+    return [int(place) for place in places if place is not None] or [None]
 
 
 def _asked_snapshots(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -107,7 +112,8 @@ def plan_expiry(
 
     Args:
         branches: the branch that is followed, and the table's others, which expire by the same limit.
-        readers: where sources stand; a position that is on no branch any more holds nothing up.
+        readers: where sources stand; a position that is on no branch any more holds nothing up, nor does one before the
+            first snapshot once that is gone.
         writers: snapshots that sinks have to find again: their newest commits, the base of a batch in flight.
         rule: what stays in any case.
         now_ms: the time.
@@ -130,11 +136,15 @@ def plan_expiry(
 
 @attrs.frozen
 class _Need:
-    """That somebody needs a snapshot of a branch, and all after it; `place` counts from the newest one."""
+    """That somebody needs a snapshot of a branch, and all after it; `place` counts from the newest one.
+
+    `unread` is the place of the oldest one that is still to be read, below 0 for none.
+    """
 
     branch: BranchHistory
     place: int
     reader: str
+    unread: int
 
     @property
     def oldest_ms(self) -> int:
@@ -142,7 +152,7 @@ class _Need:
 
     def lag_ms(self, now_ms: int) -> int:
         """A source that has read everything is not late, however old the newest snapshot is."""
-        return now_ms - self.branch.snapshots[self.place - 1].timestamp_ms if self.place else 0
+        return now_ms - self.branch.snapshots[self.unread].timestamp_ms if self.unread >= 0 else 0
 
     def is_let_go(self, now_ms: int) -> bool:
         """Tell whether the branch's own retention may let it go by the commit; the newest snapshot stays."""
@@ -152,9 +162,13 @@ class _Need:
 
 def _find_needs(branch: BranchHistory, readers: Iterable[ReaderPosition]) -> Iterator[_Need]:
     places = {snapshot.snapshot_id: place for place, snapshot in enumerate(branch.snapshots)}
+    oldest = len(branch.snapshots) - 1
     for reader in readers:
         if reader.snapshot_id in places:
-            yield _Need(branch, places[reader.snapshot_id], reader.name)
+            place = places[reader.snapshot_id]
+            yield _Need(branch, place, reader.name, place - 1)
+        elif reader.snapshot_id is None and branch.snapshots and branch.snapshots[oldest].is_first:
+            yield _Need(branch, oldest, reader.name, oldest)
 
 
 def newest_commits(ancestors: Sequence[SnapshotSummary], name_key: str) -> Iterator[int]:

@@ -10,7 +10,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import CommitRefused, ConnectorError, FatalError, RetriableError
-from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.catalog import Catalog, names_in_settings
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY
 from connector.iceberg.commit.commit_attempts import is_refusal
@@ -85,6 +85,10 @@ class Maintainer:
     listeners: Sequence[MaintenanceListener] = ()
     _done_ms: dict[tuple[str, str], int] = attrs.field(factory=dict)
     _fruitless: dict[tuple[str, str], int] = attrs.field(factory=dict)
+    _merged: dict[str, int] = attrs.field(factory=dict)
+    """Up to which sequence number a table's manifests were merged."""
+    _has_more: set[str] = attrs.field(factory=set)
+    """Tables of which files were merged, and maybe not all that there were."""
     _grouped: set[str] = attrs.field(factory=set)
     _counts: KnownCounts = attrs.field(init=False)
 
@@ -94,7 +98,7 @@ class Maintainer:
 
     def policy_of(self, table: str) -> MaintenancePolicy:
         """Return the policy of a table, by its full name."""
-        return self.settings.maintenance.of(table.rpartition(".")[2], table)
+        return self.settings.maintenance.of(*names_in_settings(self.catalog, table))
 
     def load(self, name: str) -> Table | None:
         """Return a table at its branch; None if there is none, and then it has no figures any more.
@@ -105,7 +109,7 @@ class Maintainer:
         """
         table = self.catalog.load(name)
         if table is not None:
-            table.follow(self.settings.writes.branch_of(name.rpartition(".")[2], name))
+            table.follow(self.settings.writes.branch_of(*names_in_settings(self.catalog, name)))
             return table
         for listener in self.listeners:
             listener.on_table(name, {})
@@ -118,11 +122,14 @@ class Maintainer:
             listener.on_table(table.name, state.figures)
         return state
 
-    def find_due(self, table: Table, state: TableState) -> dict[str, str]:
-        """Return which tasks are due, and why."""
+    def find_due(self, table: Table, state: TableState, asked: Collection[str] = ()) -> dict[str, str]:
+        """Return which tasks are due, and why; only those that are `asked` for, enabled or not, if any are."""
         self._note_progress(table, state)
         done = {task: self._done_ms.get((table.name, task), 0) for task in TASKS}
-        return find_due_tasks(self.policy_of(table.name), state, _now_ms(), done, self._vain_of(table))
+        vain, merged = self._vain_of(table), self._merged.get(table.name)
+        policy, has_more = self.policy_of(table.name).enable(asked), table.name in self._has_more
+        due = find_due_tasks(policy, state, _now_ms(), done, vain, merged, has_more=has_more)
+        return {task: reason for task, reason in due.items() if task in (asked or TASKS)}
 
     def _vain_of(self, table: Table) -> dict[str, int]:
         return {task: at for (name, task), at in self._fruitless.items() if name == table.name}
@@ -135,6 +142,11 @@ class Maintainer:
                 self._done_ms[key] = max(self._done_ms.get(key, 0), since_ms)
             else:
                 self._done_ms.setdefault(key, state.oldest_ms)
+        merged = state.since(MANIFESTS)
+        done, newest = merged.numbers
+        # A table that was made again counts from the beginning.
+        if merged.since_ms is not None or self._merged.get(table.name, newest + 1) > newest:
+            self._merged[table.name] = done
 
     def find_expiry(self, table: Table, in_flight: Collection[int] = ()) -> Expiry | None:
         """Return what may expire, with regard to where sources stand.
@@ -274,7 +286,10 @@ class Maintainer:
 
     def _note_done(self, table: Table, task: str, counts: Mapping[str, int]) -> None:
         self._done_ms[table.name, task] = _now_ms()
-        if task in _BY_FILES and table.snapshot_id is not None and not any(counts.get(name) for name in _TELLING):
+        is_vain = not any(counts.get(name) for name in _TELLING)
+        if task == REWRITE:
+            self._has_more = self._has_more - {table.name} if is_vain else self._has_more | {table.name}
+        if task in _BY_FILES and table.snapshot_id is not None and is_vain:
             self._fruitless[table.name, task] = table.snapshot_id
 
     def _races(self, table: Table, task: str, do: Callable[[], Mapping[str, int]]) -> Mapping[str, int]:

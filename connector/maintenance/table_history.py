@@ -66,4 +66,5 @@ def _summary_of(snapshot: Snapshot) -> SnapshotSummary:
     operation = "" if told is None else str(told.operation.value)
     properties = {} if told is None else told.additional_properties
     is_first = snapshot.parent_snapshot_id is None
-    return SnapshotSummary(snapshot.snapshot_id, snapshot.timestamp_ms, operation, properties, is_first)
+    number = snapshot.sequence_number or 0
+    return SnapshotSummary(snapshot.snapshot_id, snapshot.timestamp_ms, operation, properties, is_first, number)

@@ -19,7 +19,8 @@ FIGURES = (*FILE_FIGURES, "size_bytes", "delete_files", "equality_deletes", "pos
 class SnapshotSummary:
     """One snapshot: when it was made (epoch milliseconds), which operation it was, and what its summary says.
 
-    `is_first` says that it has no parent; one whose parent has expired still names it.
+    `is_first` says that it has no parent; one whose parent has expired still names it. `sequence_number` counts the
+    table's commits; 0 in format 1.
     """
 
     snapshot_id: int
@@ -27,6 +28,7 @@ class SnapshotSummary:
     operation: str
     summary: Mapping[str, str]
     is_first: bool = False
+    sequence_number: int = 0
 
     def count(self, name: str) -> int:
         """Return a count of the summary; 0 where it says nothing."""
@@ -36,12 +38,17 @@ class SnapshotSummary:
 
 @attrs.frozen
 class Progress:
-    """What came since a task was last done, as far back as snapshots are left; `since_ms` None: never seen."""
+    """What came since a task was last done, as far back as snapshots are left; `since_ms` None: never seen.
+
+    `numbers` are sequence numbers: that of the snapshot where it was done, or else of the one before those that are
+    left, and that of the newest one.
+    """
 
     since_ms: int | None = None
     commits: int = 0
     data_files: int = 0
     equality_delete_files: int = 0
+    numbers: tuple[int, int] = (0, 0)
 
 
 @attrs.frozen
@@ -115,12 +122,13 @@ def _count_all(ancestors: Sequence[SnapshotSummary], kind: str, task: str | None
 
 
 def _measure_progress(ancestors: Sequence[SnapshotSummary], task: str, vain: int | None) -> Progress:
-    commits = data_files = deletes = 0
+    commits, data_files, deletes, newest = 0, 0, 0, ancestors[0].sequence_number
     for snapshot in ancestors:
         if snapshot.summary.get(MAINTENANCE_TASK) == task or snapshot.snapshot_id == vain:
-            return Progress(snapshot.timestamp_ms, commits, data_files, deletes)
+            numbers = snapshot.sequence_number, newest
+            return Progress(snapshot.timestamp_ms, commits, data_files, deletes, numbers)
         if MAINTENANCE_TASK not in snapshot.summary:
             commits += 1
             data_files += snapshot.count("added-data-files")
             deletes += snapshot.count("added-equality-delete-files")
-    return Progress(None, commits, data_files, deletes)
+    return Progress(None, commits, data_files, deletes, (max(0, ancestors[-1].sequence_number - 1), newest))

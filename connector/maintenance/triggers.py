@@ -20,6 +20,9 @@ def find_due_tasks(
     now_ms: int,
     done_ms: Mapping[str, int] | None = None,
     fruitless: Mapping[str, int] | None = None,
+    done_number: int | None = None,
+    *,
+    has_more: bool = False,
 ) -> dict[str, str]:
     """Return the tasks that are due with the reason, in the order in which they are done.
 
@@ -30,9 +33,12 @@ def find_due_tasks(
         done_ms: when this process did tasks, or found nothing to do; or when they were done last at the latest, as
             snapshots told that have expired since.
         fruitless: the newest snapshot at which a task found nothing to do: there it finds nothing again.
+        done_number: the sequence number up to which manifests were merged, as snapshots told that may have expired.
+        has_more: whether the last rewrite merged files: at most so much at once, so that it may have left some.
     """
     vain = {task for task, snapshot_id in (fruitless or {}).items() if snapshot_id == state.newest_id}
-    return {task: why for task, why in _iter_due(policy, state, now_ms, done_ms or {}) if task not in vain}
+    due = _iter_due(policy, state, now_ms, done_ms or {}, done_number, has_more=has_more)
+    return {task: why for task, why in due if task not in vain}
 
 
 def idle_interval_s(policy: MaintenancePolicy) -> int:
@@ -47,12 +53,18 @@ def idle_interval_s(policy: MaintenancePolicy) -> int:
 
 
 def _iter_due(
-    policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: Mapping[str, int]
+    policy: MaintenancePolicy,
+    state: TableState,
+    now_ms: int,
+    done_ms: Mapping[str, int],
+    done_number: int | None,
+    *,
+    has_more: bool,
 ) -> Iterator[tuple[str, str]]:
     reasons = {
         CONVERT: _convert_reason(policy, state, now_ms, done_ms.get(CONVERT, 0)),
-        REWRITE: _rewrite_reason(policy, state, now_ms, done_ms.get(REWRITE, 0)),
-        MANIFESTS: _manifest_reason(policy, state, done_ms.get(MANIFESTS, 0)),
+        REWRITE: _rewrite_reason(policy, state, now_ms, done_ms.get(REWRITE, 0), has_more=has_more),
+        MANIFESTS: _manifest_reason(policy, state, done_ms.get(MANIFESTS, 0), done_number),
         EXPIRE: _expire_reason(policy, state, now_ms, done_ms.get(EXPIRE, 0)),
         ORPHANS: _orphan_reason(policy, now_ms, done_ms.get(ORPHANS, 0)),
     }
@@ -74,11 +86,13 @@ def _convert_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, d
     return None
 
 
-def _rewrite_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: int) -> str | None:
+def _rewrite_reason(
+    policy: MaintenancePolicy, state: TableState, now_ms: int, done_ms: int, *, has_more: bool
+) -> str | None:
     rule, since = policy.rewrite, state.since(REWRITE)
     few = state.data_files < min(rule.min_input_files or LEAST_FILES, rule.files)
     # One file is enough where most of its rows may be deleted.
-    if not rule.enabled or not since.commits or (few and not state.delete_files):
+    if not rule.enabled or not (since.commits or has_more) or (few and not state.delete_files):
         return None
     if since.data_files >= rule.files:
         return f"{since.data_files} data files since the last rewrite"
@@ -89,11 +103,15 @@ def _rewrite_reason(policy: MaintenancePolicy, state: TableState, now_ms: int, d
     return None
 
 
-def _manifest_reason(policy: MaintenancePolicy, state: TableState, done_ms: int) -> str | None:
+def _manifest_reason(policy: MaintenancePolicy, state: TableState, done_ms: int, done_number: int | None) -> str | None:
     """Commits make manifests, which Iceberg merges by itself where it may; how many are small is looked at then."""
     rule, since = policy.manifests, state.since(MANIFESTS)
-    if rule.enabled and since.commits >= rule.count and state.newest_ms > done_ms:
-        return f"{since.commits} commits since the last time"
+    commits, (_, newest) = since.commits, since.numbers
+    if since.since_ms is None and done_number is not None:
+        # More may have come than snapshots are kept: those of maintenance are counted too then.
+        commits = max(commits, newest - done_number)
+    if rule.enabled and commits >= rule.count and state.newest_ms > done_ms:
+        return f"{commits} commits since the last time"
     return None
 
 

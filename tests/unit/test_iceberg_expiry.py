@@ -20,13 +20,16 @@ from connector.iceberg.catalog.retention_properties import (
     MIN_SNAPSHOTS_PROPERTY,
     SnapshotRetention,
     find_growth,
+    is_kept_small,
 )
 from connector.settings import load
 from connector.settings.iceberg.maintenance.back_pressure import BackPressureSettings
 from connector.settings.iceberg.maintenance.policies import ExpiryPolicy, MaintenancePolicy, MaintenanceSettings
-from connector.sink.destinations.iceberg import back_pressure
+from connector.sink.destinations.iceberg import back_pressure, committer
 from connector.sink.destinations.iceberg.back_pressure import BackPressure
+from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.destination import _warn_of_growth
+from connector.sink.destinations.iceberg.maintenance import expires_by_task
 from connector.sink.destinations.iceberg.tables import needed_snapshots
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 
@@ -95,8 +98,9 @@ def test_tables_that_nothing_maintains_are_named_once() -> None:
 
     others = [target(f"d.t{number:02}", METADATA_CLEANUP_PROPERTIES) for number in range(12)]
     with structlog.testing.capture_logs() as lines:
-        _warn_of_growth([target("d.own", CREATED_TABLE_PROPERTIES)], MaintenanceSettings())
-        _warn_of_growth([target("d.own", CREATED_TABLE_PROPERTIES), *others], MaintenanceSettings())
+        _warn_of_growth({"own": target("d.own", CREATED_TABLE_PROPERTIES)}, MaintenanceSettings())
+        own = target("d.own", CREATED_TABLE_PROPERTIES)
+        _warn_of_growth({one.table.name: one for one in (own, *others)}, MaintenanceSettings())
     (line,) = lines
     assert line["tables"] == {f"d.t{number:02}": "snapshots" for number in range(10)}
     assert line["count"] == 12
@@ -111,6 +115,7 @@ def test_tables_that_nothing_maintains_are_named_once() -> None:
         ({METADATA_CLEANUP_PROPERTY: "false"}, MaintenancePolicy(enabled="true"), "metadata files"),
         ({}, MaintenancePolicy(enabled="true", expire=ExpiryPolicy(enabled=False)), "metadata files, snapshots"),
         ({"gc.enabled": "false"}, MaintenancePolicy(enabled="true"), "metadata files, snapshots"),
+        (CREATED_TABLE_PROPERTIES, MaintenancePolicy(expire=ExpiryPolicy(enabled=False)), "snapshots"),
     ],
 )
 def test_tables_that_the_sink_maintains_are_not_named(
@@ -119,7 +124,7 @@ def test_tables_that_the_sink_maintains_are_not_named(
     """A table whose snapshots the sink expires is not named, but for what its properties keep; others are."""
     target: Any = SimpleNamespace(table=SimpleNamespace(name="d.t"), layout=SimpleNamespace(properties=properties))
     with structlog.testing.capture_logs() as lines:
-        _warn_of_growth([target], MaintenanceSettings(policies={"t": policy}))
+        _warn_of_growth({"t": target}, MaintenanceSettings(policies={"t": policy}))
     assert [line["tables"] for line in lines] == ([] if named is None else [{"d.t": named}])
 
 
@@ -153,7 +158,7 @@ def test_a_sink_that_waits_expires_what_goes_with_its_commits(monkeypatch: pytes
         table.java.snapshot.return_value.summary.return_value = {}
         return SimpleNamespace(table=table, layout=SimpleNamespace(properties=CREATED_TABLE_PROPERTIES))
 
-    tables = MagicMock(label=str, needed_since_ms=lambda _: 7)
+    tables = MagicMock(label=str, needed_since_ms=lambda _: 7, retention=lambda _: CREATED_TABLE_PROPERTIES)
     tables.__iter__.side_effect = lambda: iter(snapshots)
     tables.__getitem__.side_effect = target
     monkeypatch.setattr(back_pressure, "expire_snapshots", expire)
@@ -162,3 +167,54 @@ def test_a_sink_that_waits_expires_what_goes_with_its_commits(monkeypatch: pytes
     keeping = SnapshotRetention.of(CREATED_TABLE_PROPERTIES)
     assert keeping is not None
     assert keeping.is_due(101, 0, keeping.age_ms + 1, 1) and not keeping.is_due(101, 0, keeping.age_ms + 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({}, SnapshotRetention(600_000, 100)),
+        ({"max-snapshot-age-seconds": "604800"}, SnapshotRetention(604_800_000, 100)),
+        ({"retain-last": "5000"}, SnapshotRetention(600_000, 5_000)),
+        ({"max-snapshot-age-seconds": "60", "retain-last": "1"}, SnapshotRetention(600_000, 100)),
+        ({"enabled": "false"}, None),
+    ],
+)
+def test_commits_expire_no_snapshot_that_the_options_keep(
+    options: dict[str, str], kept: SnapshotRetention | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Age, number and `enabled` of the task `expire` hold for what expires with a sink's commits, too, where they keep
+    more than the table's properties.
+    """
+    own = {f"iceberg.table.t.maintenance.expire-snapshots.{name}": value for name, value in options.items()}
+    given = {"topics": "t", "bootstrap.servers": "h:1", "debezium.sink.iceberg.warehouse": "/w"}
+    found = list[SnapshotRetention | None]()
+
+    def expire(_: Any, properties: Any, *__: Any) -> None:
+        found.append(SnapshotRetention.of(properties))
+
+    monkeypatch.setattr(committer, "expire_snapshots", expire)
+    tables = IcebergTables(load([], {**given, **own}, {}), Mock(full_name="default.{}".format))
+    layout: Any = SimpleNamespace(properties=CREATED_TABLE_PROPERTIES)
+    tables._known["t"] = Mock(layout=layout)
+    IcebergCommitter(Mock(), tables, "s")._note_commit("t", [], Mock())
+    assert found == [kept]
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_maintained", "by_task"),
+    [
+        ({}, True, False),
+        ({"gc.enabled": "false"}, True, True),
+        ({MAX_AGE_PROPERTY: "an hour"}, True, True),
+        ({EXPIRE_SNAPSHOTS_PROPERTY: "false"}, False, False),
+    ],
+)
+def test_a_table_whose_snapshots_do_not_expire_with_commits_is_maintained(
+    properties: dict[str, str], is_maintained: bool, by_task: bool
+) -> None:
+    """Files of a table that the sink created are merged also where none may be deleted, or nobody can read for how long
+    snapshots are kept; expiry is then the task's, which leaves the former alone.
+    """
+    table = {**CREATED_TABLE_PROPERTIES, **properties}
+    assert MaintenancePolicy().covers(is_own=is_kept_small(table)) == is_maintained
+    assert expires_by_task(MaintenancePolicy(), table) == by_task

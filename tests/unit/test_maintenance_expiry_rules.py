@@ -57,6 +57,23 @@ def test_expiry_stops_at_what_somebody_needs() -> None:
     assert _plan({}, writers=(3, 99)) == (3_000, 2, "")
 
 
+def test_a_source_that_began_with_an_empty_table_has_all_of_it_to_read() -> None:
+    """Its position is no snapshot: the first one stays, and all after it, as long as it is there; of a table without
+    snapshots nothing is needed.
+    """
+    whole = [*TEN[:-1], evolve(TEN[-1], is_first=True)]
+    reader, rule = ReaderPosition("a", None), ExpiryRule(age_ms=0, retain_last=1)
+
+    def plan(*snapshots: SnapshotSummary) -> tuple[int, int, int]:
+        found = plan_expiry([BranchHistory(snapshots)], [reader], (), rule, 20_000 * S)
+        return found.older_than_ms // S, found.snapshots, found.lag_s
+
+    assert plan(*whole) == (1_000, 0, 19_000)
+    assert plan(whole[-1]) == (1_000, 0, 19_000)
+    assert plan(*TEN) == (19_400, 9, 0)
+    assert plan() == (19_400, 0, 0)
+
+
 def test_expiry_stops_at_what_is_needed_of_another_branch() -> None:
     """Snapshots expire by one limit on all branches, so a source that reads another one holds it up. A sink's commit
     there does not: what branched off once may stand still for good, and each branch keeps its newest snapshot.
@@ -117,13 +134,15 @@ def test_expiry_tells_how_late_a_source_is() -> None:
 
 
 def test_positions_of_sources_in_offset_rows() -> None:
-    """Of an offsets table, rows of sources on this very table count, by whatever name: what they read, and what they
-    read in full.
+    """Of an offsets table, rows of sources on this very table count, by whatever name: what they read, in full too, and
+    that they began when the table had nothing.
     """
     source = {"table-uuid": "u", "snapshot-id": 5, "full-read": {"snapshot-id": 7, "part": 1, "part-bytes": 2}}
     rows = {
         "s/db.t": orjson.dumps(source).decode(),
         "fresh/db.t": orjson.dumps({"table-uuid": "u", "snapshot-id": None}).decode(),
+        "first/db.t": orjson.dumps({**source, "snapshot-id": None}).decode(),
+        "other/db.t": orjson.dumps({"table-uuid": "u"}).decode(),
         "old/db.t": orjson.dumps({**source, "table-uuid": "of another"}).decode(),
         "s/db.others": orjson.dumps({**source, "table-uuid": "v"}).decode(),
         "r/db.renamed": orjson.dumps({"table-uuid": "u", "snapshot-id": 3}).decode(),
@@ -132,7 +151,7 @@ def test_positions_of_sources_in_offset_rows() -> None:
         "empty/db.t": "",
     }
     found = {(one.name, one.snapshot_id) for one in parse_reader_positions(rows, "u")}
-    assert found == {("s", 5), ("s", 7), ("r", 3)}
+    assert found == {("s", 5), ("s", 7), ("r", 3), ("fresh", None), ("first", 7)}
 
 
 def test_a_snapshot_on_demand_holds_the_one_that_it_is_of() -> None:

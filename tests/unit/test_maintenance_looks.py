@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from pyspark.errors.exceptions.captured import PythonException
 from connector.cli.maintain import rounds
 from connector.cli.maintain.reports import TableReport, print_reports
 from connector.cli.maintain.rounds import Round
+from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog import table as table_module
 from connector.iceberg.catalog.metadata_file import load_static_table
 from connector.iceberg.catalog.table import Table
@@ -31,11 +33,13 @@ from connector.maintenance.rewrite_rules import rewrite_options
 from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.spark_actions import count_rewrite_groups
 from connector.maintenance.table_state import SnapshotSummary, TableState
-from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, MANIFESTS, REWRITE
+from connector.maintenance.tasks import CONVERT, EXPIRE, MAINTENANCE_TASK, MANIFESTS, ORPHANS, REWRITE
+from connector.settings import load
 from connector.settings.iceberg.maintenance.policies import (
     ExpiryPolicy,
     MaintenancePolicy,
     MaintenanceSettings,
+    OrphanPolicy,
     RewritePolicy,
 )
 from tests.unit.test_size_tiers import KIB, MIB, TARGET, Files
@@ -273,6 +277,35 @@ def test_a_job_that_fails_as_none_should_holds_up_no_other_table(monkeypatch: py
     assert told.failure == "maintaining table db.t: a bad file"
 
 
+@pytest.mark.parametrize("execute", [True, False])
+def test_a_task_that_cannot_be_looked_at_keeps_no_other_from_its_turn(
+    execute: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where one task cannot tell what it has to do, the others are shown or done, and its failure is told with them."""
+    monkeypatch.setattr(rounds, "count_partitions", lambda *_: [PartitionFiles("p=1")])
+    monkeypatch.setattr(rounds, "count_small_manifests", lambda _: 7)
+    monkeypatch.setattr(rounds, "delete_orphan_files", Mock(side_effect=FatalError("another table is there")))
+    asked = list[str]()
+
+    def run(_: Any, tasks: Sequence[str]) -> list[TaskOutcome]:
+        asked.extend(tasks)
+        return [TaskOutcome(task, {"removed": int(task != REWRITE)}) for task in tasks]
+
+    subject: Any = Mock(run=run, count_rewrites=lambda *_: 0)
+    subject.find_expiry.side_effect = ConfigError("there is no table x")
+    subject.read_state.return_value = TableState(equality_deletes=1)
+    subject.policy_of.return_value = MaintenancePolicy(orphans=OrphanPolicy(enabled=True))
+    table: Any = SimpleNamespace(name="db.t", refresh=lambda: None)
+    told = rounds._do_table(subject, table, Round(execute=execute))
+    orphans = [ORPHANS] if execute else []
+    assert list(told.due) == [CONVERT, MANIFESTS, *orphans]
+    assert set(asked) == ({CONVERT, REWRITE, MANIFESTS, ORPHANS} if execute else set())
+    assert told.failures == ["expire: there is no table x", *(() if execute else ("orphans: another table is there",))]
+    assert told.partitions and told.failure is None
+    print_reports([told], executed=execute, as_json=False)
+    assert "db.t: expire: failed: there is no table x" in capsys.readouterr().out
+
+
 # --- what it reads ----------------------------------------------------------------------------------------------------
 
 
@@ -389,3 +422,26 @@ def test_a_partition_is_shown_as_it_is(
     monkeypatch.setenv("COLUMNS", "200")
     print_reports([TableReport("t", partitions=[PartitionFiles(partition)])], executed=False, as_json=False)
     assert partition in capsys.readouterr().out
+
+
+# --- whose settings a table has ---------------------------------------------------------------------------------------
+
+
+def test_a_table_of_another_namespace_has_settings_by_its_full_name_alone() -> None:
+    """`orders` in settings is the table of the sink's own namespace: one of that name in another has neither its branch
+    nor its policy.
+    """
+    own = {f"orders{name}": value for name, value in ((".commit-branch", "audit"), (".maintenance.enabled", "true"))}
+    own |= {"other.users.commit-branch": "wap", "users.commit-branch": "audit"}
+    given = {"bootstrap.servers": "h:1", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
+    settings = load([], {**given, **{f"iceberg.table.{key}": value for key, value in own.items()}}, {}).table
+    followed = dict[str, str]()
+    catalog: Any = SimpleNamespace(
+        full_name=lambda name: name if "." in name else f"default.{name}",
+        load=lambda name: SimpleNamespace(follow=partial(followed.__setitem__, name)),
+    )
+    subject = Maintainer(Mock(), catalog, settings, "s", Mock())
+    for name in ("default.orders", "other.orders", "other.users"):
+        subject.load(name)
+    assert followed == {"default.orders": "audit", "other.orders": "main", "other.users": "wap"}
+    assert [subject.policy_of(name).enabled for name in ("default.orders", "other.orders")] == ["true", "auto"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import orjson
@@ -18,7 +20,9 @@ from connector.cli.maintain.rounds import Round, maintain_tables
 from connector.errors import ConfigError
 from connector.iceberg.commit.commit_summary import CREATED_BY, MANIFEST_REWRITE
 from connector.iceberg.commit.settlement import SnapshotChange
+from connector.maintenance import maintainer
 from connector.maintenance.lease_rules import LEASE_MS, Lease, UnfinishedRun
+from connector.maintenance.maintainer import Maintainer
 from connector.maintenance.rewrite_rules import commits_by_groups, count_files, may_land, rewrite_options
 from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.table_state import SnapshotSummary, TableState, summarize
@@ -30,6 +34,8 @@ from connector.settings.iceberg.maintenance.policies import (
     ConvertPolicy,
     ExpiryPolicy,
     MaintenancePolicy,
+    MaintenanceSettings,
+    ManifestPolicy,
     OrphanPolicy,
     RewritePolicy,
 )
@@ -291,3 +297,61 @@ def test_a_stop_ends_maintenance_after_the_table_at_hand(
         maintain_tables(settings, Round(execute=True), every_s=every_s, as_json=True)
     assert [line["event"] for line in lines] == ["stopped as asked"]
     assert list(orjson.loads(capsys.readouterr().out)["tables"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_manifests_are_merged_after_more_commits_than_snapshots_are_kept(
+    is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where few snapshots are kept the commits that expired count too; a table that was made again counts anew."""
+    policy = MaintenancePolicy(manifests=ManifestPolicy(count=250))
+    subject = Maintainer(Mock(), Mock(), Mock(maintenance=MaintenanceSettings(policy)), "s", Mock())
+    table: Any = SimpleNamespace(name="db.t")
+    history, found = [evolve(_done(0, 0, MANIFESTS), sequence_number=0)] if is_known else [], list[int]()
+    for number in range(1, 510):
+        history = [evolve(make_snapshot(number, number * 60), sequence_number=number), *history][:10]
+        monkeypatch.setattr(maintainer, "_now_ms", lambda at=number: at * 60 * S)
+        if MANIFESTS in subject.find_due(table, summarize(history)):
+            found.append(number)
+            history = [evolve(_done(number, number * 60, MANIFESTS), sequence_number=number), *history[1:]]
+    assert found == [250, 500]
+    again = [evolve(make_snapshot(1000, 60_000), sequence_number=1)]
+    assert MANIFESTS not in subject.find_due(table, summarize(again))
+    assert subject._merged == {"db.t": 0}
+
+
+def test_tasks_that_are_named_are_done_by_their_schedules_though_they_are_not_enabled() -> None:
+    """`maintain --every 1d --task orphans` looks for orphans, which is off by default, as it does once; only that."""
+    policy = MaintenancePolicy(expire=_NEVER)
+    subject = Maintainer(Mock(), Mock(), Mock(maintenance=MaintenanceSettings(policy)), "s", Mock())
+    state = summarize(make_history(*(make_snapshot(number, number) for number in range(300))))
+    table: Any = SimpleNamespace(name="db.t")
+
+    def find_due(*tasks: str) -> set[str]:
+        due, _ = rounds._find_due(subject, table, state, Round(tasks=tasks, by_triggers=True, execute=True))
+        return set(due)
+
+    assert find_due(ORPHANS) == {ORPHANS}
+    assert find_due(EXPIRE, ORPHANS) == {EXPIRE, ORPHANS}
+    assert find_due() == {MANIFESTS}
+
+
+def test_what_a_rewrite_left_is_merged_although_nothing_more_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewrite takes so many bytes at once: in a table that stands still the next one comes by time, until one finds
+    nothing.
+    """
+    policy = MaintenancePolicy(rewrite=RewritePolicy(interval_s=60))
+    subject = Maintainer(Mock(), Mock(), Mock(maintenance=MaintenanceSettings(policy)), "s", Mock())
+    table: Any = SimpleNamespace(name="db.t", snapshot_id=2)
+    state = summarize(make_history(make_snapshot(1, 1, total_data_files="900"), _with_files(_done(2, 10, REWRITE))))
+    told = list[bool]()
+    for at_s, removed in ((20, 5), (50, None), (90, 5), (150, 0), (9_000, None)):
+        monkeypatch.setattr(maintainer, "_now_ms", lambda at=at_s: at * S)
+        told.append(REWRITE in subject.find_due(table, state))
+        if removed is not None:
+            subject._note_done(table, REWRITE, {"removed": removed})
+    assert told == [False, False, True, True, False]
+
+
+def _with_files(snapshot: SnapshotSummary) -> SnapshotSummary:
+    return evolve(snapshot, summary={**snapshot.summary, "total-data-files": "900"})

@@ -61,9 +61,12 @@ def print_reports(reports: Sequence[TableReport], *, executed: bool, as_json: bo
         done = {outcome.task: outcome for outcome in report.done}
         for task, reason in report.due.items():
             click.echo(f"{report.table}: {task}: {reason}{_format_outcome(done.get(task), executed=executed)}")
+        for outcome in report.done:
+            if outcome.task not in report.due and outcome.failure is not None:
+                click.echo(f"{report.table}: {outcome.task}: failed: {outcome.failure}")
         if report.failure is not None:
             click.echo(f"{report.table}: failed: {report.failure}")
-        elif not report.due:
+        elif not report.due and not report.done:
             click.echo(f"{report.table}: nothing to do")
     if not executed:
         click.echo("nothing was changed; use --execute")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, repeat
 
@@ -16,12 +16,12 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import map_java_errors
 from connector.iceberg.state.offsets_table import OffsetsTable
 from connector.maintenance.lease import LeaseTable, owner_name
-from connector.maintenance.maintainer import Maintainer
+from connector.maintenance.maintainer import Maintainer, TaskOutcome
 from connector.maintenance.orphan_files import delete_orphan_files
 from connector.maintenance.partitions import count_partitions
 from connector.maintenance.spark_actions import count_small_manifests
 from connector.maintenance.table_state import TableState
-from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE, TASKS
+from connector.maintenance.tasks import CONVERT, EXPIRE, MANIFESTS, ORPHANS, REWRITE
 from connector.runtime.retry import call_with_retries
 from connector.runtime.spark.session import open_session
 from connector.runtime.stop_flag import StopFlag
@@ -159,17 +159,13 @@ def _do_table(maintainer: Maintainer, table: Table, asked: Round) -> TableReport
     try:
         table.refresh()
         state = maintainer.read_state(table)
-        due = maintainer.find_due(table, state) if asked.by_triggers else _find_work(maintainer, table, state, asked)
-        due = {task: reason for task, reason in due.items() if task in (asked.tasks or TASKS)}
-        if asked.by_triggers and not asked.execute:
-            needless = {one.task for one in maintainer.find_needless(table, tuple(due)) if one.failure is None}
-            due = {task: reason for task, reason in due.items() if task not in needless}
-        report = attrs.evolve(report, state=state, due=due)
+        due, failed = _find_due(maintainer, table, state, asked)
+        report = attrs.evolve(report, state=state, due=due, done=failed)
         if asked.execute and due:
             with map_java_errors(f"maintaining table {table.name}"):  # a job that fails holds up no other table
                 report = _execute(maintainer, table, asked, report)
         # Repeated, a look at a table with nothing to do reads its metadata file only.
-        if due or not asked.by_triggers:
+        if due or failed or not asked.by_triggers:
             policy = maintainer.policy_of(table.name).rewrite
             report = attrs.evolve(report, partitions=count_partitions(table, policy))
     except ConnectorError as error:
@@ -177,48 +173,76 @@ def _do_table(maintainer: Maintainer, table: Table, asked: Round) -> TableReport
     return report
 
 
+def _find_due(
+    maintainer: Maintainer, table: Table, state: TableState, asked: Round
+) -> tuple[dict[str, str], list[TaskOutcome]]:
+    """Return what is to be done and why, and which tasks cannot tell: these keep no other from its turn."""
+    if not asked.by_triggers:
+        return _find_work(maintainer, table, state, asked)
+    due = maintainer.find_due(table, state, asked.tasks)
+    looked = () if asked.execute else maintainer.find_needless(table, tuple(due))
+    needless = {one.task for one in looked if one.failure is None}
+    return {task: why for task, why in due.items() if task not in needless}, [one for one in looked if one.failure]
+
+
 def _execute(maintainer: Maintainer, table: Table, asked: Round, report: TableReport) -> TableReport:
     """Do what is due, and rewrite files of which a conversion has left few rows, which nobody can tell before."""
-    may_follow = CONVERT in report.due and REWRITE not in report.due and not asked.by_triggers
+    looked_at = {*report.due, *(one.task for one in report.done)}
+    may_follow = CONVERT in report.due and REWRITE not in looked_at and not asked.by_triggers
     enabled = maintainer.policy_of(table.name).rewrite.enabled
     after = (REWRITE,) if may_follow and _is_wanted(asked, REWRITE, enabled=enabled) else ()
     outcomes = maintainer.run(table, (*report.due, *after))
     done = [one for one in outcomes if one.task in report.due or one.failure is not None or one.counts.get("removed")]
     found = {one.task: "what the conversion left" for one in done if one.task not in report.due}
     table.refresh()
-    return attrs.evolve(report, due={**report.due, **found}, done=done, state=maintainer.read_state(table))
+    due = {**report.due, **found}
+    return attrs.evolve(report, due=due, done=[*done, *report.done], state=maintainer.read_state(table))
 
 
-def _find_work(maintainer: Maintainer, table: Table, state: TableState, asked: Round) -> dict[str, str]:
-    """Return the tasks that have something to do now, whether or not they are due by their triggers."""
+def _find_work(
+    maintainer: Maintainer, table: Table, state: TableState, asked: Round
+) -> tuple[dict[str, str], list[TaskOutcome]]:
+    """Return the tasks that have something to do now, whether or not they are due by their triggers; as `_find_due`."""
     policy = maintainer.policy_of(table.name)
-    work: dict[str, str] = {}
-    if _is_wanted(asked, CONVERT, enabled=policy.convert.enabled) and state.equality_deletes:
-        work[CONVERT] = f"{state.equality_deletes} equality deletes"
-    rewrite = _find_rewrite(maintainer, table, asked, enabled=policy.rewrite.enabled)
-    if rewrite is not None:
-        work[REWRITE] = rewrite
-    manifests = count_small_manifests(table) if _is_wanted(asked, MANIFESTS, enabled=policy.manifests.enabled) else 0
-    if manifests:
-        work[MANIFESTS] = f"{manifests} small manifests"
-    if _is_wanted(asked, EXPIRE, enabled=policy.expire.enabled):
-        expiry = maintainer.find_expiry(table)
-        if expiry is not None and expiry.snapshots:
-            work[EXPIRE] = f"{expiry.snapshots} of {state.snapshots} snapshots may go"
-    if _is_wanted(asked, ORPHANS, enabled=policy.orphans.enabled):
-        count = (
-            1
-            if asked.execute
-            else delete_orphan_files(maintainer.spark, table, policy.orphans, execute=False)["removed"]
-        )
-        if count:
-            work[ORPHANS] = f"files older than {policy.orphans.min_age_s} s that no snapshot has"
-    return work
+    looks: dict[str, tuple[bool, Callable[[], str | None]]] = {
+        CONVERT: (policy.convert.enabled, lambda: _tell(state.equality_deletes, "equality deletes")),
+        REWRITE: (policy.rewrite.enabled, lambda: _find_rewrite(maintainer, table)),
+        MANIFESTS: (policy.manifests.enabled, lambda: _tell(count_small_manifests(table), "small manifests")),
+        EXPIRE: (policy.expire.enabled, lambda: _find_expiry(maintainer, table, state)),
+        ORPHANS: (policy.orphans.enabled, lambda: _find_orphans(maintainer, table, asked)),
+    }
+    work, failed = dict[str, str](), list[TaskOutcome]()
+    for task, (enabled, look) in looks.items():
+        try:
+            with map_java_errors(f"looking at table {table.name}"):
+                reason = look() if _is_wanted(asked, task, enabled=enabled) else None
+        except ConnectorError as error:
+            structlog.get_logger().warning("maintenance failed", table=table.name, task=task, reason=str(error))
+            failed.append(TaskOutcome(task, failure=str(error)))
+        else:
+            work |= {} if reason is None else {task: reason}
+    return work, failed
 
 
-def _find_rewrite(maintainer: Maintainer, table: Table, asked: Round, *, enabled: bool) -> str | None:
-    groups = maintainer.count_rewrites(table) if _is_wanted(asked, REWRITE, enabled=enabled) else 0
-    return f"{groups} groups of files that are small, or of which much is deleted" if groups else None
+def _tell(count: int, what: str) -> str | None:
+    return f"{count} {what}" if count else None
+
+
+def _find_rewrite(maintainer: Maintainer, table: Table) -> str | None:
+    return _tell(maintainer.count_rewrites(table), "groups of files that are small, or of which much is deleted")
+
+
+def _find_expiry(maintainer: Maintainer, table: Table, state: TableState) -> str | None:
+    expiry = maintainer.find_expiry(table)
+    return None if expiry is None else _tell(expiry.snapshots, f"of {state.snapshots} snapshots may go")
+
+
+def _find_orphans(maintainer: Maintainer, table: Table, asked: Round) -> str | None:
+    policy = maintainer.policy_of(table.name).orphans
+    # They are looked for once: by the task itself where it is done.
+    if not asked.execute and not delete_orphan_files(maintainer.spark, table, policy, execute=False)["removed"]:
+        return None
+    return f"files older than {policy.min_age_s} s that no snapshot has"
 
 
 def _is_wanted(asked: Round, task: str, *, enabled: bool) -> bool:

@@ -14,6 +14,7 @@ from connector.cli.status.answers import TABLES_WAIT_S, wait_for
 from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.catalog.snapshots import SnapshotHistory
+from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import Driver
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
 from connector.runtime.retry import call_with_retries
@@ -29,13 +30,17 @@ from connector.source.snapshots.table_offset import TableOffset
 
 @attrs.frozen
 class SourceTable:
-    """A table that the source reads, or has read: its stored standing, its id, newest snapshot and history now."""
+    """A table that the source reads, or has read: its stored standing, its id, newest snapshot and history now.
+
+    `fault` says why these cannot be read.
+    """
 
     name: str
     standing: TableOffset | None
     uuid: str | None = None
     newest: int | None = None
     history: SnapshotLine | None = None
+    fault: str | None = None
 
 
 def show(settings: SourceSettings, starting: StartingSession) -> None:
@@ -65,6 +70,7 @@ def reset(settings: SourceSettings, *, to: str, tables: tuple[str, ...], execute
 
     Raises:
         ConfigError: a table that was named is none of the source's.
+        FatalError: the newest snapshot of a table is asked for, and cannot be read.
     """
     with open_driver(settings) as driver:
         rows = _open_rows(driver, settings)
@@ -75,6 +81,9 @@ def reset(settings: SourceSettings, *, to: str, tables: tuple[str, ...], execute
                 f"--table {', '.join(unknown)}: not a table of this source; it has {', '.join(known_tables)}"
             )
         chosen = [known_tables[name] for name in tables or known_tables]
+        faults = [table.fault for table in chosen if table.fault is not None]
+        if faults and to == "latest":
+            raise FatalError(f"--to latest: {'; '.join(faults)}; name the other tables by --table")
         new = {t.name: _newest_offset(t) for t in chosen if to == "latest" and t.uuid is not None}
         _print_reset(chosen, new, execute=execute)
         if execute:
@@ -100,6 +109,8 @@ def _open_rows(driver: Driver, settings: SourceSettings) -> OffsetRows:
 def read_tables(driver: Driver, settings: SourceSettings, texts: Mapping[str, str]) -> list[SourceTable]:
     """Return the tables that the source reads, or has read; `texts` are their stored offsets.
 
+    One that cannot be read is told, and keeps no other from being shown: the source goes on with those, too.
+
     Raises:
         RetriableError: the catalog stayed away.
     """
@@ -108,19 +119,24 @@ def read_tables(driver: Driver, settings: SourceSettings, texts: Mapping[str, st
     stored = {name: TableOffset.parse(text) for name, text in texts.items()}
     tables = []
     for name in sorted({*addresses, *stored}):
-        table = catalog.find(*addresses[name]) if name in addresses else None
-        if table is None:
-            tables.append(SourceTable(name, stored.get(name)))
-            continue
-        snapshots = SnapshotHistory(driver, table, settings.capture.branch)
+        table = SourceTable(name, stored.get(name))
         try:
-            newest = snapshots.newest()
+            if name in addresses:
+                table = _look_at(table, catalog.find(*addresses[name]), driver, settings)
         except FatalError as error:
             click.echo(str(error), err=True)
-            newest = None
-        past = read_history(snapshots) if newest is not None else None
-        tables.append(SourceTable(name, stored.get(name), table.uuid, newest, past))
+            table = attrs.evolve(table, fault=str(error))
+        tables.append(table)
     return tables
+
+
+def _look_at(known: SourceTable, table: Table | None, driver: Driver, settings: SourceSettings) -> SourceTable:
+    if table is None:
+        return known
+    snapshots = SnapshotHistory(driver, table, settings.capture.branch)
+    newest = snapshots.newest()
+    past = read_history(snapshots) if newest is not None else None
+    return attrs.evolve(known, uuid=table.uuid, newest=newest, history=past)
 
 
 def _format_row(table: SourceTable) -> list[str]:
@@ -128,8 +144,13 @@ def _format_row(table: SourceTable) -> list[str]:
     at = None if standing is None else standing.position
     read = "" if at is None or at.reading is None else f"snapshot {at.reading.snapshot_id}, {at.reading.part} parts out"
     stored = "-" if at is None else _format_snapshot(at.snapshot_id)
-    newest = "no such table" if table.uuid is None else _format_snapshot(table.newest)
-    return [table.name, stored, newest, snapshots_behind(table), read]
+    return [table.name, stored, _format_newest(table), snapshots_behind(table), read]
+
+
+def _format_newest(table: SourceTable) -> str:
+    if table.fault is not None:
+        return "cannot be read"
+    return "no such table" if table.uuid is None else _format_snapshot(table.newest)
 
 
 def snapshots_behind(table: SourceTable) -> str:

@@ -14,7 +14,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.cli.status.answers import wait_for
 from connector.errors import FatalError
-from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.catalog import Catalog, names_in_settings
+from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import find_newest_snapshot, snapshot_summary
@@ -92,15 +93,21 @@ def _read_table(
     noted: Mapping[TopicPartition, int],
     leases: LeaseTable | None,
 ) -> SinkTable | None:
-    table = catalog.load(name)
-    if table is None:
-        return None
-    own = f"{'.'.join(settings.catalog.namespace)}."
+    """Return a table, None where it is gone; one that cannot be read is told, and keeps no other from being shown."""
     try:
-        table.follow(settings.table.writes.branch_of(name.removeprefix(own), name))
+        table = catalog.load(name)
+        if table is None:
+            return None
+        table.follow(settings.table.writes.branch_of(*names_in_settings(catalog, name)))
+        return _look_at(table, settings, name, noted, leases)
     except FatalError as error:
         click.echo(str(error), err=True)
         return SinkTable(name, None, noted)
+
+
+def _look_at(
+    table: Table, settings: SinkSettings, name: str, noted: Mapping[TopicPartition, int], leases: LeaseTable | None
+) -> SinkTable:
     if leases is None:
         return SinkTable(name, find_newest_snapshot(table, settings.name), noted)
     snapshots = list(table.ancestors())

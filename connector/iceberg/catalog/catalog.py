@@ -39,6 +39,15 @@ _REFUSED_AS_IT_IS = "ValidationException"
 _TABLE_INTERFACE = "org.apache.iceberg.HasTableOperations"
 
 
+def names_in_settings(catalog: Catalog, table: str) -> tuple[str, str]:
+    """Return the names under which settings may have a table of its own: without namespace, and with it.
+
+    In another namespace than the connector's a table has its full name alone: without it, that is another table.
+    """
+    short, full_name = table.rpartition(".")[2], catalog.full_name(table)
+    return short if catalog.full_name(short) == full_name else full_name, full_name
+
+
 class Catalog:
     """The catalog of one connector; a table is named without namespace where that is the connector's own, else with."""
 

@@ -69,12 +69,15 @@ class SnapshotRetention:
 
 
 def is_kept_small(properties: Mapping[str, str]) -> bool:
-    """Tell by a table's properties whether it is the sink's to keep small: it has created it, and nobody objected."""
-    return SnapshotRetention.of(properties) is not None
+    """Tell by a table's properties whether it is the sink's to keep small: it has created it, and nobody objected.
+
+    Where no files may be deleted nothing of it expires; its files are merged all the same.
+    """
+    return is_on(properties, EXPIRE_SNAPSHOTS_PROPERTY)
 
 
 def find_growth(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Name what of a table grows with every commit, by its properties, unless other maintenance takes it away."""
     metadata = is_on(properties, METADATA_CLEANUP_PROPERTY)
-    snapshots = is_kept_small(properties)
+    snapshots = SnapshotRetention.of(properties) is not None
     return (*(() if metadata else (METADATA_FILES,)), *(() if snapshots else (SNAPSHOTS,)))

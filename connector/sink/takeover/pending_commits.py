@@ -13,7 +13,7 @@ from typing import NoReturn
 import attrs
 
 from connector.errors import FatalError, RetriableError
-from connector.iceberg.catalog.catalog import Catalog
+from connector.iceberg.catalog.catalog import Catalog, names_in_settings
 from connector.iceberg.commit.last_commit import snapshot_summary
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.consumer_group import ConsumerGroup
@@ -149,7 +149,7 @@ def _stored_offsets(settings: SinkSettings, catalog: Catalog, control: ControlTo
     table = catalog.find(namespace, own)
     if table is None:
         return {}
-    table.follow(settings.table.writes.branch_of(own, table.name))
+    table.follow(settings.table.writes.branch_of(*names_in_settings(catalog, table.name)))
     for snapshot in table.ancestors():
         found = parse_stored_offsets(snapshot_summary(snapshot), control.name, control.group)
         if found is not None:

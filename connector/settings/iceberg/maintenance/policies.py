@@ -6,7 +6,7 @@ one table below `iceberg.table.<t>.maintenance.`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
 import attrs
@@ -97,6 +97,10 @@ class MaintenancePolicy:
     def covers(self, *, is_own: bool) -> bool:
         """Tell whether the sink maintains a table; `is_own` says that it has created it."""
         return is_own if self.enabled == "auto" else self.enabled == "true"
+
+    def enable(self, tasks: Iterable[str]) -> MaintenancePolicy:
+        """Return the same with some tasks enabled, whose names are those of the fields."""
+        return attrs.evolve(self, **{task: attrs.evolve(getattr(self, task), enabled=True) for task in tasks})
 
 
 @attrs.frozen

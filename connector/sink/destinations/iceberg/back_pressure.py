@@ -48,8 +48,7 @@ class BackPressure:
         with suppress(RetriableError):  # then as it was last known
             table.refresh()
         # Snapshots that expire with the sink's own commits would stay for as long as it waits for them to go.
-        properties = self.tables[name].layout.properties
-        expire_snapshots(table, properties, lambda: self.tables.needed_since_ms(name), slack=1)
+        expire_snapshots(table, self.tables.retention(name), lambda: self.tables.needed_since_ms(name), slack=1)
         return self._count(table)
 
     def _count(self, table: Table) -> str | None:

@@ -323,8 +323,7 @@ class IcebergCommitter:
     def _note_commit(self, name: str, files: Sequence[FileDescription], done: CommittedSnapshot) -> TableCommit:
         self._targets.record_commit(name, files, done)
         table = self._targets[name].table
-        properties = self._targets[name].layout.properties
-        expire_snapshots(table, properties, lambda: self._targets.needed_since_ms(name))
+        expire_snapshots(table, self._targets.retention(name), lambda: self._targets.needed_since_ms(name))
         counts = {"data_files": done.data_files, "delete_files": done.delete_files}
         return TableCommit(table.name, done.stored.position, counts, table.uuid, done.snapshot_id, done.sequence_number)
 

@@ -29,6 +29,7 @@ from connector.sink.destinations.iceberg.lookups.table_lookups import (
 from connector.sink.destinations.iceberg.maintenance import SinkMaintenance, expires_by_task
 from connector.sink.destinations.iceberg.replay import IcebergReplay
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
+from connector.sink.destinations.iceberg.tables.retention import apply_policy
 from connector.sink.destinations.iceberg.tables.target_table import TargetTable
 from connector.sink.destinations.iceberg.write.table_writer import IcebergWriterFactory
 from connector.sink.model.destination import Lookups
@@ -93,9 +94,10 @@ class IcebergDestination:
             self.tables.deleted_keys.clean_up()
 
 
-def _warn_of_growth(targets: Sequence[TargetTable], maintenance: MaintenanceSettings) -> None:
+def _warn_of_growth(targets: Mapping[str, TargetTable], maintenance: MaintenanceSettings) -> None:
     """Warn once about tables that nothing here maintains: tables created by others are not changed."""
-    growing = {target.table.name: grows for target in targets if (grows := _find_growth(target, maintenance))}
+    found = ((target.table.name, _find_growth(name, target, maintenance)) for name, target in targets.items())
+    growing = {name: grows for name, grows in found if grows}
     if growing:
         structlog.get_logger().warning(
             "the sink does not maintain these tables: without other maintenance they grow with every commit, which "
@@ -105,10 +107,11 @@ def _warn_of_growth(targets: Sequence[TargetTable], maintenance: MaintenanceSett
         )
 
 
-def _find_growth(target: TargetTable, maintenance: MaintenanceSettings) -> tuple[str, ...]:
+def _find_growth(name: str, target: TargetTable, maintenance: MaintenanceSettings) -> tuple[str, ...]:
     """Name what grows in a table although the sink may maintain it; nothing if the sink expires snapshots."""
-    properties, name = target.layout.properties, target.table.name
-    policy, grows = maintenance.of(name.rpartition(".")[2], name), find_growth(properties)
+    properties = target.layout.properties
+    policy = maintenance.of(name, target.table.name)
+    grows = find_growth(apply_policy(properties, policy.expire))
     if expires_by_task(policy, properties) and may_delete_files(properties):
         return tuple(growth for growth in grows if growth == METADATA_FILES and METADATA_CLEANUP_PROPERTY in properties)
     return grows
@@ -125,8 +128,8 @@ def open_destination(context: DestinationContext) -> IcebergDestination:
     settings = context.settings
     guard = DeleteGuard(settings.name)
     tables = IcebergTables(settings, context.catalog, context.offsets.tables, open_deleted_keys(context), guard)
-    loaded = [tables[name] for name in tables.find_existing(context.topics)]
-    offsets = {target.table.name: target.stored.position for target in loaded}
+    loaded = {name: tables[name] for name in tables.find_existing(context.topics)}
+    offsets = {target.table.name: target.stored.position for target in loaded.values()}
     _warn_of_growth(loaded, settings.table.maintenance)
     committer = IcebergCommitter(context.spark, tables, settings.name)
     limits = BackPressure(tables, settings.table.back_pressure)

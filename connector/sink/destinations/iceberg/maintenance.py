@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from connector.errors import ConnectorError
-from connector.iceberg.catalog.retention_properties import is_kept_small
+from connector.iceberg.catalog.retention_properties import SnapshotRetention, is_kept_small
 from connector.iceberg.catalog.table import Table
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
 from connector.maintenance.tasks import EXPIRE
@@ -37,8 +37,8 @@ _LOOKING_S, _LOOKING_SHARE = 1.0, 0.05
 
 def expires_by_task(policy: MaintenancePolicy, properties: Mapping[str, str]) -> bool:
     """Tell whether a sink's maintenance expires snapshots of a table: not where its commits do, and nothing is set."""
-    is_own = is_kept_small(properties)
-    return policy.covers(is_own=is_own) and policy.expire.enabled and not (is_own and policy.expire == ExpiryPolicy())
+    by_commits = SnapshotRetention.of(properties) is not None and policy.expire == ExpiryPolicy()
+    return policy.covers(is_own=is_kept_small(properties)) and policy.expire.enabled and not by_commits
 
 
 def _is_stopped(spark: SparkSession) -> bool:

@@ -42,6 +42,7 @@ from connector.sink.destinations.iceberg.tables import checks as table_checks
 from connector.sink.destinations.iceberg.tables.creation import TableCreator
 from connector.sink.destinations.iceberg.tables.needed_snapshots import NeededSnapshots
 from connector.sink.destinations.iceberg.tables.options import TableOptions
+from connector.sink.destinations.iceberg.tables.retention import apply_policy
 from connector.sink.destinations.iceberg.tables.source_renames import find_source_renames
 from connector.sink.destinations.iceberg.tables.source_schemas import SourceSchemas
 from connector.sink.destinations.iceberg.tables.table_plans import build_table_plan, is_dated
@@ -107,6 +108,11 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
     def needed_since_ms(self, name: str) -> int:
         """Return the time of the oldest snapshot of a table that a source has yet to read; now if there is none."""
         return self._needed.find_since_ms(name, self._known[name].table)
+
+    def retention(self, name: str) -> Mapping[str, str]:
+        """Return the properties of a table by which its snapshots expire with commits."""
+        policy = self._settings.table.maintenance.of(*self._options(name).names)
+        return apply_policy(self._known[name].layout.properties, policy.expire)
 
     def turn(self, full_name: str) -> RLock:
         """Return what commits to a table hold, by its full name."""
