@@ -78,12 +78,12 @@ class SourceSchemas:
                 for record in records:
                     known = [(int(record.offset() or 0), record.key(), record.value())]
                     run = ConsumerRecords.of_records(at, known, [record.headers() or ()])
-                    self._note(frame_by_headers(run, self._settings.events).value)
+                    self._note(frame_by_headers(run, self._settings.events).value[0].as_py())
                 self._next[at] = int(records[-1].offset()) + 1
 
-    def _note(self, value: pa.Array) -> None:
+    def _note(self, value: bytes | None) -> None:
         """Read one record; an unreadable one is ignored."""
-        decoded = self._value.decode(value, "VALUE_CONVERTER")
+        decoded = self._value.decode(pa.array([value], pa.binary()), "VALUE_CONVERTER")
         for block in decoded.blocks:
             for event in block.fields.to_pylist():
                 for change in read_table_changes(event):
