@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from attrs import field, frozen
 
+from connector.runtime.spark.driver_jvm import find_other_options
 from connector.runtime.spark.job_pools import MAINTENANCE, POOLS
 from connector.runtime.spark.packages import packages_zip
 from connector.runtime.spark.session_conf import (
@@ -155,3 +156,21 @@ def test_executors_import_the_packages_from_a_zip_beside_them(tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr
     assert all(line.startswith("./packages.zip/") for line in done.stdout.split()), done.stdout
+
+
+@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"])
+def test_options_in_the_environment_count(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector or stack size that the environment gives every Java takes the place of ours too."""
+    monkeypatch.setenv(name, "-XX:+UseG1GC -Xss8m")
+    words = java_options("-Da=b", find_other_options({}, tmp_path)).split()
+    assert not {"-XX:+UseParallelGC", "-Xss4m"} & set(words) and "-Da=b" in words
+
+
+def test_sparks_default_options_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector of Spark's default options, here or in Spark's own file, is the only one."""
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    assert "-XX:+UseG1GC" in find_other_options({"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"}, tmp_path)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.driver.defaultJavaOptions  -XX:+UseZGC -Dx=y\n")
+    conf = session_conf("app", Lake(), {}, [], Path("/src"), find_other_options({}, tmp_path))
+    assert "GC" not in conf["spark.driver.extraJavaOptions"]

@@ -21,6 +21,8 @@ import javaproperties
 from connector.redaction import is_secret
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+"""Options that stand in front of those."""
 MORE_JARS = "SPARK_DIST_CLASSPATH"
 """Environment variable with what Spark's scripts put behind Spark's own jars."""
 EXTRA_CLASS_PATH = "spark.driver.extraClassPath"
@@ -151,7 +153,8 @@ def write_arguments(spark_home: Path, conf: Mapping[str, str], class_path: Seque
     entries = (conf.get(EXTRA_CLASS_PATH, ""), *spark, *map(str, class_path))
     heap = f"-Xmx{conf.get('spark.driver.memory', '1g')}"
     words = ["-cp", os.pathsep.join(filter(None, entries)), heap, *_OPEN_MODULES]
-    words += [*shlex.split(conf.get(JAVA_OPTIONS, "")), "org.apache.spark.api.python.PythonGatewayServer"]
+    words += [word for name in (DEFAULT_JAVA_OPTIONS, JAVA_OPTIONS) for word in shlex.split(conf.get(name, ""))]
+    words += ["org.apache.spark.api.python.PythonGatewayServer"]
     return f"@{_write_private(folder / 'java.arguments', _quote_words(words))}"
 
 

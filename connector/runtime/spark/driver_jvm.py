@@ -12,6 +12,7 @@ from attrs import frozen
 
 from connector.runtime.jvm.class_data import ClassData, check_use, find_class_data
 from connector.runtime.jvm.gateway import (
+    DEFAULT_JAVA_OPTIONS,
     EXTRA_CLASS_PATH,
     JAVA_OPTIONS,
     MORE_JARS,
@@ -21,6 +22,8 @@ from connector.runtime.jvm.gateway import (
 from connector.runtime.jvm.java import JavaRuntime
 
 _ADDS_JARS = ("spark.jars", "spark.jars.packages", "spark.driver.userClassPathFirst")
+_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Environment variables whose options the JVM gets too."""
 FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
 """Environment variables with folders that Spark's scripts put on the class path."""
 
@@ -48,6 +51,12 @@ def fits_class_path(spark: Mapping[str, str], spark_home: Path) -> bool:
     """
     given = {**_read_defaults(spark_home), **spark}
     return not any(given.get(name, "").strip() for name in _ADDS_JARS)
+
+
+def find_other_options(spark: Mapping[str, str], spark_home: Path) -> str:
+    """Return the options that the JVM gets beside those of `spark.driver.extraJavaOptions`: two collectors end it."""
+    given = {**_read_defaults(spark_home), **spark}
+    return " ".join([given.get(DEFAULT_JAVA_OPTIONS, ""), *(os.environ.get(name, "") for name in _OPTIONS)])
 
 
 def _read_defaults(spark_home: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ import structlog
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java
 from connector.runtime.spark.cluster_security import OPEN_NOTE, is_open
-from connector.runtime.spark.driver_jvm import DriverJvm, fits_class_path, start_driver_jvm
+from connector.runtime.spark.driver_jvm import DriverJvm, find_other_options, fits_class_path, start_driver_jvm
 from connector.runtime.spark.jvm_signals import leave_sigterm
 from connector.runtime.spark.packages import packages_root, packages_zip
 from connector.runtime.spark.session_conf import DEFAULTS, CatalogProperties, is_local, session_conf
@@ -129,7 +129,8 @@ def _start_jvm(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     jars, is_up = (*fetch_jars("spark"), *fetch_store_jars(catalog, spark)), _is_jvm_up()
     class_path = jars if runs_here and not is_up and fits_class_path(spark, home) else ()
-    conf = session_conf(app, catalog, spark, () if class_path else jars, packages_root())
+    options = find_other_options(spark, home)
+    conf = session_conf(app, catalog, spark, () if class_path else jars, packages_root(), options)
     if is_up:
         return StartingSession(conf, None)
     started = start_driver_jvm(
