@@ -17,6 +17,7 @@ from attrs import field, frozen
 from connector.runtime.spark.driver_jvm import find_other_options
 from connector.runtime.spark.job_pools import MAINTENANCE, POOLS
 from connector.runtime.spark.packages import packages_zip
+from connector.runtime.spark.process_environment import settle_environment
 from connector.runtime.spark.session_conf import (
     EXTENSIONS,
     SPARK_CATALOG,
@@ -174,3 +175,21 @@ def test_sparks_default_options_count(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.driver.defaultJavaOptions  -XX:+UseZGC -Dx=y\n")
     conf = session_conf("app", Lake(), {}, [], Path("/src"), find_other_options({}, tmp_path))
     assert "GC" not in conf["spark.driver.extraJavaOptions"]
+
+
+def test_tasks_on_this_machine_have_this_python() -> None:
+    """The Python and the Spark Connect server of another project, left in a profile, do not count on one machine."""
+    environ = {"PYSPARK_PYTHON": "/usr/bin/python3", "SPARK_REMOTE": "sc://h", "SPARK_API_MODE": "connect", "A": "b"}
+    settle_environment(environ, Path("/java"), "/other/python", runs_here=True)
+    assert environ == {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": "/java", "A": "b"}
+
+
+@pytest.mark.parametrize(
+    ("named", "setting", "expected"),
+    [("/e/python", "", "/e/python"), ("/e/python", "/s/python", "/s/python"), (None, "", sys.executable)],
+)
+def test_other_machines_have_their_own_python(named: str | None, setting: str, expected: str) -> None:
+    """On a cluster the setting says which Python does the tasks, then the environment, else this one's path."""
+    environ = {} if named is None else {"PYSPARK_PYTHON": named}
+    settle_environment(environ, Path("/java"), setting, runs_here=False)
+    assert environ["PYSPARK_PYTHON"] == expected

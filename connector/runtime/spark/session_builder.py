@@ -18,6 +18,7 @@ from connector.runtime.spark.cluster_security import OPEN_NOTE, is_open
 from connector.runtime.spark.driver_jvm import DriverJvm, find_other_options, fits_class_path, start_driver_jvm
 from connector.runtime.spark.jvm_signals import leave_sigterm
 from connector.runtime.spark.packages import packages_root, packages_zip
+from connector.runtime.spark.process_environment import settle_environment
 from connector.runtime.spark.session_conf import DEFAULTS, CatalogProperties, is_local, session_conf
 from connector.runtime.spark.spark_home import find_spark_home
 from connector.runtime.spark.store_jars import fetch_store_jars, find_missing_stores
@@ -121,12 +122,8 @@ def _start_jvm(
 ) -> StartingSession:
     """Start a JVM unless one runs."""
     choice, home = find_java(), find_spark_home()
-    os.environ["JAVA_HOME"] = str(choice.home())
-    python, runs_here = spark.get("spark.pyspark.python"), is_local(spark.get("spark.master", DEFAULTS["spark.master"]))
-    if python and not runs_here:
-        # PySpark itself reads the setting only under spark-submit.
-        os.environ["PYSPARK_PYTHON"] = python
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    runs_here = is_local(spark.get("spark.master", DEFAULTS["spark.master"]))
+    settle_environment(os.environ, choice.home(), spark.get("spark.pyspark.python", ""), runs_here=runs_here)
     jars, is_up = (*fetch_jars("spark"), *fetch_store_jars(catalog, spark)), _is_jvm_up()
     class_path = jars if runs_here and not is_up and fits_class_path(spark, home) else ()
     options = find_other_options(spark, home)
