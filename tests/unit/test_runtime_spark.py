@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from attrs import field, frozen
 
+from connector.runtime.jvm.gateway import jvm_environment
 from connector.runtime.spark.driver_jvm import find_other_options
 from connector.runtime.spark.job_pools import MAINTENANCE, POOLS
 from connector.runtime.spark.packages import packages_zip
@@ -193,3 +194,15 @@ def test_other_machines_have_their_own_python(named: str | None, setting: str, e
     environ = {} if named is None else {"PYSPARK_PYTHON": named}
     settle_environment(environ, Path("/java"), setting, runs_here=False)
     assert environ["PYSPARK_PYTHON"] == expected
+
+
+def test_a_driver_on_the_loopback_address_needs_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark does not ask for the machine's own name, which no server may know, unless others are to find the driver."""
+    for name in ("SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_IP"):
+        monkeypatch.delenv(name, raising=False)
+    local, cluster = _conf(), _conf(spark_master="spark://h:7077")
+    assert jvm_environment(local, tmp_path, ())["SPARK_LOCAL_HOSTNAME"] == "127.0.0.1"
+    assert "SPARK_LOCAL_HOSTNAME" not in jvm_environment(cluster, tmp_path, ())
+    assert "SPARK_LOCAL_HOSTNAME" not in jvm_environment(_conf(spark_driver_host="me"), tmp_path, ())
+    monkeypatch.setenv("SPARK_LOCAL_HOSTNAME", "mine")
+    assert jvm_environment(local, tmp_path, ())["SPARK_LOCAL_HOSTNAME"] == "mine"

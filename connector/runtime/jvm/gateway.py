@@ -40,6 +40,9 @@ _OPEN_MODULES = tuple(
     )
 )
 """What Spark's launcher opens of Java's own modules to the libraries that stores and catalogs bring."""
+LOOPBACK = "127.0.0.1"
+_NAME, _ADDRESS = "SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_IP"
+"""Environment variables by which Spark knows this machine, instead of asking for its name."""
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _POLL_S, _END_S = 0.01, 20.0
 
@@ -69,7 +72,7 @@ class StartingJvm:
                 else [str(java), write_arguments(spark_home, conf, class_path, self._folder)],
                 # The JVM ends when this process is gone: it reads its input's end.
                 stdin=subprocess.PIPE,
-                env=_environment(self._told, class_path),
+                env=jvm_environment(conf, self._told, class_path),
                 preexec_fn=_ignore_interrupts,  # noqa: PLW1509 - as PySpark does it: nothing else runs between
             )
         except BaseException:
@@ -169,10 +172,14 @@ def _write_private(file: Path, text: str) -> Path:
     return file
 
 
-def _environment(answer_file: Path, class_path: Iterable[Path]) -> dict[str, str]:
-    """Return this process's environment with what Spark's scripts and its gateway look for there."""
+def jvm_environment(conf: Mapping[str, str], answer_file: Path, class_path: Iterable[Path]) -> dict[str, str]:
+    """Return this process's environment with what Spark's scripts, its gateway and Spark look for there."""
     jars = [*filter(None, [os.environ.get(MORE_JARS)]), *map(str, class_path)]
     added = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer_file), "SPARK_CONNECT_MODE": "0"}
+    # Spark asks for the machine's own name, also where nobody else is to find the driver: one that no server knows
+    # would end the JVM.
+    if conf.get("spark.driver.host") == LOOPBACK and _ADDRESS not in os.environ:
+        added[_NAME] = os.environ.get(_NAME, LOOPBACK)
     return {**os.environ, **added, **({MORE_JARS: os.pathsep.join(jars)} if jars else {})}
 
 

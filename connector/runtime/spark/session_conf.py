@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from connector.redaction import SPARK_REGEX
-from connector.runtime.jvm.gateway import JAVA_OPTIONS
+from connector.runtime.jvm.gateway import JAVA_OPTIONS, LOOPBACK
 from connector.runtime.spark.cluster_security import secure_cluster
 from connector.runtime.spark.job_pools import POOLS
 from connector.runtime.spark.python_workers import MEMORY_ENVIRONMENT
@@ -136,8 +136,8 @@ def session_conf(
     conf[JAVA_OPTIONS] = java_options(spark.get(JAVA_OPTIONS, ""), elsewhere)
     if is_local(conf["spark.master"]):
         conf.setdefault("spark.python.daemon.module", "connector.worker_daemon")
-        conf.setdefault("spark.driver.host", "127.0.0.1")
-        conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        conf.setdefault("spark.driver.host", LOOPBACK)
+        conf.setdefault("spark.driver.bindAddress", LOOPBACK)
         if not {"site-packages", "dist-packages"} & set(root.parts):
             given = conf.get("spark.executorEnv.PYTHONPATH") or os.environ.get("PYTHONPATH", "")
             conf["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), given]))
