@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import javaproperties
 
+from connector.errors import FatalError
 from connector.redaction import is_secret
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -82,9 +83,8 @@ class StartingJvm:
     def connect(self) -> Any:
         """Wait until the JVM is up; return PySpark's gateway to it.
 
-        PySparkRuntimeError: it ended.
+        FatalError: it ended.
         """
-        from pyspark.errors import PySparkRuntimeError
         from pyspark.java_gateway import launch_gateway
 
         from connector.runtime.jvm.java_names import remember_java_names
@@ -93,7 +93,11 @@ class StartingJvm:
             while not self._told.is_file() and self.process.poll() is None:
                 time.sleep(_POLL_S)
             if not self._told.is_file():
-                raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+                raise FatalError(
+                    f"Spark's JVM did not start (exit code {self.process.returncode}); it says why above: check "
+                    "spark.driver.memory against the memory that is free, spark.driver.extraJavaOptions, and in the "
+                    "environment SPARK_HOME, JAVA_TOOL_OPTIONS and PYSPARK_SUBMIT_ARGS"
+                )
             with _set_environment(_read_gateway(self._told.read_bytes())):
                 gateway = launch_gateway()
         finally:

@@ -36,7 +36,7 @@ class DriverJvm:
     class_data: ClassData | None
 
     def connect(self) -> object:
-        """Wait until it is up; return PySpark's gateway to it. PySparkRuntimeError: it ended."""
+        """Wait until it is up; return PySpark's gateway to it. FatalError: it ended."""
         gateway = self.starting.connect()
         if self.class_data is not None:
             check_use(self.class_data, self.starting.process.pid)
