@@ -15,6 +15,7 @@ from connector.demo.servers.ports import LOOPBACK, is_answering, keep_ports
 from connector.demo.servers.process import ChildProcess
 from connector.demo.servers.server import Server
 from connector.errors import FatalError
+from connector.runtime.jvm.collector import collector_options
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home
 
@@ -72,7 +73,7 @@ def java_options(heap_mb: int, *, short_lived: bool = False) -> tuple[str, ...]:
     """
     return (
         f"-Xmx{heap_mb}m",
-        "-XX:+UseSerialGC",
+        *collector_options("-XX:+UseSerialGC"),
         *(("-XX:TieredStopAtLevel=1",) if short_lived else ()),
         "-Xshare:auto",
         "-Djava.awt.headless=true",

@@ -11,6 +11,7 @@ import structlog
 from attrs import frozen
 
 from connector.runtime.jvm.class_data import ClassData, check_use, find_class_data
+from connector.runtime.jvm.collector import EVERY_JAVA
 from connector.runtime.jvm.gateway import (
     DEFAULT_JAVA_OPTIONS,
     EXTRA_CLASS_PATH,
@@ -22,7 +23,7 @@ from connector.runtime.jvm.gateway import (
 from connector.runtime.jvm.java import JavaRuntime
 
 _ADDS_JARS = ("spark.jars", "spark.jars.packages", "spark.driver.userClassPathFirst")
-_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+_OPTIONS = (*EVERY_JAVA, "SPARK_SUBMIT_OPTS")
 """Environment variables whose options the JVM gets too."""
 FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
 """Environment variables with folders that Spark's scripts put on the class path."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from connector.redaction import SPARK_REGEX
+from connector.runtime.jvm.collector import names_collector
 from connector.runtime.jvm.gateway import JAVA_OPTIONS, LOOPBACK
 from connector.runtime.spark.cluster_security import secure_cluster
 from connector.runtime.spark.job_pools import POOLS
@@ -98,7 +99,7 @@ def java_options(given: str, elsewhere: str = "") -> str:
     """
     words = [*given.split(), *elsewhere.split()]
     ours = [f"{name}={value}" for name, value in _AT_START.items() if not any(word.startswith(name) for word in words)]
-    if not any(word.startswith("-XX:+Use") and word.endswith("GC") for word in words):
+    if not names_collector(words):
         ours.append("-XX:+UseParallelGC")
     if not any(word.startswith("-Xss") for word in words):
         ours.append("-Xss4m")
