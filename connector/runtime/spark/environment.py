@@ -34,10 +34,14 @@ def archive_name() -> str:
 
 
 def find_distributions() -> dict[str, Distribution]:
-    """Return what icebridge needs, and what that needs, of what is installed here, by normalised name."""
+    """Return what icebridge needs, and what that needs, of what is installed here, by normalised name.
+
+    With what its extras need (logins by AWS, for one, are done by executors too), as far as it is here.
+    """
     distributions: dict[str, Distribution] = {}
     asked: set[tuple[str, str]] = set()
-    waiting: list[tuple[str, str]] = [(NAME, "")]
+    extras = distribution(NAME).metadata.get_all("Provides-Extra") or ()
+    waiting: list[tuple[str, str]] = [(NAME, ""), *((NAME, extra) for extra in extras)]
     while waiting:
         name, extra = waiting.pop()
         if (name, extra) in asked or name in _HAVE:
