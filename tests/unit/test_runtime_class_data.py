@@ -87,10 +87,11 @@ def test_a_java_that_takes_no_such_archive_gets_none(java: JavaRuntime, jar: Pat
     assert find_class_data(JavaRuntime(java.home, NEWEST + 1, frozenset()), [jar], "") is None
 
 
-def test_an_archive_is_used_when_it_is_whole(java: JavaRuntime, jar: Path) -> None:
+def test_an_archive_is_used_when_it_is_whole(java: JavaRuntime, jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an archive a run's JVM lists its classes; a torn file is removed; a whole one is used."""
     data = found(java, jar)
-    listing = data.archive.with_suffix(f".{os.getpid()}.list")
+    monkeypatch.setattr("connector.runtime.jvm.class_data.make_token", lambda: "mine")
+    listing = data.archive.with_suffix(".mine.list")
     assert data.options(lists_classes=False) == ()
     assert data.options(lists_classes=True)[-2:] == (f"-XX:DumpLoadedClassList={listing}", f"-D{TO_WRITE}={listing}")
     for torn in (b"", b"\0" * 4096, HEAD[:3]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,19 @@ def cache_dir() -> Path:
 
 def _base() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def name_draft(target: Path) -> Path:
+    """Return where to write a file that is then moved into place: beside it, under a name that nobody else chooses.
+
+    Two containers with one folder may both be process 1.
+    """
+    return target.with_name(f".{target.name}.{make_token()}")
+
+
+def make_token() -> str:
+    """Return what tells this process's files from those of any other."""
+    return f"{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def make_folder(chosen: str | None, usual: Callable[[], Path], variable: str) -> Path:

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from connector.errors import FatalError
-from connector.runtime.jvm.cache import cache_dir, make_folder
+from connector.runtime.jvm.cache import cache_dir, make_folder, name_draft
 from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, parse_lockfile
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def copy_jars(components: Iterable[str], folder: Path, done: Callable[[Artifact]
         for file in fetch_artifacts(_locked_artifacts(component), _stamp_file(component), done):
             target = folder / file.name
             if not target.exists() or target.stat().st_size != file.stat().st_size:
-                draft = target.with_name(f".{target.name}.{os.getpid()}")
+                draft = name_draft(target)
                 try:
                     shutil.copyfile(file, draft)
                     draft.replace(target)
@@ -232,7 +232,7 @@ def _write_stamp(file: Path, stamp: Stamp) -> None:
     # Where the cache cannot be written the next start reads the files once more.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f"{file.name}.{os.getpid()}")
+        draft = name_draft(file)
         draft.write_text(json.dumps(stamp), encoding="utf-8")
         draft.replace(file)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from attrs import frozen
 
 from connector.errors import FatalError
-from connector.runtime.jvm.cache import CACHE, cache_dir
+from connector.runtime.jvm.cache import CACHE, cache_dir, name_draft
 
 VECTOR_MODULE = "jdk.incubator.vector"
 NEWEST = 21
@@ -155,7 +155,7 @@ def make_shim(java: JavaRuntime, dropped: str, cache: Path) -> Path:
     script = home / "bin" / "java"
     if not script.exists():
         script.parent.mkdir(parents=True, exist_ok=True)
-        draft = script.with_name(f"java.{os.getpid()}")
+        draft = name_draft(script)
         draft.write_text(text, encoding="utf-8")
         draft.chmod(0o755)
         draft.replace(script)

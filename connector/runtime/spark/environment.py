@@ -7,7 +7,6 @@ no interpreter is packed. Versions are those installed here.
 from __future__ import annotations
 
 import io
-import os
 import platform
 import re
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
+from connector.runtime.jvm.cache import name_draft
 from connector.runtime.spark.packages import PACKAGES, packages_root
 
 NAME = "icebridge"
@@ -101,7 +101,7 @@ def write_archive(target: Path) -> int:
     The same files give the same archive. OSError: it cannot be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    draft = name_draft(target)
     try:
         with tarfile.open(draft, "w:gz", compresslevel=3) as archive:
             for name, path in sorted(list_files().items()):
