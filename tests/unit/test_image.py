@@ -15,6 +15,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from types import ModuleType
 
+import javaproperties
 import pytest
 
 from connector.cli.arguments import load_settings
@@ -161,3 +162,20 @@ def test_the_health_check_takes_no_proxy() -> None:
         check = [sys.executable, "-I", "-S", str(DOCKER / "healthcheck.py")]
         done = subprocess.run(check, env=environ, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (0, '{"status":"UP"}')
+
+
+@pytest.mark.parametrize("secret", ["plain", r"a\b\\n", "=begins", ": \u00e4 'q\"$x%s"])
+def test_spark_s_daemons_read_the_secret_as_it_is(secret: str, tmp_path: Path) -> None:
+    """Whatever is in the secret of a standalone cluster, its master has the same as the connectors."""
+    (tmp_path / "bin").mkdir()
+    for name in ("python", "spark-class"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    settings, script = tmp_path / "daemon.properties", tmp_path / "entrypoint.sh"
+    text = (DOCKER / "entrypoint.sh").read_text("utf-8")
+    script.write_text(text.replace("/tmp/spark-daemon.properties", str(settings)))
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "SPARK_AUTH_SECRET": secret}
+    subprocess.run(["/bin/sh", str(script), "spark-master"], env=environ, check=True, timeout=60)
+    assert javaproperties.loads(settings.read_text("utf-8"))["spark.authenticate.secret"] == secret
+    assert settings.stat().st_mode & 0o777 == 0o600
