@@ -223,6 +223,17 @@ def test_jars_are_copied_for_another_machine(maven: Path, tmp_path: Path, monkey
     assert fetch_jars("x") == (tmp_path / "jars" / "n-1.0.jar",)
 
 
+def test_a_spoilt_jar_of_a_folder_is_copied_again(maven: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of the same size that is not the locked one is replaced, as the error about it says to do."""
+    artifact = _artifact("n")
+    monkeypatch.setattr(jars_module, "_locked_artifacts", lambda _: (artifact,))
+    _put(maven, artifact, b"jar")
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / artifact.file_name).write_bytes(b"jax")
+    copy_jars(["x"], tmp_path / "jars", lambda _: None)
+    assert (tmp_path / "jars" / artifact.file_name).read_bytes() == b"jar"
+
+
 def test_a_cache_that_cannot_be_written_is_no_fault(maven: Path, tmp_path: Path) -> None:
     """On a read-only file system the check is made at each start."""
     artifact = _artifact("n")

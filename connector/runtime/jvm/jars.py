@@ -96,9 +96,11 @@ def copy_jars(components: Iterable[str], folder: Path, done: Callable[[Artifact]
     folder.mkdir(parents=True, exist_ok=True)
     copied = {}
     for component in components:
-        for file in fetch_artifacts(_locked_artifacts(component), _stamp_file(component), done):
+        artifacts = _locked_artifacts(component)
+        files = fetch_artifacts(artifacts, _stamp_file(component), done)
+        for artifact, file in zip(artifacts, files, strict=True):
             target = folder / file.name
-            if not target.exists() or target.stat().st_size != file.stat().st_size:
+            if not target.is_file() or sha256_of(target) != artifact.sha256:
                 draft = name_draft(target)
                 try:
                     shutil.copyfile(file, draft)
