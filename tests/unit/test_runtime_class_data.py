@@ -236,6 +236,17 @@ def test_jars_stand_on_the_class_path_unless_spark_adds_others(tmp_path: Path) -
     assert not fits_class_path({}, tmp_path)
 
 
+def test_a_script_of_the_environment_takes_jars_from_the_class_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a `spark-env.sh` may set what Spark's scripts put on the class path, Spark adds our jars itself."""
+    assert fits_class_path({}, tmp_path)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "spark-env.sh").write_text("SPARK_DIST_CLASSPATH=/hadoop/*\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "own"))
+    assert not fits_class_path({}, tmp_path)
+
+
 def test_folders_on_the_class_path_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders of settings, folders and patterns of the user's: none of them can be archived."""
     jar = tmp_path / "x.jar"

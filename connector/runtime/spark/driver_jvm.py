@@ -48,10 +48,11 @@ def fits_class_path(spark: Mapping[str, str], spark_home: Path) -> bool:
     """Tell whether our jars can stand on the JVM's class path, where classes are found and archived faster.
 
     Not beside jars that Spark adds to the running JVM: classes on the class path do not see theirs (a store's, a
-    driver's).
+    driver's). Nor where a script of the user's makes the environment of Spark's scripts, in which they are told.
     """
     given = {**_read_defaults(spark_home), **spark}
-    return not any(given.get(name, "").strip() for name in _ADDS_JARS)
+    is_scripted = (_conf_folder(spark_home) / "spark-env.sh").is_file()
+    return not is_scripted and not any(given.get(name, "").strip() for name in _ADDS_JARS)
 
 
 def find_other_options(spark: Mapping[str, str], spark_home: Path) -> str:
@@ -62,8 +63,12 @@ def find_other_options(spark: Mapping[str, str], spark_home: Path) -> str:
 
 def _read_defaults(spark_home: Path) -> dict[str, str]:
     """Return what Spark's own file of defaults says, which its scripts read beside our settings."""
-    file = Path(os.environ.get("SPARK_CONF_DIR") or spark_home / "conf") / "spark-defaults.conf"
+    file = _conf_folder(spark_home) / "spark-defaults.conf"
     return dict(javaproperties.loads(file.read_text("utf-8"))) if file.is_file() else {}
+
+
+def _conf_folder(spark_home: Path) -> Path:
+    return Path(os.environ.get("SPARK_CONF_DIR") or spark_home / "conf")
 
 
 def start_driver_jvm(
