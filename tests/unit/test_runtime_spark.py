@@ -15,7 +15,7 @@ import pytest
 from attrs import field, frozen
 
 from connector.runtime.jvm.gateway import jvm_environment
-from connector.runtime.spark.driver_jvm import find_other_options
+from connector.runtime.spark.driver_jvm import add_defaults, find_other_options
 from connector.runtime.spark.job_pools import MAINTENANCE, POOLS
 from connector.runtime.spark.packages import packages_zip
 from connector.runtime.spark.process_environment import settle_environment
@@ -206,3 +206,16 @@ def test_a_driver_on_the_loopback_address_needs_no_name(tmp_path: Path, monkeypa
     assert "SPARK_LOCAL_HOSTNAME" not in jvm_environment(_conf(spark_driver_host="me"), tmp_path, ())
     monkeypatch.setenv("SPARK_LOCAL_HOSTNAME", "mine")
     assert jvm_environment(local, tmp_path, ())["SPARK_LOCAL_HOSTNAME"] == "mine"
+
+
+def test_what_sparks_own_file_says_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jars, extensions and options of the JVM in `spark-defaults.conf` stay beside ours; the user's own win."""
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    said = "spark.jars /d.jar\nspark.sql.extensions d.E\nspark.driver.extraJavaOptions -Dd=e\nspark.driver.memory 9g\n"
+    (tmp_path / "spark-defaults.conf").write_text(said)
+    conf = session_conf("app", Lake(), add_defaults({}, tmp_path), [Path("/m/a.jar")], Path("/src"))
+    assert conf["spark.jars"] == "/m/a.jar,/d.jar"
+    assert conf["spark.sql.extensions"] == f"{EXTENSIONS},d.E"
+    assert "-Dd=e" in conf["spark.driver.extraJavaOptions"].split()
+    assert add_defaults({"spark.jars": "/u.jar"}, tmp_path)["spark.jars"] == "/u.jar"
+    assert conf["spark.driver.memory"] == "2g"

@@ -23,6 +23,8 @@ from connector.runtime.jvm.gateway import (
 from connector.runtime.jvm.java import JavaRuntime
 
 _ADDS_JARS = ("spark.jars", "spark.jars.packages", "spark.driver.userClassPathFirst")
+_ADDED_TO = ("spark.jars", "spark.sql.extensions", JAVA_OPTIONS)
+"""Settings of the user's to which ours are added."""
 _OPTIONS = (*EVERY_JAVA, "SPARK_SUBMIT_OPTS")
 """Environment variables whose options the JVM gets too."""
 FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
@@ -59,6 +61,12 @@ def find_other_options(spark: Mapping[str, str], spark_home: Path) -> str:
     """Return the options that the JVM gets beside those of `spark.driver.extraJavaOptions`: two collectors end it."""
     given = {**_read_defaults(spark_home), **spark}
     return " ".join([given.get(DEFAULT_JAVA_OPTIONS, ""), *(os.environ.get(name, "") for name in _OPTIONS)])
+
+
+def add_defaults(spark: Mapping[str, str], spark_home: Path) -> dict[str, str]:
+    """Return the user's settings with those of Spark's own file of defaults that ours are added to, and would hide."""
+    hidden = {key: text for key, text in _read_defaults(spark_home).items() if key in _ADDED_TO}
+    return {**hidden, **spark}
 
 
 def _read_defaults(spark_home: Path) -> dict[str, str]:

@@ -15,7 +15,13 @@ import structlog
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java
 from connector.runtime.spark.cluster_security import OPEN_NOTE, is_open
-from connector.runtime.spark.driver_jvm import DriverJvm, find_other_options, fits_class_path, start_driver_jvm
+from connector.runtime.spark.driver_jvm import (
+    DriverJvm,
+    add_defaults,
+    find_other_options,
+    fits_class_path,
+    start_driver_jvm,
+)
 from connector.runtime.spark.jvm_signals import leave_sigterm
 from connector.runtime.spark.packages import packages_root, packages_zip
 from connector.runtime.spark.process_environment import settle_environment
@@ -122,6 +128,7 @@ def _start_jvm(
 ) -> StartingSession:
     """Start a JVM unless one runs."""
     choice, home = find_java(), require_spark_home()
+    spark = add_defaults(spark, home)
     runs_here = is_local(spark.get("spark.master", DEFAULTS["spark.master"]))
     settle_environment(os.environ, choice.home(), spark.get("spark.pyspark.python", ""), runs_here=runs_here)
     jars, is_up = (*fetch_jars("spark"), *fetch_store_jars(catalog, spark)), _is_jvm_up()
