@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,6 +16,7 @@ import pytest
 from attrs import field, frozen
 
 from connector.runtime.jvm.gateway import jvm_environment
+from connector.runtime.spark import job_pools
 from connector.runtime.spark.driver_jvm import add_defaults, find_other_options
 from connector.runtime.spark.job_pools import MAINTENANCE, POOLS
 from connector.runtime.spark.packages import packages_zip
@@ -219,3 +221,15 @@ def test_what_sparks_own_file_says_is_not_hidden(tmp_path: Path, monkeypatch: py
     assert "-Dd=e" in conf["spark.driver.extraJavaOptions"].split()
     assert add_defaults({"spark.jars": "/u.jar"}, tmp_path)["spark.jars"] == "/u.jar"
     assert conf["spark.driver.memory"] == "2g"
+
+
+def test_folders_with_spaces_and_umlauts_are_found(tmp_path: Path) -> None:
+    """Where our packages are in a folder such as `/home/Jörg/my lake`, Spark is told its name, and finds the pools."""
+    folder = tmp_path / "Jörg" / "my 100% lake"
+    folder.mkdir(parents=True)
+    copy = shutil.copy(job_pools.__file__, folder)
+    spec = spec_from_file_location("pools_elsewhere", copy)
+    assert spec is not None and spec.loader is not None
+    elsewhere = module_from_spec(spec)
+    spec.loader.exec_module(elsewhere)
+    assert elsewhere.POOLS["spark.scheduler.allocation.file"] == f"file://{folder}/job-pools.xml"
