@@ -233,3 +233,16 @@ def test_folders_with_spaces_and_umlauts_are_found(tmp_path: Path) -> None:
     elsewhere = module_from_spec(spec)
     spec.loader.exec_module(elsewhere)
     assert elsewhere.POOLS["spark.scheduler.allocation.file"] == f"file://{folder}/job-pools.xml"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("tr_TR.UTF-8", "tr_TR.UTF-8")]
+)
+def test_java_takes_names_of_files_as_python_does(
+    given: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a locale without letters beyond ASCII, in which Python has them all the same, Java has them too."""
+    monkeypatch.setenv("LC_ALL", given)
+    assert jvm_environment({}, tmp_path, ())["LC_ALL"] == expected
+    monkeypatch.delenv("LC_ALL")
+    assert "LC_ALL" not in jvm_environment({}, tmp_path, ())

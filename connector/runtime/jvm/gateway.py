@@ -44,6 +44,7 @@ _OPEN_MODULES = tuple(
 LOOPBACK = "127.0.0.1"
 _NAME, _ADDRESS = "SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_IP"
 """Environment variables by which Spark knows this machine, instead of asking for its name."""
+_LOCALE, _ASCII = "LC_ALL", ("C", "POSIX")
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _POLL_S, _END_S = 0.01, 20.0
 
@@ -184,6 +185,9 @@ def jvm_environment(conf: Mapping[str, str], answer_file: Path, class_path: Iter
     # would end the JVM.
     if conf.get("spark.driver.host") == LOOPBACK and _ADDRESS not in os.environ:
         added[_NAME] = os.environ.get(_NAME, LOOPBACK)
+    if os.environ.get(_LOCALE) in _ASCII:
+        # Python takes names of files for UTF-8 there. Java would open none that has a letter beyond ASCII.
+        added[_LOCALE] = "C.UTF-8"
     return {**os.environ, **added, **({MORE_JARS: os.pathsep.join(jars)} if jars else {})}
 
 
