@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
+import javaproperties
 import pytest
 
-from connector.demo.servers.kafka_broker import java_options
+from connector.demo.servers.kafka_broker import KafkaBroker, java_options
 from connector.demo.servers.ports import DIRECT
 from connector.runtime.jvm.collector import EVERY_JAVA, collector_options
 
@@ -41,3 +43,14 @@ def test_servers_of_this_machine_are_asked_without_a_proxy(monkeypatch: pytest.M
         threading.Thread(target=server.handle_request, daemon=True).start()
         with DIRECT.open(f"http://127.0.0.1:{server.server_port}/", timeout=30) as answer:
             assert answer.status == 200
+
+
+def test_java_reads_the_brokers_folder_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with letters beyond ASCII is the one that the broker keeps its data in, though Java reads Latin-1."""
+    monkeypatch.setattr(KafkaBroker, "_format", lambda self, config: None)
+    monkeypatch.setattr(KafkaBroker, "_java", lambda self, *words, **options: None)
+    home = tmp_path / "Jörg's # lake"
+    home.mkdir()
+    KafkaBroker(home)._launch()
+    with (home / "server.properties").open("rb") as file:
+        assert javaproperties.load(file)["log.dirs"] == str(home / "data")

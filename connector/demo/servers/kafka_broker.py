@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+import javaproperties
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -124,7 +125,7 @@ class KafkaBroker(Server):
         self._port, controller_port = keep_ports(self.home / "ports", self._wanted_port)
         config = self.home / "server.properties"
         values = server_properties(self.home, self._port, controller_port, self.properties)
-        config.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
+        config.write_text(javaproperties.dumps(values, timestamp=False), encoding="ascii")
         if not (self.home / "data" / "meta.properties").exists():
             self._format(config)
         return self._java("kafka.Kafka", str(config), heap_mb=self.heap_mb, short_lived=self._short_lived)
