@@ -25,8 +25,9 @@ write_daemon_settings() {
   defaults=/tmp/spark-daemon.properties
   (umask 077 && : > "$defaults")
   if [ -n "${SPARK_AUTH_SECRET:-}" ]; then
-    printf 'spark.authenticate true\nspark.network.crypto.enabled true\nspark.authenticate.secret %s\n' \
-      "$SPARK_AUTH_SECRET" > "$defaults"
+    # In such a file a backslash stands for two, and a value may begin with = or : behind a = alone.
+    secret=$(printf '%s' "$SPARK_AUTH_SECRET" | sed 's/\\/\\\\/g')
+    printf 'spark.authenticate=true\nspark.network.crypto.enabled=true\nspark.authenticate.secret=%s\n' "$secret" > "$defaults"
   fi
 }
 

@@ -106,7 +106,7 @@ def _fill_tables(spark: SparkSession, settings: SinkSettings, progress: SinkStat
 
 def _settings(home: Path, servers: str) -> SinkSettings:
     path = home / "sink.properties"
-    path.write_text(PROPERTIES.format(servers=servers, warehouse=home / "warehouse"))
+    path.write_text(PROPERTIES.format(servers=servers, warehouse=home / "warehouse"), encoding="utf-8")
     return load([path])
 
 

@@ -42,7 +42,7 @@ def search_documents(console: Console, spark: SparkSession, home: Path, servers:
     with OpenSearchNode(home / "search") as node:
         path = home / "search-sink.properties"
         values = {"servers": servers, "warehouse": home / "warehouse", "topics": ",".join(topics), "url": node.url}
-        path.write_text(_SINK.format(**values))
+        path.write_text(_SINK.format(**values), encoding="utf-8")
         with closing(build_sink(spark, load([path]))) as sink:
             sink.stream.run(once=True)
         console.print(f"[bold]the same tables, searched[/] on an OpenSearch node at {node.url}")

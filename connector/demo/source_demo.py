@@ -92,8 +92,8 @@ def play_steps(console: Console, spark: SparkSession, home: Path, servers: str) 
     values = {"servers": servers, "warehouse": home / "warehouse", "tables": ",".join(f"shop.{t}" for t in TABLES)}
     values["topics"] = ",".join(f"lake.shop.{table}" for table in TABLES)
     paths = {name: home / f"{name}.properties" for name in ("lake-source", "lake-sink")}
-    paths["lake-source"].write_text(_SOURCE.format(**values))
-    paths["lake-sink"].write_text(_SINK.format(**values))
+    paths["lake-source"].write_text(_SOURCE.format(**values), encoding="utf-8")
+    paths["lake-sink"].write_text(_SINK.format(**values), encoding="utf-8")
     source, sink = load_source([paths["lake-source"]]), load([paths["lake-sink"]])
     run = _tables(spark)
     console.print("[bold]tables of namespace shop[/], changed by SQL -> Kafka -> tables of namespace replica")

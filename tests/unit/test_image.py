@@ -7,11 +7,15 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import distributions
 from pathlib import Path
 from types import ModuleType
 
+import javaproperties
 import pytest
 
 from connector.cli.arguments import load_settings
@@ -136,3 +140,42 @@ def test_debeziums_operator_is_answered(tmp_path: Path) -> None:
     settings = load([DOCKER / "image.properties", mine])
     assert (settings.server.health_host, settings.server.health_port) == ("0.0.0.0", 8080)
     assert settings.server.listeners == ("http://127.0.0.1:8083",)
+
+
+class _Up(BaseHTTPRequestHandler):
+    """Says that it is up."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"status":"UP"}')
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_the_health_check_takes_no_proxy() -> None:
+    """The container asks itself, also where its environment names a proxy for all else."""
+    with HTTPServer(("127.0.0.1", 0), _Up) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        url, nobody = f"http://127.0.0.1:{server.server_port}/q/health", "http://127.0.0.1:9"
+        environ = {"ICEBRIDGE_HEALTH": url, "http_proxy": nobody, "HTTP_PROXY": nobody}
+        check = [sys.executable, "-I", "-S", str(DOCKER / "healthcheck.py")]
+        done = subprocess.run(check, env=environ, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, '{"status":"UP"}')
+
+
+@pytest.mark.parametrize("secret", ["plain", r"a\b\\n", "=begins", ": \u00e4 'q\"$x%s"])
+def test_spark_s_daemons_read_the_secret_as_it_is(secret: str, tmp_path: Path) -> None:
+    """Whatever is in the secret of a standalone cluster, its master has the same as the connectors."""
+    (tmp_path / "bin").mkdir()
+    for name in ("python", "spark-class"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    settings, script = tmp_path / "daemon.properties", tmp_path / "entrypoint.sh"
+    text = (DOCKER / "entrypoint.sh").read_text("utf-8")
+    script.write_text(text.replace("/tmp/spark-daemon.properties", str(settings)))
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "SPARK_AUTH_SECRET": secret}
+    subprocess.run(["/bin/sh", str(script), "spark-master"], env=environ, check=True, timeout=60)
+    assert javaproperties.loads(settings.read_text("utf-8"))["spark.authenticate.secret"] == secret
+    assert settings.stat().st_mode & 0o777 == 0o600

@@ -87,10 +87,11 @@ def test_a_java_that_takes_no_such_archive_gets_none(java: JavaRuntime, jar: Pat
     assert find_class_data(JavaRuntime(java.home, NEWEST + 1, frozenset()), [jar], "") is None
 
 
-def test_an_archive_is_used_when_it_is_whole(java: JavaRuntime, jar: Path) -> None:
+def test_an_archive_is_used_when_it_is_whole(java: JavaRuntime, jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an archive a run's JVM lists its classes; a torn file is removed; a whole one is used."""
     data = found(java, jar)
-    listing = data.archive.with_suffix(f".{os.getpid()}.list")
+    monkeypatch.setattr("connector.runtime.jvm.class_data.make_token", lambda: "mine")
+    listing = data.archive.with_suffix(".mine.list")
     assert data.options(lists_classes=False) == ()
     assert data.options(lists_classes=True)[-2:] == (f"-XX:DumpLoadedClassList={listing}", f"-D{TO_WRITE}={listing}")
     for torn in (b"", b"\0" * 4096, HEAD[:3]):
@@ -232,6 +233,17 @@ def test_jars_stand_on_the_class_path_unless_spark_adds_others(tmp_path: Path) -
     assert not fits_class_path({"spark.jars.packages": "a:b:1"}, tmp_path)
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.jars   /x.jar\n", encoding="utf-8")
+    assert not fits_class_path({}, tmp_path)
+
+
+def test_a_script_of_the_environment_takes_jars_from_the_class_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a `spark-env.sh` may set what Spark's scripts put on the class path, Spark adds our jars itself."""
+    assert fits_class_path({}, tmp_path)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "spark-env.sh").write_text("SPARK_DIST_CLASSPATH=/hadoop/*\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "own"))
     assert not fits_class_path({}, tmp_path)
 
 

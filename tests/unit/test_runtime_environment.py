@@ -31,6 +31,13 @@ def test_the_archive_has_what_executors_import() -> None:
     assert not [name for name in files if re.search(r"/tests/|\.pyc$|^pyspark/|^\.\.", name)]
 
 
+def test_the_archive_has_installed_extras() -> None:
+    """What our extras need is packed where it is installed: executors log in with botocore as the driver does."""
+    found = set(find_distributions())
+    assert {"botocore", "jmespath", "openlineage-python", "opentelemetry-sdk"} <= found
+    assert not {"boto3", "moto"} & found
+
+
 def test_an_archive_is_the_same_for_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a tar.gz with names below the folder that executors put on their path; a failed one leaves nothing."""
     source = tmp_path / "x.so"

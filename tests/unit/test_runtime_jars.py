@@ -223,9 +223,51 @@ def test_jars_are_copied_for_another_machine(maven: Path, tmp_path: Path, monkey
     assert fetch_jars("x") == (tmp_path / "jars" / "n-1.0.jar",)
 
 
+def test_a_spoilt_jar_of_a_folder_is_copied_again(maven: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of the same size that is not the locked one is replaced, as the error about it says to do."""
+    artifact = _artifact("n")
+    monkeypatch.setattr(jars_module, "_locked_artifacts", lambda _: (artifact,))
+    _put(maven, artifact, b"jar")
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / artifact.file_name).write_bytes(b"jax")
+    copy_jars(["x"], tmp_path / "jars", lambda _: None)
+    assert (tmp_path / "jars" / artifact.file_name).read_bytes() == b"jar"
+
+
 def test_a_cache_that_cannot_be_written_is_no_fault(maven: Path, tmp_path: Path) -> None:
     """On a read-only file system the check is made at each start."""
     artifact = _artifact("n")
     file = _put(maven, artifact, b"jar")
     (tmp_path / "taken").write_text("a file where the folder would be")
     assert fetch_artifacts([artifact], tmp_path / "taken" / "stamp.json", lambda _: None) == (file,)
+
+
+@pytest.mark.parametrize("variable", ["M2_REPO", "ICEBRIDGE_CACHE"])
+def test_a_folder_that_cannot_be_made_is_told(variable: str, maven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home that is read-only, or missing, is an error that names the variable to set."""
+    monkeypatch.setenv(variable, "/proc/no/folder")
+    with pytest.raises(FatalError, match=f"set {variable} to one"):
+        fetch_jars("spark")
+
+
+def test_a_user_without_a_home_is_told(maven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user that has no home, as a container's may, is told which variable to set."""
+
+    def find_none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("M2_REPO")
+    monkeypatch.setattr(Path, "home", find_none)
+    with pytest.raises(FatalError, match="set M2_REPO to one"):
+        fetch_jars("spark")
+
+
+def test_a_full_or_locked_repository_is_told(maven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the local repository cannot be written, the error says so, and names the variables to set."""
+
+    def refuse(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(jars_module, "TemporaryDirectory", refuse)
+    with pytest.raises(FatalError, match=r"No space left.*M2_REPO.*ICEBRIDGE_JARS"):
+        fetch_jars("spark")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from connector.errors import FatalError
 from connector.runtime.jvm.java import (
     VECTOR_MODULE,
     JavaChoice,
@@ -109,7 +110,7 @@ def test_the_runtime_stands_without_a_script_where_it_can(tmp_path: Path) -> Non
     full = tmp_path / "file"
     full.touch()
     assert choice.home(full) == JAVA_17.home
-    with pytest.raises(OSError, match="file"):
+    with pytest.raises(FatalError, match=r"file.*; set ICEBRIDGE_CACHE"):
         JavaChoice(WHEEL, VECTOR_MODULE).home(full)
 
 
@@ -117,3 +118,10 @@ def test_a_cache_that_runs_no_programs_has_no_say(tmp_path: Path, monkeypatch: p
     """On a file system without programs (noexec) a Java that has the module runs as it is."""
     monkeypatch.setattr("os.access", lambda path, mode: False)
     assert JavaChoice(JAVA_17, VECTOR_MODULE).home(tmp_path) == JAVA_17.home
+
+
+def test_a_cache_that_runs_no_programs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Java that needs the script is an error there which says what to mount or set, not one of Spark's start."""
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(FatalError, match=r"noexec.*ICEBRIDGE_CACHE"):
+        JavaChoice(WHEEL, VECTOR_MODULE).home(tmp_path)

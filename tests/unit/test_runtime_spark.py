@@ -8,14 +8,19 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from attrs import field, frozen
 
+from connector.runtime.jvm.gateway import jvm_environment
+from connector.runtime.spark import job_pools
+from connector.runtime.spark.driver_jvm import add_defaults, find_other_options
 from connector.runtime.spark.job_pools import MAINTENANCE, POOLS
 from connector.runtime.spark.packages import packages_zip
+from connector.runtime.spark.process_environment import settle_environment
 from connector.runtime.spark.session_conf import (
     EXTENSIONS,
     SPARK_CATALOG,
@@ -155,3 +160,89 @@ def test_executors_import_the_packages_from_a_zip_beside_them(tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr
     assert all(line.startswith("./packages.zip/") for line in done.stdout.split()), done.stdout
+
+
+@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"])
+def test_options_in_the_environment_count(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector or stack size that the environment gives every Java takes the place of ours too."""
+    monkeypatch.setenv(name, "-XX:+UseG1GC -Xss8m")
+    words = java_options("-Da=b", find_other_options({}, tmp_path)).split()
+    assert not {"-XX:+UseParallelGC", "-Xss4m"} & set(words) and "-Da=b" in words
+
+
+def test_sparks_default_options_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector of Spark's default options, here or in Spark's own file, is the only one."""
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    assert "-XX:+UseG1GC" in find_other_options({"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"}, tmp_path)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.driver.defaultJavaOptions  -XX:+UseZGC -Dx=y\n")
+    conf = session_conf("app", Lake(), {}, [], Path("/src"), find_other_options({}, tmp_path))
+    assert "GC" not in conf["spark.driver.extraJavaOptions"]
+
+
+def test_tasks_on_this_machine_have_this_python() -> None:
+    """The Python and the Spark Connect server of another project, left in a profile, do not count on one machine."""
+    environ = {"PYSPARK_PYTHON": "/usr/bin/python3", "SPARK_REMOTE": "sc://h", "SPARK_API_MODE": "connect", "A": "b"}
+    settle_environment(environ, Path("/java"), "/other/python", runs_here=True)
+    assert environ == {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": "/java", "A": "b"}
+
+
+@pytest.mark.parametrize(
+    ("named", "setting", "expected"),
+    [("/e/python", "", "/e/python"), ("/e/python", "/s/python", "/s/python"), (None, "", sys.executable)],
+)
+def test_other_machines_have_their_own_python(named: str | None, setting: str, expected: str) -> None:
+    """On a cluster the setting says which Python does the tasks, then the environment, else this one's path."""
+    environ = {} if named is None else {"PYSPARK_PYTHON": named}
+    settle_environment(environ, Path("/java"), setting, runs_here=False)
+    assert environ["PYSPARK_PYTHON"] == expected
+
+
+def test_a_driver_on_the_loopback_address_needs_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark does not ask for the machine's own name, which no server may know, unless others are to find the driver."""
+    for name in ("SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_IP"):
+        monkeypatch.delenv(name, raising=False)
+    local, cluster = _conf(), _conf(spark_master="spark://h:7077")
+    assert jvm_environment(local, tmp_path, ())["SPARK_LOCAL_HOSTNAME"] == "127.0.0.1"
+    assert "SPARK_LOCAL_HOSTNAME" not in jvm_environment(cluster, tmp_path, ())
+    assert "SPARK_LOCAL_HOSTNAME" not in jvm_environment(_conf(spark_driver_host="me"), tmp_path, ())
+    monkeypatch.setenv("SPARK_LOCAL_HOSTNAME", "mine")
+    assert jvm_environment(local, tmp_path, ())["SPARK_LOCAL_HOSTNAME"] == "mine"
+
+
+def test_what_sparks_own_file_says_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jars, extensions and options of the JVM in `spark-defaults.conf` stay beside ours; the user's own win."""
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    said = "spark.jars /d.jar\nspark.sql.extensions d.E\nspark.driver.extraJavaOptions -Dd=e\nspark.driver.memory 9g\n"
+    (tmp_path / "spark-defaults.conf").write_text(said)
+    conf = session_conf("app", Lake(), add_defaults({}, tmp_path), [Path("/m/a.jar")], Path("/src"))
+    assert conf["spark.jars"] == "/m/a.jar,/d.jar"
+    assert conf["spark.sql.extensions"] == f"{EXTENSIONS},d.E"
+    assert "-Dd=e" in conf["spark.driver.extraJavaOptions"].split()
+    assert add_defaults({"spark.jars": "/u.jar"}, tmp_path)["spark.jars"] == "/u.jar"
+    assert conf["spark.driver.memory"] == "2g"
+
+
+def test_folders_with_spaces_and_umlauts_are_found(tmp_path: Path) -> None:
+    """Where our packages are in a folder such as `/home/Jörg/my lake`, Spark is told its name, and finds the pools."""
+    folder = tmp_path / "Jörg" / "my 100% lake"
+    folder.mkdir(parents=True)
+    copy = shutil.copy(job_pools.__file__, folder)
+    spec = spec_from_file_location("pools_elsewhere", copy)
+    assert spec is not None and spec.loader is not None
+    elsewhere = module_from_spec(spec)
+    spec.loader.exec_module(elsewhere)
+    assert elsewhere.POOLS["spark.scheduler.allocation.file"] == f"file://{folder}/job-pools.xml"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("tr_TR.UTF-8", "tr_TR.UTF-8")]
+)
+def test_java_takes_names_of_files_as_python_does(
+    given: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a locale without letters beyond ASCII, in which Python has them all the same, Java has them too."""
+    monkeypatch.setenv("LC_ALL", given)
+    assert jvm_environment({}, tmp_path, ())["LC_ALL"] == expected
+    monkeypatch.delenv("LC_ALL")
+    assert "LC_ALL" not in jvm_environment({}, tmp_path, ())

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+import javaproperties
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -15,6 +16,7 @@ from connector.demo.servers.ports import LOOPBACK, is_answering, keep_ports
 from connector.demo.servers.process import ChildProcess
 from connector.demo.servers.server import Server
 from connector.errors import FatalError
+from connector.runtime.jvm.collector import collector_options
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home
 
@@ -72,7 +74,7 @@ def java_options(heap_mb: int, *, short_lived: bool = False) -> tuple[str, ...]:
     """
     return (
         f"-Xmx{heap_mb}m",
-        "-XX:+UseSerialGC",
+        *collector_options("-XX:+UseSerialGC"),
         *(("-XX:TieredStopAtLevel=1",) if short_lived else ()),
         "-Xshare:auto",
         "-Djava.awt.headless=true",
@@ -123,7 +125,7 @@ class KafkaBroker(Server):
         self._port, controller_port = keep_ports(self.home / "ports", self._wanted_port)
         config = self.home / "server.properties"
         values = server_properties(self.home, self._port, controller_port, self.properties)
-        config.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
+        config.write_text(javaproperties.dumps(values, timestamp=False), encoding="ascii")
         if not (self.home / "data" / "meta.properties").exists():
             self._format(config)
         return self._java("kafka.Kafka", str(config), heap_mb=self.heap_mb, short_lived=self._short_lived)

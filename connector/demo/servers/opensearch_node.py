@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
 
-from connector.demo.servers.ports import LOOPBACK, keep_ports
+from connector.demo.servers.ports import DIRECT, LOOPBACK, keep_ports
 from connector.demo.servers.process import ChildProcess
 from connector.demo.servers.server import Server
+from connector.runtime.jvm.collector import collector_options
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java_home
 
@@ -114,7 +114,8 @@ class OpenSearchNode(Server):
         }
         quick = ("-XX:TieredStopAtLevel=1",) if self._short_lived else ()
         return [
-            *(str(java), f"-Xms{self.heap_mb // 2}m", f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", "-Xshare:auto"),
+            *(str(java), *collector_options("-XX:+UseSerialGC")),
+            *(f"-Xms{self.heap_mb // 2}m", f"-Xmx{self.heap_mb}m", "-Xshare:auto"),
             *quick,
             *(f"-D{name}={value}" for name, value in defined.items()),
             *("-cp", os.pathsep.join(map(str, class_path)), "org.opensearch.bootstrap.OpenSearch"),
@@ -125,7 +126,7 @@ class OpenSearchNode(Server):
 
     def _is_answering(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/_cluster/health", timeout=5) as answer:  # noqa: S310 - ours
+            with DIRECT.open(f"{self.url}/_cluster/health", timeout=5) as answer:
                 return orjson.loads(answer.read())["status"] in ("green", "yellow")
         except (urllib.error.URLError, OSError, ValueError):
             return False

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import urllib.error
-import urllib.request
 from pathlib import Path
 
-from connector.demo.servers.ports import LOOPBACK, free_ports
+from connector.demo.servers.ports import DIRECT, LOOPBACK, free_ports
 from connector.demo.servers.process import ChildProcess
 from connector.demo.servers.server import Server
 from connector.runtime.jvm.archives import unpack_archive
+from connector.runtime.jvm.collector import collector_options
 from connector.runtime.jvm.java import find_java_home
 
 _API = "/apis/ccompat/v7"
@@ -54,13 +54,14 @@ class SchemaRegistryServer(Server):
         path = os.pathsep.join(map(str, [*sorted(home.glob("*-runner.jar")), *sorted((home / "lib").glob("*.jar"))]))
         defined = [f"-D{name}={value}" for name, value in options.items()]
         return [
-            *(str(java), f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+            *(str(java), *collector_options("-XX:+UseSerialGC")),
+            *(f"-Xmx{self.heap_mb}m", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
             *(*defined, "-cp", path, "io.quarkus.runner.GeneratedMain"),
         ]
 
     def _is_answering(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as answer:  # noqa: S310 - our own http URL
+            with DIRECT.open(f"{self.url}/subjects", timeout=5) as answer:
                 return bool(answer.status == 200)  # noqa: PLR2004
         except (urllib.error.URLError, OSError):
             return False

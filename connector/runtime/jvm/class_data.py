@@ -22,7 +22,7 @@ import structlog
 from attrs import frozen
 from py4j.protocol import Py4JError
 
-from connector.runtime.jvm.cache import cache_dir
+from connector.runtime.jvm.cache import cache_dir, make_token
 from connector.runtime.jvm.java import JavaRuntime
 
 TO_WRITE = "icebridge.class-list"
@@ -79,7 +79,7 @@ class ClassData:
             return ()
         self.archive.parent.mkdir(parents=True, exist_ok=True)
         self.archive.unlink(missing_ok=True)
-        classes = self.archive.with_suffix(f".{os.getpid()}.list")
+        classes = self.archive.with_suffix(f".{make_token()}.list")
         return (*_LOGGING, f"-XX:DumpLoadedClassList={classes}", f"-D{TO_WRITE}={classes}")
 
 

@@ -18,9 +18,12 @@ from typing import Any, Self
 
 import javaproperties
 
+from connector.errors import FatalError
 from connector.redaction import is_secret
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+"""Options that stand in front of those."""
 MORE_JARS = "SPARK_DIST_CLASSPATH"
 """Environment variable with what Spark's scripts put behind Spark's own jars."""
 EXTRA_CLASS_PATH = "spark.driver.extraClassPath"
@@ -38,6 +41,10 @@ _OPEN_MODULES = tuple(
     )
 )
 """What Spark's launcher opens of Java's own modules to the libraries that stores and catalogs bring."""
+LOOPBACK = "127.0.0.1"
+_NAME, _ADDRESS = "SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_IP"
+"""Environment variables by which Spark knows this machine, instead of asking for its name."""
+_LOCALE, _ASCII = "LC_ALL", ("C", "POSIX")
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _POLL_S, _END_S = 0.01, 20.0
 
@@ -67,7 +74,7 @@ class StartingJvm:
                 else [str(java), write_arguments(spark_home, conf, class_path, self._folder)],
                 # The JVM ends when this process is gone: it reads its input's end.
                 stdin=subprocess.PIPE,
-                env=_environment(self._told, class_path),
+                env=jvm_environment(conf, self._told, class_path),
                 preexec_fn=_ignore_interrupts,  # noqa: PLW1509 - as PySpark does it: nothing else runs between
             )
         except BaseException:
@@ -77,9 +84,8 @@ class StartingJvm:
     def connect(self) -> Any:
         """Wait until the JVM is up; return PySpark's gateway to it.
 
-        PySparkRuntimeError: it ended.
+        FatalError: it ended.
         """
-        from pyspark.errors import PySparkRuntimeError
         from pyspark.java_gateway import launch_gateway
 
         from connector.runtime.jvm.java_names import remember_java_names
@@ -88,7 +94,11 @@ class StartingJvm:
             while not self._told.is_file() and self.process.poll() is None:
                 time.sleep(_POLL_S)
             if not self._told.is_file():
-                raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+                raise FatalError(
+                    f"Spark's JVM did not start (exit code {self.process.returncode}); it says why above: check "
+                    "spark.driver.memory against the memory that is free, spark.driver.extraJavaOptions, and in the "
+                    "environment SPARK_HOME, JAVA_TOOL_OPTIONS and PYSPARK_SUBMIT_ARGS"
+                )
             with _set_environment(_read_gateway(self._told.read_bytes())):
                 gateway = launch_gateway()
         finally:
@@ -151,7 +161,8 @@ def write_arguments(spark_home: Path, conf: Mapping[str, str], class_path: Seque
     entries = (conf.get(EXTRA_CLASS_PATH, ""), *spark, *map(str, class_path))
     heap = f"-Xmx{conf.get('spark.driver.memory', '1g')}"
     words = ["-cp", os.pathsep.join(filter(None, entries)), heap, *_OPEN_MODULES]
-    words += [*shlex.split(conf.get(JAVA_OPTIONS, "")), "org.apache.spark.api.python.PythonGatewayServer"]
+    words += [word for name in (DEFAULT_JAVA_OPTIONS, JAVA_OPTIONS) for word in shlex.split(conf.get(name, ""))]
+    words += ["org.apache.spark.api.python.PythonGatewayServer"]
     return f"@{_write_private(folder / 'java.arguments', _quote_words(words))}"
 
 
@@ -166,10 +177,17 @@ def _write_private(file: Path, text: str) -> Path:
     return file
 
 
-def _environment(answer_file: Path, class_path: Iterable[Path]) -> dict[str, str]:
-    """Return this process's environment with what Spark's scripts and its gateway look for there."""
+def jvm_environment(conf: Mapping[str, str], answer_file: Path, class_path: Iterable[Path]) -> dict[str, str]:
+    """Return this process's environment with what Spark's scripts, its gateway and Spark look for there."""
     jars = [*filter(None, [os.environ.get(MORE_JARS)]), *map(str, class_path)]
     added = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer_file), "SPARK_CONNECT_MODE": "0"}
+    # Spark asks for the machine's own name, also where nobody else is to find the driver: one that no server knows
+    # would end the JVM.
+    if conf.get("spark.driver.host") == LOOPBACK and _ADDRESS not in os.environ:
+        added[_NAME] = os.environ.get(_NAME, LOOPBACK)
+    if os.environ.get(_LOCALE) in _ASCII:
+        # Python takes names of files for UTF-8 there. Java would open none that has a letter beyond ASCII.
+        added[_LOCALE] = "C.UTF-8"
     return {**os.environ, **added, **({MORE_JARS: os.pathsep.join(jars)} if jars else {})}
 
 

@@ -14,15 +14,15 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from connector.errors import FatalError
-from connector.runtime.jvm.cache import cache_dir
+from connector.runtime.jvm.cache import cache_dir, make_folder, name_draft
 from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, parse_lockfile
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FOLDER = "ICEBRIDGE_JARS"
 """Environment variable that names a folder of jars: then no registry is asked."""
+_M2 = "M2_REPO"
 _THREADS = 8
 _TRIES = 3
 _PAUSE_S = 2.0
@@ -95,10 +96,12 @@ def copy_jars(components: Iterable[str], folder: Path, done: Callable[[Artifact]
     folder.mkdir(parents=True, exist_ok=True)
     copied = {}
     for component in components:
-        for file in fetch_artifacts(_locked_artifacts(component), _stamp_file(component), done):
+        artifacts = _locked_artifacts(component)
+        files = fetch_artifacts(artifacts, _stamp_file(component), done)
+        for artifact, file in zip(artifacts, files, strict=True):
             target = folder / file.name
-            if not target.exists() or target.stat().st_size != file.stat().st_size:
-                draft = target.with_name(f".{target.name}.{os.getpid()}")
+            if not target.is_file() or sha256_of(target) != artifact.sha256:
+                draft = name_draft(target)
                 try:
                     shutil.copyfile(file, draft)
                     draft.replace(target)
@@ -139,9 +142,9 @@ def _ensure_artifact(artifact: Artifact, home: Path) -> Artifact:
     target = home / artifact.relative
     if target.is_file() and sha256_of(target) == artifact.sha256:
         return artifact
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Fetched aside and moved into place: another process, or a kill in the middle, never leaves half a jar.
-    with TemporaryDirectory(prefix=_ASIDE, dir=home) as aside:
+    with _map_unwritable(home), TemporaryDirectory(prefix=_ASIDE, dir=home) as aside:
+        # Fetched aside and moved into place: another process, or a kill in the middle, never leaves half a jar.
+        target.parent.mkdir(parents=True, exist_ok=True)
         fetched = _download(artifact, Path(aside))
         digest = sha256_of(fetched)
         if digest != artifact.sha256:
@@ -151,6 +154,17 @@ def _ensure_artifact(artifact: Artifact, home: Path) -> Artifact:
             )
         fetched.replace(target)
     return artifact
+
+
+@contextmanager
+def _map_unwritable(home: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FatalError(
+            f"{home}: jars cannot be written there: {error}; set M2_REPO to a folder that this user can write, or "
+            f"{FOLDER} to one with the jars"
+        ) from error
 
 
 def _tidy(home: Path) -> None:
@@ -189,10 +203,7 @@ def _maven_context(folder: Path) -> MavenContext:
 
 def _repository() -> Path:
     """The local Maven repository that jgo and Maven share: `M2_REPO`, else `~/.m2/repository`."""
-    chosen = os.environ.get("M2_REPO")
-    home = Path(chosen).expanduser() if chosen else Path.home() / ".m2" / "repository"
-    home.mkdir(parents=True, exist_ok=True)
-    return home
+    return make_folder(os.environ.get(_M2), lambda: Path.home() / ".m2" / "repository", _M2)
 
 
 def _stamp_file(component: str) -> Path:
@@ -223,7 +234,7 @@ def _write_stamp(file: Path, stamp: Stamp) -> None:
     # Where the cache cannot be written the next start reads the files once more.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f"{file.name}.{os.getpid()}")
+        draft = name_draft(file)
         draft.write_text(json.dumps(stamp), encoding="utf-8")
         draft.replace(file)
 

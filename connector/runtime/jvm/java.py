@@ -21,7 +21,7 @@ from pathlib import Path
 from attrs import frozen
 
 from connector.errors import FatalError
-from connector.runtime.jvm.cache import cache_dir
+from connector.runtime.jvm.cache import CACHE, cache_dir, name_draft
 
 VECTOR_MODULE = "jdk.incubator.vector"
 NEWEST = 21
@@ -63,19 +63,28 @@ class JavaChoice:
         """Return the JAVA_HOME to set: the runtime's own, or one in the cache that keeps the argument from it.
 
         Its own also where no script can be written to the cache and run from there: it only warns of a module that it
-        has. OSError: the same, and it does not have the module.
+        has. FatalError: the same, and it does not have the module.
         """
         if self.drop_module is None:
             return self.java.home
         needless = self.drop_module in self.java.modules
         try:
             home = make_shim(self.java, self.drop_module, cache or cache_dir())
-        except OSError:
-            if not needless:
+        except (OSError, FatalError) as error:
+            if needless:
+                return self.java.home
+            if isinstance(error, FatalError):
                 raise
-            return self.java.home
+            raise FatalError(f"the cache cannot be written: {error}; set {CACHE} to a folder that can be") from error
         # Of a file system that runs no programs (noexec) this says no.
-        return home if not needless or os.access(home / "bin" / "java", os.X_OK) else self.java.home
+        if os.access(home / "bin" / "java", os.X_OK):
+            return home
+        if needless:
+            return self.java.home
+        raise FatalError(
+            f"no program can be run from {home}: its file system is mounted noexec; mount it with exec (docker run "
+            f"--tmpfs /tmp:exec), or set {CACHE} to a folder elsewhere"
+        )
 
 
 def choose_java(
@@ -146,7 +155,7 @@ def make_shim(java: JavaRuntime, dropped: str, cache: Path) -> Path:
     script = home / "bin" / "java"
     if not script.exists():
         script.parent.mkdir(parents=True, exist_ok=True)
-        draft = script.with_name(f"java.{os.getpid()}")
+        draft = name_draft(script)
         draft.write_text(text, encoding="utf-8")
         draft.chmod(0o755)
         draft.replace(script)

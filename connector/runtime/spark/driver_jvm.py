@@ -11,7 +11,9 @@ import structlog
 from attrs import frozen
 
 from connector.runtime.jvm.class_data import ClassData, check_use, find_class_data
+from connector.runtime.jvm.collector import EVERY_JAVA
 from connector.runtime.jvm.gateway import (
+    DEFAULT_JAVA_OPTIONS,
     EXTRA_CLASS_PATH,
     JAVA_OPTIONS,
     MORE_JARS,
@@ -21,6 +23,10 @@ from connector.runtime.jvm.gateway import (
 from connector.runtime.jvm.java import JavaRuntime
 
 _ADDS_JARS = ("spark.jars", "spark.jars.packages", "spark.driver.userClassPathFirst")
+_ADDED_TO = ("spark.jars", "spark.sql.extensions", JAVA_OPTIONS)
+"""Settings of the user's to which ours are added."""
+_OPTIONS = (*EVERY_JAVA, "SPARK_SUBMIT_OPTS")
+"""Environment variables whose options the JVM gets too."""
 FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
 """Environment variables with folders that Spark's scripts put on the class path."""
 
@@ -33,7 +39,7 @@ class DriverJvm:
     class_data: ClassData | None
 
     def connect(self) -> object:
-        """Wait until it is up; return PySpark's gateway to it. PySparkRuntimeError: it ended."""
+        """Wait until it is up; return PySpark's gateway to it. FatalError: it ended."""
         gateway = self.starting.connect()
         if self.class_data is not None:
             check_use(self.class_data, self.starting.process.pid)
@@ -44,16 +50,33 @@ def fits_class_path(spark: Mapping[str, str], spark_home: Path) -> bool:
     """Tell whether our jars can stand on the JVM's class path, where classes are found and archived faster.
 
     Not beside jars that Spark adds to the running JVM: classes on the class path do not see theirs (a store's, a
-    driver's).
+    driver's). Nor where a script of the user's makes the environment of Spark's scripts, in which they are told.
     """
     given = {**_read_defaults(spark_home), **spark}
-    return not any(given.get(name, "").strip() for name in _ADDS_JARS)
+    is_scripted = (_conf_folder(spark_home) / "spark-env.sh").is_file()
+    return not is_scripted and not any(given.get(name, "").strip() for name in _ADDS_JARS)
+
+
+def find_other_options(spark: Mapping[str, str], spark_home: Path) -> str:
+    """Return the options that the JVM gets beside those of `spark.driver.extraJavaOptions`: two collectors end it."""
+    given = {**_read_defaults(spark_home), **spark}
+    return " ".join([given.get(DEFAULT_JAVA_OPTIONS, ""), *(os.environ.get(name, "") for name in _OPTIONS)])
+
+
+def add_defaults(spark: Mapping[str, str], spark_home: Path) -> dict[str, str]:
+    """Return the user's settings with those of Spark's own file of defaults that ours are added to, and would hide."""
+    hidden = {key: text for key, text in _read_defaults(spark_home).items() if key in _ADDED_TO}
+    return {**hidden, **spark}
 
 
 def _read_defaults(spark_home: Path) -> dict[str, str]:
     """Return what Spark's own file of defaults says, which its scripts read beside our settings."""
-    file = Path(os.environ.get("SPARK_CONF_DIR") or spark_home / "conf") / "spark-defaults.conf"
+    file = _conf_folder(spark_home) / "spark-defaults.conf"
     return dict(javaproperties.loads(file.read_text("utf-8"))) if file.is_file() else {}
+
+
+def _conf_folder(spark_home: Path) -> Path:
+    return Path(os.environ.get("SPARK_CONF_DIR") or spark_home / "conf")
 
 
 def start_driver_jvm(

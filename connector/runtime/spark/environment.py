@@ -7,7 +7,6 @@ no interpreter is packed. Versions are those installed here.
 from __future__ import annotations
 
 import io
-import os
 import platform
 import re
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
+from connector.runtime.jvm.cache import name_draft
 from connector.runtime.spark.packages import PACKAGES, packages_root
 
 NAME = "icebridge"
@@ -34,10 +34,14 @@ def archive_name() -> str:
 
 
 def find_distributions() -> dict[str, Distribution]:
-    """Return what icebridge needs, and what that needs, of what is installed here, by normalised name."""
+    """Return what icebridge needs, and what that needs, of what is installed here, by normalised name.
+
+    With what its extras need (logins by AWS, for one, are done by executors too), as far as it is here.
+    """
     distributions: dict[str, Distribution] = {}
     asked: set[tuple[str, str]] = set()
-    waiting: list[tuple[str, str]] = [(NAME, "")]
+    extras = distribution(NAME).metadata.get_all("Provides-Extra") or ()
+    waiting: list[tuple[str, str]] = [(NAME, ""), *((NAME, extra) for extra in extras)]
     while waiting:
         name, extra = waiting.pop()
         if (name, extra) in asked or name in _HAVE:
@@ -97,7 +101,7 @@ def write_archive(target: Path) -> int:
     The same files give the same archive. OSError: it cannot be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    draft = name_draft(target)
     try:
         with tarfile.open(draft, "w:gz", compresslevel=3) as archive:
             for name, path in sorted(list_files().items()):

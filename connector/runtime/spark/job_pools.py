@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from connector.runtime.spark.local_paths import name_locally
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -16,7 +18,7 @@ MAINTENANCE = "maintenance"
 """The pool of what may wait."""
 POOLS = {
     "spark.scheduler.mode": "FAIR",
-    "spark.scheduler.allocation.file": Path(__file__).absolute().with_name("job-pools.xml").as_uri(),
+    "spark.scheduler.allocation.file": name_locally(Path(__file__).with_name("job-pools.xml")),
 }
 """Settings of a session that has these pools."""
 

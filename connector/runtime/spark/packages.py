@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from connector.runtime.jvm.cache import cache_dir
+from connector.runtime.jvm.cache import cache_dir, name_draft
 
 PACKAGES = ("connector", "serde")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -39,7 +38,7 @@ def packages_zip() -> Path:
 
 def _write_zip(target: Path, root: Path, files: Sequence[Path]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f"{target.name}.{os.getpid()}")
+    draft = name_draft(target)
     with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
             archive.writestr(zipfile.ZipInfo(file.as_posix(), _EPOCH), (root / file).read_bytes())

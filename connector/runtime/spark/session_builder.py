@@ -15,11 +15,18 @@ import structlog
 from connector.runtime.jvm.jars import fetch_jars
 from connector.runtime.jvm.java import find_java
 from connector.runtime.spark.cluster_security import OPEN_NOTE, is_open
-from connector.runtime.spark.driver_jvm import DriverJvm, fits_class_path, start_driver_jvm
+from connector.runtime.spark.driver_jvm import (
+    DriverJvm,
+    add_defaults,
+    find_other_options,
+    fits_class_path,
+    start_driver_jvm,
+)
 from connector.runtime.spark.jvm_signals import leave_sigterm
 from connector.runtime.spark.packages import packages_root, packages_zip
+from connector.runtime.spark.process_environment import settle_environment
 from connector.runtime.spark.session_conf import DEFAULTS, CatalogProperties, is_local, session_conf
-from connector.runtime.spark.spark_home import find_spark_home
+from connector.runtime.spark.spark_home import require_spark_home
 from connector.runtime.spark.store_jars import fetch_store_jars, find_missing_stores
 from connector.runtime.spark.submitted import check_jars, check_stores, is_submitted, settle_submitted, submitted_conf
 from connector.runtime.spark.worker_sockets import find_socket_settings
@@ -51,7 +58,7 @@ class StartingSession:
     def connect(self) -> Any:
         """Wait for the JVM; return PySpark's gateway to it, with no Spark context in it yet.
 
-        PySparkRuntimeError: the JVM ended.
+        FatalError: the JVM ended.
         """
         if self.jvm is not None:
             return self.jvm.connect()
@@ -66,7 +73,7 @@ class StartingSession:
             self.jvm.starting.kill()
 
     def finish(self) -> SparkSession:
-        """Wait for the JVM; return the session. PySparkRuntimeError: the JVM ended."""
+        """Wait for the JVM; return the session. FatalError: the JVM ended."""
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
@@ -120,16 +127,14 @@ def _start_jvm(
     app: str, catalog: CatalogProperties, spark: Mapping[str, str], *, lists_classes: bool, without_spark: bool
 ) -> StartingSession:
     """Start a JVM unless one runs."""
-    choice, home = find_java(), find_spark_home()
-    os.environ["JAVA_HOME"] = str(choice.home())
-    python, runs_here = spark.get("spark.pyspark.python"), is_local(spark.get("spark.master", DEFAULTS["spark.master"]))
-    if python and not runs_here:
-        # PySpark itself reads the setting only under spark-submit.
-        os.environ["PYSPARK_PYTHON"] = python
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    choice, home = find_java(), require_spark_home()
+    spark = add_defaults(spark, home)
+    runs_here = is_local(spark.get("spark.master", DEFAULTS["spark.master"]))
+    settle_environment(os.environ, choice.home(), spark.get("spark.pyspark.python", ""), runs_here=runs_here)
     jars, is_up = (*fetch_jars("spark"), *fetch_store_jars(catalog, spark)), _is_jvm_up()
     class_path = jars if runs_here and not is_up and fits_class_path(spark, home) else ()
-    conf = session_conf(app, catalog, spark, () if class_path else jars, packages_root())
+    options = find_other_options(spark, home)
+    conf = session_conf(app, catalog, spark, () if class_path else jars, packages_root(), options)
     if is_up:
         return StartingSession(conf, None)
     started = start_driver_jvm(

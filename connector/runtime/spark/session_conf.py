@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from connector.redaction import SPARK_REGEX
-from connector.runtime.jvm.gateway import JAVA_OPTIONS
+from connector.runtime.jvm.collector import names_collector
+from connector.runtime.jvm.gateway import JAVA_OPTIONS, LOOPBACK
 from connector.runtime.spark.cluster_security import secure_cluster
 from connector.runtime.spark.job_pools import POOLS
 from connector.runtime.spark.python_workers import MEMORY_ENVIRONMENT
@@ -89,16 +90,16 @@ def catalog_conf(catalog: CatalogProperties) -> dict[str, str]:
     return {**own, **{f"{base}.{key}": value for key, value in {**catalog.properties, **hadoop}.items()}}
 
 
-def java_options(given: str) -> str:
-    """Return the driver's JVM options: `given` and those of ours that it says nothing about.
+def java_options(given: str, elsewhere: str = "") -> str:
+    """Return the driver's JVM options: `given`, and those of ours of which neither it nor `elsewhere` says anything.
 
     Two collectors at once stop the JVM, so ours (parallel: the cheapest per byte on few cores) yields to any other.
     A thread stack of 4 MB, because long plans overflowed the default one on a stream's thread. Less is compiled and
     collected while everything starts, see `_AT_START`.
     """
-    words = given.split()
+    words = [*given.split(), *elsewhere.split()]
     ours = [f"{name}={value}" for name, value in _AT_START.items() if not any(word.startswith(name) for word in words)]
-    if not any(word.startswith("-XX:+Use") and word.endswith("GC") for word in words):
+    if not names_collector(words):
         ours.append("-XX:+UseParallelGC")
     if not any(word.startswith("-Xss") for word in words):
         ours.append("-Xss4m")
@@ -113,11 +114,17 @@ def is_local(master: str) -> bool:
 
 
 def session_conf(
-    app: str, catalog: CatalogProperties, spark: Mapping[str, str], jar_files: Iterable[Path], root: Path
+    app: str,
+    catalog: CatalogProperties,
+    spark: Mapping[str, str],
+    jar_files: Iterable[Path],
+    root: Path,
+    elsewhere: str = "",
 ) -> dict[str, str]:
     """Return every Spark setting of a session; the user's `spark` wins, lists (jars, extensions) are joined.
 
-    `root` is the folder that holds our packages, for workers on this machine when they are not installed.
+    `root` is the folder that holds our packages, for workers on this machine when they are not installed; `elsewhere`
+    are options that the driver's JVM gets from elsewhere.
     """
     known = {
         f"spark.sql.catalog.{catalog.name}.{key}": text for key, text in complete_properties(catalog.properties).items()
@@ -127,11 +134,11 @@ def session_conf(
     if not conf["spark.jars"]:
         del conf["spark.jars"]
     conf["spark.sql.extensions"] = _join_list(EXTENSIONS, spark.get("spark.sql.extensions", ""))
-    conf[JAVA_OPTIONS] = java_options(spark.get(JAVA_OPTIONS, ""))
+    conf[JAVA_OPTIONS] = java_options(spark.get(JAVA_OPTIONS, ""), elsewhere)
     if is_local(conf["spark.master"]):
         conf.setdefault("spark.python.daemon.module", "connector.worker_daemon")
-        conf.setdefault("spark.driver.host", "127.0.0.1")
-        conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        conf.setdefault("spark.driver.host", LOOPBACK)
+        conf.setdefault("spark.driver.bindAddress", LOOPBACK)
         if not {"site-packages", "dist-packages"} & set(root.parts):
             given = conf.get("spark.executorEnv.PYTHONPATH") or os.environ.get("PYTHONPATH", "")
             conf["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), given]))

@@ -33,6 +33,7 @@ from connector.runtime.jvm.callback_connections import callback_connections
 from connector.runtime.lifecycle import start_call, start_thread
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.retry import call_with_retries
+from connector.runtime.spark.local_paths import name_locally
 from connector.runtime.stop_flag import StopFlag
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import SinkSettings
@@ -125,7 +126,7 @@ class Stream:
         connections = callback_connections(gateway_of(self.spark))
         self._function = BatchFunction(lambda number: self._range(number, scratch, leaving), connections)
         writer = frame.writeStream.foreachBatch(self._function)
-        writer = writer.option("checkpointLocation", scratch.as_uri())
+        writer = writer.option("checkpointLocation", name_locally(scratch))
         interval = f"{pace.look_ms} milliseconds"
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)).start()
 
