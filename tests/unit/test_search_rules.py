@@ -167,6 +167,18 @@ def test_only_new_fields_are_added() -> None:
     assert missing_properties(there, wanted) == {"b": TEXT, "s": {"properties": {"y": TEXT}}}
 
 
+def test_fields_are_added_to_an_object_as_what_it_is() -> None:
+    """An object that is mapped as nested gets a field as a nested one, at any depth: OpenSearch turns none plain."""
+    inner = {"type": "nested", "dynamic": "false", "properties": {"x": {"type": "long"}}}
+    there = {"a": inner, "b": {"properties": {"c": inner}}}
+    more = {"properties": {"x": {"type": "long"}, "y": TEXT}}
+    added = {**inner, "properties": {"y": TEXT}}
+    assert missing_properties(there, {"a": more, "b": {"properties": {"c": more}}}) == {
+        "a": added,
+        "b": {"properties": {"c": added}},
+    }
+
+
 ISO = [
     (Decimal("1.50"), pa.decimal128(10, 2), "1.50"),
     (date(2024, 2, 3), pa.date32(), "2024-02-03"),

@@ -82,7 +82,8 @@ def missing_properties(known: Mapping[str, Any], wanted: Mapping[str, FieldMappi
         elif "properties" in field and "properties" in there:
             inner = missing_properties(there["properties"], field["properties"])
             if inner:
-                result[name] = {"properties": inner}
+                # Without what an object is besides (`nested`, say) a mapping asks for a plain one, and is refused.
+                result[name] = {**there, "properties": inner}
     return result
 
 
