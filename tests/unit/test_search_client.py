@@ -20,7 +20,7 @@ from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.opensearch.sigv4 import RequestSigner
 from connector.runtime.aws_credentials import AwsCredentials
 from connector.settings import SinkSettings, load
-from connector.settings.opensearch.connection import ConnectionSettings
+from connector.settings.opensearch.connection import AwsSettings, BulkSettings, ConnectionSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
 
 FILE = """\
@@ -105,6 +105,22 @@ def test_a_file_of_aivens_sink(tmp_path: Path) -> None:
     assert any("linger.ms" in note for note in settings.notes)
 
 
+def test_a_file_of_aivens_sink_of_today(tmp_path: Path) -> None:
+    """All keys that Aiven's later versions have beside are known, by which class ever the file names it."""
+    file = tmp_path / "s.properties"
+    file.write_text(
+        FILE.replace("OpensearchSink", "OpenSearchSink")
+        + "bulk.max.operations.size=100\nbulk.max.size=1000\nbulk.max.concurrent.requests=2\nkey.ignore=true\n"
+        + "aws.region=eu-west-1\naws.access_key_id=a\naws.secret_access_key=s3cret\nkey.ignore.id.strategy=none\n"
+        + "compact.map.entries=true\ndrop.invalid.message=false\n"
+    )
+    settings = load([file], environ={})
+    search = _search_of(settings)
+    assert search.bulk == BulkSettings(max_documents=100, max_bytes=1000, in_flight=2)
+    assert search.connection.aws == AwsSettings("eu-west-1", "a", "s3cret")
+    assert any("compact.map.entries, drop.invalid.message" in note for note in settings.notes)
+
+
 def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
     """A password comes from a provider, and no representation has it."""
     file = tmp_path / "s.properties"
@@ -134,6 +150,7 @@ def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
         ("truncate.enabled=true\ndebezium.sink.iceberg.upsert-dedup-column=lsn", "documents have other versions"),
         ("truncate.enabled=true\ndebezium.sink.iceberg.upsert-keep-deletes=true", "keeps every document"),
         ("topic.index.map=a", "is not a list of pairs"),
+        ("key.ignore=true\nkey.ignore.id.strategy=record.key", "take key.ignore and topic.key.ignore out"),
     ],
 )
 def test_wrong_settings_say_what_to_do(tmp_path: Path, line: str, text: str) -> None:

@@ -37,6 +37,7 @@ def _faults(tmp_path: Path, text: str) -> list[str]:
         ("io.tabular.iceberg.connect.IcebergSinkConnector", ICEBERG_SINK_CLASS),
         ("IcebergSink", ICEBERG_SINK_CLASS),
         (" OpensearchSink ", OPENSEARCH_SINK_CLASS),
+        ("io.aiven.kafka.connect.opensearch.OpenSearchSinkConnector", OPENSEARCH_SINK_CLASS),
         ("IcebergSorce", None),
         ("x", None),
     ],
@@ -61,7 +62,7 @@ def test_short_names_choose_the_type_of_a_sink(tmp_path: Path, name: str) -> Non
     [
         (SINK, "IcebergSinkConector", "IcebergSinkConnector"),
         (SINK, "org.apache.iceberg.connect.IcbergSinkConnector", "IcebergSinkConnector"),
-        (SINK, "OpenSearchSinkConnector", "OpensearchSinkConnector"),
+        (SINK, "OpenserchSinkConnector", "OpensearchSinkConnector"),
         (SOURCE, "IcebergSorce", "IcebergSource"),
         (SOURCE, "io.debezium.connector.iceberg.IcebergConector", "IcebergConnector"),
     ],

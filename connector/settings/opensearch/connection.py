@@ -88,6 +88,7 @@ ACCESS_KEY = Option(
     default=None,
     importance="low",
     doc="Access key that requests are signed with; else those of AWS's own chain (roles ...), with icebridge[aws].",
+    aliases=("aws.access_key_id",),
 )
 SECRET_KEY = Option(
     name="aws.secret.access.key",
@@ -96,6 +97,7 @@ SECRET_KEY = Option(
     importance="low",
     doc="Secret of the access key; prefer ${env:NAME} or ${file:/path:key} to plain text.",
     secret=True,
+    aliases=("aws.secret_access_key",),
 )
 SESSION_TOKEN = Option(
     name="aws.session.token",
@@ -146,6 +148,7 @@ BATCH_SIZE = Option(
     default=2_000,
     importance="medium",
     doc="Maximum documents per bulk request.",
+    aliases=("bulk.max.operations.size",),
 )
 BULK_BYTES = Option(
     name="bulk.size.bytes",
@@ -153,6 +156,7 @@ BULK_BYTES = Option(
     default=5 * 1024**2,
     importance="medium",
     doc="Maximum bytes per bulk request; a larger document is sent alone.",
+    aliases=("bulk.max.size",),
 )
 IN_FLIGHT = Option(
     name="max.in.flight.requests",
@@ -160,6 +164,7 @@ IN_FLIGHT = Option(
     default=3,
     importance="medium",
     doc="Maximum concurrent bulk requests per task.",
+    aliases=("bulk.max.concurrent.requests",),
 )
 RETRIES = Option(
     name="max.retries",

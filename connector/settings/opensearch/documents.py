@@ -37,6 +37,11 @@ FOREIGN_KEYS = (
         "here",
         frozenset({"data.streams.existing.index.template.name"}),
     ),
+    ForeignKeys(
+        "maps are always objects in documents, and what cannot be read is always a dead letter, so these keys of "
+        "Aiven's OpenSearch sink have no effect here",
+        frozenset({"compact.map.entries", "drop.invalid.message"}),
+    ),
 )
 
 
@@ -56,6 +61,13 @@ KEY_IGNORE = Option(
 )
 TOPIC_KEY_IGNORE = Option(
     name="topic.key.ignore", kind=LIST, default=(), importance="low", doc="Topics for which key.ignore is true."
+)
+ID_STRATEGY = Option(
+    name="key.ignore.id.strategy",
+    kind=one_of("topic.partition.offset", "none", "record.key"),
+    default="topic.partition.offset",
+    importance="low",
+    doc="With key.ignore: ids of documents. none gives the same ids here; record.key is what key.ignore=false does.",
 )
 SCHEMA_IGNORE = Option(
     name="schema.ignore",
@@ -122,6 +134,7 @@ OPTIONS: tuple[Option[object], ...] = (
     *BULK_OPTIONS,
     KEY_IGNORE,
     TOPIC_KEY_IGNORE,
+    ID_STRATEGY,
     SCHEMA_IGNORE,
     TOPIC_SCHEMA_IGNORE,
     WRITE_METHOD,
@@ -166,6 +179,7 @@ class OpenSearchSettings:
 
 def build(reader: ConfigReader) -> OpenSearchSettings:
     """Read the OpenSearch part; faults go to the reader."""
+    _check_id_strategy(reader)
     return OpenSearchSettings(
         connection=connection.build_connection(reader),
         bulk=connection.build_bulk(reader),
@@ -182,6 +196,17 @@ def build(reader: ConfigReader) -> OpenSearchSettings:
         metadata=reader.get(METADATA),
         series=data_streams.build(reader),
     )
+
+
+def _check_id_strategy(reader: ConfigReader) -> None:
+    entry = reader.entry(ID_STRATEGY)
+    ignored = reader.get(KEY_IGNORE) or reader.get(TOPIC_KEY_IGNORE)
+    if entry is not None and ignored and reader.get(ID_STRATEGY) == "record.key":
+        reader.add_fault(
+            entry,
+            "names documents by their keys, which key.ignore leaves out",
+            f"take {KEY_IGNORE.name} and {TOPIC_KEY_IGNORE.name} out: documents are named by their keys then",
+        )
 
 
 def check_absent(reader: ConfigReader) -> None:
