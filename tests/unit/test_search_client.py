@@ -135,6 +135,12 @@ def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
     [
         ("connection.url=localhost", "is not a list of URLs"),
         ("connection.url=https://u:p@a:9200", "has a user in it"),
+        ("connection.url=https://u:p/w@a:9200", "has a user in it"),
+        ("connection.url=http://a:port", "is not a list of URLs"),
+        ("connection.url=http://a:99999", "is not a list of URLs"),
+        ("connection.url=http://[a", "is not a list of URLs"),
+        ("connection.url=http://:9200", "is not a list of URLs"),
+        ("connection.url=http://a:9200?pretty", "is not a list of URLs"),
         ("connection.password=x", "is given alone"),
         ("connection.ssl.key.location=k.pem", "connection.ssl.certificate.location is missing"),
         ("aws.region=eu-west-1\naws.access.key.id=a", "is given with half of a key"),

@@ -5,6 +5,8 @@ Names: Aiven's sink, where it has one.
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import attrs
 
 from connector.settings.configdef.option import Option
@@ -22,11 +24,21 @@ from connector.settings.configdef.value_types import (
 
 def _parse_urls(text: str) -> tuple[str, ...]:
     urls = tuple(url.rstrip("/") for url in split_list(text))
-    if not urls or not all(url.startswith(("http://", "https://")) for url in urls):
-        raise InvalidValue("{} is not a list of URLs", "write http://host:9200, several separated by commas")
+    # At first: what is told of other faults shows the value, and with it a password.
     if any("@" in url for url in urls):
         raise InvalidValue("a URL has a user in it", "use connection.username and connection.password")
+    if not urls or not all(_is_node(url) for url in urls):
+        raise InvalidValue("{} is not a list of URLs", "write http://host:9200, several separated by commas")
     return urls
+
+
+def _is_node(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and not parts.query
 
 
 URL = Option(
