@@ -6,6 +6,7 @@ One client per process and settings: its connections are shared by the threads t
 from __future__ import annotations
 
 import ssl
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -110,7 +111,8 @@ def opensearch_client(settings: ConnectionSettings) -> OpenSearch:
     return OpenSearch(
         list(settings.urls),
         connection_class=Urllib3HttpConnection,
-        http_auth=_http_auth(settings),
+        http_auth=_build_signer(settings),
+        headers=_build_login(settings),
         ssl_context=_build_ssl_context(settings) if secure else None,
         ssl_show_warn=False,
         http_compress=settings.compression,
@@ -122,11 +124,17 @@ def opensearch_client(settings: ConnectionSettings) -> OpenSearch:
     )
 
 
-def _http_auth(settings: ConnectionSettings) -> RequestSigner | tuple[str, str | None] | None:
+def _build_signer(settings: ConnectionSettings) -> RequestSigner | None:
     aws = settings.aws
-    if aws is not None:
-        return RequestSigner(aws.region, partial(_find_credentials, aws), aws.service)
-    return None if settings.username is None else (settings.username, settings.password)
+    return None if aws is None else RequestSigner(aws.region, partial(_find_credentials, aws), aws.service)
+
+
+def _build_login(settings: ConnectionSettings) -> dict[str, str]:
+    """Return the header of basic authentication: in UTF-8, as OpenSearch reads it (the client would write Latin-1)."""
+    if settings.aws is not None or settings.username is None:
+        return {}
+    login = b64encode(f"{settings.username}:{settings.password}".encode()).decode()
+    return {"authorization": f"Basic {login}"}
 
 
 def _find_credentials(aws: AwsSettings) -> AwsCredentials:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from opensearchpy.exceptions import (
     TransportError,
 )
 from opensearchpy.exceptions import ConnectionError as NoConnection
+from urllib3 import HTTPConnectionPool
 
 from connector.errors import ConfigError, FatalError, RetriableError
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
@@ -76,6 +78,23 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
     settings = ConnectionSettings(("https://a:9200",), ca=str(tmp_path / "no.pem"))
     with pytest.raises(FatalError, match=r"no\.pem"):
         opensearch_client(settings)
+
+
+@pytest.mark.parametrize("password", ["s3cret", "pässword", "p€ss:word", "пароль"])
+def test_a_login_is_sent_in_utf_8(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+    """Users and passwords of any characters are sent as OpenSearch's security reads them."""
+    sent: list[dict[str, str]] = []
+
+    def send(*_: object, headers: dict[str, str], **__: object) -> None:
+        sent.append(headers)
+        raise OSError
+
+    monkeypatch.setattr(HTTPConnectionPool, "urlopen", send)
+    client = opensearch_client(ConnectionSettings(("http://a:9200",), username="jürgen", password=password))
+    with pytest.raises(NoConnection):
+        client.info()
+    (login,) = (value for name, value in sent[0].items() if name.lower() == "authorization")
+    assert b64decode(login.removeprefix("Basic ")).decode() == f"jürgen:{password}"
 
 
 def test_a_signature_is_awss() -> None:
