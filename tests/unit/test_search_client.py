@@ -98,13 +98,15 @@ def test_a_login_is_sent_in_utf_8(monkeypatch: pytest.MonkeyPatch, password: str
 
 
 def test_a_signature_is_awss() -> None:
-    """AWS's own example (test suite, get-vanilla) gets AWS's own signature."""
+    """AWS's own example (test suite, get-vanilla) gets AWS's own signature, with the port of HTTPS or without."""
     at = calendar.timegm((2015, 8, 30, 12, 36, 0))
     secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
     keys = AwsCredentials("AKIDEXAMPLE", secret)
     signer = RequestSigner("us-east-1", lambda: keys, "service", content=False, now=lambda: at)
     told = signer("GET", "https://example.amazonaws.com/", None)["Authorization"]
     assert told.endswith("Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31")
+    assert signer("GET", "https://example.amazonaws.com:443/", None)["Authorization"] == told
+    assert signer("GET", "https://example.amazonaws.com:8443/", None)["host"] == "example.amazonaws.com:8443"
     assert secret not in repr(signer)
 
 
