@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -182,6 +182,16 @@ def test_a_swap_keeps_the_other_aliases_of_a_name() -> None:
     how = {"a": {"is_write_index": True}, "search-a": {}, "open-a": own}
     assert added == {name: {"index": "a-9", "alias": name, **more} for name, more in how.items()}
     assert [action["remove_index"]["index"] for action in indices.actions[:2]] == ["a-1", "a-2"]
+
+
+def test_what_others_noted_of_an_index_stays() -> None:
+    """OpenSearch replaces a mapping's `_meta` as a whole: what is not ours is written with our note."""
+    put: list[Any] = []
+    indices = SimpleNamespace(put_mapping=lambda index, body: put.append(body["_meta"]))
+    own = _index(1, noted=True)
+    own["mappings"]["_meta"]["team"] = {"name": "shop"}
+    _Swapping(cast("_Indices", indices)).grow(parse_index("a", {"a": own}), {}, {"versions": "offset"})
+    assert put == [{"team": {"name": "shop"}, **encode_meta({"versions": "offset"})}]
 
 
 class _Days:
