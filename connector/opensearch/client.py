@@ -31,6 +31,7 @@ from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity, find_
 from connector.settings.opensearch.connection import AwsSettings, ConnectionSettings
 
 _MAX_CONNECTIONS = 16
+_MAX_REASON_CHARS = 300
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 _TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
 
@@ -60,7 +61,11 @@ def map_opensearch_errors(doing: str) -> Iterator[None]:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             todo = "name their authority in connection.ssl.ca.location"
             raise FatalError(f"{doing}: the nodes' certificates are not trusted; {todo}") from error
-        raise RetriableError(f"{doing}: the OpenSearch cluster does not answer ({type(error).__name__})") from error
+        # What the connection says names hosts and ports, and nothing of a document.
+        reason = str(error.error)[:_MAX_REASON_CHARS]
+        raise RetriableError(
+            f"{doing}: the OpenSearch cluster does not answer ({type(error).__name__}: {reason})"
+        ) from error
     except TransportError as error:
         raise to_connector_error(doing, error) from error
     except OpenSearchException as error:

@@ -50,8 +50,8 @@ def _block(kind: str, status: int, reason: str) -> TransportError:
 @pytest.mark.parametrize(
     ("error", "wanted", "text"),
     [
-        (NoConnection("N/A", "refused", OSError()), RetriableError, "does not answer"),
-        (ConnectionTimeout("TIMEOUT", "slow", OSError()), RetriableError, "does not answer"),
+        (NoConnection("N/A", "h:1: refused", OSError()), RetriableError, "answer .ConnectionError: h:1: refused"),
+        (ConnectionTimeout("TIMEOUT", "slow", OSError()), RetriableError, "does not answer .ConnectionTimeout: slow"),
         (TransportError(429, "rejected_execution_exception", {}), RetriableError, "busy"),
         (TransportError(503, "x", {}), RetriableError, "busy"),
         (AuthenticationException(401, "x", {}), FatalError, "check connection.username"),
