@@ -119,7 +119,6 @@ def opensearch_client(settings: ConnectionSettings) -> OpenSearch:
         http_auth=_build_signer(settings),
         headers=_build_login(settings),
         ssl_context=_build_ssl_context(settings) if secure else None,
-        ssl_show_warn=False,
         http_compress=settings.compression,
         pool_maxsize=_MAX_CONNECTIONS,
         serializer=_OrjsonSerializer(),

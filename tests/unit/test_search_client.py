@@ -80,6 +80,13 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
         opensearch_client(settings)
 
 
+@pytest.mark.parametrize("trust_all", [False, True])
+def test_a_client_of_https_warns_of_nothing(recwarn: pytest.WarningsRecorder, *, trust_all: bool) -> None:
+    """Certificates are this program's own matter, and no setting of it is ignored."""
+    opensearch_client(ConnectionSettings(("https://warns:9200",), trust_all=trust_all))
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize("password", ["s3cret", "pässword", "p€ss:word", "пароль"])
 def test_a_login_is_sent_in_utf_8(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
     """Users and passwords of any characters are sent as OpenSearch's security reads them."""
