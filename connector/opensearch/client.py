@@ -33,6 +33,11 @@ from connector.settings.opensearch.connection import AwsSettings, ConnectionSett
 _MAX_CONNECTIONS = 16
 _MAX_REASON_CHARS = 300
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
+_UNKNOWN_AUTHORITY = "name their authority in connection.ssl.ca.location"
+_CERTIFICATE_REMEDIES = {
+    "mismatch": "name the nodes in connection.url as their certificates do",
+    "has expired": "renew them",
+}
 _TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
 
 
@@ -58,11 +63,11 @@ def map_opensearch_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except (NoConnection, ConnectionTimeout) as error:
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            todo = "name their authority in connection.ssl.ca.location"
-            raise FatalError(f"{doing}: the nodes' certificates are not trusted; {todo}") from error
         # What the connection says names hosts and ports, and nothing of a document.
         reason = str(error.error)[:_MAX_REASON_CHARS]
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            todo = next((todo for words, todo in _CERTIFICATE_REMEDIES.items() if words in reason), _UNKNOWN_AUTHORITY)
+            raise FatalError(f"{doing}: the nodes' certificates are not trusted ({reason}); {todo}") from error
         raise RetriableError(
             f"{doing}: the OpenSearch cluster does not answer ({type(error).__name__}: {reason})"
         ) from error

@@ -65,6 +65,12 @@ def _block(kind: str, status: int, reason: str) -> TransportError:
         (_block("cluster_block_exception", 503, NO_LEADER), RetriableError, "is busy"),
         (RequestError(400, "x", {"error": {"reason": "because"}}), FatalError, "because"),
         (NoConnection("N/A", "[SSL: CERTIFICATE_VERIFY_FAILED]", OSError()), FatalError, "ssl.ca.location"),
+        (
+            NoConnection("N/A", "[SSL: CERTIFICATE_VERIFY_FAILED] Hostname mismatch, not valid for 'h'", OSError()),
+            FatalError,
+            "not valid for 'h'.; name the nodes in connection.url as",
+        ),
+        (NoConnection("N/A", "CERTIFICATE_VERIFY_FAILED: certificate has expired", OSError()), FatalError, "renew"),
     ],
 )
 def test_errors_are_classed_by_what_to_do(error: Exception, wanted: type[Exception], text: str) -> None:
