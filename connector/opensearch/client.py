@@ -38,7 +38,7 @@ _CERTIFICATE_REMEDIES = {
     "mismatch": "name the nodes in connection.url as their certificates do",
     "has expired": "renew them",
 }
-_TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
+_TRANSIENT_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class _OrjsonSerializer(JSONSerializer):

@@ -54,6 +54,7 @@ def _block(kind: str, status: int, reason: str) -> TransportError:
         (ConnectionTimeout("TIMEOUT", "slow", OSError()), RetriableError, "does not answer .ConnectionTimeout: slow"),
         (TransportError(429, "rejected_execution_exception", {}), RetriableError, "busy"),
         (TransportError(503, "x", {}), RetriableError, "busy"),
+        (TransportError(408, "<html>Request Timeout</html>", {}), RetriableError, "busy"),
         (AuthenticationException(401, "x", {}), FatalError, "check connection.username"),
         (AuthorizationException(403, "security_exception", {}), FatalError, "rights"),
         (AuthorizationException(403, "x", {}), FatalError, "rights"),
