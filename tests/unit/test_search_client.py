@@ -191,6 +191,9 @@ def test_secrets_are_looked_up_and_never_shown(tmp_path: Path) -> None:
         ("truncate.enabled=true\ndebezium.sink.iceberg.upsert-dedup-column=lsn", "documents have other versions"),
         ("truncate.enabled=true\ndebezium.sink.iceberg.upsert-keep-deletes=true", "keeps every document"),
         ("topic.index.map=a", "is not a list of pairs"),
+        ("topic.index.map=t:shop-*", "is not a list of pairs"),
+        ("topic.index.map=t:<shop-{now/d}>", "is not a list of pairs"),
+        ("topic.index.map=t:_all", "is not a list of pairs"),
         ("key.ignore=true\nkey.ignore.id.strategy=record.key", "take key.ignore and topic.key.ignore out"),
     ],
 )

@@ -5,6 +5,7 @@ Names: Aiven's sink, where it has one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal, cast
 
@@ -50,6 +51,11 @@ def _parse_metadata(text: str) -> tuple[str, ...]:
     if not set(split_list(text)) <= set(known):
         raise InvalidValue("{} holds an unknown field", f"write some of {', '.join(known)}")
     return split_list(text)
+
+
+def _is_name(text: str) -> bool:
+    """Tell whether an index or alias may be called so: a pattern would stand for others beside it."""
+    return re.fullmatch(r'[^\\/*?"<>|\s#_+-][^\\/*?"<>|\s#]*', text) is not None
 
 
 KEY_IGNORE = Option(
@@ -109,7 +115,7 @@ CONFLICT = Option(
 )
 INDEX_MAP = Option(
     name="topic.to.existing.resource.mapping",
-    kind=topic_pairs("index"),
+    kind=topic_pairs("index", _is_name),
     default=(),
     importance="medium",
     doc="Existing indexes or aliases, as topic:index pairs; other indexes are named after their topic.",
