@@ -13,6 +13,7 @@ from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo
 from connector.settings import SourceSettings
 from connector.settings.opensearch.documents import OpenSearchSettings
+from connector.source.destination import CapturedTable
 from connector.source.destinations.opensearch import OpenSearchPublisher
 
 pytestmark = pytest.mark.unit
@@ -39,6 +40,18 @@ class _Cluster:
 def _schema(*columns: tuple[int, str, str]) -> SnapshotSchema:
     fields = [{"id": number, "name": name, "required": False, "type": kind} for number, name, kind in columns]
     return SnapshotSchema(orjson.dumps({"type": "struct", "schema-id": 0, "fields": fields}).decode())
+
+
+def test_a_schema_is_the_mapping_of_an_index() -> None:
+    """The index of a table is made for its schema, before any document."""
+    cluster, search = _Cluster(), SimpleNamespace(metadata=(), schema_ignore=False)
+    settings = SimpleNamespace(outgoing=SimpleNamespace(topic=lambda table: table))
+    publisher = OpenSearchPublisher(
+        cast("SourceSettings", settings), cast("OpenSearchSettings", search), cast("IndexAdmin", cluster)
+    )
+    table = cast("CapturedTable", SimpleNamespace(name="db.T", schema=_schema((1, "id", "long"))))
+    publisher.schema_changed(table, created=True)
+    assert cluster.indexes["db.t"].properties == {"id": {"type": "long"}}
 
 
 def test_a_variant_is_kept_whatever_it_holds() -> None:

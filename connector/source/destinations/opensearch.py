@@ -108,8 +108,10 @@ class OpenSearchPublisher:
         index = self.indexes.find(name)
         return "" if index is None else encode_ids(index.ids)
 
-    def schema_changed(self, table: CapturedTable, *, created: bool) -> None:
-        """Publish nothing: the index's mapping is its schema."""
+    def schema_changed(self, table: CapturedTable, *, created: bool) -> None:  # noqa: ARG002 - both the same
+        """Make the index, or give it the fields that it lacks: its mapping is its schema."""
+        topic = self.settings.outgoing.topic(table.name)
+        self._prepare_index(self.name_index(topic), table.schema, topic)
 
     def heartbeat(self, ts_ms: int) -> None:
         """Publish nothing: an index has no place for heartbeats."""
