@@ -157,12 +157,13 @@ def _build_ssl_context(settings: ConnectionSettings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=settings.ca)
         if settings.certificate is not None:
-            context.load_cert_chain(settings.certificate, settings.key)
+            # Without a password OpenSSL asks for that of an encrypted key at the terminal, and waits.
+            context.load_cert_chain(settings.certificate, settings.key, settings.key_password or "")
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(filter(None, (settings.ca, settings.certificate, settings.key)))
         raise FatalError(
-            f"the certificates cannot be read ({files}): {error}; give PEM files that this user may read "
-            "(connection.ssl.*)"
+            f"the certificates cannot be read ({files}): {error}; give PEM files that this user may read, "
+            "and the password of an encrypted key (connection.ssl.*)"
         ) from error
     if settings.trust_all:
         context.check_hostname = False

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import calendar
 from base64 import b64decode
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+from cryptography.x509.oid import NameOID
 from opensearchpy.exceptions import (
     AuthenticationException,
     AuthorizationException,
@@ -85,6 +91,23 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
     settings = ConnectionSettings(("https://a:9200",), ca=str(tmp_path / "no.pem"))
     with pytest.raises(FatalError, match=r"no\.pem"):
         opensearch_client(settings)
+
+
+def test_an_encrypted_key_is_read_by_its_password(tmp_path: Path) -> None:
+    """With another password, or without one, it is an error: nothing waits for somebody who types it."""
+    own = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a")]), datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, own.public_key(), 1, now, now + timedelta(days=1))
+    (tmp_path / "c.pem").write_bytes(made.sign(own, hashes.SHA256()).public_bytes(Encoding.PEM))
+    locked = own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"s3cret"))
+    (tmp_path / "k.pem").write_bytes(locked)
+    files = {"certificate": str(tmp_path / "c.pem"), "key": str(tmp_path / "k.pem")}
+    assert opensearch_client(ConnectionSettings(("https://a:9200",), **files, key_password="s3cret"))
+    for password in ("wrong", None):
+        settings = ConnectionSettings(("https://a:9200",), **files, key_password=password)
+        with pytest.raises(FatalError, match="the password of an encrypted key"):
+            opensearch_client(settings)
+        assert "wrong" not in repr(settings)
 
 
 @pytest.mark.parametrize("trust_all", [False, True])

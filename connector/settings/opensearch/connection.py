@@ -80,6 +80,14 @@ KEY = Option(
     importance="low",
     doc="PEM file with the key of the client's certificate, if it is not in the same file.",
 )
+KEY_PASSWORD = Option(
+    name="connection.ssl.key.password",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Password of the key, if it is encrypted; prefer ${env:NAME} or ${file:/path:key} to plain text.",
+    secret=True,
+)
 TRUST_ALL = Option(
     name="trust.all.certificates",
     kind=BOOLEAN,
@@ -199,6 +207,7 @@ CONNECTION_OPTIONS: tuple[Option[object], ...] = (
     CA,
     CERTIFICATE,
     KEY,
+    KEY_PASSWORD,
     TRUST_ALL,
     REGION,
     ACCESS_KEY,
@@ -228,7 +237,7 @@ class AwsSettings:
 
 @attrs.frozen
 class ConnectionSettings:
-    """How to reach a cluster; travels to the tasks. No representation shows the password."""
+    """How to reach a cluster; travels to the tasks. No representation shows a password."""
 
     urls: tuple[str, ...]
     username: str | None = None
@@ -236,6 +245,7 @@ class ConnectionSettings:
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
+    key_password: str | None = attrs.field(default=None, repr=False)
     trust_all: bool = False
     aws: AwsSettings | None = None
     read_timeout_ms: int = READ_TIMEOUT.default
@@ -261,7 +271,7 @@ def build_connection(reader: ConfigReader) -> ConnectionSettings:
     entry = reader.entry(USERNAME) or reader.entry(PASSWORD)
     if entry and (username is None) != (password is None):
         reader.add_fault(entry, "is given alone", f"give both {USERNAME.name} and {PASSWORD.name}")
-    key = reader.entry(KEY)
+    key = reader.entry(KEY) or reader.entry(KEY_PASSWORD)
     if key and reader.get(CERTIFICATE) is None:
         reader.add_fault(key, f"{CERTIFICATE.name} is missing", "add the certificate that the key belongs to")
     return ConnectionSettings(
@@ -271,6 +281,7 @@ def build_connection(reader: ConfigReader) -> ConnectionSettings:
         ca=reader.get(CA),
         certificate=reader.get(CERTIFICATE),
         key=reader.get(KEY),
+        key_password=reader.get(KEY_PASSWORD),
         trust_all=reader.get(TRUST_ALL),
         aws=_read_aws(reader),
         read_timeout_ms=reader.get(READ_TIMEOUT),
