@@ -85,8 +85,8 @@ def to_connector_error(doing: str, error: TransportError) -> RetriableError | Fa
         return RetriableError(f"{doing}: OpenSearch is blocked (status {status}, {kind}{reason}); {BLOCK_REMEDY}")
     if status in (_UNAUTHORIZED, _FORBIDDEN):
         return FatalError(
-            f"{doing}: OpenSearch refuses the login (status {status}); check connection.username, "
-            "connection.password, or the certificate, and the user's rights on the indexes"
+            f"{doing}: OpenSearch refuses the login (status {status}{_right_error_reason(error.info)}); check "
+            "connection.username, connection.password, or the certificate, and the user's rights on the indexes"
         )
     if status in _TRANSIENT_STATUSES:
         return RetriableError(f"{doing}: OpenSearch is busy (status {status}, {kind})")
@@ -100,8 +100,16 @@ def to_lookup_error(doing: str, error: Mapping[str, Any]) -> RetriableError | Fa
     """Return our error for one document of a look-up that is answered by an error: such an item has no status."""
     kind = error.get("type")
     if kind == "security_exception":
-        return to_connector_error(doing, TransportError(_FORBIDDEN, kind, {}))
+        return to_connector_error(doing, TransportError(_FORBIDDEN, kind, {"error": error}))
     return RetriableError(f"{doing}: OpenSearch cannot look for now ({kind}: {error.get('reason', '')})")
+
+
+def _right_error_reason(info: Any) -> str:
+    """The reason of a refusal: which right is missing, and whom; AWS has it under another name."""
+    reason = _index_error_reason(info)
+    if not reason and isinstance(info, Mapping):
+        reason = next((f": {info[name]}" for name in ("Message", "message") if name in info), "")
+    return reason[:_MAX_REASON_CHARS]
 
 
 def _index_error_reason(info: Any) -> str:

@@ -44,6 +44,7 @@ FLOOD = (
     "read-only-allow-delete block];"
 )
 NO_INDEX = "blocked by: [FORBIDDEN/10/cluster create-index blocked (api)];"
+NO_RIGHT = "no permissions for [indices:admin/create] and User [name=loader, backend_roles=[]]"
 READ_ONLY = "index [t] blocked by: [FORBIDDEN/5/index read-only (api)];"
 NO_LEADER = "blocked by: [SERVICE_UNAVAILABLE/2/no cluster-manager];"
 
@@ -64,6 +65,9 @@ def _block(kind: str, status: int, reason: str) -> TransportError:
         (AuthenticationException(401, "x", {}), FatalError, "check connection.username"),
         (AuthorizationException(403, "security_exception", {}), FatalError, "rights"),
         (AuthorizationException(403, "x", {}), FatalError, "rights"),
+        (_block("security_exception", 403, NO_RIGHT), FatalError, "403: no permissions for .indices:ad"),
+        (AuthorizationException(403, "x", {"Message": "not authorized: es:ESHttpPut"}), FatalError, "ESHttpPut.; che"),
+        (AuthenticationException(401, "Unauthorized", "Unauthorized"), FatalError, "status 401.; check"),
         (AuthorizationException(403, '{"Message":"User: anonymous is not authorized"}', {}), FatalError, "rights"),
         (_block("cluster_block_exception", 403, FLOOD), RetriableError, "flood-stage watermark, index has .*free disk"),
         (_block("cluster_block_exception", 429, FLOOD), RetriableError, "flood-stage watermark, index has .*free disk"),
