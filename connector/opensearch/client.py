@@ -31,7 +31,7 @@ from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity, find_
 from connector.settings.opensearch.connection import AwsSettings, ConnectionSettings
 
 _MAX_CONNECTIONS = 16
-_MAX_REASON_CHARS = 300
+_MAX_REASON_CHARS, _MAX_KIND_CHARS = 300, 100
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 _UNKNOWN_AUTHORITY = "name their authority in connection.ssl.ca.location"
 _CERTIFICATE_REMEDIES = {
@@ -88,6 +88,8 @@ def to_connector_error(doing: str, error: TransportError) -> RetriableError | Fa
             f"{doing}: OpenSearch refuses the login (status {status}{_right_error_reason(error.info)}); check "
             "connection.username, connection.password, or the certificate, and the user's rights on the indexes"
         )
+    # What stands before the cluster answers by a page of HTML.
+    kind = " ".join(str(kind).split())[:_MAX_KIND_CHARS]
     if status in _TRANSIENT_STATUSES:
         return RetriableError(f"{doing}: OpenSearch is busy (status {status}, {kind})")
     return FatalError(

@@ -90,6 +90,16 @@ def test_errors_are_classed_by_what_to_do(error: Exception, wanted: type[Excepti
         raise error
 
 
+@pytest.mark.parametrize("status", [404, 503])
+def test_the_page_of_a_proxy_is_one_short_line(status: int) -> None:
+    """What stands before a cluster answers by pages of HTML, of which an error has the beginning."""
+    page = "<html>\r\n<head><title>503 Service Unavailable</title></head>\n" + "<!-- padding -->\n" * 100
+    with pytest.raises((FatalError, RetriableError)) as caught, map_opensearch_errors("asking"):
+        raise TransportError(status, page, page)
+    told = str(caught.value)
+    assert "<head><title>503 Service Unavailable" in told and len(told) < 300 and "\n" not in told
+
+
 def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
     """A CA file that cannot be read stops the sink with its name."""
     settings = ConnectionSettings(("https://a:9200",), ca=str(tmp_path / "no.pem"))
