@@ -33,6 +33,7 @@ from connector.settings.opensearch.connection import AwsSettings, ConnectionSett
 _MAX_CONNECTIONS = 16
 _MAX_REASON_CHARS, _MAX_KIND_CHARS = 300, 100
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
+_FIELD_LIMIT = "Limit of total fields"
 _UNKNOWN_AUTHORITY = "name their authority in connection.ssl.ca.location"
 _CERTIFICATE_REMEDIES = {
     "mismatch": "name the nodes in connection.url as their certificates do",
@@ -92,6 +93,12 @@ def to_connector_error(doing: str, error: TransportError) -> RetriableError | Fa
     kind = " ".join(str(kind).split())[:_MAX_KIND_CHARS]
     if status in _TRANSIENT_STATUSES:
         return RetriableError(f"{doing}: OpenSearch is busy (status {status}, {kind})")
+    if _FIELD_LIMIT in str(error.info):
+        return FatalError(
+            f"{doing}: the index takes no more fields; raise its "
+            "index.mapping.total_fields.limit (of a new one by an index template), leave columns out "
+            "(debezium.sink.iceberg.excluded-columns), or set schema.ignore=true"
+        )
     return FatalError(
         f"{doing}: OpenSearch refuses it (status {status}, {kind}{_index_error_reason(error.info)}); its reason "
         "says what to change: the index, its template, or the settings of the connection"

@@ -44,6 +44,7 @@ FLOOD = (
     "read-only-allow-delete block];"
 )
 NO_INDEX = "blocked by: [FORBIDDEN/10/cluster create-index blocked (api)];"
+FIELDS = "Limit of total fields [1000] has been exceeded"
 NO_RIGHT = "no permissions for [indices:admin/create] and User [name=loader, backend_roles=[]]"
 READ_ONLY = "index [t] blocked by: [FORBIDDEN/5/index read-only (api)];"
 NO_LEADER = "blocked by: [SERVICE_UNAVAILABLE/2/no cluster-manager];"
@@ -75,6 +76,7 @@ def _block(kind: str, status: int, reason: str) -> TransportError:
         (_block("cluster_block_exception", 403, READ_ONLY), RetriableError, "set by hand"),
         (_block("cluster_block_exception", 503, NO_LEADER), RetriableError, "is busy"),
         (RequestError(400, "x", {"error": {"reason": "because"}}), FatalError, "because"),
+        (_block("illegal_argument_exception", 400, FIELDS), FatalError, "more fields; raise its .*index template"),
         (NoConnection("N/A", "[SSL: CERTIFICATE_VERIFY_FAILED]", OSError()), FatalError, "ssl.ca.location"),
         (
             NoConnection("N/A", "[SSL: CERTIFICATE_VERIFY_FAILED] Hostname mismatch, not valid for 'h'", OSError()),

@@ -178,19 +178,11 @@ class IndexAdmin:
         meta = {**index.meta, **encode_meta(noted)}
         body = {"_meta": meta, "properties": missing_properties(index.properties, properties)}
         with map_opensearch_errors(f"adding fields to index {index.name}"):
-            try:
-                self._client.indices.put_mapping(index=index.name, body=body)
-                if index.behind and not index.stream:
-                    # Indexes that a rollover makes have the settings of templates, and none of ours.
-                    kept = {"preserve_existing": "true"}
-                    self._client.indices.put_settings(index=index.name, body=self._settings, params=kept)
-            except RequestError as error:
-                if "Limit of total fields" in str(error.info):
-                    raise FatalError(
-                        f"index {index.name} takes no more fields; raise its index.mapping.total_fields.limit, leave "
-                        "columns out (debezium.sink.iceberg.excluded-columns), or set schema.ignore=true"
-                    ) from error
-                raise
+            self._client.indices.put_mapping(index=index.name, body=body)
+            if index.behind and not index.stream:
+                # Indexes that a rollover makes have the settings of templates, and none of ours.
+                kept = {"preserve_existing": "true"}
+                self._client.indices.put_settings(index=index.name, body=self._settings, params=kept)
 
     def swap_alias(self, alias: str, fresh: str) -> list[str]:
         """Let a name stand for a fresh index, in one step that no search falls into; give the indexes it stood for.
