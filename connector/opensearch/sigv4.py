@@ -17,6 +17,7 @@ from connector.runtime.aws_credentials import AwsCredentials
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _CONTENT_HEADER = "x-amz-content-sha256"
+_OWN_PORTS = {"http": ":80", "https": ":443"}
 
 
 @attrs.frozen
@@ -37,7 +38,7 @@ class RequestSigner:
         credentials = self.find()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.now()))
         digest = hashlib.sha256(body.encode() if isinstance(body, str) else body or b"").hexdigest()
-        headers = {"host": urlsplit(url).netloc, "x-amz-date": stamp}
+        headers = {"host": _find_host(url), "x-amz-date": stamp}
         if self.content:
             headers[_CONTENT_HEADER] = digest
         if credentials.session_token:
@@ -60,6 +61,12 @@ class RequestSigner:
         lines = [f"{name}:{headers[name].strip()}" for name in sorted(headers)]
         asked = "&".join(f"{k}={v}" for k, v in query)
         return "\n".join([method, path, asked, *lines, "", ";".join(sorted(headers)), digest])
+
+
+def _find_host(url: str) -> str:
+    """Return the host as requests name it: a port that is the scheme's own stays out (the client puts it in)."""
+    parts = urlsplit(url)
+    return parts.netloc.removesuffix(_OWN_PORTS.get(parts.scheme, ""))
 
 
 def _sha256_hex(text: str) -> str:

@@ -25,7 +25,12 @@ CONNECTOR_CLASS = Option(
     doc=f"Makes a file a source's: {SOURCE_CLASS}, or IcebergSource for short.",
 )
 _OF_DEBEZIUM = "io.debezium.connector."
-_SINKS = {"IcebergSink": ICEBERG_SINK_CLASS, "OpensearchSink": OPENSEARCH_SINK_CLASS}
+_SINKS = {
+    "IcebergSink": ICEBERG_SINK_CLASS,
+    "OpensearchSink": OPENSEARCH_SINK_CLASS,
+    "OpenSearchSink": OPENSEARCH_SINK_CLASS,
+}
+"""Aiven's has a capital more in its later versions."""
 _SOURCES = {"icebergsource": SOURCE_CLASS, "iceberg": SOURCE_CLASS}
 """In any case: it is a class of this program alone."""
 _NAMES = ("IcebergSource", "IcebergConnector", "IcebergSinkConnector", "OpensearchSinkConnector")

@@ -164,6 +164,8 @@ class TableCapture:
         table = self.access.describe(self.access.snapshot_info(current, before), "true")
         reader = TableReader(self.access.spark, self.access.table, table.schema)
         parts = self._parts.plan(current, self._parts.choose_part_bytes(self.access.summary(current)))
+        # Of a snapshot without rows there is no part, and the target is what searches see next.
+        publisher.schema_changed(table, created=True)
         for part in parts:
             with self.access.reads(current):
                 publisher.publish(read_part(reader, part, table.key), table)

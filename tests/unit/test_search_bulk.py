@@ -87,6 +87,15 @@ def test_wrong_credentials_stop_at_once(status: int) -> None:
         assert len(asked) == 1 and "s3cret" not in str(stopped.value)
 
 
+def test_a_missing_pipeline_stops() -> None:
+    """What an index refuses of any document, as it lacks its pipeline, makes none a dead letter."""
+    wrong = {"type": "illegal_argument_exception", "reason": "pipeline with id [tidy] does not exist"}
+    items = [{"index": {"_id": "k0", "status": 400, "error": wrong}}]
+    answer = (200, {"errors": True, "items": items})
+    with _server(lambda _: answer) as connection, pytest.raises(FatalError, match=r"pipeline with id \[tidy\]"):
+        _sent(connection, _actions("1"))
+
+
 def test_a_document_that_is_too_large_is_the_only_one_refused() -> None:
     """A request that the server finds too large is cut in two until the document at fault stands alone."""
 

@@ -167,6 +167,18 @@ def test_only_new_fields_are_added() -> None:
     assert missing_properties(there, wanted) == {"b": TEXT, "s": {"properties": {"y": TEXT}}}
 
 
+def test_fields_are_added_to_an_object_as_what_it_is() -> None:
+    """An object that is mapped as nested gets a field as a nested one, at any depth: OpenSearch turns none plain."""
+    inner = {"type": "nested", "dynamic": "false", "properties": {"x": {"type": "long"}}}
+    there = {"a": inner, "b": {"properties": {"c": inner}}}
+    more = {"properties": {"x": {"type": "long"}, "y": TEXT}}
+    added = {**inner, "properties": {"y": TEXT}}
+    assert missing_properties(there, {"a": more, "b": {"properties": {"c": more}}}) == {
+        "a": added,
+        "b": {"properties": {"c": added}},
+    }
+
+
 ISO = [
     (Decimal("1.50"), pa.decimal128(10, 2), "1.50"),
     (date(2024, 2, 3), pa.date32(), "2024-02-03"),
@@ -237,6 +249,7 @@ def test_records_without_key_are_named_by_their_place() -> None:
         (400, "mapper_parsing_exception", "malformed"),
         (400, "illegal_argument_exception", "malformed"),
         (400, "strict_dynamic_mapping_exception", "malformed"),
+        (400, "script_exception", "malformed"),
         (400, "index_closed_exception", "stop"),
         (403, "cluster_block_exception", "again"),
         (403, "index_create_block_exception", "again"),
@@ -254,6 +267,19 @@ def test_verdicts(status: int, kind: str | None, wanted: str) -> None:
     assert classify_item(status, kind) == wanted
     for action, conflict in (("create", "done"), ("update", "again")):
         assert classify_item(status, kind, action=action) == (conflict if wanted == "stale" else wanted)
+
+
+@pytest.mark.parametrize(
+    ("reason", "wanted"),
+    [
+        ("pipeline with id [tidy] does not exist", "stop"),
+        ("Number of documents in shard [i][0] exceeds the limit of [2147483519] documents per shard", "stop"),
+        ("field [price] not present as part of path [price]", "malformed"),
+    ],
+)
+def test_what_is_true_of_any_document_blames_none(reason: str, wanted: str) -> None:
+    """Where an index lacks its pipeline, or a shard is full, the sink stops: every document would be a dead letter."""
+    assert classify_item(400, "illegal_argument_exception", reason) == wanted
 
 
 def test_lines_of_a_bulk_request() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -16,7 +16,7 @@ from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.indexes.index_admin import IndexAdmin, IndexInfo, encode_meta, join_names, parse_index
 from connector.opensearch.indexes.index_identity import decode_ids, encode_ids, explain_loss
 from connector.opensearch.indexes.index_names import IndexNamePattern
-from connector.opensearch.indexes.index_templates import merge_properties
+from connector.opensearch.indexes.index_templates import DatedIndexAdmin, merge_properties
 from connector.sink.destinations.opensearch.write.timestamps import TimestampRule
 from connector.sink.model.change_rows import ChangeBatch, ChangeOrder
 from serde.events.positions.log_positions import NO_VALUE, unknown_positions
@@ -182,6 +182,55 @@ def test_a_swap_keeps_the_other_aliases_of_a_name() -> None:
     how = {"a": {"is_write_index": True}, "search-a": {}, "open-a": own}
     assert added == {name: {"index": "a-9", "alias": name, **more} for name, more in how.items()}
     assert [action["remove_index"]["index"] for action in indices.actions[:2]] == ["a-1", "a-2"]
+
+
+def test_what_others_noted_of_an_index_stays() -> None:
+    """OpenSearch replaces a mapping's `_meta` as a whole: what is not ours is written with our note."""
+    put: list[Any] = []
+    indices = SimpleNamespace(put_mapping=lambda index, body: put.append(body["_meta"]))
+    own = _index(1, noted=True)
+    own["mappings"]["_meta"]["team"] = {"name": "shop"}
+    _Swapping(cast("_Indices", indices)).grow(parse_index("a", {"a": own}), {}, {"versions": "offset"})
+    assert put == [{"team": {"name": "shop"}, **encode_meta({"versions": "offset"})}]
+
+
+class _Days:
+    """Indexes with a day in their names, each with a mapping; what is added to them, and the template."""
+
+    def __init__(self, properties: dict[str, dict[str, Any]], closed: str) -> None:
+        self._properties, self._closed = properties, closed
+        self.added: dict[str, Any] = {}
+
+    def get_alias(self, index: str, params: dict[str, str]) -> dict[str, Any]:
+        hidden = {self._closed} if params.get("expand_wildcards") == "open" else set()
+        return {name: {"aliases": {}} for name in self._properties.keys() - hidden}
+
+    def get_mapping(self, index: str, params: object) -> dict[str, Any]:
+        return {name: {"mappings": {"properties": own}} for name, own in self._properties.items() if own}
+
+    def put_mapping(self, index: str, body: Any) -> None:
+        self.added[index] = body["properties"]
+
+    def put_index_template(self, name: str, body: Any) -> None:
+        self.added[name] = body["template"]["mappings"]["properties"]
+
+
+class _Daily(DatedIndexAdmin):
+    """A cluster that has these indexes."""
+
+    def __init__(self, indices: _Days) -> None:
+        self._client, self._settings = SimpleNamespace(indices=indices), {}
+        self._pattern = IndexNamePattern("${topic}-${timestamp}", "yyyyMMdd")
+
+
+def test_each_index_of_a_group_gets_the_fields_that_it_lacks() -> None:
+    """Fields that an index has keep their types, whoever made it; closed indexes and those of others are left alone."""
+    long, whole = {"type": "long"}, {"type": "integer"}
+    old = {"a-20240101": {"id": whole}, "a-20240102": {}, "a-20240103": {"id": long, "n": long}, "a-other": {}}
+    indices = _Days({**old, "a-20231231": {}}, "a-20231231")
+    _Daily(indices).create("a", {"id": dict(long), "n": dict(long)}, NOTED)
+    wanted = {"id": long, "n": long}
+    assert indices.added == {"a-20240101": {"n": long}, "a-20240102": wanted, "icebridge-a": wanted}
 
 
 @pytest.mark.parametrize(

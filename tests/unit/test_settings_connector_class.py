@@ -43,6 +43,7 @@ def test_a_class_that_is_looked_up_is_one_fault(tmp_path: Path) -> None:
         ("io.tabular.iceberg.connect.IcebergSinkConnector", ICEBERG_SINK_CLASS),
         ("IcebergSink", ICEBERG_SINK_CLASS),
         (" OpensearchSink ", OPENSEARCH_SINK_CLASS),
+        ("io.aiven.kafka.connect.opensearch.OpenSearchSinkConnector", OPENSEARCH_SINK_CLASS),
         ("IcebergSorce", None),
         ("x", None),
     ],
@@ -67,7 +68,7 @@ def test_short_names_choose_the_type_of_a_sink(tmp_path: Path, name: str) -> Non
     [
         (SINK, "IcebergSinkConector", "IcebergSinkConnector"),
         (SINK, "org.apache.iceberg.connect.IcbergSinkConnector", "IcebergSinkConnector"),
-        (SINK, "OpenSearchSinkConnector", "OpensearchSinkConnector"),
+        (SINK, "OpenserchSinkConnector", "OpensearchSinkConnector"),
         (SOURCE, "IcebergSorce", "IcebergSource"),
         (SOURCE, "io.debezium.connector.iceberg.IcebergConector", "IcebergConnector"),
     ],

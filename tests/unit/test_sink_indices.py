@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import orjson
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from connector.errors import FatalError
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.types.schemas.row_layout import RowLayout
 from connector.opensearch.indexes.index_admin import IndexInfo
+from connector.opensearch.indexes.mapping import missing_properties
 from connector.settings import load
 from connector.settings.opensearch.documents import OpenSearchSettings
 from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
@@ -130,6 +132,22 @@ def test_columns_with_the_names_of_a_users_aliases(tmp_path: Path, cluster: dict
     found = _indices(tmp_path, "topics=t\n")
     found.apply_schema_changes([_need("_id", "v")])
     assert found.target("t").style.fields == {"_id": "_id_1", "v": "v_2"}
+
+
+def test_fields_that_others_add_to_an_index_keep_their_types(
+    tmp_path: Path, cluster: dict[str, IndexInfo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new column whose field somebody added while the sink ran is written to it, and its mapping is not asked for."""
+    admin, asked = "connector.opensearch.indexes.index_admin.IndexAdmin", dict[str, Any]()
+    monkeypatch.setattr(f"{admin}.current", lambda _, index: index)
+    monkeypatch.setattr(
+        f"{admin}.grow", lambda _, index, wanted, __: asked.update(missing_properties(index.properties, wanted))
+    )
+    found = _indices(tmp_path, "topics=t\n")
+    found.apply_schema_changes([_need("_id", "a")])
+    cluster["t"] = attrs.evolve(cluster["t"], properties={**cluster["t"].properties, "rating": {"type": "float"}})
+    found.apply_schema_changes([_need("_id", "rating", "b")])
+    assert asked == {"b": {"type": "long"}}
 
 
 def test_the_time_of_a_data_stream_is_no_columns(tmp_path: Path) -> None:

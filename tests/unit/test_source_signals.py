@@ -691,3 +691,27 @@ def test_a_table_of_signals_that_is_not_there_is_told_once() -> None:
     assert [(line["event"], line["table"]) for line in lines] == [
         ("the table of signals is not there yet", "ops.eu.signals")
     ]
+
+
+def test_an_empty_table_has_an_index_to_put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a snapshot without rows nothing is published, and its index is made all the same."""
+    done, publisher = list[str](), Mock()
+    publisher.schema_changed.side_effect = lambda *_, **__: done.append("made")
+    capture = TableCapture.__new__(TableCapture)
+    offsets = SimpleNamespace(of=lambda _: None, check_unmoved=lambda _: None)
+    access = SimpleNamespace(
+        name="db.t",
+        offsets=offsets,
+        table=SimpleNamespace(uuid="u"),
+        spark=None,
+        describe=lambda *_: SimpleNamespace(schema=None),
+        snapshot_info=Mock(),
+        summary=lambda _: {},
+        publisher=SimpleNamespace(target_id=lambda _: ""),
+    )
+    capture.access, capture._parts = cast("Any", access), cast("Any", Mock(plan=lambda *_: []))
+    monkeypatch.setattr(TableCapture, "_look", lambda _: SimpleNamespace(snapshot_id=7))
+    monkeypatch.setattr(TableCapture, "_store_published", lambda *_: None)
+    monkeypatch.setattr(table_capture, "TableReader", Mock())
+    capture.reload(publisher, lambda: done.append("in place"))
+    assert done == ["made", "in place"]

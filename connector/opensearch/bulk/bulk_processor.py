@@ -189,7 +189,7 @@ class BulkProcessor:
             wrong = result.get("error") or {}
             if wrong:
                 _check_item_id(actions, row, result)
-            match classify_item(result["status"], wrong.get("type"), action=action):
+            match classify_item(result["status"], wrong.get("type"), wrong.get("reason") or "", action=action):
                 case "done" if row < len(actions) - actions.deletes:
                     counts.indexed += 1
                 case "done":

@@ -23,9 +23,13 @@ _MALFORMED_ERRORS = frozenset(
         "parse_exception",
         "invalid_index_template_exception",
         "max_bytes_length_exceeded_exception",
+        "script_exception",
     }
 )
-"""The document is at fault, or the field that it would add."""
+"""The document is at fault, or the field that it would add, or a script of a pipeline fails with its values."""
+
+_INDEX_REASONS = ("pipeline with id [", "Number of documents in shard [")
+"""How reasons begin that are of the same types, but true of any document: a pipeline is missing, a shard full."""
 
 _TRANSIENT_STATUSES = frozenset({429, 502, 503, 504})
 _CONFLICT_RESULTS: dict[str, ItemResult] = {"create": "done", "update": "again"}
@@ -33,8 +37,8 @@ _CONFLICT_RESULTS: dict[str, ItemResult] = {"create": "done", "update": "again"}
 _FIRST_FAILURE, _NOT_FOUND, _CONFLICT, _BAD_REQUEST = 300, 404, 409, 400
 
 
-def classify_item(status: int, kind: str | None, *, action: str = "index") -> ItemResult:
-    """Judge one item by its status, the type of its error, if it has one, and the action that it is of.
+def classify_item(status: int, kind: str | None, reason: str = "", *, action: str = "index") -> ItemResult:
+    """Judge one item by its status, type and reason of its error, if it has one, and the action that it is of.
 
     done       it is as it should be: indexed, deleted, nothing there to delete, or created by an earlier delivery
     stale      the index holds a newer version: this change was overtaken, which is all right
@@ -42,7 +46,7 @@ def classify_item(status: int, kind: str | None, *, action: str = "index") -> It
                has read: the same may succeed later
     malformed  this document can never be indexed
     gone       there is no such index, where OpenSearch does not make one by itself
-    stop       a person has to look (index closed, no rights)
+    stop       a person has to look (index closed or full, no rights, no such pipeline)
     """
     if status < _FIRST_FAILURE or (status == _NOT_FOUND and kind is None):
         return "done"
@@ -52,7 +56,7 @@ def classify_item(status: int, kind: str | None, *, action: str = "index") -> It
         return "again"
     if kind == "index_not_found_exception":
         return "gone"
-    if status == _BAD_REQUEST and kind in _MALFORMED_ERRORS:
+    if status == _BAD_REQUEST and kind in _MALFORMED_ERRORS and not reason.startswith(_INDEX_REASONS):
         return "malformed"
     return "stop"
 

@@ -16,6 +16,8 @@ from connector.opensearch.documents.field_paths import is_apart, is_path, join_p
 
 Json = dict[str, Any]
 
+_VARIANT_TYPE = "variant"
+
 METADATA_FIELDS = frozenset(
     (
         "_data_stream_timestamp",
@@ -48,13 +50,15 @@ class FieldNames:
     def aliases(self, schema: Mapping[str, Any]) -> dict[str, Json]:
         """Return the mapping of aliases: the names of now of columns without parts that are kept under another.
 
+        An object can have none, nor a variant, which may be one.
+
         A name that another column had before is an alias of this one's field from now on.
         """
         taken = set(self.names.values())
         return {
             column["name"]: {"type": "alias", "path": self.names[column["id"]]}
             for column in schema["fields"]
-            if isinstance(column["type"], str) and is_free(column["name"], taken)
+            if isinstance(column["type"], str) and column["type"] != _VARIANT_TYPE and is_free(column["name"], taken)
         }
 
 

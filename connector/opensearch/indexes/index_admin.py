@@ -40,7 +40,8 @@ class IndexInfo:
     `writes` is the index that takes new documents, `behind` all of them, oldest first, where the name is not an index
     itself; `members` has them as the cluster tells them. Fields are those of the index that takes documents; `noted`
     is what we noted last (empty for a foreign one), `rolled` the fields beside that note, where a rollover has made an
-    index that lacks them. `ids` tell the indexes from others of their names; empty where names come with time.
+    index that lacks them. `ids` tell the indexes from others of their names; empty where names come with time. `meta`
+    is what others noted: whoever changes a note writes all of it.
     """
 
     name: str
@@ -52,6 +53,7 @@ class IndexInfo:
     stream: bool = False
     rolled: Mapping[str, Any] | None = None
     ids: IndexIds = attrs.field(factory=dict)
+    meta: Mapping[str, Any] = attrs.field(factory=dict)
 
     def style(self, *, partial: bool) -> WriteOptions:
         """Return how documents are written there."""
@@ -173,21 +175,14 @@ class IndexAdmin:
         Raises:
             FatalError: it has too many fields, or refuses them for another reason.
         """
-        body = {"_meta": encode_meta(noted), "properties": missing_properties(index.properties, properties)}
+        meta = {**index.meta, **encode_meta(noted)}
+        body = {"_meta": meta, "properties": missing_properties(index.properties, properties)}
         with map_opensearch_errors(f"adding fields to index {index.name}"):
-            try:
-                self._client.indices.put_mapping(index=index.name, body=body)
-                if index.behind and not index.stream:
-                    # Indexes that a rollover makes have the settings of templates, and none of ours.
-                    kept = {"preserve_existing": "true"}
-                    self._client.indices.put_settings(index=index.name, body=self._settings, params=kept)
-            except RequestError as error:
-                if "Limit of total fields" in str(error.info):
-                    raise FatalError(
-                        f"index {index.name} takes no more fields; raise its index.mapping.total_fields.limit, leave "
-                        "columns out (debezium.sink.iceberg.excluded-columns), or set schema.ignore=true"
-                    ) from error
-                raise
+            self._client.indices.put_mapping(index=index.name, body=body)
+            if index.behind and not index.stream:
+                # Indexes that a rollover makes have the settings of templates, and none of ours.
+                kept = {"preserve_existing": "true"}
+                self._client.indices.put_settings(index=index.name, body=self._settings, params=kept)
 
     def swap_alias(self, alias: str, fresh: str) -> list[str]:
         """Let a name stand for a fresh index, in one step that no search falls into; give the indexes it stood for.
@@ -235,7 +230,8 @@ def parse_index(name: str, answer: Mapping[str, Any]) -> IndexInfo:
     ours = [each for each in order if META_KEY in mappings[each].get("_meta", {})]
     noted = {key: orjson.loads(text) for key, text in mappings[ours[-1]]["_meta"][META_KEY].items()} if ours else {}
     if order == [name]:
-        return IndexInfo(name, mappings[name].get("properties", {}), noted, ids=_parse_ids(answer))
+        meta = _parse_foreign_meta(mappings[name])
+        return IndexInfo(name, mappings[name].get("properties", {}), noted, ids=_parse_ids(answer), meta=meta)
     stream = any(entry.get("data_stream") == name for entry in answer.values())
     writes = order[-1] if stream else _find_write_index(name, {each: answer[each]["aliases"][name] for each in order})
     return IndexInfo(
@@ -248,6 +244,7 @@ def parse_index(name: str, answer: Mapping[str, Any]) -> IndexInfo:
         stream=stream,
         rolled=mappings[ours[-1]].get("properties", {}) if ours and writes not in ours else None,
         ids=_parse_ids(answer),
+        meta=_parse_foreign_meta(mappings[writes]),
     )
 
 
@@ -267,6 +264,10 @@ def join_names(names: Iterable[str]) -> Iterator[str]:
 
 def _parse_ids(answer: Mapping[str, Any]) -> dict[str, str]:
     return {index: entry["settings"]["index"]["uuid"] for index, entry in answer.items()}
+
+
+def _parse_foreign_meta(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in mapping.get("_meta", {}).items() if key != META_KEY}
 
 
 def _parse_members(name: str, answer: Mapping[str, Any]) -> AliasMembers:

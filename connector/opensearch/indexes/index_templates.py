@@ -25,6 +25,7 @@ from connector.settings.opensearch.documents import OpenSearchSettings
 
 TIMESTAMP_FIELD = "@timestamp"
 _BASE_PRIORITY = 200
+_PROPERTIES_FILTER = "*.mappings.properties"
 
 
 class DataStreamAdmin(IndexAdmin):
@@ -90,13 +91,17 @@ class DatedIndexAdmin(IndexAdmin):
         return index
 
     def grow(self, index: IndexInfo, properties: Mapping[str, FieldMapping], noted: Mapping[str, Any]) -> None:
-        """Add fields that they lack to the indexes of a group, and those to come; raises as `IndexAdmin.grow`."""
+        """Add fields that they lack to the open indexes of a group, and those to come; raises as `IndexAdmin.grow`."""
         group = self._pattern.wildcard(index.name)
         body = _template_body(index.name, merge_properties(index.properties, properties), noted, self._settings)
         with map_opensearch_errors(f"looking for the indexes {group}"):
-            there = self._client.indices.get_alias(index=group)
+            there = self._client.indices.get_alias(index=group, params={"expand_wildcards": "open"})
+            told = self._client.indices.get_mapping(index=group, params={"filter_path": _PROPERTIES_FILTER})
         for one in filter(self._pattern.regexp(index.name).fullmatch, there):
-            super().grow(attrs.evolve(index, name=one), properties, noted)
+            # Others may have made it, with types of their own.
+            own = told.get(one, {}).get("mappings", {}).get("properties", {})
+            if missing_properties(own, properties):
+                super().grow(attrs.evolve(index, name=one, properties=own), properties, noted)
         # Last, as it has our notes: what was broken off is done again.
         with map_opensearch_errors(f"telling the template of {group}"):
             self._client.indices.put_index_template(

@@ -31,6 +31,8 @@ _PRIMITIVE_MAPPINGS: tuple[tuple[Callable[[pa.DataType], bool], FieldMapping], .
     (pa.types.is_time, _KEYWORD_FIELD),
     (lambda t: isinstance(t, pa.UuidType), _TEXT_FIELD),
     (lambda t: pa.types.is_fixed_size_binary(t) or pa.types.is_binary(t), {"type": "binary"}),
+    # Variants: objects in some documents, texts or numbers in others. No other type takes all of them.
+    (pa.json_().equals, {"type": "object", "enabled": False}),
 )
 
 
@@ -82,7 +84,8 @@ def missing_properties(known: Mapping[str, Any], wanted: Mapping[str, FieldMappi
         elif "properties" in field and "properties" in there:
             inner = missing_properties(there["properties"], field["properties"])
             if inner:
-                result[name] = {"properties": inner}
+                # Without what an object is besides (`nested`, say) a mapping asks for a plain one, and is refused.
+                result[name] = {**there, "properties": inner}
     return result
 
 

@@ -12,17 +12,12 @@ from connector.settings.opensearch.connection import TRUST_ALL
 _SSL = "connection.ssl."
 _PEM_OF_CLIENT = f"convert it to PEM, and set {_SSL}certificate.location and {_SSL}key.location"
 _ONLY = {
-    "key.ignore.id.strategy": (
-        "topic.partition.offset",
-        "take it out: ids of documents without a key are topic+partition+offset",
-    ),
     "compact.map.entries": ("true", "take it out: maps are objects with their keys as names"),
     "routing.type": ("none", "take it out: documents are routed by their ids"),
     "aws.sts.role.external.id": ("", "set aws.profile to a profile that takes the role on with it"),
     f"{_SSL}endpoint.identification.algorithm": ("https", f"take it out, or set {TRUST_ALL.name} for tests"),
     f"{_SSL}truststore.location": ("", f"convert it to PEM, and set {_SSL}ca.location"),
     f"{_SSL}keystore.location": ("", _PEM_OF_CLIENT),
-    f"{_SSL}key.password": ("", _PEM_OF_CLIENT),
 }
 """Key -> the value that it may have here, and what to do about another one."""
 

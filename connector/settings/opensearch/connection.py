@@ -5,6 +5,8 @@ Names: Aiven's sink, where it has one.
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import attrs
 
 from connector.settings.configdef.option import Option
@@ -22,11 +24,21 @@ from connector.settings.configdef.value_types import (
 
 def _parse_urls(text: str) -> tuple[str, ...]:
     urls = tuple(url.rstrip("/") for url in split_list(text))
-    if not urls or not all(url.startswith(("http://", "https://")) for url in urls):
-        raise InvalidValue("{} is not a list of URLs", "write http://host:9200, several separated by commas")
+    # At first: what is told of other faults shows the value, and with it a password.
     if any("@" in url for url in urls):
         raise InvalidValue("a URL has a user in it", "use connection.username and connection.password")
+    if not urls or not all(_is_node(url) for url in urls):
+        raise InvalidValue("{} is not a list of URLs", "write http://host:9200, several separated by commas")
     return urls
+
+
+def _is_node(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and not parts.query
 
 
 URL = Option(
@@ -67,6 +79,14 @@ KEY = Option(
     default=None,
     importance="low",
     doc="PEM file with the key of the client's certificate, if it is not in the same file.",
+)
+KEY_PASSWORD = Option(
+    name="connection.ssl.key.password",
+    kind=TEXT,
+    default=None,
+    importance="low",
+    doc="Password of the key, if it is encrypted; prefer ${env:NAME} or ${file:/path:key} to plain text.",
+    secret=True,
 )
 TRUST_ALL = Option(
     name="trust.all.certificates",
@@ -151,6 +171,7 @@ BATCH_SIZE = Option(
     default=2_000,
     importance="medium",
     doc="Maximum documents per bulk request.",
+    aliases=("bulk.max.operations.size",),
 )
 BULK_BYTES = Option(
     name="bulk.size.bytes",
@@ -158,6 +179,7 @@ BULK_BYTES = Option(
     default=5 * 1024**2,
     importance="medium",
     doc="Maximum bytes per bulk request; a larger document is sent alone.",
+    aliases=("bulk.max.size",),
 )
 IN_FLIGHT = Option(
     name="max.in.flight.requests",
@@ -165,6 +187,7 @@ IN_FLIGHT = Option(
     default=3,
     importance="medium",
     doc="Maximum concurrent bulk requests per task.",
+    aliases=("bulk.max.concurrent.requests",),
 )
 RETRIES = Option(
     name="max.retries",
@@ -187,6 +210,7 @@ CONNECTION_OPTIONS: tuple[Option[object], ...] = (
     CA,
     CERTIFICATE,
     KEY,
+    KEY_PASSWORD,
     TRUST_ALL,
     REGION,
     ACCESS_KEY,
@@ -216,7 +240,7 @@ class AwsSettings:
 
 @attrs.frozen
 class ConnectionSettings:
-    """How to reach a cluster; travels to the tasks. No representation shows the password."""
+    """How to reach a cluster; travels to the tasks. No representation shows a password."""
 
     urls: tuple[str, ...]
     username: str | None = None
@@ -224,6 +248,7 @@ class ConnectionSettings:
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
+    key_password: str | None = attrs.field(default=None, repr=False)
     trust_all: bool = False
     aws: AwsSettings | None = None
     read_timeout_ms: int = READ_TIMEOUT.default
@@ -249,7 +274,7 @@ def build_connection(reader: ConfigReader) -> ConnectionSettings:
     given = [entry for option in (USERNAME, PASSWORD) if (entry := reader.entry(option))]
     if len(given) == 1:
         reader.add_fault(given[0], "is given alone", f"give both {USERNAME.name} and {PASSWORD.name}")
-    key = reader.entry(KEY)
+    key = reader.entry(KEY) or reader.entry(KEY_PASSWORD)
     if key and reader.get(CERTIFICATE) is None:
         reader.add_fault(key, f"{CERTIFICATE.name} is missing", "add the certificate that the key belongs to")
     return ConnectionSettings(
@@ -259,6 +284,7 @@ def build_connection(reader: ConfigReader) -> ConnectionSettings:
         ca=reader.get(CA),
         certificate=reader.get(CERTIFICATE),
         key=reader.get(KEY),
+        key_password=reader.get(KEY_PASSWORD),
         trust_all=reader.get(TRUST_ALL),
         aws=_read_aws(reader),
         read_timeout_ms=reader.get(READ_TIMEOUT),

@@ -5,6 +5,7 @@ Names: Aiven's sink, where it has one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal, cast
 
@@ -33,6 +34,11 @@ def _parse_metadata(text: str) -> tuple[str, ...]:
     return split_list(text)
 
 
+def _is_name(text: str) -> bool:
+    """Tell whether an index or alias may be called so: a pattern would stand for others beside it."""
+    return re.fullmatch(r'[^\\/*?"<>|\s#_+-][^\\/*?"<>|\s#]*', text) is not None
+
+
 KEY_IGNORE = Option(
     name="key.ignore",
     kind=BOOLEAN,
@@ -42,6 +48,13 @@ KEY_IGNORE = Option(
 )
 TOPIC_KEY_IGNORE = Option(
     name="topic.key.ignore", kind=LIST, default=(), importance="low", doc="Topics for which key.ignore is true."
+)
+ID_STRATEGY = Option(
+    name="key.ignore.id.strategy",
+    kind=one_of("topic.partition.offset", "none", "record.key"),
+    default="topic.partition.offset",
+    importance="low",
+    doc="With key.ignore: ids of documents. none gives the same ids here; record.key is what key.ignore=false does.",
 )
 SCHEMA_IGNORE = Option(
     name="schema.ignore",
@@ -83,7 +96,7 @@ CONFLICT = Option(
 )
 INDEX_MAP = Option(
     name="topic.to.existing.resource.mapping",
-    kind=topic_pairs("index"),
+    kind=topic_pairs("index", _is_name),
     default=(),
     importance="medium",
     doc="Existing indexes or aliases, as topic:index pairs; other indexes are named after their topic.",
@@ -108,6 +121,7 @@ OPTIONS: tuple[Option[object], ...] = (
     *BULK_OPTIONS,
     KEY_IGNORE,
     TOPIC_KEY_IGNORE,
+    ID_STRATEGY,
     SCHEMA_IGNORE,
     TOPIC_SCHEMA_IGNORE,
     WRITE_METHOD,
@@ -153,6 +167,7 @@ class OpenSearchSettings:
 def build(reader: ConfigReader) -> OpenSearchSettings:
     """Read the OpenSearch part; faults go to the reader."""
     aiven.check(reader)
+    _check_id_strategy(reader)
     return OpenSearchSettings(
         connection=connection.build_connection(reader),
         bulk=connection.build_bulk(reader),
@@ -169,6 +184,17 @@ def build(reader: ConfigReader) -> OpenSearchSettings:
         metadata=reader.get(METADATA),
         series=data_streams.build(reader),
     )
+
+
+def _check_id_strategy(reader: ConfigReader) -> None:
+    entry = reader.entry(ID_STRATEGY)
+    ignored = reader.get(KEY_IGNORE) or reader.get(TOPIC_KEY_IGNORE)
+    if entry is not None and ignored and reader.get(ID_STRATEGY) == "record.key":
+        reader.add_fault(
+            entry,
+            "names documents by their keys, which key.ignore leaves out",
+            f"take {KEY_IGNORE.name} and {TOPIC_KEY_IGNORE.name} out: documents are named by their keys then",
+        )
 
 
 def check_absent(reader: ConfigReader) -> None:

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from connector.errors import FatalError, GapError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
-from connector.iceberg.types.schemas.arrow_types import to_arrow_schema
+from connector.iceberg.types.schemas.arrow_types import VARIANT_ARROW_TYPE, to_arrow_schema
 from connector.opensearch.bulk.bulk_processor import DocumentCounts
 from connector.opensearch.bulk.item_results import apply_policy
 from connector.opensearch.indexes.field_names import FieldNames, assign_field_names, find_aliases
@@ -108,8 +108,10 @@ class OpenSearchPublisher:
         index = self.indexes.find(name)
         return "" if index is None else encode_ids(index.ids)
 
-    def schema_changed(self, table: CapturedTable, *, created: bool) -> None:
-        """Publish nothing: the index's mapping is its schema."""
+    def schema_changed(self, table: CapturedTable, *, created: bool) -> None:  # noqa: ARG002 - both the same
+        """Make the index, or give it the fields that it lacks: its mapping is its schema."""
+        topic = self.settings.outgoing.topic(table.name)
+        self._prepare_index(self.name_index(topic), table.schema, topic)
 
     def heartbeat(self, ts_ms: int) -> None:
         """Publish nothing: an index has no place for heartbeats."""
@@ -182,7 +184,7 @@ class OpenSearchPublisher:
         known = {number: name for number, name in before.names.items() if name not in others}
         # What stands beside the columns has names of its own.
         names = assign_field_names(schema.document, known, {*others, *self.search.metadata})
-        kinds = zip(names.columns(schema.document), to_arrow_schema(schema.iceberg).types, strict=True)
+        kinds = zip(names.columns(schema.document), _column_types(schema), strict=True)
         metadata = {name: {"type": _METADATA_TYPES.get(name, "keyword")} for name in self.search.metadata}
         fields = {**map_columns(kinds), **names.aliases(schema.document), **metadata}
         mapping = {} if self.search.schema_ignore else fields
@@ -227,6 +229,12 @@ def _key_types(table: CapturedTable) -> tuple[pa.DataType, ...]:
     fields = [table.schema.iceberg.find_field(name) for name in table.key.columns]
     own = Schema(*(NestedField(n, f"k{n}", field.field_type, required=False) for n, field in enumerate(fields, 1)))
     return tuple(to_arrow_schema(own).types)
+
+
+def _column_types(schema: SnapshotSchema) -> list[pa.DataType]:
+    """Return the types of a schema's columns, that of variants too."""
+    types = zip(schema.document["fields"], to_arrow_schema(schema.iceberg).types, strict=True)
+    return [VARIANT_ARROW_TYPE if column["id"] in schema.variants else kind for column, kind in types]
 
 
 def _document_columns(table: CapturedTable) -> list[int]:

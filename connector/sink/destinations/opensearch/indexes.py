@@ -280,6 +280,8 @@ class OpenSearchIndexes(BaseTableRegistry[KnownIndex]):
             row = match_shape(need.row, columns.names) if rule.case_insensitive else need.row
             columns = evolve(columns, row, add=rule.allow_field_addition)
         index = self._indexes.current(known.index)
+        # With the fields that others added meanwhile, by hand or by documents: those keep their types.
+        index = self._indexes.find(index.name) or index
         layout = self._build_layout(name, columns, known.layout.keys)
         fields = self._assign_fields(layout, index, known.fields)
         evolved = attrs.evolve(known, layout=layout, index=index, fields=fields)
