@@ -106,8 +106,8 @@ def busy_nodes_are_taken_for_done() -> Iterator[None]:
     """What a node refuses as it is busy counts as indexed."""
     whole = bulk_processor.classify_item
 
-    def classify(status: int, kind: str | None, **more: Any) -> Any:
-        return "done" if status == _BUSY else whole(status, kind, **more)
+    def classify(status: int, *told: Any, **more: Any) -> Any:
+        return "done" if status == _BUSY else whole(status, *told, **more)
 
     with patch.object(bulk_processor, "classify_item", classify):
         yield

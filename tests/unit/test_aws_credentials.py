@@ -15,7 +15,7 @@ import pytest
 from attrs import define, field
 
 from connector.errors import FatalError, RetriableError
-from connector.opensearch.client import _http_auth
+from connector.opensearch.client import _build_signer
 from connector.opensearch.sigv4 import RequestSigner
 from connector.runtime import aws_credentials
 from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity, find_credentials
@@ -102,13 +102,13 @@ def test_requests_are_signed_by_the_credentials_of_the_moment(agent: Agent, monk
     """An index's requests follow a role that is renewed, with the session's token; keys of the settings stay."""
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", agent.url)
     agent.lasts_s = 60.0
-    signer = _http_auth(ConnectionSettings(("https://a:9200",), aws=AwsSettings("eu-west-1")))
+    signer = _build_signer(ConnectionSettings(("https://a:9200",), aws=AwsSettings("eu-west-1")))
     assert isinstance(signer, RequestSigner)
     told = [signer("GET", "https://a:9200/", None) for _ in range(2)]
     assert len({one["Authorization"].partition("/")[0] for one in told}) == 2
     assert {one["x-amz-security-token"] for one in told} == {"t"}
     given = agent.given
-    own = _http_auth(ConnectionSettings(("https://a:9200",), aws=AwsSettings("eu-west-1", "OWN", "secret")))
+    own = _build_signer(ConnectionSettings(("https://a:9200",), aws=AwsSettings("eu-west-1", "OWN", "secret")))
     assert isinstance(own, RequestSigner)
     assert "Credential=OWN/" in own("GET", "https://a:9200/", None)["Authorization"]
     assert agent.given == given
