@@ -7,10 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import sysconfig
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import distributions
 from pathlib import Path
 from types import ModuleType
@@ -140,28 +137,6 @@ def test_debeziums_operator_is_answered(tmp_path: Path) -> None:
     settings = load([DOCKER / "image.properties", mine])
     assert (settings.server.health_host, settings.server.health_port) == ("0.0.0.0", 8080)
     assert settings.server.listeners == ("http://127.0.0.1:8083",)
-
-
-class _Up(BaseHTTPRequestHandler):
-    """Says that it is up."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b'{"status":"UP"}')
-
-    def log_message(self, *_: object) -> None: ...
-
-
-def test_the_health_check_takes_no_proxy() -> None:
-    """The container asks itself, also where its environment names a proxy for all else."""
-    with HTTPServer(("127.0.0.1", 0), _Up) as server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        url, nobody = f"http://127.0.0.1:{server.server_port}/q/health", "http://127.0.0.1:9"
-        environ = {"ICEBRIDGE_HEALTH": url, "http_proxy": nobody, "HTTP_PROXY": nobody}
-        check = [sys.executable, "-I", "-S", str(DOCKER / "healthcheck.py")]
-        done = subprocess.run(check, env=environ, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (0, '{"status":"UP"}')
 
 
 @pytest.mark.parametrize("secret", ["plain", r"a\b\\n", "=begins", ": \u00e4 'q\"$x%s"])
