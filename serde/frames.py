@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -73,32 +73,37 @@ class ConfluentFrame:
 
     def split(self, texts: ByteWindows, rows: Rows, name: str, fault: AddFault) -> list[FramedGroup]:
         """See `Frame.split`."""
-        picked, groups = texts.pick(rows), list[FramedGroup]()
-        if self.guids:
-            by_guid = (picked.sizes > 0) & (picked.first() == _GUID)
-            head = 1 + _UUID_BYTES
-            framed = _keep_framed(texts, rows[by_guid], (_GUID,), head, name, fault)
-            groups = [
-                FramedGroup(number, same, texts.pick(same).cut(head, 0))
-                for number, same in _group_uuids(texts, framed, 1)
-            ]
-            rows = rows[~by_guid]
-        rows = _keep_framed(texts, rows, (_ID,), 1 + self.id_bytes, name, fault)
-        if not len(rows):
-            return groups
+        guids, ids = self._part_guids(texts, rows)
+        guids = _keep_framed(texts, guids, (_GUID,), 1 + _UUID_BYTES, name, fault)
+        ids = _keep_framed(texts, ids, (_ID,), 1 + self.id_bytes, name, fault)
+        return [
+            *_cut_frames(texts, _group_numbers(self._read_ids(texts, ids), ids), 1 + self.id_bytes),
+            *_cut_frames(texts, _group_uuids(texts, guids, 1), 1 + _UUID_BYTES),
+        ]
+
+    def _part_guids(self, texts: ByteWindows, rows: Rows) -> tuple[Rows, Rows]:
+        if not self.guids:
+            return rows[:0], rows
+        picked = texts.pick(rows)
+        by_guid = (picked.sizes > 0) & (picked.first() == _GUID)
+        return rows[by_guid], rows[~by_guid]
+
+    def _read_ids(self, texts: ByteWindows, rows: Rows) -> Ints:
         starts, ids = texts.starts[rows], np.zeros(len(rows), np.int64)
         for index in range(1, self.id_bytes + 1):
             ids = ids << 8 | texts.view[starts + index]
-        return [
-            *(
-                FramedGroup(number, same, texts.pick(same).cut(1 + self.id_bytes, 0))
-                for number, same in _group_numbers(ids, rows)
-            ),
-            *groups,
-        ]
+        return ids
+
+
+def _cut_frames(texts: ByteWindows, groups: Iterable[tuple[int, Rows]], size: int) -> Iterator[FramedGroup]:
+    """Return the groups with what is behind so many bytes of frame."""
+    for number, rows in groups:
+        yield FramedGroup(number, rows, texts.pick(rows).cut(size, 0))
 
 
 def _group_numbers(ids: Ints, rows: Rows) -> list[tuple[int, Rows]]:
+    if not len(rows):
+        return []
     if (ids == ids[0]).all():
         return [(int(ids[0]), rows)]
     return [(number, rows[ids == number]) for number in np.unique(ids).tolist()]
@@ -138,19 +143,18 @@ class GlueFrame:
         packing = texts.view[texts.starts[rows] + 1]
         for index in np.flatnonzero(~np.isin(packing, (_GLUE_PLAIN, _GLUE_ZLIB))).tolist():
             fault(int(rows[index]), "its compression is none that AWS Glue's registry has")
-        groups = []
-        for number, same in _group_uuids(texts, rows[packing == _GLUE_PLAIN], _GLUE_HEAD):
-            groups.append(FramedGroup(number, same, texts.pick(same).cut(head, 0)))
-        for number, same in _group_uuids(texts, rows[packing == _GLUE_ZLIB], _GLUE_HEAD):
-            groups.append(self._unpack(number, same, texts.pick(same).cut(head, 0), fault))
-        return sorted(groups, key=lambda group: group.number)
+        plain, packed = (
+            _cut_frames(texts, _group_uuids(texts, rows[packing == how], _GLUE_HEAD), head)
+            for how in (_GLUE_PLAIN, _GLUE_ZLIB)
+        )
+        return sorted([*plain, *(self._unpack(group, fault) for group in packed)], key=lambda group: group.number)
 
-    def _unpack(self, number: int, rows: Rows, packed: ByteWindows, fault: AddFault) -> FramedGroup:
+    def _unpack(self, group: FramedGroup, fault: AddFault) -> FramedGroup:
         kept, plain = [], []
-        for index, row in enumerate(rows.tolist()):
+        for index, row in enumerate(group.rows.tolist()):
             try:
                 unpacker = zlib.decompressobj()
-                data = unpacker.decompress(packed.text(index), self.max_bytes)
+                data = unpacker.decompress(group.payload.text(index), self.max_bytes)
             except zlib.error:
                 fault(row, "its compressed bytes cannot be unpacked")
                 continue
@@ -161,7 +165,8 @@ class GlueFrame:
             plain.append(data)
         ends = np.cumsum([len(data) for data in plain], dtype=np.int64)
         starts = np.concatenate([[0], ends[:-1]]).astype(np.int64) if plain else ends
-        return FramedGroup(number, np.array(kept, np.int64), ByteWindows(pa.py_buffer(b"".join(plain)), starts, ends))
+        windows = ByteWindows(pa.py_buffer(b"".join(plain)), starts, ends)
+        return FramedGroup(group.number, np.array(kept, np.int64), windows)
 
 
 def _group_uuids(texts: ByteWindows, rows: Rows, at: int) -> list[tuple[int, Rows]]:

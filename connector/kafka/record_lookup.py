@@ -17,6 +17,7 @@ from connector.errors import FatalError, RetriableError
 from connector.kafka.brokers.address import ClusterAddress
 from connector.kafka.brokers.connection import UnsupportedBroker
 from connector.kafka.client_errors import NO_CLIENT, map_kafka_errors
+from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.readers import NATIVE, choose_isolation, choose_reader
 from connector.kafka.consumer.records.record_headers import list_headers
 from connector.kafka.consumer.single_records import read_forward
@@ -36,6 +37,12 @@ class FoundRecord(Protocol):
     def key(self) -> Any: ...  # noqa: D102
     def value(self) -> Any: ...  # noqa: D102
     def headers(self) -> Any: ...  # noqa: D102
+
+
+def to_consumer_records(at: TopicPartitionKey, found: Sequence[FoundRecord]) -> ConsumerRecords:
+    """Return records of one topic-partition, at least one, as those that tasks read."""
+    records = [(record.offset() or 0, record.key(), record.value()) for record in found]
+    return ConsumerRecords.of_records(at, records, [record.headers() or () for record in found])
 
 
 @attrs.frozen

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,21 +21,58 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.kafka.consumer.records.header_bytes import encode_headers
 from connector.kafka.consumer.records.record_columns import RecordColumns
-from connector.settings import EventSettings
+from connector.settings import EventSettings, load
 from connector.settings.converters.schema_registry import RegistrySettings
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.header_ids import find_wanted_headers
+from connector.sink.destinations.iceberg.tables.source_schemas import SourceSchemas
+from connector.sink.microbatch.transactions.transaction_task import transaction_task
+from tests.harness.http_server import serve_http
+from tests.model import avro
 from tests.unit import sink_plans
 
 pytestmark = pytest.mark.unit
 
 GUID, OTHER_GUID = "89791762-2336-4186-9674-299b90a802e2", "00000000-2336-4186-9674-299b90a802e3"
 ROW = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "long"}]}
+COUNTS = {
+    "type": "record",
+    "name": "Counts",
+    "fields": [{"name": "data_collection", "type": "string"}, {"name": "event_count", "type": "long"}],
+}
+END = {
+    "type": "record",
+    "name": "TransactionMetadataValue",
+    "namespace": "io.debezium.connector.common",
+    "fields": [
+        *({"name": name, "type": "string"} for name in ("status", "id")),
+        {"name": "ts_ms", "type": "long"},
+        {"name": "data_collections", "type": {"type": "array", "items": COUNTS}},
+    ],
+}
+CHANGE = {
+    "type": "record",
+    "name": "SchemaChangeValue",
+    "fields": [
+        {"name": "source", "type": {"type": "record", "name": "S", "fields": [{"name": "name", "type": "string"}]}},
+        {"name": "ddl", "type": "string"},
+        {
+            "name": "tableChanges",
+            "type": {
+                "type": "array",
+                "items": {"type": "record", "name": "C", "fields": [{"name": "id", "type": "string"}]},
+            },
+        },
+    ],
+}
+END_GUID, CHANGE_GUID = "10000000-2336-4186-9674-299b90a802e4", "10000000-2336-4186-9674-299b90a802e5"
 PROTOBUF = 'syntax = "proto3"; message A { string x = 1; } message B { int64 id = 1; }'
 PAGES: dict[str, dict[str, Any]] = {
     "/schemas/ids/7": {"schema": json.dumps(ROW)},
     f"/schemas/guids/{GUID}": {"schema": json.dumps(ROW)},
     f"/schemas/guids/{OTHER_GUID}": {"schema": PROTOBUF, "schemaType": "PROTOBUF"},
+    f"/schemas/guids/{END_GUID}": {"schema": json.dumps(END)},
+    f"/schemas/guids/{CHANGE_GUID}": {"schema": json.dumps(CHANGE)},
     "/subjects/t-value/versions": {"id": 7, "guid": GUID, "version": 1, "schema": json.dumps(ROW)},
 }
 
@@ -48,18 +87,12 @@ class _Pages(BaseHTTPRequestHandler):
 
     do_POST = do_GET  # noqa: N815 - the standard library's name
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
 
 @pytest.fixture
 def registry() -> Iterator[str]:
     """The URL of a registry that has the pages."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Pages)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serve_http(_Pages) as url:
+        yield url
 
 
 def _plan(url: str, value_format: str = "avro") -> Any:
@@ -95,6 +128,40 @@ def test_a_header_tells_which_message_of_a_protobuf_file_it_is(registry: str) ->
     """All that stands in front of the bytes otherwise is in the header."""
     header = SchemaId("PROTOBUF", guid=OTHER_GUID, message_indexes=[1]).guid_to_bytes()
     assert sink_plans.rows(decode(_run((header, b"\x08\x09")), _plan(registry, "protobuf"))) == [{"id": 9}]
+
+
+def test_topics_of_transactions_have_such_headers_too(registry: str) -> None:
+    """An END is read by the schema that its header names, for the table's batch and for who counts transactions."""
+    counts = [{"data_collection": "public.t", "event_count": 2}]
+    datum = avro.written(END, {"status": "END", "id": "5", "ts_ms": 1, "data_collections": counts})
+    run = _run((SchemaId("AVRO", guid=END_GUID).guid_to_bytes(), datum))
+    feed = SimpleNamespace(chunks=lambda _: iter([run]))
+    plan = attrs.evolve(_plan(registry), transaction_topic="t", feed=feed, ranks={("server.public.t", 0): 0})
+    assert sink_plans.dead(decode(run, plan)) == {}
+    numbers = iter([pa.RecordBatch.from_pydict({"number": [0]})])
+    (told,) = transaction_task(plan, "t")(numbers)
+    assert (told["id"].to_pylist(), told["count"].to_pylist()) == (["5"], [2])
+
+
+def test_topics_of_schema_changes_have_such_headers_too(registry: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change is noted for its table, whether the id is in a header or in the value."""
+    datum = avro.written(CHANGE, {"source": {"name": "p"}, "ddl": "", "tableChanges": [{"id": '"s"."t"'}]})
+    header = ("__value_schema_id", SchemaId("AVRO", guid=CHANGE_GUID).guid_to_bytes())
+    record = SimpleNamespace(offset=lambda: 0, key=lambda: None, value=lambda: datum, headers=lambda: [header])
+    given = {
+        "bootstrap.servers": "localhost:1",
+        "topics": "t",
+        "debezium.sink.iceberg.warehouse": "/w",
+        "debezium.sink.iceberg.schema-change-topics": "p",
+        "value.converter": "io.confluent.connect.avro.AvroConverter",
+        "value.converter.schema.registry.url": registry,
+    }
+    schemas = SourceSchemas(load([], given, {}))
+    answers = iter([[record], []])
+    monkeypatch.setattr(schemas, "_reader", Mock(read_from=lambda at, _: {place: next(answers) for place in at}))
+    schemas._next["p", 0] = 0
+    schemas._read()
+    assert "p.s.t" in schemas._tables
 
 
 @pytest.mark.parametrize(

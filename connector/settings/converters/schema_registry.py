@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from connector.settings.configdef.option import Option, format_names
+from connector.settings.configdef.option import Importance, Option, format_names
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import TEXT, InvalidValue, ValueType, one_of, split_list
 from connector.settings.converters.converter_classes import short_names
@@ -28,16 +28,12 @@ _TLS = {
     "key.password": "password of the own key",
     "endpoint.identification.algorithm": "https; the check of the host name cannot be turned off",
 }
-_BEARER_SOURCES = {
-    "STATIC_TOKEN": ("token",),
-    "OAUTHBEARER": ("issuer.endpoint.url", "client.id", "client.secret"),
+_OF_CLOUD: Mapping[str, str | None] = {"logical.cluster": "", "identity.pool.id": None}
+_BEARER_SOURCES: Mapping[str, tuple[tuple[str, ...], Mapping[str, str | None]]] = {
+    "STATIC_TOKEN": (("token",), _OF_CLOUD),
+    "OAUTHBEARER": (("issuer.endpoint.url", "client.id", "client.secret"), {**_OF_CLOUD, "scope": ""}),
 }
-"""What each way to a token needs."""
-_BEARER_MORE: dict[str, dict[str, str | None]] = {
-    "STATIC_TOKEN": {"logical.cluster": "", "identity.pool.id": None},
-    "OAUTHBEARER": {"logical.cluster": "", "identity.pool.id": None, "scope": ""},
-}
-"""What else it takes, and what the client is to have where nobody says it."""
+"""What each way to a token needs; what else it takes, and what the client is to have where nobody says it."""
 _BEARER = {
     "token": "the token, with STATIC_TOKEN",
     "issuer.endpoint.url": "where a token is asked for, with OAUTHBEARER",
@@ -91,19 +87,6 @@ def declare_options(side: str) -> RegistryOptions:
     """Declare the options of a side."""
     prefix = f"{side}.converter."
     within = name_within_cloud_events(side)
-    tls = {
-        name: Option(
-            name=f"{prefix}schema.registry.ssl.{name}",
-            kind=TEXT,
-            default=None,
-            importance="low",
-            doc=f"The registry of record {side}s: {doc}.",
-            aliases=within(f"schema.registry.ssl.{name}"),
-            secret=name in _SECRET,
-            empty=name == "endpoint.identification.algorithm",
-        )
-        for name, doc in _TLS.items()
-    }
     return RegistryOptions(
         url=Option(
             name=f"{prefix}schema.registry.url",
@@ -136,31 +119,41 @@ def declare_options(side: str) -> RegistryOptions:
             default=None,
             importance="medium",
             doc=f"The registry of record {side}s lets in who has a token: where that comes from.",
-            aliases=(
-                f"{prefix}schema.registry.bearer.auth.credentials.source",
-                *within("bearer.auth.credentials.source"),
-            ),
+            aliases=_name_bearer(side, "bearer.auth.credentials.source"),
         ),
-        bearer={
-            name: Option(
-                name=f"{prefix}bearer.auth.{name}",
-                kind=TEXT,
-                default=None,
-                importance="medium",
-                doc=f"The registry of record {side}s: {doc}.",
-                aliases=_name_bearer(side, name),
-                secret=name in _SECRET,
-            )
-            for name, doc in _BEARER.items()
-        },
-        tls=tls,
+        bearer=_declare_family(side, "bearer.auth.", _BEARER, "medium", _name_bearer),
+        tls=_declare_family(
+            side, "schema.registry.ssl.", _TLS, "low", lambda side, name: name_within_cloud_events(side)(name)
+        ),
     )
+
+
+def _declare_family(
+    side: str,
+    prefix: str,
+    docs: Mapping[str, str],
+    importance: Importance,
+    others: Callable[[str, str], tuple[str, ...]],
+) -> dict[str, Option[str | None]]:
+    """Declare options whose names begin alike, by the rest of them; `others` gives the other names of each."""
+    return {
+        name: Option(
+            name=f"{side}.converter.{prefix}{name}",
+            kind=TEXT,
+            default=None,
+            importance=importance,
+            doc=f"The registry of record {side}s: {doc}.",
+            aliases=others(side, f"{prefix}{name}"),
+            secret=name in _SECRET,
+            empty=name == "endpoint.identification.algorithm",
+        )
+        for name, doc in docs.items()
+    }
 
 
 def _name_bearer(side: str, name: str) -> tuple[str, ...]:
     """Return the other names that a setting of the login by a token has."""
-    own = f"bearer.auth.{name}"
-    return (f"{side}.converter.schema.registry.{own}", *name_within_cloud_events(side)(own))
+    return (f"{side}.converter.schema.registry.{name}", *name_within_cloud_events(side)(name))
 
 
 @attrs.frozen
@@ -197,8 +190,8 @@ def build(reader: ConfigReader, side: RegistryOptions, *, wire_format: WireForma
 def _read_bearer(reader: ConfigReader, side: RegistryOptions) -> dict[str, str]:
     """Return the login by a token as the client has it, which asks for what Confluent Cloud alone needs."""
     source = reader.get(side.bearer_source)
-    needed = () if source is None else _BEARER_SOURCES[source]
-    taken = {} if source is None else {**dict.fromkeys(needed), **_BEARER_MORE[source]}
+    needed, more = ((), {}) if source is None else _BEARER_SOURCES[source]
+    taken: dict[str, str | None] = {**dict.fromkeys(needed), **more}
     for name, option in side.bearer.items():
         text, entry = reader.get(option), reader.entry(option)
         if name in taken:

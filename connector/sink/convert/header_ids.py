@@ -29,6 +29,12 @@ def find_wanted_headers(topic: str, events: EventSettings) -> tuple[str, ...]:
     return (*outbox, *(name for name in headers if name is not None))
 
 
+def read_wanted_headers(run: ConsumerRecords, events: EventSettings) -> ConsumerRecords:
+    """Read the headers that decoding the records needs, while the bytes that were fetched are there."""
+    wanted = find_wanted_headers(run.topic, events)
+    return run.with_named_headers(wanted) if wanted else run
+
+
 def _id_header(registry: AnyRegistry | None, side: str) -> str | None:
     if isinstance(registry, RegistrySettings):
         return f"__{side}_schema_id"

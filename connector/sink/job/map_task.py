@@ -16,7 +16,7 @@ from connector.runtime.monitoring.metrics import FetchMetrics, TaskMetrics
 from connector.runtime.spark.python_workers import forget_archives, keep_memory
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.decoder import decode_runs
-from connector.sink.convert.header_ids import find_wanted_headers
+from connector.sink.convert.header_ids import read_wanted_headers
 from connector.sink.convert.joint_runs import gather_small
 from connector.sink.convert.left_keys import follow_left_keys
 from connector.sink.fold.watermarks import SeenProgress, add_progress
@@ -62,11 +62,10 @@ def map_task(plan: BatchPlan, writers: WriterFactory) -> Callable[[Iterable[int]
 
 
 def _with_headers(chunk: ConsumerRecords, keys: tuple[str | None, str | None], plan: BatchPlan) -> ConsumerRecords:
-    """Read the headers that decoding needs, while the bytes that were fetched are there."""
+    """Read the headers that changes of key have, and those that decoding needs."""
     if chunk.unreadable is not None:
         return chunk
-    run, wanted = chunk.with_headers(*keys), find_wanted_headers(chunk.topic, plan.events)
-    return run.with_named_headers(wanted) if wanted else run
+    return read_wanted_headers(chunk.with_headers(*keys), plan.events)
 
 
 class MapTask:

@@ -10,8 +10,7 @@ import structlog
 
 from connector.errors import ConnectorError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
-from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.kafka.record_lookup import FoundRecord, RecordReader
+from connector.kafka.record_lookup import RecordReader, to_consumer_records
 from connector.runtime.topic_partitions import TopicPartition
 from connector.settings import KafkaSettings
 from connector.sink.convert.decoder import decode
@@ -36,7 +35,8 @@ def sample_schemas(
             chosen = waiting[:MAX_SAMPLED_PARTITIONS]
             oldest = records.read_from({at: position.offsets[at] for at in chosen}, SAMPLE_RECORDS, SAMPLE_BYTES)
             newest = records.read_from({at: ends.offsets[at] - 1 for at in chosen if _is_long(at, position, ends)}, 1)
-        runs = [_to_records(at, messages) for part in (oldest, newest) for at, messages in part.items() if messages]
+        found = [pair for part in (oldest, newest) for pair in part.items()]
+        runs = [to_consumer_records(at, records) for at, records in found if records]
         return [need for run in runs for need in decode(run, plan).needs]
     except ConnectorError as error:
         structlog.get_logger().info("no events could be sampled", reason=str(error))
@@ -45,8 +45,3 @@ def sample_schemas(
 
 def _is_long(at: TopicPartition, position: KafkaOffsets, ends: KafkaOffsets) -> bool:
     return ends.offsets[at] - position.offsets[at] > SAMPLE_RECORDS
-
-
-def _to_records(at: TopicPartition, messages: list[FoundRecord]) -> ConsumerRecords:
-    records = [(message.offset() or 0, message.key(), message.value()) for message in messages]
-    return ConsumerRecords.of_records(at, records, [message.headers() or () for message in messages])

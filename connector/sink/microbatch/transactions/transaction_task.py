@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert.converters import transaction_converter
 from connector.sink.convert.failing_records import readable
-from connector.sink.convert.header_ids import find_wanted_headers, frame_by_headers
+from connector.sink.convert.header_ids import frame_by_headers, read_wanted_headers
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.task_output import Task
 from serde.arrays import column_at
@@ -52,7 +52,7 @@ def transaction_task(plan: BatchPlan, topic: str | None) -> Task:
 
     def read(run: ConsumerRecords) -> list[pa.RecordBatch]:
         ends = run.topic == topic
-        run = frame_by_headers(run.with_named_headers(find_wanted_headers(run.topic, plan.events)), plan.events)
+        run = frame_by_headers(read_wanted_headers(run, plan.events), plan.events)
         blocks = reading.decode(run.value, "VALUE_CONVERTER", TRANSACTION_METADATA_TYPE if ends else None).blocks
         counts = [_read_ends(run, block, topics) if ends else _count_events(run, block, plan) for block in blocks]
         return [count for count in counts if count is not None]

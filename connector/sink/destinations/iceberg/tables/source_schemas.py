@@ -14,8 +14,7 @@ import pyarrow as pa
 import structlog
 
 from connector.kafka.admin import KafkaAdmin
-from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.kafka.record_lookup import RecordReader
+from connector.kafka.record_lookup import RecordReader, to_consumer_records
 from connector.settings import SinkSettings
 from connector.sink.convert.converters import schema_change_converter
 from connector.sink.convert.header_ids import frame_by_headers
@@ -75,10 +74,9 @@ class SourceSchemas:
                     continue
                 self._next[at] = admin.fetch_beginning_offsets([at])[at]
             while records := self._reader.read_from({at: self._next[at]}, _MOST_READ)[at]:
-                for record in records:
-                    known = [(int(record.offset() or 0), record.key(), record.value())]
-                    run = ConsumerRecords.of_records(at, known, [record.headers() or ()])
-                    self._note(frame_by_headers(run, self._settings.events).value[0].as_py())
+                run = frame_by_headers(to_consumer_records(at, records), self._settings.events)
+                for value in run.value.to_pylist():
+                    self._note(value)
                 self._next[at] = int(records[-1].offset()) + 1
 
     def _note(self, value: bytes | None) -> None:
