@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
@@ -20,6 +18,7 @@ from connector.opensearch.sigv4 import RequestSigner
 from connector.runtime import aws_credentials
 from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity, find_credentials
 from connector.settings.opensearch.connection import AwsSettings, ConnectionSettings
+from tests.harness.http_server import serve_http
 
 
 @define
@@ -64,23 +63,17 @@ def agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Agent]:
             self.end_headers()
             self.wfile.write(text.encode())
 
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    made.url = f"http://127.0.0.1:{server.server_port}/"
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", made.url)
-    aws_credentials._holders.clear()
-    yield made
-    aws_credentials._holders.clear()
-    server.shutdown()
-    server.server_close()
+    with serve_http(Handler) as url:
+        made.url = f"{url}/"
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", made.url)
+        aws_credentials._holders.clear()
+        yield made
+        aws_credentials._holders.clear()
 
 
 def test_credentials_of_a_container_are_kept_and_renewed(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import attrs
@@ -19,6 +18,7 @@ from connector.settings.converters.apicurio import ApicurioSettings
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.header_ids import find_wanted_headers
 from serde.wire_format import UnknownSchema
+from tests.harness.http_server import serve_http
 from tests.model import avro
 from tests.unit import sink_plans
 
@@ -64,19 +64,13 @@ class _Pages(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write((text or json.dumps(REFUSALS.get(self.path))).encode())
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
 
 @pytest.fixture
 def registry() -> Iterator[str]:
     """The URL of a registry that has the pages."""
     _Pages.asked.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Pages)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}{API}"
-    server.shutdown()
-    server.server_close()
+    with serve_http(_Pages) as url:
+        yield f"{url}{API}"
 
 
 def settings(url: str, **more: Any) -> ApicurioSettings:

@@ -8,8 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -30,6 +29,7 @@ from connector.runtime import aws_credentials
 from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity
 from connector.settings import KafkaSettings, load
 from connector.settings.kafka.reading import ReaderKind
+from tests.harness.http_server import serve_http
 from tests.harness.paths import PROJECT
 from tests.model.record_batches import Record, batch
 from tests.servers.brokers import Brokers, Log
@@ -75,16 +75,10 @@ def endpoint() -> Iterator[TokenEndpoint]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    found.url = f"http://127.0.0.1:{server.server_port}/token"
-    oauth._KEPT.clear()
-    yield found
-    server.shutdown()
-    server.server_close()
+    with serve_http(Handler) as url:
+        found.url = f"{url}/token"
+        oauth._KEPT.clear()
+        yield found
 
 
 def oauth_settings(servers: str, endpoint: TokenEndpoint) -> KafkaSettings:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -14,6 +13,7 @@ from connector.kafka.registry.confluent import SchemaRegistry
 from connector.kafka.registry.refusals import find_reason, refusal_error
 from connector.settings.converters.schema_registry import RegistrySettings
 from serde.wire_format import UnknownSchema
+from tests.harness.http_server import serve_http
 
 
 class _Refusing(BaseHTTPRequestHandler):
@@ -28,18 +28,12 @@ class _Refusing(BaseHTTPRequestHandler):
 
     do_GET = do_POST = _answer  # noqa: N815 - the server's names
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
     """The URL of a registry that takes nothing."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Refusing)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serve_http(_Refusing) as url:
+        yield url
 
 
 def test_a_schema_that_is_refused_is_told_by_its_code(refusing: str) -> None:

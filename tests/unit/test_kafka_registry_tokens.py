@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from connector.errors import FatalError, RetriableError
 from connector.kafka.registry.confluent import SchemaRegistry
 from connector.settings.converters.schema_registry import RegistrySettings
+from tests.harness.http_server import serve_http
 
 pytestmark = pytest.mark.unit
 
@@ -39,18 +39,12 @@ class _Pages(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(json.dumps(page if status == 200 else {"error": "invalid_client"}).encode())
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
 
 @pytest.fixture
 def server() -> Iterator[str]:
     """The URL of a registry that also gives tokens."""
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), _Pages)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{listening.server_port}"
-    listening.shutdown()
-    listening.server_close()
+    with serve_http(_Pages) as url:
+        yield url
 
 
 def _open(url: str, **bearer: str) -> SchemaRegistry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from connector.settings.lineage import LineageSettings
 from connector.settings.source.settings import load_source
 from connector.sink.runner import name_datasets as sink_names
 from connector.source.runner import name_datasets as source_names
+from tests.harness.http_server import serve_http
 
 NAMES = DatasetNames(
     "s3://lake", lambda name: Dataset("kafka://h:1", f"p.{name}"), lambda _: [("id", "long"), ("v", "string")]
@@ -225,16 +226,8 @@ def server() -> Iterator[tuple[str, list[str]]]:
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *args: object) -> None:
-            """Say nothing."""
-
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{running.server_port}", paths
-    running.shutdown()
-    thread.join()
-    running.server_close()
+    with serve_http(Handler) as url:
+        yield url, paths
 
 
 def test_a_run_reaches_real_servers(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -19,6 +18,7 @@ from connector.opensearch.bulk.bulk_processor import BulkActions, BulkProcessor,
 from connector.opensearch.documents.document_lookup import fetch_documents
 from connector.settings.opensearch.connection import BulkSettings, ConnectionSettings
 from connector.sink.destinations.opensearch.write.document_requests import DocumentRequests
+from tests.harness.http_server import serve_http
 from tests.unit.sink_plans import plan
 
 QUICK = BulkSettings(retries=2, backoff_ms=1)
@@ -43,13 +43,8 @@ def _server(answer: Callable[[list[str]], Answer]) -> Iterator[ConnectionSetting
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield ConnectionSettings((f"http://127.0.0.1:{server.server_port}",), username="wrong", password="s3cret")
-        server.shutdown()
+    with serve_http(Handler) as url:
+        yield ConnectionSettings((url,), username="wrong", password="s3cret")
 
 
 def _leave_out_fields(told: object, path: str) -> object:

@@ -185,13 +185,18 @@ def test_commits_of_sinks_are_skipped_where_asked(stage: Stage, published: list[
     assert stage.offsets.stored[-1].position.snapshot_id == 3
 
 
-def test_a_snapshot_that_is_gone_ends_the_table(stage: Stage) -> None:
-    """History that expired before it was published is a gap, and the offset stays."""
+def _lose_history(stage: Stage) -> None:
+    """Have a snapshot expire that comes after the one that was published, and before the newest."""
     stage.history.add(1)
     stage.run()
     stage.history.add(2)
     stage.history.add(3)
     stage.history.snapshots = stage.history.snapshots[2:]
+
+
+def test_a_snapshot_that_is_gone_ends_the_table(stage: Stage) -> None:
+    """History that expired before it was published is a gap, and the offset stays."""
+    _lose_history(stage)
     stored = stage.offsets.stored[-1]
     with pytest.raises(GapError):
         stage.run()
@@ -200,11 +205,7 @@ def test_a_snapshot_that_is_gone_ends_the_table(stage: Stage) -> None:
 
 def test_a_table_that_stopped_falls_behind(stage: Stage) -> None:
     """A table that a gap ended has a snapshot that waits, so that its lag grows, and is not told to be up to date."""
-    stage.history.add(1)
-    stage.run()
-    stage.history.add(2)
-    stage.history.add(3)
-    stage.history.snapshots = stage.history.snapshots[2:]
+    _lose_history(stage)
     with pytest.raises(GapError):
         stage.run()
     assert stage.looked[-1] == 3_000
