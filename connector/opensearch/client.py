@@ -33,6 +33,7 @@ from connector.settings.opensearch.connection import AwsSettings, ConnectionSett
 _MAX_CONNECTIONS = 16
 _MAX_REASON_CHARS, _MAX_KIND_CHARS = 300, 100
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
+NO_INDEX = "index_not_found_exception"
 _FIELD_LIMIT = "Limit of total fields"
 _UNKNOWN_AUTHORITY = "name their authority in connection.ssl.ca.location"
 _CERTIFICATE_REMEDIES = {
@@ -93,6 +94,9 @@ def to_connector_error(doing: str, error: TransportError) -> RetriableError | Fa
     kind = " ".join(str(kind).split())[:_MAX_KIND_CHARS]
     if status in _TRANSIENT_STATUSES:
         return RetriableError(f"{doing}: OpenSearch is busy (status {status}, {kind})")
+    if kind == NO_INDEX:
+        # A cluster that has just started answers so, too: whether the index is gone is told by the next look-up.
+        return RetriableError(f"{doing}: there is no such index, or OpenSearch has just started (status {status})")
     if _FIELD_LIMIT in str(error.info):
         return FatalError(
             f"{doing}: the index takes no more fields; raise its "

@@ -21,6 +21,7 @@ from connector.iceberg.keys.key_bounds import KeyBounds
 from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.maintenance import expiry
 from connector.maintenance.lease_rules import UnfinishedRun
+from connector.opensearch.indexes.index_admin import IndexAdmin
 from connector.sink.destinations.iceberg.committer import IcebergCommitter
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write_modes.position_delete import PositionDelete
@@ -207,6 +208,13 @@ def indexes_forget_where_they_stood() -> Iterator[None]:
 
 
 @contextmanager
+def clusters_that_start_are_believed() -> Iterator[None]:
+    """A cluster that has just started, and knows no index yet, is taken for one that lost them (once our fault)."""
+    with patch.object(IndexAdmin, "_check_recovered", lambda *_: None):
+        yield
+
+
+@contextmanager
 def conversions_lose_deletes() -> Iterator[None]:
     """A conversion takes deletes by key out, and puts nothing in their place: rows that they hit live again."""
     with patch("tests.simulation.maintenance._write_hits", lambda *_, **__: ([], frozenset())):
@@ -246,6 +254,7 @@ MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         vectors_forget,
         looked_up_rows_are_not_guarded,
         indexes_forget_where_they_stood,
+        clusters_that_start_are_believed,
         conversions_lose_deletes,
         expiry_forgets_writers,
     )

@@ -38,6 +38,7 @@ class Others(Scene):
             # A request that comes after all, as late as that, nothing can tell from a new one.
             if not self.calls.late:
                 self.search.forget_deletes()
+                self.search.starting = rng.choice([0, 1, 1, 2, 4])
         elif step.act == "busy nodes":
             self.search.busy += rng.randint(1, 6)
         elif step.act == "jump of the clock":

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import orjson
 from opensearchpy.exceptions import ConnectionError as NoConnection
-from opensearchpy.exceptions import ConnectionTimeout, NotFoundError, RequestError
+from opensearchpy.exceptions import ConnectionTimeout, NotFoundError, RequestError, TransportError
 
 from connector.settings.opensearch.connection import ConnectionSettings
 from tests.simulation.interruptions import Interruptions, JavaError
@@ -58,11 +58,16 @@ class Index:
 
 @attrs.define(eq=False)
 class SearchCluster:
-    """All indexes by name. `busy`: so many of the next items of bulk requests its nodes have no time for."""
+    """All indexes by name.
+
+    `busy`: so many of the next items of bulk requests its nodes have no time for. `starting`: so many requests come
+    before it has read its state.
+    """
 
     indexes: dict[str, Index] = attrs.field(factory=dict)
     made: int = 0
     busy: int = 0
+    starting: int = 0
 
     def create(self, name: str, mappings: dict[str, Any]) -> None:
         if name in self.indexes:
@@ -79,6 +84,17 @@ class SearchCluster:
         index = self.find(name)
         settings = {"index": {"uuid": index.uuid, "creation_date": index.uuid.partition("-")[2]}}
         return {"aliases": {}, "mappings": orjson.loads(orjson.dumps(index.mappings)), "settings": settings}
+
+    def check_started(self, *, names_index: bool) -> None:
+        """Refuse a request of a cluster that has just started.
+
+        What only looks an index up, or changes it, by its own name passes over the block, and finds none.
+        """
+        if self.starting:
+            self.starting -= 1
+            if names_index:
+                raise NotFoundError(404, "index_not_found_exception", {})
+            raise TransportError(503, "cluster_block_exception", {})
 
     def forget_deletes(self) -> None:
         """As nodes do when they start again, and some time after each delete."""
@@ -130,7 +146,7 @@ class SearchClient:
         return self._call(f"{method} {path}", lambda: self.cluster.bulk(body), changes=True)
 
     def get(self, index: str, params: Any = None) -> Any:
-        return self._call(f"GET {index}", lambda: {index: self.cluster.describe(index)})
+        return self._call(f"GET {index}", lambda: {index: self.cluster.describe(index)}, names_index=True)
 
     def get_settings(self, index: str, name: str, params: Any) -> Any:
         there = [one for one in index.split(",") if one in self.cluster.indexes]
@@ -145,10 +161,10 @@ class SearchClient:
             found["_meta"] = body["_meta"]
             found["properties"] = {**found.get("properties", {}), **body["properties"]}
 
-        self._call(f"PUT {index}/_mapping", put, changes=True)
+        self._call(f"PUT {index}/_mapping", put, changes=True, names_index=True)
 
     def refresh(self, index: str) -> None:
-        self._call(f"POST {index}/_refresh", lambda: None)
+        self._call(f"POST {index}/_refresh", lambda: None, names_index=True)
 
     def search(self, index: str, body: Any, scroll: str) -> Any:
         place = body.get("slice", {"id": 0, "max": 1})
@@ -163,12 +179,19 @@ class SearchClient:
         pass
 
     def mget(self, body: Any, index: str, **shown: Any) -> Any:
-        found = {hit["_id"]: {**hit, "found": True} for hit in self._call("mget", lambda: self.cluster.hits(index))}
+        def look_up() -> list[dict[str, Any]]:
+            return self.cluster.hits(index) if index in self.cluster.indexes else []
+
+        found = {hit["_id"]: {**hit, "found": True} for hit in self._call("mget", look_up)}
         return {"docs": [found.get(one, {"_id": one, "found": False}) for one in body["ids"]]}
 
-    def _call(self, what: str, do: Callable[[], Any], *, changes: bool = False) -> Any:
+    def _call(self, what: str, do: Callable[[], Any], *, changes: bool = False, names_index: bool = False) -> Any:
+        def answer() -> Any:
+            self.cluster.check_started(names_index=names_index)
+            return do()
+
         try:
-            return self.calls.call(what, do, _away, _unanswered if changes else None)
+            return self.calls.call(what, answer, _away, _unanswered if changes else None)
         except JavaError as error:
             # What came twice, and was refused the second time: no such thing here, but no answer comes either.
             raise _unanswered() from error

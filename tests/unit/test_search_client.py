@@ -76,6 +76,7 @@ def _block(kind: str, status: int, reason: str) -> TransportError:
         (_block("cluster_block_exception", 403, READ_ONLY), RetriableError, "set by hand"),
         (_block("cluster_block_exception", 503, NO_LEADER), RetriableError, "is busy"),
         (RequestError(400, "x", {"error": {"reason": "because"}}), FatalError, "because"),
+        (_block("index_not_found_exception", 404, "no such index [t]"), RetriableError, "or OpenSearch has just star"),
         (_block("illegal_argument_exception", 400, FIELDS), FatalError, "more fields; raise its .*index template"),
         (NoConnection("N/A", "[SSL: CERTIFICATE_VERIFY_FAILED]", OSError()), FatalError, "ssl.ca.location"),
         (

@@ -9,7 +9,7 @@ from urllib.parse import quote_plus
 
 import attrs
 
-from connector.opensearch.client import map_opensearch_errors, opensearch_client, to_lookup_error
+from connector.opensearch.client import NO_INDEX, map_opensearch_errors, opensearch_client, to_lookup_error
 from connector.settings.opensearch.connection import ConnectionSettings
 
 IDS_PER_REQUEST = 1_000
@@ -19,7 +19,6 @@ MAX_HITS = 10_000
 _MAX_FIELDS_BYTES = 3_000
 """Names of fields in one request: its line may have 4 KiB (`http.max_initial_line_length`)."""
 
-_NO_INDEX = "index_not_found_exception"
 _HITS_FILTER = "hits.hits._id,hits.hits._index"
 
 
@@ -53,7 +52,7 @@ def fetch_documents(
                 answer = opensearch_client(connection).mget(body={"docs": docs}, **shown)
         for one in answer["docs"]:
             # That an index is gone is told by what is sent there next, or after the batch.
-            if one.get("error", {}).get("type", _NO_INDEX) != _NO_INDEX:
+            if one.get("error", {}).get("type", NO_INDEX) != NO_INDEX:
                 raise to_lookup_error(doing, one["error"])
             yield StoredDocument(one["_version"], one.get("_source", {})) if one.get("found") else None
 

@@ -6,13 +6,14 @@ An index remembers in its mapping's `_meta` the columns that it was made for, so
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
 import attrs
 import orjson
 from opensearchpy import OpenSearch
-from opensearchpy.exceptions import NotFoundError, RequestError
+from opensearchpy.exceptions import AuthorizationException, NotFoundError, RequestError
 
 from connector.errors import FatalError, GapError, RetriableError
 from connector.opensearch.bulk.actions import WriteOptions
@@ -84,10 +85,7 @@ class IndexAdmin:
             FatalError: it does not let us in, or nobody knows which index behind an alias takes documents.
         """
         with map_opensearch_errors(f"looking {name} up"):
-            try:
-                answer = self._client.indices.get(index=name)
-            except NotFoundError:
-                return None
+            answer = self._fetch(name)
         index = parse_index(name, answer) if answer else None
         if index is not None and index.rolled is not None:
             self.grow(index, index.rolled, index.noted)
@@ -101,10 +99,7 @@ class IndexAdmin:
             RetriableError, FatalError: as `find`.
         """
         with map_opensearch_errors(f"looking {index.name} up"):
-            try:
-                answer = self._client.indices.get(index=index.name, params={"filter_path": _IDENTITY_FILTER})
-            except NotFoundError:
-                answer = {}
+            answer = self._fetch(index.name, {"filter_path": _IDENTITY_FILTER})
         now = _parse_ids(answer)
         reason = explain_loss(index.name, index.ids, now)
         if reason is not None:
@@ -195,11 +190,7 @@ class IndexAdmin:
         """
         with map_opensearch_errors(f"swapping {alias} for {fresh}"):
             self._client.indices.refresh(index=fresh)
-            try:
-                answer = self._client.indices.get(index=alias)
-            except NotFoundError:
-                answer = {}
-            before = {name: entry for name, entry in answer.items() if name != fresh}
+            before = {name: entry for name, entry in self._fetch(alias).items() if name != fresh}
             gone = [{"remove_index": {"index": name}} for name in before]
             names = dict[str, Mapping[str, Any]]()
             for _, entry in sorted(before.items()):
@@ -217,6 +208,26 @@ class IndexAdmin:
         """
         with map_opensearch_errors(f"deleting {name}"):
             self._client.indices.delete(index=name, ignore_unavailable=True)
+
+    def _fetch(self, name: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+        """Return what a name stands for; empty where the cluster has nothing of that name."""
+        found: Mapping[str, Any] = {}
+        try:
+            found = self._client.indices.get(index=name, params=params)
+        except NotFoundError:
+            self._check_recovered(name)
+            with suppress(NotFoundError):
+                found = self._client.indices.get(index=name, params=params)
+        return found
+
+    def _check_recovered(self, name: str) -> None:
+        """Let a cluster that has just started say so: until it has read its state, it knows no index of any name.
+
+        It sets a block for so long, which look-ups of indexes pass over, and look-ups of documents meet (status 503).
+        """
+        # Who may not look documents up meets a login that is not ready as long as the cluster starts (503, too).
+        with suppress(AuthorizationException):
+            self._client.mget(body={"ids": ["1"]}, index=name, params={"_source": "false"})
 
 
 def parse_index(name: str, answer: Mapping[str, Any]) -> IndexInfo:
