@@ -142,6 +142,25 @@ def test_a_delete_is_routed_by_its_row() -> None:
         ({"iceberg.tables.dynamic-enabled": "true"}, "route-field"),
         ({"iceberg.tables.route-field": "x"}, "no effect alone"),
         ({"iceberg.tables": "a.b", "iceberg.tables.route-field": "x"}, "route-regex"),
+        (
+            {
+                "iceberg.tables": "a.b,a.c,a.d",
+                "iceberg.tables.route-field": "x",
+                "iceberg.table.a.b.route-regex": "x",
+            },
+            "no event goes to a.c, a.d without a route-regex",
+        ),
+        ({"iceberg.tables": "a.b", "iceberg.table.a.b.route-regex": "x"}, "no effect without a field"),
+        ({"iceberg.table.a.b.route-regex": "x"}, "iceberg.tables has no such table"),
+        (
+            {
+                "iceberg.tables": "a.b",
+                "iceberg.tables.route-field": "x",
+                "iceberg.table.a.b.route-regex": "x",
+                "iceberg.table.a.bb.route-regex": "y",
+            },
+            "iceberg.tables has no such table",
+        ),
         ({"collection.name.format": "fixed"}, "names no field"),
         ({"iceberg.tables": "a.b", "collection.name.format": "${topic}"}, "keep one"),
         ({"iceberg.tables": "b,default.b"}, "b and default.b are one table"),
