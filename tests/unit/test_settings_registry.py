@@ -108,6 +108,12 @@ def test_cloud_events_name_their_serializers() -> None:
     assert sink(value__converter__serializer__type="avro").events.value_format == "auto"
 
 
+def test_cloud_events_tell_no_ends_of_transactions() -> None:
+    """Their converter has no value for BEGIN and END, so that no commit could hold whole transactions."""
+    with pytest.raises(ConfigError, match=r"transaction\.topic.*ends of transactions without a value"):
+        sink(value__converter=CLOUD, transaction__topic="p.transaction")
+
+
 def test_cloud_events_have_either_registry() -> None:
     """Its Avro converter is Apicurio's where that one's URL is given."""
     given = {"value__converter__avro__apicurio__registry__url": "http://r/apis/registry/v2"}

@@ -136,6 +136,29 @@ def test_a_delete_is_routed_by_its_row() -> None:
     assert outcome.needs or [bool(gone) for part in outcome.parts for gone in part.deleted] == [True]
 
 
+@pytest.mark.parametrize("framed", [False, True], ids=["bare", "with schema"])
+@pytest.mark.parametrize("field", ["source.table", "iceberg${source.schema}.${source.table}", "iodebeziumtable"])
+def test_cloud_events_are_routed_as_envelopes_are(field: str, framed: bool) -> None:
+    """Their attributes are the fields of the source, by either name; `after` of a delete is the row that it had."""
+    told = {"id": "1", "source": "/debezium/postgresql/p", "specversion": "1.0", "type": "DataChangeEvent"}
+    image = {"type": "struct", "optional": True, "fields": [{"field": "id", "type": "int64"}]}
+    schema = {"type": "struct", "fields": [{**image, "field": side} for side in ("before", "after")]}
+    events = []
+    for key, (op, side, table) in enumerate([("c", "after", "one"), ("u", "after", "two"), ("d", "before", "one")]):
+        images = {"before": None, "after": None, side: {"id": key}}
+        data = {"schema": schema, "payload": images} if framed else images
+        own = {"iodebeziumop": op, "iodebeziumschema": "s", "iodebeziumtable": table, "iodebeziumtsms": str(key)}
+        events.append({**told, **own, "data": data})
+    template = "$" in field
+    rule = RouteSettings(None if template else field, dynamic=True, template=field if template else None)
+    known = ("icebergs.one", "icebergs.two") if template else ("one", "two")
+    for one in (rule, RouteSettings("after.id", tuple(zip(known, ("[02]", "1"), strict=True)))):
+        tables = [append(index, {"id": pa.int64(), "__deleted": pa.string()}) for index in (0, 1)]
+        outcome = decode(run(*events), plan(*tables, routing=routing(one, *known)))
+        assert (dead(outcome), outcome.needs, outcome.metrics.ignored) == ({}, (), 0)
+        assert [[row["id"] for row in rows(outcome, index)] for index in (0, 1)] == [[0, 2], [1]]
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

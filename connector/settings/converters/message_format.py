@@ -25,6 +25,7 @@ from connector.settings.converters.converter_classes import (
 )
 from connector.settings.converters.glue import GlueOptions, GlueSettings
 from connector.settings.converters.schema_registry import RegistryOptions, RegistrySettings
+from connector.settings.kafka import transactions
 from serde.formats import CLOUD_EVENTS_CLASS, CLOUD_EVENTS_OF_AVRO, FORMATS
 from serde.wire_format import WireFormat
 
@@ -158,6 +159,10 @@ def _choose_cloud_format(reader: ConfigReader, wire_format: WireFormat) -> WireF
     around, data = reader.get(CLOUD_SERIALIZER), reader.get(CLOUD_DATA_SERIALIZER)
     if not _is_cloud(reader.get(VALUE.converter) or ""):
         return wire_format
+    ends = reader.entry(transactions.TOPIC)
+    if ends:
+        what = "tells nothing: the CloudEventsConverter writes the ends of transactions without a value"
+        reader.add_fault(ends, what, "take it out, or use another converter in the source")
     if around == "avro":
         return FORMATS["avro"]
     return CLOUD_EVENTS_OF_AVRO if data == "avro" else wire_format

@@ -20,6 +20,7 @@ from connector.settings.iceberg.routing import RouteSettings, split_template
 from connector.sink.model.plan import BatchPlan, FieldRoutes
 from serde.arrays import Ints, column_at
 from serde.events.changes import Changes, slice_changes, take_changes
+from serde.events.kinds.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.kinds.operations import OP_TRUNCATE
 from serde.faults import RecordError
 from serde.messages import MessageBlock
@@ -130,8 +131,10 @@ def _match_tables(value: str, rule: RouteSettings) -> tuple[str, ...]:
 def _read_route_value(change: Changes, block: MessageBlock, topic: str, rule: RouteSettings) -> pa.StringArray | None:
     """Return the text that decides for each change, null where a record does not have it all."""
     places = np.searchsorted(block.rows, change.rows)
+    # Of CloudEvents the attributes can be named, and what an envelope has of them.
+    events = (block.fields, unwrap_cloud_events(block).fields) if is_cloud_event(block) else (block.fields,)
     if rule.template is None:
-        return _read_text(rule.field or "", change, block, places)
+        return _read_text(rule.field or "", change, events, places)
     pieces: list[pa.Array | pa.Scalar] = []
     for literal, paths in split_template(rule.template):
         if literal:
@@ -139,7 +142,7 @@ def _read_route_value(change: Changes, block: MessageBlock, topic: str, rule: Ro
         if paths == ("topic",):
             pieces.append(pa.scalar(topic.replace(".", "_")))
         elif paths:
-            texts = [text for path in paths if (text := _read_text(path, change, block, places)) is not None]
+            texts = [text for path in paths if (text := _read_text(path, change, events, places)) is not None]
             if not texts:
                 return None
             pieces.append(pc.coalesce(*texts))
@@ -157,14 +160,14 @@ def _include_truncates(change: Changes) -> pa.StructArray:
     return pa.StructArray.from_arrays(columns, fields=list(change.row.type), mask=gone)
 
 
-def _read_text(path: str, change: Changes, block: MessageBlock, places: Ints) -> pa.StringArray | None:
+def _read_text(path: str, change: Changes, events: Sequence[pa.StructArray], places: Ints) -> pa.StringArray | None:
     """Return a field of the event as it came, else of its row, as text; `after` of a delete is the row that it had."""
-    column = column_at(block.fields, path)
+    column = next((column for event in events if (column := column_at(event, path)) is not None), None)
     if column is not None and len(places) != len(column):
         column = column.take(pa.array(places))
     rows = _include_truncates(change)
     text = _to_text(column_at(rows, path) if column is None else column)
-    is_envelope = {"before", "after"} & set(block.fields.type.names)
+    is_envelope = {"before", "after"} & set(events[-1].type.names)
     if not path.startswith(_AFTER) or not is_envelope or not change.deleted.any():
         return text
     gone = _to_text(column_at(rows, path.removeprefix(_AFTER)))
