@@ -8,11 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from structlog.testing import capture_logs
 
 from connector.errors import ConfigError
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings import load
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
+from connector.sink.microbatch.batch_log import BatchLog
 from tests.unit.local_sink import local_sink
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert
 
@@ -107,6 +110,21 @@ def test_tables_by_regular_expression() -> None:
     assert [row["id"] for row in rows(outcome, 0)] == [0, 1]
     assert [row["id"] for row in rows(outcome, 1)] == [1, 2]
     assert (outcome.metrics.ignored, outcome.faults) == (3, ())
+
+
+def test_events_without_the_field_of_listed_tables_are_told_once() -> None:
+    """They go to no table, as those whose value no expression fits; nobody would see that the name is wrong."""
+    rule = (("a.one", "x.*"),)
+    outcome = _routed(RouteSettings("nope", rule), {"id": 1, "kind": "x"}, {"id": 2, "kind": "y"})
+    assert (outcome.metrics.ignored, outcome.metrics.unrouted) == (2, {"t"})
+    found = _routed(RouteSettings("kind", rule), {"id": 1, "kind": None}, {"id": 2, "kind": "y"}).metrics
+    assert (found.ignored, found.unrouted) == (2, frozenset())
+    log = BatchLog()
+    with capture_logs() as logs:
+        for topics in ({"t"}, {"t", "u"}, {"u"}):
+            log.log_outcome(TaskMetrics(unrouted=frozenset(topics)), ())
+    assert [entry["topics"] for entry in logs] == [["t"], ["u"]]
+    assert {entry["log_level"] for entry in logs} == {"warning"}
 
 
 def test_every_table_of_the_list() -> None:

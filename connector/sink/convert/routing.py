@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.types.values.conversion import convert
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings.configdef.regexps import compile_java
 from connector.settings.iceberg.routing import RouteSettings, split_template
 from connector.sink.model.plan import BatchPlan, FieldRoutes
@@ -51,20 +52,21 @@ class RoutedChanges:
 
 def route_changes(
     change: Changes, block: MessageBlock, topic: str, plan: BatchPlan, routes: FieldRoutes
-) -> tuple[list[RoutedChanges], list[RecordError], int]:
+) -> tuple[list[RoutedChanges], list[RecordError], TaskMetrics]:
     """Split changes by table, tables that convert them alike in a row.
 
-    Also gives the records that name no table, and how many are for none of them.
+    Also gives the records that name no table, and counts those that are for none of them.
 
     Cost: one sort by route value, one gather; nothing per row in Python.
     """
     if routes.whole:
-        return [RoutedChanges(name, change, 0, len(change.rows)) for name in routes.whole], [], 0
+        return [RoutedChanges(name, change, 0, len(change.rows)) for name in routes.whole], [], TaskMetrics()
     value = _read_route_value(change, block, topic, routes.rule)
     if value is None and not routes.rule.dynamic:
-        return [], [], len(change.rows)
+        return [], [], TaskMetrics(ignored=len(change.rows), unrouted=frozenset({topic}))
     if value is None:
-        return [], [RecordError(int(row), "TASK_PUT", "the event has no route field") for row in change.rows], 0
+        reason = "the event has no route field"
+        return [], [RecordError(int(row), "TASK_PUT", reason) for row in change.rows], TaskMetrics()
     coded = value.dictionary_encode()
     matched = [_match_tables(str(name), routes.rule) for name in coded.dictionary.to_pylist()]
     firsts = [tables[0] if tables else None for tables in matched]
@@ -82,7 +84,7 @@ def route_changes(
             faults += [RecordError(int(row), "TASK_PUT", reason) for row in ordered.rows[start:stop]]
         else:
             ignored += stop - start
-    return routed, faults, ignored
+    return routed, faults, TaskMetrics(ignored=ignored)
 
 
 def _find_conversion(table: str | None, plan: BatchPlan, routes: FieldRoutes) -> int:
