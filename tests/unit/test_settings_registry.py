@@ -108,10 +108,12 @@ def test_cloud_events_name_their_serializers() -> None:
     assert sink(value__converter__serializer__type="avro").events.value_format == "auto"
 
 
-def test_cloud_events_tell_no_ends_of_transactions() -> None:
-    """Their converter has no value for BEGIN and END, so that no commit could hold whole transactions."""
-    with pytest.raises(ConfigError, match=r"transaction\.topic.*ends of transactions without a value"):
+def test_cloud_events_tell_nothing_but_changes() -> None:
+    """Their converter has no value for BEGIN and END, so no commit could hold whole transactions; nor for DDL."""
+    with pytest.raises(ConfigError, match=r"transaction\.topic: tells nothing"):
         sink(value__converter=CLOUD, transaction__topic="p.transaction")
+    with pytest.raises(ConfigError, match=r"schema-change-topics: tells nothing"):
+        load([], GOOD | {"value.converter": CLOUD, "debezium.sink.iceberg.schema-change-topics": "p"}, {})
 
 
 def test_cloud_events_have_either_registry() -> None:
