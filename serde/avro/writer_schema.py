@@ -215,7 +215,9 @@ class _CodecBuilder:
         null = next((at for at, (_, document) in enumerate(built) if document is None), -1)
         others = [(codec, document) for codec, document in built if document is not None]
         if not others:
-            raise ValueError("a union of nulls only")
+            if null < 0:
+                raise ValueError("a union of no types")
+            return Optional(Null(), null, len(built)), None
         if len(others) == 1:
             codec, document = others[0]
             return Optional(codec, null, len(built)), {**document, **({"optional": True} if null >= 0 else {})}

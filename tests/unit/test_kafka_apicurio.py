@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -109,6 +110,42 @@ def test_a_registry_that_is_away_or_closed_is_told_apart(registry: str) -> None:
         one.fetch_schema(4, "AVRO")
     with pytest.raises(RetriableError):
         ApicurioRegistry(settings("http://127.0.0.1:9/apis/registry/v2")).fetch_schema(1, "AVRO")
+
+
+class _Provider(BaseHTTPRequestHandler):
+    asked: list[str] = []  # noqa: RUF012
+
+    def do_POST(self) -> None:
+        """Give a token for the right client."""
+        self.asked.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        is_known = self.headers["Authorization"] == "Basic " + base64.b64encode(b"me:s3cret").decode()
+        self.send_response(200 if is_known else 401)
+        self.end_headers()
+        self.wfile.write(
+            b'{"access_token": "t0ken", "expires_in": 300}' if is_known else b'{"error": "invalid_client"}'
+        )
+
+
+class _Guarded(_Pages):
+    def do_GET(self) -> None:
+        """Let in who has the token."""
+        if self.headers["Authorization"] == "Bearer t0ken":
+            super().do_GET()
+        else:
+            self.send_response(401)
+            self.end_headers()
+
+
+def test_a_token_of_openid_connect_lets_in() -> None:
+    """It is asked for once, with the client's name and secret; a wrong secret is told, and not shown."""
+    with serve_http(_Provider) as provider, serve_http(_Guarded) as url:
+        login = {"token_endpoint": f"{provider}/token", "client_id": "me", "client_secret": "s3cret", "scope": "sr"}
+        one = ApicurioRegistry(settings(url + API, **login))
+        assert [json.loads(text)["name"] for text in one.fetch_schema(ID, "AVRO")] == ["Inner", "Value"]
+        assert _Provider.asked == ["grant_type=client_credentials&scope=sr"]
+        with pytest.raises(FatalError, match="refuses the client me: 401") as refused:
+            ApicurioRegistry(settings(url + API, **login | {"client_secret": "wr0ng"})).fetch_schema(ID, "AVRO")
+        assert "wr0ng" not in str(refused.value) + repr(settings(url, **login | {"client_secret": "wr0ng"}))
 
 
 def test_a_refusal_is_told_by_its_name_and_code(registry: str) -> None:

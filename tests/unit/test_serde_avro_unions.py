@@ -82,3 +82,22 @@ def test_enums_and_fixed_types_of_a_union_are_columns_of_their_names(
     raw = pa.array([avro.framed(avro.written(schema, {"u": value}))])
     found = make_deserializer("avro", None, avro.fetch(schema)).decode(raw, "VALUE_CONVERTER")
     assert not found.faults and found.blocks[0].fields.to_pylist() == [{"u": column}]
+
+
+@pytest.mark.parametrize("nothing", ["null", ["null"]])
+def test_a_field_that_is_only_null_is_no_column(nothing: object) -> None:
+    """As a type or as a union of one: it says nothing, and the others are read."""
+    inner = {
+        "type": "record",
+        "name": "Inner",
+        "fields": [{"name": "n", "type": nothing}, {"name": "k", "type": "int"}],
+    }
+    fields = [{"name": "id", "type": "long"}, {"name": "x", "type": nothing}, {"name": "s", "type": inner}]
+    schema = {"type": "record", "name": "Value", "fields": [*fields, {"name": "y", "type": "string"}]}
+    rows = [{"id": number, "x": None, "s": {"n": None, "k": 7}, "y": "a"} for number in (1, 2)]
+    raw = pa.array([avro.framed(avro.written(schema, row)) for row in rows], pa.binary())
+    for one in (raw, raw.slice(0, 1)):
+        found = make_deserializer("avro", None, avro.fetch(schema)).decode(one, "VALUE_CONVERTER")
+        assert not found.faults
+        told = [{"id": row["id"], "s": {"k": 7}, "y": "a"} for row in rows[: len(one)]]
+        assert [block.fields.to_pylist() for block in found.blocks] == [told]

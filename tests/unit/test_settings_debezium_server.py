@@ -124,6 +124,16 @@ def test_unwrap_under_another_name() -> None:
     assert events.add_fields == ("op:o", "lsn")
 
 
+@pytest.mark.parametrize("family", ["debezium.transforms", "transforms"])
+def test_fields_that_a_transform_drops_are_noted(family: str) -> None:
+    """Updates without what did not change look like rows in which it is null, and only the file tells that they are."""
+    transform = {family: "u", f"{family}.u.type": "io.debezium.transforms.ExtractNewRecordState"}
+    key = f"{family}.u.drop.fields.header.name"
+    notes = load([], GOOD | transform | {key: "Unchanged"}, {}).notes
+    assert f"{key}: fields that the transform leaves out of an update become null in its row" in notes
+    assert not any("null" in note for note in load([], GOOD | transform, {}).notes)
+
+
 def test_no_added_fields() -> None:
     """An empty list of added fields, or an empty prefix, means none."""
     unwrap = "debezium.transforms.unwrap.add.fields"

@@ -108,6 +108,14 @@ def test_cloud_events_name_their_serializers() -> None:
     assert sink(value__converter__serializer__type="avro").events.value_format == "auto"
 
 
+def test_cloud_events_tell_nothing_but_changes() -> None:
+    """Their converter has no value for BEGIN and END, so no commit could hold whole transactions; nor for DDL."""
+    with pytest.raises(ConfigError, match=r"transaction\.topic: tells nothing"):
+        sink(value__converter=CLOUD, transaction__topic="p.transaction")
+    with pytest.raises(ConfigError, match=r"schema-change-topics: tells nothing"):
+        load([], GOOD | {"value.converter": CLOUD, "debezium.sink.iceberg.schema-change-topics": "p"}, {})
+
+
 def test_cloud_events_have_either_registry() -> None:
     """Its Avro converter is Apicurio's where that one's URL is given."""
     given = {"value__converter__avro__apicurio__registry__url": "http://r/apis/registry/v2"}
@@ -118,6 +126,22 @@ def test_cloud_events_have_either_registry() -> None:
 
 
 APICURIO = {"value__converter": "io.apicurio.registry.utils.converter.AvroConverter"}
+
+
+@pytest.mark.parametrize("family", ["apicurio.auth", "apicurio.registry.auth"])
+def test_apicurio_lets_in_who_has_a_token(family: str) -> None:
+    """By the names of its converters of version 2 and of version 3; half of them, or a user beside them, is refused."""
+    url = {"value__converter__apicurio__registry__url": "http://r/apis/registry/v3"}
+    given = {"service.token.endpoint": "https://idp/token", "client.id": "me", "client.secret": "s3cret"}
+    named = {f"value.converter.{family}.{name}".replace(".", "__"): text for name, text in given.items()}
+    registry = sink(**APICURIO, **url, **named).events.value_registry
+    assert isinstance(registry, ApicurioSettings) and "s3cret" not in repr(registry)
+    assert (registry.token_endpoint, registry.client_id, registry.client_secret) == tuple(given.values())
+    half = dict(list(named.items())[:2])
+    with pytest.raises(ConfigError, match=r"value\.converter\.apicurio\.auth\.client\.secret is missing"):
+        sink(**APICURIO, **url, **half)
+    with pytest.raises(ConfigError, match="is given too"):
+        sink(**APICURIO, **url, **named, value__converter__apicurio__auth__username="u")
 
 
 @pytest.mark.parametrize(

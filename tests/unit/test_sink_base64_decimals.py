@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from connector.settings import EventSettings
 from connector.sink.convert.decoder import decode
-from tests.unit.sink_plans import append, dead, plan, rows, run
+from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
 
 DECIMAL = pa.decimal128(10, 2)
 STRUCT = pa.struct([("x", DECIMAL), ("y", pa.string())])
@@ -39,3 +41,29 @@ def test_a_decimal_without_scale_has_no_point() -> None:
     """Its texts are whole numbers."""
     kind = pa.list_(pa.decimal128(10, 0))
     assert [row["v"] for row in rows(decode(run({"v": ["1234"]}), plan(append(0, {"v": kind}))))] == [[1234]]
+
+
+SCHEMA = {"type": "struct", "fields": [{"type": "string", "field": "id"}]}
+
+
+@pytest.mark.parametrize("framed", [False, True], ids=["without schema", "with schema"])
+def test_a_key_of_digits_without_a_point_is_no_number(framed: bool) -> None:
+    """It would be the key of another row, which a delete or a tombstone takes away; a key of text is what it says."""
+    columns = {"id": DECIMAL, "v": pa.int64(), "__deleted": pa.string()}
+    texts = ["12.34", "1234", "12.35", "1235"]
+    keys = [{"schema": SCHEMA, "payload": {"id": text}} if framed else {"id": text} for text in texts]
+    gone = {"before": None, "after": None, "op": "d", "source": {"connector": "x", "ts_ms": 1}}
+    outcome = decode(run(gone, gone, None, None, keys=keys), plan(upsert(0, columns, ("id",))))
+    told = [row["id"] for row in rows(outcome)]
+    if framed:
+        assert (told, dead(outcome)) == ([Decimal("12.34"), 1234, Decimal("12.35"), 1235], {})
+    else:
+        reason = "key: a text without a point may be the base64 of a decimal; have keys written with their schema"
+        assert (told, dead(outcome)) == ([Decimal("12.34"), Decimal("12.35")], {1: reason, 3: reason})
+
+
+def test_the_key_of_a_text_converter_is_what_it_says() -> None:
+    """Nothing in it is base64."""
+    table = upsert(0, {"id": DECIMAL, "v": pa.int64()}, ("id",))
+    made = plan(table, events=EventSettings("string", "auto", (), "__"))
+    assert [row["id"] for row in rows(decode(run(None, keys=[b"1234"]), made))] == [1234]

@@ -78,3 +78,31 @@ def test_the_seeds_settings_load() -> None:
     )
     assert settings.table.events_only
     assert not settings.table.upsert
+
+
+def test_options_that_say_nothing_of_text_are_noted() -> None:
+    """A file of the other consumer runs, and says what of it does nothing: all that is said of rows."""
+    idle = {
+        "debezium.sink.iceberg.upsert": "true",
+        "debezium.sink.iceberg.upsert-keep-deletes": "false",
+        "debezium.sink.iceberg.table-prefix": "p_",
+        "debezium.sink.iceberg.partition-by": "a",
+        "debezium.sink.iceberg.partition-by.t": "a",
+        "debezium.sink.iceberg.temporal-as-text": "*",
+        "iceberg.table.debezium_events.id-columns": "a",
+        "truncate.enabled": "true",
+        "value.converter": "io.confluent.connect.avro.AvroConverter",
+        "value.converter.schema.registry.url": "http://r",
+    }
+    used = {
+        "debezium.sink.type": "icebergevents",
+        "debezium.sink.iceberg.format-version": "3",
+        "iceberg.table.debezium_events.maintenance.enabled": "false",
+        "iceberg.table.debezium_events.commit-branch": "b",
+        "iceberg.tables.write-props.write.parquet.compression-codec": "zstd",
+        "debezium.format.value": "json",
+    }
+    (note,) = load([], GOOD | used | idle, {}).notes
+    assert note == f"these options have no effect on events as text: {', '.join(sorted(idle))}"
+    converter = {name: text for name, text in idle.items() if name.startswith("value.converter")}
+    assert not load([], GOOD | used | converter | {"transaction.topic": "tx"}, {}).notes

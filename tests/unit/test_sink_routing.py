@@ -8,11 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from structlog.testing import capture_logs
 
 from connector.errors import ConfigError
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings import load
 from connector.settings.iceberg.routing import RouteSettings
 from connector.sink.convert.decoder import decode
+from connector.sink.microbatch.batch_log import BatchLog
 from tests.unit.local_sink import local_sink
 from tests.unit.sink_plans import append, dead, plan, routing, rows, run, upsert
 
@@ -109,6 +112,21 @@ def test_tables_by_regular_expression() -> None:
     assert (outcome.metrics.ignored, outcome.faults) == (3, ())
 
 
+def test_events_without_the_field_of_listed_tables_are_told_once() -> None:
+    """They go to no table, as those whose value no expression fits; nobody would see that the name is wrong."""
+    rule = (("a.one", "x.*"),)
+    outcome = _routed(RouteSettings("nope", rule), {"id": 1, "kind": "x"}, {"id": 2, "kind": "y"})
+    assert (outcome.metrics.ignored, outcome.metrics.unrouted) == (2, {"t"})
+    found = _routed(RouteSettings("kind", rule), {"id": 1, "kind": None}, {"id": 2, "kind": "y"}).metrics
+    assert (found.ignored, found.unrouted) == (2, frozenset())
+    log = BatchLog()
+    with capture_logs() as logs:
+        for topics in ({"t"}, {"t", "u"}, {"u"}):
+            log.log_outcome(TaskMetrics(unrouted=frozenset(topics)), ())
+    assert [entry["topics"] for entry in logs] == [["t"], ["u"]]
+    assert {entry["log_level"] for entry in logs} == {"warning"}
+
+
 def test_every_table_of_the_list() -> None:
     """`iceberg.tables` without a route field: every event goes to every table."""
     outcome = _routed(RouteSettings(None, (("a.one", None), ("a.two", None))), {"id": 1}, {"id": 2})
@@ -136,12 +154,54 @@ def test_a_delete_is_routed_by_its_row() -> None:
     assert outcome.needs or [bool(gone) for part in outcome.parts for gone in part.deleted] == [True]
 
 
+@pytest.mark.parametrize("framed", [False, True], ids=["bare", "with schema"])
+@pytest.mark.parametrize("field", ["source.table", "iceberg${source.schema}.${source.table}", "iodebeziumtable"])
+def test_cloud_events_are_routed_as_envelopes_are(field: str, framed: bool) -> None:
+    """Their attributes are the fields of the source, by either name; `after` of a delete is the row that it had."""
+    told = {"id": "1", "source": "/debezium/postgresql/p", "specversion": "1.0", "type": "DataChangeEvent"}
+    image = {"type": "struct", "optional": True, "fields": [{"field": "id", "type": "int64"}]}
+    schema = {"type": "struct", "fields": [{**image, "field": side} for side in ("before", "after")]}
+    events = []
+    for key, (op, side, table) in enumerate([("c", "after", "one"), ("u", "after", "two"), ("d", "before", "one")]):
+        images = {"before": None, "after": None, side: {"id": key}}
+        data = {"schema": schema, "payload": images} if framed else images
+        own = {"iodebeziumop": op, "iodebeziumschema": "s", "iodebeziumtable": table, "iodebeziumtsms": str(key)}
+        events.append({**told, **own, "data": data})
+    template = "$" in field
+    rule = RouteSettings(None if template else field, dynamic=True, template=field if template else None)
+    known = ("icebergs.one", "icebergs.two") if template else ("one", "two")
+    for one in (rule, RouteSettings("after.id", tuple(zip(known, ("[02]", "1"), strict=True)))):
+        tables = [append(index, {"id": pa.int64(), "__deleted": pa.string()}) for index in (0, 1)]
+        outcome = decode(run(*events), plan(*tables, routing=routing(one, *known)))
+        assert (dead(outcome), outcome.needs, outcome.metrics.ignored) == ({}, (), 0)
+        assert [[row["id"] for row in rows(outcome, index)] for index in (0, 1)] == [[0, 2], [1]]
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"iceberg.tables.dynamic-enabled": "true"}, "route-field"),
         ({"iceberg.tables.route-field": "x"}, "no effect alone"),
         ({"iceberg.tables": "a.b", "iceberg.tables.route-field": "x"}, "route-regex"),
+        (
+            {
+                "iceberg.tables": "a.b,a.c,a.d",
+                "iceberg.tables.route-field": "x",
+                "iceberg.table.a.b.route-regex": "x",
+            },
+            "no event goes to a.c, a.d without a route-regex",
+        ),
+        ({"iceberg.tables": "a.b", "iceberg.table.a.b.route-regex": "x"}, "no effect without a field"),
+        ({"iceberg.table.a.b.route-regex": "x"}, "iceberg.tables has no such table"),
+        (
+            {
+                "iceberg.tables": "a.b",
+                "iceberg.tables.route-field": "x",
+                "iceberg.table.a.b.route-regex": "x",
+                "iceberg.table.a.bb.route-regex": "y",
+            },
+            "iceberg.tables has no such table",
+        ),
         ({"collection.name.format": "fixed"}, "names no field"),
         ({"iceberg.tables": "a.b", "collection.name.format": "${topic}"}, "keep one"),
         ({"iceberg.tables": "b,default.b"}, "b and default.b are one table"),

@@ -68,6 +68,20 @@ def test_ends_beside_odd_ones_are_read_exactly(odd: Any) -> None:
         assert told == {**said, "first": first}
 
 
+@pytest.mark.parametrize("framed", [False, True], ids=["bare", "with schema"])
+def test_cloud_events_are_in_their_transactions(framed: bool) -> None:
+    """Their attributes name it, their table and their place in it."""
+    image = {"type": "struct", "optional": True, "fields": [{"field": "id", "type": "int64"}]}
+    schema = {"type": "struct", "fields": [{**image, "field": side} for side in ("before", "after")]}
+    images = {"before": None, "after": {"id": 1}}
+    told = {"id": "1", "source": "/debezium/postgresql/p", "specversion": "1.0", "type": "DataChangeEvent"}
+    told |= {"iodebeziumop": "c", "iodebeziumdb": "d", "iodebeziumschema": "public", "iodebeziumtable": "t"}
+    told |= {"iodebeziumtxid": "5:1", "data": {"schema": schema, "payload": images} if framed else images}
+    (found,) = _told(*({**told, "iodebeziumtxtotalorder": number} for number in "12"), topic="t")
+    assert (found["id"], found["count"], found["orders"]) == ("5", 2, [1, 2])
+    assert (found["collection"], found["with_db"], found["whole"]) == ("public.t", "d.t", "d.public.t")
+
+
 @pytest.mark.parametrize("odd", [7, "x", [], {"id": None}, {"id": {"a": 1}}, {"total_order": "x"}])
 def test_events_with_odd_transactions_are_in_none(odd: Any) -> None:
     """Beside them the transactions of other events are counted."""

@@ -20,6 +20,7 @@ from connector.errors import FatalError
 from connector.kafka.registry.known_schemas import KnownSchemas
 from connector.kafka.registry.refusals import find_reason, refusal_error
 from connector.kafka.registry.unanswered import unanswered_error
+from connector.kafka.tokens.oauth import ClientCredentials, fetch_token
 from connector.settings.converters.apicurio import ApicurioSettings
 from serde.wire_format import SchemaTexts, UnknownSchema
 
@@ -84,12 +85,23 @@ class ApicurioRegistry:
             return []
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
+    def _login(self) -> str | None:
+        settings = self._settings
+        if settings.token_endpoint is not None:
+            token = ClientCredentials(
+                settings.token_endpoint, settings.client_id, settings.client_secret, settings.scope
+            )
+            return f"Bearer {fetch_token(token).text}"
+        if settings.user is None:
+            return None
+        login = f"{settings.user}:{settings.password or ''}".encode()
+        return f"Basic {base64.b64encode(login).decode()}"
+
     def _ask(self, path: str) -> bytes:
         # The settings take URLs of http and https only.
         request = urllib.request.Request(f"{self._settings.url}/{path}")  # noqa: S310
-        if self._settings.user is not None:
-            login = f"{self._settings.user}:{self._settings.password or ''}".encode()
-            request.add_header("Authorization", f"Basic {base64.b64encode(login).decode()}")
+        if (login := self._login()) is not None:
+            request.add_header("Authorization", login)
         where = f"{self._settings.url.rpartition('@')[2]}: asking for {path}"
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310

@@ -57,6 +57,7 @@ class TaskMetrics:
     table does not take (table index, field); `rows` are the changes of each table (by table index). `late` are keys
     whose changes were older than what their table has, `untold` changes that may be from before or after a truncate.
     `unknown_types` names types of newer versions of Debezium, which are read as the plain type behind the name.
+    `unrouted` names topics some of whose events have no field that could name their table, and so go to none.
     `unplaced` names connectors whose flattened events do not tell where they stand in their source's log.
     `fetch` is what reading Kafka took.
     `operations` are the changes by operation (`c`, `u`, `d`, `r`), `newest` is the greatest dedup value of each table.
@@ -76,6 +77,7 @@ class TaskMetrics:
     untold: int = 0
     unknown_types: frozenset[str] = attrs.field(default=frozenset(), metadata=_UNION)
     unplaced: frozenset[str] = attrs.field(default=frozenset(), metadata=_UNION)
+    unrouted: frozenset[str] = attrs.field(default=frozenset(), metadata=_UNION)
     fetch: FetchMetrics = FetchMetrics()
     operations: Counter[str] = attrs.field(factory=Counter)
     newest: Counter[int] = attrs.field(factory=Counter, metadata=_UNION)

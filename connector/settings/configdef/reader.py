@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import attrs
@@ -108,6 +108,13 @@ class ConfigReader:
         if option is None or option.secret or holds_secret(entry.key) or has_reference(entry.text):
             return "the value"
         return f"'{redact_login(entry.text)}'"
+
+    def note_idle(self, what: str, options: Iterable[Option[object]], members: Iterable[Entry] = ()) -> None:
+        """Keep a note that says why options, and members of families, have no effect, if any of them was given."""
+        given = [*(entry for option in options if (entry := self.entry(option))), *members]
+        keys = sorted({entry.key for entry in given if entry.layer >= 0})
+        if keys:
+            self.notes.append(f"{what}: {', '.join(keys)}")
 
     def add_fault(self, entry: Entry, what: str, todo: str) -> None:
         """Keep a fault about something that was given; the same fault is kept once."""

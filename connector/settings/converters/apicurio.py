@@ -31,6 +31,14 @@ def _parse_url(text: str) -> str:
     return url if "/apis/" in url else url + _API
 
 
+def _parse_endpoint(text: str) -> str:
+    if not HTTP_URL.fullmatch(text):
+        raise InvalidValue(
+            "{} is no URL", "write the whole URL, as https://host/realms/NAME/protocol/openid-connect/token"
+        )
+    return text
+
+
 @attrs.frozen
 class ApicurioOptions:
     """The options of one side, key or value."""
@@ -42,11 +50,21 @@ class ApicurioOptions:
     headers: Option[bool]
     user: Option[str | None]
     password: Option[str | None]
+    endpoint: Option[str | None]
+    client: Option[str | None]
+    secret: Option[str | None]
+    scope: Option[str | None]
 
     @property
     def all(self) -> tuple[Option[object], ...]:
         """Every option, in the order documents show them."""
-        return (self.url, self.use_id, self.confluent, self.handler, self.headers, self.user, self.password)
+        ids = (self.use_id, self.confluent, self.handler, self.headers)
+        return (self.url, *ids, self.user, self.password, *self.of_tokens, self.scope)
+
+    @property
+    def of_tokens(self) -> tuple[Option[str | None], ...]:
+        """Those that a token takes, all of them."""
+        return (self.endpoint, self.client, self.secret)
 
 
 def declare_options(side: str) -> ApicurioOptions:
@@ -96,6 +114,35 @@ def declare_options(side: str) -> ApicurioOptions:
             secret=True,
             also="registry.auth.password",
         ),
+        endpoint=declare(
+            "auth.service.token.endpoint",
+            ValueType("string", _parse_endpoint),
+            None,
+            f"URL at which a token for the registry of the {side}s is asked for (OpenID Connect).",
+            also="registry.auth.service.token.endpoint",
+        ),
+        client=declare(
+            "auth.client.id",
+            TEXT,
+            None,
+            f"Who asks for a token for the registry of the {side}s.",
+            also="registry.auth.client.id",
+        ),
+        secret=declare(
+            "auth.client.secret",
+            TEXT,
+            None,
+            "And with what secret.",
+            secret=True,
+            also="registry.auth.client.secret",
+        ),
+        scope=declare(
+            "auth.client.scope",
+            TEXT,
+            None,
+            "What the token is to be good for.",
+            also="registry.auth.client.scope",
+        ),
     )
 
 
@@ -128,7 +175,10 @@ def _declare(
 
 @attrs.frozen
 class ApicurioSettings:
-    """Where the registry is, and how messages tell their schema: which id, its bytes in front, or a header's name."""
+    """Where the registry is, and how messages tell their schema: which id, its bytes in front, or a header's name.
+
+    It lets in a user, or who has a token that `token_endpoint` gives a client.
+    """
 
     url: str
     use_id: IdKind
@@ -136,6 +186,10 @@ class ApicurioSettings:
     header: str | None
     user: str | None = None
     password: str | None = attrs.field(default=None, repr=False)
+    token_endpoint: str | None = None
+    client_id: str = ""
+    client_secret: str = attrs.field(default="", repr=False)
+    scope: str = ""
 
 
 def build(reader: ConfigReader, side: str, options: ApicurioOptions, *, wanted: bool) -> ApicurioSettings | None:
@@ -147,6 +201,7 @@ def build(reader: ConfigReader, side: str, options: ApicurioOptions, *, wanted: 
         use_id = "contentId"
     short = confluent or (is_third if handler is None else "Confluent" in handler or "4Byte" in handler)
     headers, user, password = reader.get(options.headers), reader.get(options.user), reader.get(options.password)
+    token = _read_token(reader, options)
     if not wanted:
         return None
     if url is None:
@@ -156,4 +211,17 @@ def build(reader: ConfigReader, side: str, options: ApicurioOptions, *, wanted: 
         return None
     header = f"apicurio.{side}.{use_id}" if headers else None
     size = _CONFLUENT_BYTES if short and not headers else _OWN_BYTES
-    return ApicurioSettings(url, use_id, size, header, user, password)
+    return ApicurioSettings(url, use_id, size, header, user, password, *token)
+
+
+def _read_token(reader: ConfigReader, options: ApicurioOptions) -> tuple[str | None, str, str, str]:
+    """Read how a token is asked for; half of it, or a user beside it, is a fault."""
+    endpoint, client, secret = map(reader.get, options.of_tokens)
+    given = [entry for option in (*options.of_tokens, options.scope) if (entry := reader.entry(option))]
+    missing = [option.name for option in options.of_tokens if reader.entry(option) is None]
+    user = reader.entry(options.user)
+    if given and missing:
+        reader.add_fault(given[0], f"{' and '.join(missing)} is missing", "a token takes all of them")
+    if given and user:
+        reader.add_fault(user, f"{given[0].key} is given too", "keep one of them")
+    return endpoint, client or "", secret or "", reader.get(options.scope) or ""

@@ -18,6 +18,7 @@ from serde.connect.text_columns import DECIMAL_OPTION, TEMPORAL_OPTION, WITH_NAN
 from serde.events.images.unavailable_value import PLACEHOLDER, parse_placeholder
 
 _UNWRAP = re.compile(r"((?:debezium\.)?transforms)\.([^.]+)\.type")
+_DROPPED_FIELDS = re.compile(r"(?:debezium\.)?transforms\.[^.]+\.drop\.fields\.header\.name")
 
 
 def _parse_placeholder(text: str) -> str:
@@ -131,6 +132,7 @@ class EventSettings:
 def build(reader: ConfigReader, *, nanoseconds: bool = False) -> EventSettings:
     """Read the events' part; faults go to the reader. `nanoseconds`: new tables have timestamps of these."""
     key, value = message_format.build(reader)
+    _note_dropped_fields(reader)
     return EventSettings(
         key.name,
         value.name,
@@ -145,6 +147,15 @@ def build(reader: ConfigReader, *, nanoseconds: bool = False) -> EventSettings:
         reader.get(UNAVAILABLE_PLACEHOLDER),
         next(mode for mode in get_args(TypeChangeMode) if mode == reader.get(TYPE_CHANGES)),
     )
+
+
+def _note_dropped_fields(reader: ConfigReader) -> None:
+    """Say what becomes of rows whose events leave out what did not change: nothing in an event tells that it does."""
+    for entry in reader.entries.values():
+        if _DROPPED_FIELDS.fullmatch(entry.key):
+            reader.notes.append(
+                f"{entry.key}: fields that the transform leaves out of an update become null in its row"
+            )
 
 
 def rename_unwrap(entries: Mapping[str, Entry]) -> dict[str, Entry]:

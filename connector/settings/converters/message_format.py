@@ -156,11 +156,16 @@ def _read_format(reader: ConfigReader, side: SideOptions) -> WireFormat:
 def _choose_cloud_format(reader: ConfigReader, wire_format: WireFormat) -> WireFormat:
     """What the CloudEventsConverter's serializers make of its format: the events' own, and that of their data."""
     around, data = reader.get(CLOUD_SERIALIZER), reader.get(CLOUD_DATA_SERIALIZER)
-    if not _is_cloud(reader.get(VALUE.converter) or ""):
+    if not reads_cloud_events(reader):
         return wire_format
     if around == "avro":
         return FORMATS["avro"]
     return CLOUD_EVENTS_OF_AVRO if data == "avro" else wire_format
+
+
+def reads_cloud_events(reader: ConfigReader) -> bool:
+    """Tell whether values are said to be CloudEvents."""
+    return _is_cloud(reader.get(VALUE.converter) or "")
 
 
 def _is_cloud(name: str) -> bool:

@@ -137,7 +137,7 @@ def build(reader: ConfigReader, cdc_target: str | None = None, namespace: str = 
     tables, field, dynamic = reader.get(TABLES), reader.get(ROUTE_FIELD), reader.get(DYNAMIC)
     template = reader.get(NAME_FORMAT)
     _check_mapping(reader)
-    regexps = _read_regexps(reader, tables, namespace)
+    regexps = _read_regexps(reader, tables, namespace, unused=field is None or dynamic)
     _check_routes(reader, tables, field, regexps, dynamic=dynamic, template=template)
     _check_names(reader, tables, namespace)
     if field == "_cdc.target" and cdc_target and dynamic:
@@ -160,8 +160,11 @@ def _check_names(reader: ConfigReader, tables: tuple[str, ...], namespace: str) 
         reader.add_fault(entry, f"{' and '.join(twice)} are one table", "keep one of them")
 
 
-def _read_regexps(reader: ConfigReader, tables: Collection[str], namespace: str) -> dict[str, str]:
-    """Return the expressions by the names that the tables are listed by; others may have the namespace, or lack it."""
+def _read_regexps(reader: ConfigReader, tables: Collection[str], namespace: str, *, unused: bool) -> dict[str, str]:
+    """Return the expressions by the names that the tables are listed by; others may have the namespace, or lack it.
+
+    unused: the tables of events are found without them.
+    """
     listed = {shorten_name(name, namespace): name for name in tables}
     regexps: dict[str, str] = {}
     for entry in reader.members(ROUTE_REGEX):
@@ -171,6 +174,11 @@ def _read_regexps(reader: ConfigReader, tables: Collection[str], namespace: str)
             expression, own = reader.get(option), listed.get(shorten_name(name, namespace), name)
             if regexps.setdefault(own, expression) != expression:
                 reader.add_fault(entry, f"{own} has another expression too, under its other name", "keep one of them")
+            if own not in tables:
+                reader.add_fault(entry, f"{TABLES.name} has no such table", "list it there, or take this out")
+            elif unused:
+                todo = f"set {ROUTE_FIELD.name}, or take it out"
+                reader.add_fault(entry, "has no effect without a field that it is for", todo)
     return regexps
 
 
@@ -200,8 +208,9 @@ def _check_routes(
     if dynamic and field is None and entry:
         reader.add_fault(entry, f"needs {ROUTE_FIELD.name}", "name the field that holds the table")
     listed = reader.entry(TABLES)
-    if listed and field is not None and not dynamic and not any(name in regexps for name in tables):
-        what = f"{ROUTE_FIELD.name} is given, and no table has a route-regex"
+    unmatched = [name for name in tables if name not in regexps] if listed and field is not None and not dynamic else []
+    if listed and unmatched:
+        what = f"{ROUTE_FIELD.name} is given, and no event goes to {', '.join(unmatched)} without a route-regex"
         reader.add_fault(listed, what, "add iceberg.table.<table>.route-regex, or iceberg.tables.dynamic-enabled=true")
     if listed and dynamic:
         reader.add_fault(listed, f"{DYNAMIC.name} is true, which takes the table from the event", "keep one of them")

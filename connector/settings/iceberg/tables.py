@@ -260,12 +260,9 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
 
 def _note_idle(reader: ConfigReader) -> None:
     """Name what is said of tables where there are only indexes."""
-    given = [entry for option in _OF_TABLES_ONLY if (entry := reader.entry(option))]
-    given += [entry for entry in reader.members(routing.ROUTE_REGEX) if entry.key.endswith(write_mode.SUFFIXES)]
-    given += reader.members(new_tables.PARTITION_BY_TABLE) + reader.members(new_tables.SORT_BY_TABLE)
-    keys = sorted(entry.key for entry in given if entry.layer >= 0)
-    if keys:
-        reader.notes.append(f"these options are of tables, and have no effect on indexes: {', '.join(keys)}")
+    of_one = [entry for entry in reader.members(routing.ROUTE_REGEX) if entry.key.endswith(write_mode.SUFFIXES)]
+    of_one += reader.members(new_tables.PARTITION_BY_TABLE) + reader.members(new_tables.SORT_BY_TABLE)
+    reader.note_idle("these options are of tables, and have no effect on indexes", _OF_TABLES_ONLY, of_one)
 
 
 def _check_formats(reader: ConfigReader) -> None:

@@ -13,18 +13,18 @@ from connector.redaction import redact
 from connector.settings import connector_class, lineage, server
 from connector.settings.configdef.common import NAME, SPARK_PREFIX
 from connector.settings.configdef.loader import load_settings
-from connector.settings.configdef.option import format_names
+from connector.settings.configdef.option import Option, format_names
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.unknown_keys import AllowedKeys
-from connector.settings.converters import event_format
+from connector.settings.converters import event_format, message_format
 from connector.settings.converters.event_format import EventSettings
 from connector.settings.iceberg import catalog, iceberg_kafka_connect
 from connector.settings.iceberg.catalog import CatalogSettings
 from connector.settings.iceberg.iceberg_kafka_connect import ControlTopic
 from connector.settings.iceberg.maintenance import policies
-from connector.settings.iceberg.tables import TableSettings
-from connector.settings.kafka import batching, error_handling, kafka
+from connector.settings.iceberg.tables import SCHEMA_CHANGE_TOPICS, TableSettings
+from connector.settings.kafka import batching, error_handling, kafka, transactions
 from connector.settings.kafka.batching import BatchSettings
 from connector.settings.kafka.error_handling import ErrorSettings
 from connector.settings.kafka.kafka import KafkaSettings
@@ -85,11 +85,24 @@ def rename_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     return event_format.rename_unwrap(iceberg_kafka_connect.rename_entries(policies.rename_entries(entries)))
 
 
+_BESIDE_CHANGES: tuple[Option[object], ...] = (transactions.TOPIC, SCHEMA_CHANGE_TOPICS)
+"""Topics of sources that tell of tables, and have no changes of rows."""
+
+
+def _check_cloud_events(reader: ConfigReader) -> None:
+    """Refuse to wait for what their converter does not write."""
+    for option in _BESIDE_CHANGES if message_format.reads_cloud_events(reader) else ():
+        if entry := reader.entry(option):
+            what = "tells nothing: the CloudEventsConverter leaves out the values of what is no change of a row"
+            reader.add_fault(entry, what, "take it out, or use another converter in the source")
+
+
 def _build(reader: ConfigReader, *, allowed: AllowedKeys) -> SinkSettings:
     if not connector_class.check(reader):
         raise ConfigError(*(redact(fault.text) for fault in sorted(reader.faults)))
     allowed.check(reader)
     iceberg_kafka_connect.check(reader)
+    _check_cloud_events(reader)
     name, sink_type = reader.get(NAME), find_sink_type(reader)
     errors = error_handling.build(reader, name)
     table, destination = load_sink_type(sink_type).build(reader)

@@ -36,7 +36,7 @@ from connector.sink.convert.joint_runs import join_runs, slice_keys, slice_messa
 from connector.sink.convert.messages.conversion_state import MessageConversion
 from connector.sink.convert.messages.message_conversion import convert_messages
 from connector.sink.convert.messages.second_reading import place_rows
-from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
+from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type, reject_base64_keys
 from connector.sink.convert.row_builder import drop_committed
 from connector.sink.model.plan import BatchPlan, TablePlan
 from serde.arrays import Ints
@@ -126,6 +126,8 @@ def _read_keys(run: ConsumerRecords, plan: BatchPlan, values: DecodedMessages, t
     texts = find_text_columns(run, table, plan)
     texts = texts if table is not None else texts | find_value_texts(values)
     decoded = find_converters(plan).key.decode(run.key, "KEY_CONVERTER", expected, texts)
+    if plan.events.key_format not in PLAIN_FORMATS:
+        decoded = reject_base64_keys(decoded, kind)
     return align_record_keys(decoded, len(run.offset), kind)
 
 

@@ -18,7 +18,7 @@ from connector.iceberg.types.nested_columns import read_path, set_column
 from connector.iceberg.types.values.conversion import convert
 from connector.sink.convert.columns.column_renames import follow_key_renames
 from connector.sink.convert.columns.expected_types import find_own_texts
-from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type
+from connector.sink.convert.record_keys import RecordKeys, align_record_keys, key_type, reject_base64_keys
 from connector.sink.model.change_rows import OP_KEY_CHANGE, ChangeBatch
 from connector.sink.model.plan import TablePlan
 from serde.arrays import Ints, Mask, children, valid_mask, with_columns
@@ -114,7 +114,8 @@ def _replace_keys(columns: dict[str, pa.Array], keys: dict[str, pa.Array], table
 def _decode_header_keys(raw: pa.Array, own: ChangeBatch, table: TablePlan) -> dict[str, pa.Array] | None:
     """Decode the keys of headers, which are about rows of `own`; null where one cannot be read."""
     kind = key_type(table)
-    keys = align_record_keys(_read_headers(raw, kind, find_own_texts(table, any_case=True)), len(raw))
+    decoded = _read_headers(raw, kind, find_own_texts(table, any_case=True))
+    keys = align_record_keys(reject_base64_keys(decoded, kind), len(raw))
     keys = follow_key_renames(keys, table.renames).match_case((*table.layout.keys, *table.layout.key_columns))
     columns = {field.name: keys.of(field.name) for field in table.layout.key_fields}
     if all(column is None for column in columns.values()):

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from connector.iceberg.types.nested_columns import find_path, leaf_names, read_path, set_column
 from connector.iceberg.types.schemas.schema_evolution import evolve
 from connector.iceberg.types.values.conversion import convert
+from connector.sink.convert.columns.base64_decimals import find_base64
 from connector.sink.convert.columns.field_matching import find_case_renames
 from connector.sink.convert.number_keys import unify_numbers
 from connector.sink.model.plan import TablePlan
@@ -24,6 +25,8 @@ from serde.connect.primitive_keys import mark_earlier
 from serde.events.images.cells import holds_cells, strip_cells, unpack_cells
 from serde.faults import RecordError
 from serde.messages import DecodedMessages, MessageBlock
+
+_AMBIGUOUS_KEY = "key: a text without a point may be the base64 of a decimal; have keys written with their schema"
 
 
 @attrs.frozen(eq=False)
@@ -103,6 +106,30 @@ def key_type(table: TablePlan | None) -> pa.StructType | None:
     known = {field.name: field for field in table.layout.key_fields}
     earlier = [(old, now) for old, now in table.renames.items() if now in known and old not in known]
     return pa.struct([*known.values(), *(mark_earlier(known[now].with_name(old)) for old, now in earlier)])
+
+
+def reject_base64_keys(decoded: DecodedMessages, known: pa.StructType | None) -> DecodedMessages:
+    """Return decoded keys without those that may be other numbers than they look like, which are faults.
+
+    known: the types that the table expects. A key without schema tells nothing but its text.
+    """
+    blocks, faults = [], list(decoded.faults)
+    for block in decoded.blocks:
+        suspect = None if block.schema_id or block.optional else _find_suspects(block, known or ())
+        if suspect is None:
+            blocks.append(block)
+            continue
+        faults += [RecordError(int(row), "KEY_CONVERTER", _AMBIGUOUS_KEY) for row in block.rows[suspect]]
+        kept = attrs.evolve(block, rows=block.rows[~suspect], fields=block.fields.filter(pa.array(~suspect)))
+        blocks += [kept] if len(kept.rows) else []
+    return attrs.evolve(decoded, blocks=tuple(blocks), faults=tuple(sorted(faults, key=lambda fault: fault.row)))
+
+
+def _find_suspects(block: MessageBlock, fields: Iterable[pa.Field]) -> Mask | None:
+    columns = dict(zip(block.fields.type.names, children(block.fields), strict=True))
+    masks = [find_base64(columns[field.name], field.type) for field in fields if field.name in columns]
+    found = [mask for mask in masks if mask is not None]
+    return np.logical_or.reduce(found) if found else None
 
 
 def align_record_keys(decoded: DecodedMessages, length: int, known: pa.StructType | None = None) -> RecordKeys:

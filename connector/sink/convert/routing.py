@@ -15,11 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.iceberg.types.values.conversion import convert
+from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.settings.configdef.regexps import compile_java
 from connector.settings.iceberg.routing import RouteSettings, split_template
 from connector.sink.model.plan import BatchPlan, FieldRoutes
 from serde.arrays import Ints, column_at
 from serde.events.changes import Changes, slice_changes, take_changes
+from serde.events.kinds.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.kinds.operations import OP_TRUNCATE
 from serde.faults import RecordError
 from serde.messages import MessageBlock
@@ -50,20 +52,21 @@ class RoutedChanges:
 
 def route_changes(
     change: Changes, block: MessageBlock, topic: str, plan: BatchPlan, routes: FieldRoutes
-) -> tuple[list[RoutedChanges], list[RecordError], int]:
+) -> tuple[list[RoutedChanges], list[RecordError], TaskMetrics]:
     """Split changes by table, tables that convert them alike in a row.
 
-    Also gives the records that name no table, and how many are for none of them.
+    Also gives the records that name no table, and counts those that are for none of them.
 
     Cost: one sort by route value, one gather; nothing per row in Python.
     """
     if routes.whole:
-        return [RoutedChanges(name, change, 0, len(change.rows)) for name in routes.whole], [], 0
+        return [RoutedChanges(name, change, 0, len(change.rows)) for name in routes.whole], [], TaskMetrics()
     value = _read_route_value(change, block, topic, routes.rule)
     if value is None and not routes.rule.dynamic:
-        return [], [], len(change.rows)
+        return [], [], TaskMetrics(ignored=len(change.rows), unrouted=frozenset({topic}))
     if value is None:
-        return [], [RecordError(int(row), "TASK_PUT", "the event has no route field") for row in change.rows], 0
+        reason = "the event has no route field"
+        return [], [RecordError(int(row), "TASK_PUT", reason) for row in change.rows], TaskMetrics()
     coded = value.dictionary_encode()
     matched = [_match_tables(str(name), routes.rule) for name in coded.dictionary.to_pylist()]
     firsts = [tables[0] if tables else None for tables in matched]
@@ -81,7 +84,7 @@ def route_changes(
             faults += [RecordError(int(row), "TASK_PUT", reason) for row in ordered.rows[start:stop]]
         else:
             ignored += stop - start
-    return routed, faults, ignored
+    return routed, faults, TaskMetrics(ignored=ignored)
 
 
 def _find_conversion(table: str | None, plan: BatchPlan, routes: FieldRoutes) -> int:
@@ -130,8 +133,10 @@ def _match_tables(value: str, rule: RouteSettings) -> tuple[str, ...]:
 def _read_route_value(change: Changes, block: MessageBlock, topic: str, rule: RouteSettings) -> pa.StringArray | None:
     """Return the text that decides for each change, null where a record does not have it all."""
     places = np.searchsorted(block.rows, change.rows)
+    # Of CloudEvents the attributes can be named, and what an envelope has of them.
+    events = (block.fields, unwrap_cloud_events(block).fields) if is_cloud_event(block) else (block.fields,)
     if rule.template is None:
-        return _read_text(rule.field or "", change, block, places)
+        return _read_text(rule.field or "", change, events, places)
     pieces: list[pa.Array | pa.Scalar] = []
     for literal, paths in split_template(rule.template):
         if literal:
@@ -139,7 +144,7 @@ def _read_route_value(change: Changes, block: MessageBlock, topic: str, rule: Ro
         if paths == ("topic",):
             pieces.append(pa.scalar(topic.replace(".", "_")))
         elif paths:
-            texts = [text for path in paths if (text := _read_text(path, change, block, places)) is not None]
+            texts = [text for path in paths if (text := _read_text(path, change, events, places)) is not None]
             if not texts:
                 return None
             pieces.append(pc.coalesce(*texts))
@@ -157,14 +162,14 @@ def _include_truncates(change: Changes) -> pa.StructArray:
     return pa.StructArray.from_arrays(columns, fields=list(change.row.type), mask=gone)
 
 
-def _read_text(path: str, change: Changes, block: MessageBlock, places: Ints) -> pa.StringArray | None:
+def _read_text(path: str, change: Changes, events: Sequence[pa.StructArray], places: Ints) -> pa.StringArray | None:
     """Return a field of the event as it came, else of its row, as text; `after` of a delete is the row that it had."""
-    column = column_at(block.fields, path)
+    column = next((column for event in events if (column := column_at(event, path)) is not None), None)
     if column is not None and len(places) != len(column):
         column = column.take(pa.array(places))
     rows = _include_truncates(change)
     text = _to_text(column_at(rows, path) if column is None else column)
-    is_envelope = {"before", "after"} & set(block.fields.type.names)
+    is_envelope = {"before", "after"} & set(events[-1].type.names)
     if not path.startswith(_AFTER) or not is_envelope or not change.deleted.any():
         return text
     gone = _to_text(column_at(rows, path.removeprefix(_AFTER)))

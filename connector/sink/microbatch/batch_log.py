@@ -22,6 +22,7 @@ class BatchLog:
         self._untold = False
         self._unknown_types = frozenset[str]()
         self._unplaced = frozenset[str]()
+        self._unrouted = frozenset[str]()
         self._log = structlog.get_logger()
 
     def log_outcome(self, metrics: TaskMetrics, dead_letters: Sequence[DeadLetterRef]) -> None:
@@ -49,6 +50,12 @@ class BatchLog:
                 "again, and across partitions dates decide; these add.fields make the order exact; logged once",
                 connector=name,
                 add_fields=ORDER_FIELDS.get(name, "by connector: docs/reference/databases.md"),
+            )
+        if unrouted := metrics.unrouted - self._unrouted:
+            self._unrouted |= unrouted
+            self._log.warning(
+                "events that do not have the field of iceberg.tables.route-field go to no table; logged once",
+                topics=sorted(unrouted),
             )
         for record, stage, reason in describe_first(dead_letters):
             self._log.warning("dead letter", record=record, stage=stage, reason=reason)

@@ -81,9 +81,9 @@ numbers stay numbers, and base64 stays text, because nothing identifies them.
 
 Numbers are never converted through a type that cannot hold them. The type of the table's column decides how a number
 is read: 1e3 and 1.0 are whole numbers; 0.5 is a dead letter in a column of longs, without effect on other rows; a
-decimal or text column stores all digits; text with a decimal point is a number for a decimal column. In a floating
-point column a fraction is rounded to the nearest number (`float`: one of up to nine digits, more are a dead letter),
-while a whole number is stored exactly or is a dead letter.
+decimal or text column stores all digits; text with a decimal point, in keys too, is a number for a decimal column. In
+a floating point column a fraction is rounded to the nearest number (`float`: one of up to nine digits, more are a dead
+letter), while a whole number is stored exactly or is a dead letter.
 If a new column has both fractions and whole numbers that no double can hold, or other values of different types, most
 events decide its type, and the others are dead letters. The columns of `before` and `after` have the same types.
 The words NaN and Infinity are text where no number is beside them: if a new column's first batch has nothing else, the

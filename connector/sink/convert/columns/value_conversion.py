@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from connector.iceberg.types.values.lenient_conversion import coerce, convert_required
 from connector.iceberg.types.values.variants import MAX_VARIANT_BYTES, to_json_text
 from connector.settings.converters.event_format import TYPE_CHANGES
+from connector.sink.convert.columns.base64_decimals import find_base64
 from connector.sink.convert.columns.event_shapes import find_excluded
 from connector.sink.convert.columns.type_changes import has_other_type
 from connector.sink.convert.number_keys import unify_numbers
@@ -74,7 +75,7 @@ def _convert_column(
     Only a column that is neither `strict` nor `required` has such nulls. `overwritten`: it gets the value of the
     record's key, whatever its own is.
     """
-    suspect = None if has_schema else _find_base64(column, field.type)
+    suspect = None if has_schema else find_base64(column, field.type)
     if strict or required:
         values, faults = convert_required(column, field.type, lenient=not strict)
         if overwritten:
@@ -97,30 +98,6 @@ def _take_back(values: pa.Array, faults: Mask | None, suspect: Mask | None) -> t
         return values, faults
     kept = values.take(pa.array(np.arange(len(values)), mask=suspect))
     return kept, suspect if faults is None else suspect | faults
-
-
-def _find_base64(column: pa.Array, kind: pa.DataType) -> Mask | None:
-    """Mark the rows with a text for a decimal that may be the base64 of an unscaled number, at any depth.
-
-    Nothing tells without a schema. `decimal.handling.mode=string` writes all digits of the scale, so its texts have a
-    point, which base64 has not.
-    """
-    found: Mask | None = None
-    if pa.types.is_string(column.type) and pa.types.is_decimal(kind):
-        suspect = pc.invert(pc.match_substring(column, ".")).fill_null(False)
-        found = np.asarray(suspect) if kind.scale else None
-    elif pa.types.is_struct(column.type) and pa.types.is_struct(kind):
-        named = dict(zip(column.type.names, children(column), strict=True))
-        parts = (_find_base64(named[field.name], field.type) for field in kind if field.name in named)
-        marks = [mark for mark in parts if mark is not None]
-        found = np.logical_or.reduce(marks) if marks else None
-    elif pa.types.is_list(column.type) and pa.types.is_list(kind):
-        items = _find_base64(column.flatten(), kind.value_type)
-        if items is not None:
-            sizes = np.asarray(pc.list_value_length(column).fill_null(0))
-            found = np.zeros(len(column), np.bool_)
-            found[np.repeat(np.arange(len(column)), sizes)[items]] = True
-    return found if found is not None and found.any() else None
 
 
 def _find_unmatched_rows(change: Changes, fields: Mapping[str, pa.Array], table: TablePlan) -> dict[int, str]:

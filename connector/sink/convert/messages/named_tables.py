@@ -60,9 +60,9 @@ def _convert_routed(
     *,
     documents: bool,
 ) -> None:
-    routed, faults, ignored = route_changes(change, block, work.run.topic, work.plan, routes)
+    routed, faults, metrics = route_changes(change, block, work.run.topic, work.plan, routes)
     work.faults.extend(faults)
-    work.metrics += TaskMetrics(ignored=ignored)
+    work.metrics += metrics
     for group in gather_alike(routed, work.plan, routes):
         table = _find_known(work.plan, group[0].table, routes)
         if table is None:

@@ -16,6 +16,7 @@ from connector.sink.convert.header_ids import frame_by_headers, read_wanted_head
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.task_output import Task
 from serde.arrays import column_at
+from serde.events.kinds.cloudevents import is_cloud_event, unwrap_cloud_events
 from serde.events.kinds.event_kind import TRANSACTION_METADATA_TYPE
 from serde.messages import MessageBlock
 
@@ -83,7 +84,8 @@ def _transaction_ids(column: pa.StringArray) -> pa.StringArray:
 
 def _count_events(run: ConsumerRecords, block: MessageBlock, plan: BatchPlan) -> pa.RecordBatch | None:
     """Count the events of each transaction and table; events outside of transactions are in none."""
-    fields, prefix = block.fields, plan.events.add_fields_prefix
+    fields = (unwrap_cloud_events(block) if is_cloud_event(block) else block).fields
+    prefix = plan.events.add_fields_prefix
     ids = _read_text(fields, "transaction.id", f"{prefix}transaction_id")
     if ids.null_count == len(ids):
         return None
