@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from unittest.mock import Mock
 
 import attrs
 import pytest
+import structlog
 from pyspark.errors.exceptions.captured import PythonException
 
 from connector.cli.maintain import rounds
@@ -204,6 +206,21 @@ def test_what_was_done_in_vain_counts_as_done(monkeypatch: pytest.MonkeyPatch) -
     assert not commit("1")
     assert not commit("98")
     assert commit("1")
+
+
+@pytest.mark.parametrize(("groups", "told"), [(0, []), (3, [{REWRITE: "100 data files"}])])
+def test_only_what_has_something_to_do_is_told_as_due(
+    groups: int, told: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task whose look finds nothing, as where a batch reads all old snapshots, is no line of the log."""
+    subject, table = _maintainer(monkeypatch, History(), MaintenancePolicy()), Mock(snapshot_id=7)
+    table.name = "db.t"
+    subject.leases.hold = lambda _: nullcontext()  # type: ignore[assignment, method-assign, return-value]
+    monkeypatch.setattr(maintainer, "count_rewrite_groups", lambda *_: groups)
+    monkeypatch.setattr(Maintainer, "_count_old", lambda *_: 0)
+    with structlog.testing.capture_logs() as lines:
+        subject.run(table, [REWRITE, EXPIRE], reasons={REWRITE: "100 data files", EXPIRE: "9 snapshots"})
+    assert [line["tasks"] for line in lines if line["event"] == "maintenance is due"] == told
 
 
 def test_one_file_full_of_deletes_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
