@@ -30,6 +30,7 @@ from connector.maintenance.expiry_rules import (
     ReaderPosition,
     find_idle_sink,
     newest_commits,
+    newest_foreign_commits,
     parse_reader_positions,
     plan_expiry,
 )
@@ -57,14 +58,17 @@ def read_reader_positions(catalog: Catalog, offset_tables: Iterable[str], table:
 
 
 def find_needed_since_ms(catalog: Catalog, offset_tables: Iterable[str], table: Table) -> int:
-    """Return the date (epoch milliseconds) of the oldest snapshot that a source has still to read; now without one.
+    """Return the date (epoch milliseconds) of the oldest snapshot that a source has still to read, or in which another
+    program's sink has its offsets; now without one.
 
     Raises:
         RetriableError, ConfigError: as `read_reader_positions`.
     """
     readers = read_reader_positions(catalog, offset_tables, table)
     rule = ExpiryRule(age_ms=0, retain_last=1, in_flight_ms=0)
-    return plan_expiry(read_branch_histories(table), readers, (), rule, _now_ms()).older_than_ms
+    branches, now_ms = read_branch_histories(table), _now_ms()
+    writers = newest_foreign_commits(branches[0].snapshots, now_ms)
+    return plan_expiry(branches, readers, writers, rule, now_ms).older_than_ms
 
 
 def find_expiry(
@@ -89,7 +93,7 @@ def find_expiry(
     )
     branches, now_ms = read_branch_histories(table), _now_ms()
     followed = branches[0].snapshots
-    writers = (*newest_commits(followed, CONNECTOR_NAME), *in_flight)
+    writers = (*newest_commits(followed, CONNECTOR_NAME), *newest_foreign_commits(followed, now_ms), *in_flight)
     expiry = plan_expiry(branches, readers, writers, rule, now_ms)
     idle_sink = find_idle_sink(followed, CONNECTOR_NAME, expiry.older_than_ms, now_ms)
     _warn_of_delays(table.name, expiry, idle_sink, policy.max_reader_lag_s)

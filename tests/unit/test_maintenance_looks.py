@@ -326,7 +326,7 @@ def test_a_task_that_cannot_be_looked_at_keeps_no_other_from_its_turn(
 # --- what it reads ----------------------------------------------------------------------------------------------------
 
 
-def _table_of(tmp_path: Path, snapshots: int) -> Table:
+def _table_of(tmp_path: Path, snapshots: int, summaries: dict[int, dict[str, str]] | None = None) -> Table:
     document = {
         "format-version": 2,
         "table-uuid": "00000000-0000-0000-0000-000000000001",
@@ -353,7 +353,7 @@ def _table_of(tmp_path: Path, snapshots: int) -> Table:
                 **({"parent-snapshot-id": number - 1} if number > 1 else {}),
                 "timestamp-ms": number * S,
                 "manifest-list": "file:/none",
-                "summary": {"operation": "append"},
+                "summary": {"operation": "append", **(summaries or {}).get(number, {})},
             }
             for number in range(1, snapshots + 1)
         ],
@@ -376,6 +376,18 @@ def test_expiry_reads_the_metadata_once(tmp_path: Path, monkeypatch: pytest.Monk
     found = find_expiry(_table_of(tmp_path, 10), ExpiryPolicy(age_s=600), [])
     assert read.call_count == 1
     assert found is not None and found.snapshots == 6
+
+
+def test_expiry_keeps_what_a_job_of_flink_has_to_find_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its newest commit holds up the expiry that is a task, and the one that comes with a sink's own commits."""
+    for place in (table_module, expiry):
+        monkeypatch.setattr(place, "to_dict", dict)
+    monkeypatch.setattr(expiry, "_now_ms", lambda: 2000 * S)
+    monkeypatch.setattr(expiry, "read_reader_positions", lambda *_: [])
+    table = _table_of(tmp_path, 10, {3: {"flink.max-committed-checkpoint-id": "7"}})
+    found = find_expiry(table, ExpiryPolicy(age_s=600), [])
+    assert found is not None and (found.older_than_ms, found.snapshots) == (3 * S, 2)
+    assert expiry.find_needed_since_ms(Mock(), ["db.offsets"], table) == 3 * S
 
 
 @pytest.mark.parametrize("text", ["false", "FALSE", "no"])
