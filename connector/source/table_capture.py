@@ -74,6 +74,7 @@ class TableCapture:
 
         Raises:
             TableGoneError: the table was dropped; open it again to see whether another one has its name.
+            NoBranchError: it has no such branch; it may have one later.
             GapError: history that is needed is gone, or another than the stored one.
             RetriableError: catalog, store or cluster are away.
             FatalError: the table cannot be read, or its changes cannot be published.
