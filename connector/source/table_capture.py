@@ -134,8 +134,10 @@ class TableCapture:
 
     def _read_on_demand(self, stored: TableOffset | None, decision: next_step.Decision, head: TableHead) -> bool:
         """Publish a chunk of a snapshot on demand, if it has a turn; return whether it had."""
+        if stored is None or stored.is_forgotten:
+            return False
         idle = isinstance(decision, next_step.Idle | next_step.Completed)
-        if stored is None or not (idle or isinstance(decision, next_step.StreamChanges | next_step.SkipSnapshot)):
+        if not (idle or isinstance(decision, next_step.StreamChanges | next_step.SkipSnapshot)):
             return False
         snapshot = self._on_demand.due(stored, idle=idle, had_turn=self._had_chunk)
         self._had_chunk = snapshot is not None
@@ -225,7 +227,7 @@ class TableCapture:
         return next((one for one in snapshot_ids if one is not None and one not in retained), None)
 
     def _decide(self, stored: TableOffset | None, head: TableHead) -> next_step.Decision:
-        position = None if stored is None else stored.position
+        position = None if stored is None or stored.is_forgotten else stored.position
         mode = SnapshotMode(self.access.settings.capture.snapshot_mode)
         return decide_next_step(
             self.name, position, mode, head, lambda: read_history(self.access.snapshots), starting=self._starting
