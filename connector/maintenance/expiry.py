@@ -58,17 +58,14 @@ def read_reader_positions(catalog: Catalog, offset_tables: Iterable[str], table:
 
 
 def find_needed_since_ms(catalog: Catalog, offset_tables: Iterable[str], table: Table) -> int:
-    """Return the date (epoch milliseconds) of the oldest snapshot that a source has still to read, or in which another
-    program's sink has its offsets; now without one.
+    """Return the date (epoch milliseconds) of the oldest snapshot that a source has still to read; now without one.
 
     Raises:
         RetriableError, ConfigError: as `read_reader_positions`.
     """
     readers = read_reader_positions(catalog, offset_tables, table)
     rule = ExpiryRule(age_ms=0, retain_last=1, in_flight_ms=0)
-    branches, now_ms = read_branch_histories(table), _now_ms()
-    writers = newest_foreign_commits(branches[0].snapshots, now_ms)
-    return plan_expiry(branches, readers, writers, rule, now_ms).older_than_ms
+    return plan_expiry(read_branch_histories(table), readers, (), rule, _now_ms()).older_than_ms
 
 
 def find_expiry(
