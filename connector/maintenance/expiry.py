@@ -30,6 +30,7 @@ from connector.maintenance.expiry_rules import (
     ReaderPosition,
     find_idle_sink,
     newest_commits,
+    newest_foreign_commits,
     parse_reader_positions,
     plan_expiry,
 )
@@ -89,7 +90,7 @@ def find_expiry(
     )
     branches, now_ms = read_branch_histories(table), _now_ms()
     followed = branches[0].snapshots
-    writers = (*newest_commits(followed, CONNECTOR_NAME), *in_flight)
+    writers = (*newest_commits(followed, CONNECTOR_NAME), *newest_foreign_commits(followed, now_ms), *in_flight)
     expiry = plan_expiry(branches, readers, writers, rule, now_ms)
     idle_sink = find_idle_sink(followed, CONNECTOR_NAME, expiry.older_than_ms, now_ms)
     _warn_of_delays(table.name, expiry, idle_sink, policy.max_reader_lag_s)

@@ -5,13 +5,15 @@ All that a reader has still to read stays, and the snapshot it has come to, agai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 import attrs
 import orjson
 
+from connector.maintenance.foreign_sinks import FOREIGN_MS, name_foreign_sinks
 from connector.maintenance.table_state import SnapshotSummary
 
 IN_FLIGHT_MS = 600_000
@@ -173,7 +175,13 @@ def _find_needs(branch: BranchHistory, readers: Iterable[ReaderPosition]) -> Ite
 
 def newest_commits(ancestors: Sequence[SnapshotSummary], name_key: str) -> Iterator[int]:
     """Yield the newest commit of each sink that wrote to the table; `name_key` is where summaries name it."""
-    for _, place in _newest_places(ancestors, name_key):
+    for _, place in _newest_places(ancestors, _naming(name_key)):
+        yield ancestors[place].snapshot_id
+
+
+def newest_foreign_commits(ancestors: Sequence[SnapshotSummary], now_ms: int) -> Iterator[int]:
+    """Yield the newest commit of each sink of another program that has its offsets there, and may still be used."""
+    for _, place in _newest_foreign_places(ancestors, now_ms):
         yield ancestors[place].snapshot_id
 
 
@@ -183,19 +191,32 @@ def find_idle_sink(
     """Return the sink whose newest commit delays expiry, as nothing else does, and for how long (seconds) others have
     committed since; None without one. `older_than_ms` is what `plan_expiry` found.
     """
-    for name, place in _newest_places(ancestors, name_key):
+    own = _newest_places(ancestors, _naming(name_key))
+    for name, place in chain(own, _newest_foreign_places(ancestors, now_ms)):
         if place and _oldest_ms(ancestors[: place + 1]) == older_than_ms:
             return name, (now_ms - ancestors[place - 1].timestamp_ms) // 1000
     return None
 
 
-def _newest_places(ancestors: Sequence[SnapshotSummary], name_key: str) -> Iterator[tuple[str, int]]:
+def _naming(name_key: str) -> Callable[[Mapping[str, str]], Iterable[str]]:
+    return lambda summary: (summary[name_key],) if name_key in summary else ()
+
+
+def _newest_foreign_places(ancestors: Sequence[SnapshotSummary], now_ms: int) -> Iterator[tuple[str, int]]:
+    for name, place in _newest_places(ancestors, name_foreign_sinks):
+        if now_ms - ancestors[place].timestamp_ms <= FOREIGN_MS:
+            yield name, place
+
+
+def _newest_places(
+    ancestors: Sequence[SnapshotSummary], name_sinks: Callable[[Mapping[str, str]], Iterable[str]]
+) -> Iterator[tuple[str, int]]:
     seen: set[str] = set()
     for place, snapshot in enumerate(ancestors):
-        name = snapshot.summary.get(name_key)
-        if name is not None and name not in seen:
-            seen.add(name)
-            yield name, place
+        for name in name_sinks(snapshot.summary):
+            if name not in seen:
+                seen.add(name)
+                yield name, place
 
 
 def _oldest_ms(snapshots: Sequence[SnapshotSummary]) -> int:

@@ -169,11 +169,18 @@ class Maintainer:
         return count_rewrite_groups(self.spark, table, policy, summarize(read_history(table)))
 
     def run(
-        self, table: Table, tasks: Sequence[str], in_flight: Collection[int] = (), *, alone: bool = False
+        self,
+        table: Table,
+        tasks: Sequence[str],
+        in_flight: Collection[int] = (),
+        *,
+        alone: bool = False,
+        reasons: Mapping[str, str] | None = None,
     ) -> list[TaskOutcome]:
         """Do tasks of a table under its lease, in their order; a task that fails does not keep the next from its turn.
 
-        `alone` says that the connector commits nothing meanwhile, so that little is done at once.
+        `alone` says that the connector commits nothing meanwhile, so that little is done at once. With `reasons` it is
+        told why those tasks are due that have something to do.
 
         Returns:
             What became of each; nothing where another process has the lease.
@@ -183,6 +190,10 @@ class Maintainer:
         wanted = [task for task in wanted if all(one.task != task for one in idle)]
         if not wanted:
             return idle
+        if reasons is not None:
+            told = {task: reasons[task] for task in wanted if task in reasons}
+            handed = [task for task in wanted if task not in reasons]
+            structlog.get_logger().info("maintenance is due", table=table.name, tasks=told, handed=handed)
         with self.leases.hold(table.name) as run:
             if run is None:
                 structlog.get_logger().info("another process maintains this table", table=table.name)

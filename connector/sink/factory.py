@@ -62,23 +62,23 @@ class SinkObservers:
 
 
 def begin_batches(
-    settings: SinkSettings, ports: SinkPorts, cluster_state: ClusterState
+    settings: SinkSettings, ports: SinkPorts, cluster_state: ClusterState, *, is_dry: bool = False
 ) -> tuple[BatchProcessor, ClusterState]:
     """Return what carries out batches, at the position where the sink has to read on, and the cluster by which it is
     found.
 
     A gap is looked for a second time in the cluster as it is then: since it was looked at, seconds before, a process of
-    this name that is about to end may have read on, and stored more than there was.
+    this name that is about to end may have read on, and stored more than there was. `is_dry` as of `build_sink`.
 
     Raises:
         GapError: the stored position does not fit the cluster or the tables.
         RetriableError: the catalog is away, or the cluster.
     """
     try:
-        position = _find_start(settings, ports.destination, ports.offsets, cluster_state)
+        position = _find_start(settings, ports.destination, ports.offsets, cluster_state, is_dry=is_dry)
     except GapError:
         cluster_state = call_with_retries(lambda: inspect_cluster(ports.cluster), settings.errors)
-        position = _find_start(settings, ports.destination, ports.offsets, cluster_state)
+        position = _find_start(settings, ports.destination, ports.offsets, cluster_state, is_dry=is_dry)
     return BatchProcessor(settings, ports, position), cluster_state
 
 
@@ -89,6 +89,7 @@ def build_sink(
     cluster_state: ClusterState | None = None,
     *,
     prime: bool = True,
+    is_dry: bool = False,
 ) -> Sink:
     """Put a sink together at the position where it has to read on.
 
@@ -98,6 +99,7 @@ def build_sink(
         observers: who follows it; nobody by default.
         cluster_state: the cluster, if it was looked at already.
         prime: make the tables ready that the waiting events will need.
+        is_dry: change nothing: neither tables, nor stored offsets. Such a sink is not run.
 
     Raises:
         GapError: the stored position does not fit the cluster or the tables.
@@ -106,8 +108,8 @@ def build_sink(
     observers = observers or SinkObservers()
     cluster = KafkaAdmin(settings.kafka)
     cluster_state = cluster_state or call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
-    ports = _open_ports(spark, settings, cluster, cluster_state, observers.maintenance_listeners)
-    batches, cluster_state = begin_batches(settings, ports, cluster_state)
+    ports = _open_ports(spark, settings, cluster, cluster_state, observers.maintenance_listeners, is_dry=is_dry)
+    batches, cluster_state = begin_batches(settings, ports, cluster_state, is_dry=is_dry)
     if prime:
         _prepare_tables(settings, ports.destination.tables, batches, batches.position, cluster_state)
     start = batches.position
@@ -159,9 +161,13 @@ def _open_ports(
     cluster: KafkaAdmin,
     cluster_state: ClusterState,
     maintenance_listeners: Sequence[MaintenanceListener],
+    *,
+    is_dry: bool,
 ) -> SinkPorts:
     catalog, offsets = call_with_retries(lambda: _open_catalog(spark, settings), settings.errors)
-    context = DestinationContext(spark, settings, catalog, offsets, cluster_state.topics, maintenance_listeners)
+    context = DestinationContext(
+        spark, settings, catalog, offsets, cluster_state.topics, maintenance_listeners, is_dry=is_dry
+    )
     followed = settings.kafka.transactions
     return SinkPorts(
         SparkJob(spark),
@@ -175,7 +181,12 @@ def _open_ports(
 
 
 def _find_start(
-    settings: SinkSettings, destination: Destination, offsets: OffsetsTable, cluster_state: ClusterState
+    settings: SinkSettings,
+    destination: Destination,
+    offsets: OffsetsTable,
+    cluster_state: ClusterState,
+    *,
+    is_dry: bool,
 ) -> KafkaOffsets:
     """Return where the sink has to read on; a new start is stored before anything is committed.
 
@@ -189,7 +200,7 @@ def _find_start(
         settings.kafka.auto_offset_reset,
         settings.kafka.topics,
     )
-    if _is_new_start(offsets.position, position, settings):
+    if not is_dry and _is_new_start(offsets.position, position, settings):
         call_with_retries(lambda: offsets.save(position, {}), settings.errors)
     return position
 

@@ -31,7 +31,8 @@ ResetTarget = Literal["earliest", "latest", "group", "tables", "stored"]
 def open_state(driver: Driver, settings: SinkSettings) -> tuple[OffsetsTable, IcebergTables]:
     """Open offsets table and tables; the latter as they are, whatever was noted of them."""
     catalog = Catalog(driver, settings.catalog, settings.errors)
-    return OffsetsTable(catalog, settings.table.offsets_table, settings.name), IcebergTables(settings, catalog)
+    targets = IcebergTables(settings, catalog, writes=False)
+    return OffsetsTable(catalog, settings.table.offsets_table, settings.name), targets
 
 
 def replace_offsets(

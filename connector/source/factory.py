@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import attrs
+import structlog
 from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.catalog import Catalog
@@ -26,7 +27,7 @@ from connector.source.signals.queue_channel import SignalQueue
 from connector.source.signals.table_channel import TableChannel
 from connector.source.snapshots.discovery import DiscoveredTables, find_in_other_case, find_tables
 from connector.source.snapshots.offset_store import TableOffsetStore
-from connector.source.snapshots.snapshot_queue import SnapshotQueue
+from connector.source.snapshots.snapshot_queue import SnapshotQueue, drop_excluded
 from connector.source.table_access import TableAccess
 from connector.source.table_capture import TableCapture
 
@@ -89,6 +90,7 @@ def build_source(
         on_queue: gets the snapshots on demand that an earlier run left.
     """
     tables = attrs.evolve(build_tables(spark, settings, listeners, snapshot_listeners), on_look=on_look)
+    _give_up_excluded(tables.offsets, settings, snapshot_listeners)
     on_queue(tables.offsets.queue)
     channels = open_channels(spark, tables.catalog, settings, signals)
     interval_ms = settings.signals.poll_interval_ms
@@ -104,6 +106,20 @@ def build_source(
         tables.offsets.tables,
         tables.find_in_other_case,
     )
+
+
+def _give_up_excluded(
+    offsets: TableOffsetStore, settings: SourceSettings, listeners: Sequence[SnapshotListener]
+) -> None:
+    outcome = drop_excluded(offsets.queue, settings.capture.takes)
+    if outcome.queue == offsets.queue:
+        return
+    offsets.put_queue(outcome.queue)
+    for note in outcome.notes:
+        structlog.get_logger().warning("snapshot on demand aborted", note=note)
+    for report in outcome.reports:
+        for listener in listeners:
+            listener.on_snapshot(report)
 
 
 def open_channels(

@@ -15,6 +15,7 @@ import attrs
 import structlog
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
+from connector.iceberg.catalog.snapshots import NoBranchError
 from connector.runtime.retry import call_with_retries
 from connector.runtime.stop_flag import StopFlag
 from connector.settings import SourceSettings
@@ -74,6 +75,7 @@ class PollLoop:
     stored_tables: Callable[[], Collection[str]] = tuple
     find_in_other_case: Callable[[tuple[str, ...], str], str | None] = lambda _namespace, _name: None
     _missing: set[str] = attrs.field(factory=set)
+    _branchless: set[str] = attrs.field(factory=set)
     _names: DiscoveredTables = attrs.field(factory=dict)
     _captures: dict[str, PolledTable] = attrs.field(factory=dict)
     _schedules: dict[str, TableSchedule] = attrs.field(factory=dict)
@@ -200,9 +202,13 @@ class PollLoop:
                 self._schedules[name] = self._await_table(name, once=once)
                 return False
             worked = table.step(pinned=once)
+            self._branchless.discard(name)
         except TableGoneError as error:
             self._schedules[name] = self._reopen(name, schedule, error, once=once)
             return self._schedules[name].failed is None
+        except NoBranchError as error:
+            self._schedules[name] = self._await_branch(name, schedule, error, once=once)
+            return False
         except ConnectorError as error:
             self._schedules[name] = self._schedule_retry(name, schedule, error)
             return False
@@ -237,6 +243,15 @@ class PollLoop:
             note = _MISSING_AGAIN if name in self.stored_tables() else "there is no such table yet, it is waited for"
             meant = self.find_in_other_case(*self._names[name])
             structlog.get_logger().warning(note, table=name, **({"did_you_mean": meant} if meant else {}))
+        return TableSchedule(time.monotonic() + DISCOVERY_S)
+
+    def _await_branch(self, name: str, schedule: TableSchedule, error: NoBranchError, *, once: bool) -> TableSchedule:
+        """Look for a branch that is not there again and again, and say so once: who writes may make it yet."""
+        if once:
+            return self._schedule_retry(name, schedule, error)
+        if name not in self._branchless:
+            self._branchless.add(name)
+            structlog.get_logger().warning("the branch is waited for", table=name, reason=str(error))
         return TableSchedule(time.monotonic() + DISCOVERY_S)
 
     def _reopen(self, name: str, schedule: TableSchedule, error: TableGoneError, *, once: bool) -> TableSchedule:

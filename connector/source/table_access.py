@@ -62,6 +62,9 @@ class TableAccess:
         )
         columns = describe_row(schema.document).members
         row = RowStruct(tuple(column for column in columns if capture.keeps(self.name, column.name)))
+        wanted = {*(column.name for column in row.members), *(name.partition(".")[0] for name in key.columns)}
+        if excluded := {column.name for column in columns} - wanted:
+            schema = schema.leave_out(excluded)
         if not self._warned:
             self._warned = True
             log_warnings(self.table, key, len(row.members))

@@ -74,6 +74,7 @@ class TableCapture:
 
         Raises:
             TableGoneError: the table was dropped; open it again to see whether another one has its name.
+            NoBranchError: it has no such branch; it may have one later.
             GapError: history that is needed is gone, or another than the stored one.
             RetriableError: catalog, store or cluster are away.
             FatalError: the table cannot be read, or its changes cannot be published.
@@ -133,8 +134,10 @@ class TableCapture:
 
     def _read_on_demand(self, stored: TableOffset | None, decision: next_step.Decision, head: TableHead) -> bool:
         """Publish a chunk of a snapshot on demand, if it has a turn; return whether it had."""
+        if stored is None or stored.is_forgotten:
+            return False
         idle = isinstance(decision, next_step.Idle | next_step.Completed)
-        if stored is None or not (idle or isinstance(decision, next_step.StreamChanges | next_step.SkipSnapshot)):
+        if not (idle or isinstance(decision, next_step.StreamChanges | next_step.SkipSnapshot)):
             return False
         snapshot = self._on_demand.due(stored, idle=idle, had_turn=self._had_chunk)
         self._had_chunk = snapshot is not None
@@ -224,7 +227,7 @@ class TableCapture:
         return next((one for one in snapshot_ids if one is not None and one not in retained), None)
 
     def _decide(self, stored: TableOffset | None, head: TableHead) -> next_step.Decision:
-        position = None if stored is None else stored.position
+        position = None if stored is None or stored.is_forgotten else stored.position
         mode = SnapshotMode(self.access.settings.capture.snapshot_mode)
         return decide_next_step(
             self.name, position, mode, head, lambda: read_history(self.access.snapshots), starting=self._starting

@@ -14,6 +14,8 @@ from connector.cli.status import sink_state
 from connector.errors import FatalError
 from connector.settings import load
 from connector.settings.source.settings import load_source
+from connector.source.snapshots.next_step import SnapshotOffset
+from connector.source.snapshots.table_offset import TableOffset
 
 pytestmark = pytest.mark.unit
 
@@ -44,8 +46,8 @@ def test_a_table_that_a_sink_cannot_read_hides_no_other(
     assert "its metadata file is gone" in capsys.readouterr().err
 
 
-def _open_source(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Mock]:
-    rows = Mock(by_table={})
+def _open_source(monkeypatch: pytest.MonkeyPatch, stored: dict[str, str] | None = None) -> tuple[Any, Mock]:
+    rows = Mock(by_table=dict(stored or {}))
     names = {f"db.{name}": (("db",), name) for name in ("bad", "good")}
     monkeypatch.setattr(source, "open_driver", lambda _: nullcontext())
     monkeypatch.setattr(source, "Catalog", lambda *_: SimpleNamespace(find=_load))
@@ -75,3 +77,14 @@ def test_the_newest_snapshot_of_a_table_that_cannot_be_read_is_not_made_up(monke
     source.reset(settings, to="latest", tables=("db.good",), execute=True)
     source.reset(settings, to="earliest", tables=("db.bad",), execute=True)
     assert [list(call.args[1]) for call in rows.put.call_args_list] == [["db.good"], []]
+
+
+def test_a_reset_keeps_the_time_of_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The offset is shown as none, and what comes next is dated behind what consumers have."""
+    published = {"db.good": TableOffset(SnapshotOffset("u", 5), 7_000).json()}
+    settings, rows = _open_source(monkeypatch, published)
+    source.reset(settings, to="earliest", tables=(), execute=True)
+    (told,) = (call.args[1] for call in rows.put.call_args_list)
+    assert told == {"db.good": TableOffset(SnapshotOffset("", None), 7_000).json()}
+    shown = source.read_tables(DRIVER, settings, told)
+    assert [source._format_row(one)[1:] for one in shown if one.name == "db.good"] == [["-", "7", "", ""]]

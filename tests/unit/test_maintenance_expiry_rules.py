@@ -20,9 +20,11 @@ from connector.maintenance.expiry_rules import (
     ReaderPosition,
     find_idle_sink,
     newest_commits,
+    newest_foreign_commits,
     parse_reader_positions,
     plan_expiry,
 )
+from connector.maintenance.foreign_sinks import FOREIGN_MS
 from connector.maintenance.table_state import SnapshotSummary
 from connector.source.snapshots.chunks import ChunkProgress
 from connector.source.snapshots.snapshot_queue import QueuedSnapshot, SnapshotQueue
@@ -222,3 +224,36 @@ def test_newest_commits_of_each_sink() -> None:
         *(SnapshotSummary(n, n, "append", {"c": c}) for n, c in ((8, "a"), (7, "b"), (6, "a"))),
     ]
     assert list(newest_commits(told, "c")) == [8, 7]
+
+
+FLINK, SPARK = "flink.max-committed-checkpoint-id", "spark.sql.streaming.epochId"
+
+
+def test_commits_that_hold_the_offsets_of_other_programs_stay() -> None:
+    """Flink's sink, Iceberg's Kafka Connect sink and Spark's streaming find in summaries what they committed: the
+    newest commit of each stays, whatever the id of a job that was started again.
+    """
+    offsets = "kafka.connect.offsets.control.g"
+    summaries: dict[int, dict[str, str]] = {
+        2: {offsets: '{"0": 5}', "kafka.connect.commit-id": "x"},
+        3: {SPARK: "7", "spark.sql.streaming.queryId": "q"},
+        4: {FLINK: "8", "flink.operator-id": "o", "flink.job-id": "of the first start"},
+        5: {FLINK: "9", "flink.operator-id": "o", "flink.job-id": "of the second"},
+        6: {FLINK: "2", "flink.operator-id": "p"},
+        7: {FLINK: "3"},
+    }
+    told = [evolve(one, summary=summaries.get(one.snapshot_id, {})) for one in TEN]
+    assert list(newest_foreign_commits(told, 20_000 * S)) == [7, 6, 5, 3, 2]
+    writers = newest_foreign_commits(told, 20_000 * S)
+    found = plan_expiry([BranchHistory(told)], (), writers, RULE, 20_000 * S)
+    assert (found.older_than_ms, found.snapshots) == (2000 * S, 1)
+    assert find_idle_sink(told, "c", found.older_than_ms, 20_000 * S) == (offsets, 17_000)
+
+
+def test_a_program_that_wrote_long_ago_holds_nothing_up() -> None:
+    """After a week a table counts as taken over from it: else its last commit would keep all since for good."""
+    told = [evolve(one, summary={FLINK: "1"} if one.snapshot_id == 4 else {}) for one in TEN]
+    last_ms = 4000 * S + FOREIGN_MS
+    assert list(newest_foreign_commits(told, last_ms)) == [4]
+    assert list(newest_foreign_commits(told, last_ms + 1)) == []
+    assert find_idle_sink(told, "c", 4000 * S, last_ms + 1) is None

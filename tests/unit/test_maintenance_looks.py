@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from unittest.mock import Mock
 
 import attrs
 import pytest
+import structlog
 from pyspark.errors.exceptions.captured import PythonException
 
 from connector.cli.maintain import rounds
@@ -206,6 +208,21 @@ def test_what_was_done_in_vain_counts_as_done(monkeypatch: pytest.MonkeyPatch) -
     assert commit("1")
 
 
+@pytest.mark.parametrize(("groups", "told"), [(0, []), (3, [{REWRITE: "100 data files"}])])
+def test_only_what_has_something_to_do_is_told_as_due(
+    groups: int, told: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task whose look finds nothing, as where a batch reads all old snapshots, is no line of the log."""
+    subject, table = _maintainer(monkeypatch, History(), MaintenancePolicy()), Mock(snapshot_id=7)
+    table.name = "db.t"
+    subject.leases.hold = lambda _: nullcontext()  # type: ignore[assignment, method-assign, return-value]
+    monkeypatch.setattr(maintainer, "count_rewrite_groups", lambda *_: groups)
+    monkeypatch.setattr(Maintainer, "_count_old", lambda *_: 0)
+    with structlog.testing.capture_logs() as lines:
+        subject.run(table, [REWRITE, EXPIRE], reasons={REWRITE: "100 data files", EXPIRE: "9 snapshots"})
+    assert [line["tasks"] for line in lines if line["event"] == "maintenance is due"] == told
+
+
 def test_one_file_full_of_deletes_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of one file is due by time where rows of it may be deleted, and never otherwise."""
     policy = MaintenancePolicy(rewrite=RewritePolicy(interval_s=1))
@@ -309,7 +326,7 @@ def test_a_task_that_cannot_be_looked_at_keeps_no_other_from_its_turn(
 # --- what it reads ----------------------------------------------------------------------------------------------------
 
 
-def _table_of(tmp_path: Path, snapshots: int) -> Table:
+def _table_of(tmp_path: Path, snapshots: int, summaries: dict[int, dict[str, str]] | None = None) -> Table:
     document = {
         "format-version": 2,
         "table-uuid": "00000000-0000-0000-0000-000000000001",
@@ -336,7 +353,7 @@ def _table_of(tmp_path: Path, snapshots: int) -> Table:
                 **({"parent-snapshot-id": number - 1} if number > 1 else {}),
                 "timestamp-ms": number * S,
                 "manifest-list": "file:/none",
-                "summary": {"operation": "append"},
+                "summary": {"operation": "append", **(summaries or {}).get(number, {})},
             }
             for number in range(1, snapshots + 1)
         ],
@@ -359,6 +376,18 @@ def test_expiry_reads_the_metadata_once(tmp_path: Path, monkeypatch: pytest.Monk
     found = find_expiry(_table_of(tmp_path, 10), ExpiryPolicy(age_s=600), [])
     assert read.call_count == 1
     assert found is not None and found.snapshots == 6
+
+
+def test_expiry_keeps_what_a_job_of_flink_has_to_find_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its newest commit holds up the task, not what goes with a sink's commits: these may be one a second."""
+    for place in (table_module, expiry):
+        monkeypatch.setattr(place, "to_dict", dict)
+    monkeypatch.setattr(expiry, "_now_ms", lambda: 2000 * S)
+    monkeypatch.setattr(expiry, "read_reader_positions", lambda *_: [])
+    table = _table_of(tmp_path, 10, {3: {"flink.max-committed-checkpoint-id": "7"}})
+    found = find_expiry(table, ExpiryPolicy(age_s=600), [])
+    assert found is not None and (found.older_than_ms, found.snapshots) == (3 * S, 2)
+    assert expiry.find_needed_since_ms(Mock(), ["db.offsets"], table) == 2000 * S
 
 
 @pytest.mark.parametrize("text", ["false", "FALSE", "no"])

@@ -36,6 +36,8 @@ from connector.settings.source.settings import load_source
 from connector.sink import offset_reset
 from connector.sink.microbatch.start_offsets import ClusterState, find_starting_offsets
 from connector.sink.offset_reset import merge_offsets, replace_offsets
+from connector.source.snapshots.next_step import SnapshotOffset
+from connector.source.snapshots.table_offset import TableOffset
 from tests.unit.local_sink import local_sink
 from tests.unit.test_cli_paths import SINK, SOURCE
 
@@ -205,12 +207,15 @@ def test_a_source_s_snapshots_on_demand_outlive_its_offsets(monkeypatch: pytest.
     file = tmp_path / "source.properties"
     file.write_text(SOURCE, "utf-8")
     rows = OffsetRows.__new__(OffsetRows)
-    rows._name, rows._rows = "s", {"s": "snapshots and signals", "s/db.a": "{}", "s/db.b": "{}"}
+    published = TableOffset(SnapshotOffset("u", 5), 7_000, 1, "an index").json()
+    rows._name, rows._rows = "s", {"s": "snapshots and signals", "s/db.a": "{}", "s/db.b": published}
     connector = source_connector.SourceConnector(load_source([file], environ={}), {}, Lifecycle(), Mock)
     monkeypatch.setattr(rows, "_replace", lambda: None)
     monkeypatch.setattr(connector, "_rows", lambda: rows)
+    assert len(connector.offsets()) == 2
     connector.alter_offsets(None)
-    assert rows._rows == {"s": "snapshots and signals"}
+    assert rows._rows == {"s": "snapshots and signals", "s/db.b": TableOffset(SnapshotOffset("", None), 7_000).json()}
+    assert connector.offsets() == []
 
 
 def test_a_topic_that_is_not_looked_at_keeps_its_offsets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -48,6 +48,22 @@ def test_a_worker_that_is_lost_is_no_end(report: str) -> None:
         raise PySparkException(report)
 
 
+_LOST_EXECUTORS = (
+    "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 in "
+    "stage 1.0 (TID 9) (h executor 4): ExecutorLostFailure (executor 4 exited caused by one of the running tasks) "
+    "Reason: Container from a bad node: exit status 137\nDriver stacktrace:",
+    "Job aborted due to stage failure: ShuffleMapStage 3 (collect at x.py:1) has failed the maximum allowable number "
+    "of times: 4. Most recent failure reason:\norg.apache.spark.shuffle.MetadataFetchFailedException: Missing output",
+)
+
+
+@pytest.mark.parametrize("report", _LOST_EXECUTORS)
+def test_executors_that_are_lost_are_no_end(report: str) -> None:
+    """A job whose executors went away is tried again; its error says what to do should that come again."""
+    with pytest.raises(RetriableError, match=r"executors .* were lost: .*spark\.executor\.memory"), raise_task_errors():
+        raise PySparkException(report)
+
+
 def test_workers_that_cannot_start_go_through() -> None:
     """Workers whose process ends at once by itself, as it lacks a module, are not waited for."""
     report = "EOFException occurred while reading the port number from x.daemon's stdout and terminated with code: 1."

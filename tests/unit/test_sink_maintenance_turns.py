@@ -86,10 +86,17 @@ class Maintainer:
         return dict(self.due.get(table.name, {}))
 
     def run(
-        self, table: Any, tasks: list[str], in_flight: tuple[int, ...], *, alone: bool = False
+        self,
+        table: Any,
+        tasks: list[str],
+        in_flight: tuple[int, ...],
+        *,
+        alone: bool = False,
+        reasons: dict[str, str] | None = None,
     ) -> list[TaskOutcome]:
         """Note it, and whether another thread could commit to the table meanwhile."""
         assert _is_free(table.turn) != alone
+        assert reasons == self.due.get(table.name, {})
         self.done.append((table.name, tuple(tasks), in_flight))
         lost = set() if alone else self.lost
         return [TaskOutcome(task, failure="late" if task in lost else None, is_lost=task in lost) for task in tasks]

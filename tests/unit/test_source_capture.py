@@ -18,12 +18,15 @@ from connector.source import table_access, table_capture
 from connector.source.capture_reports import CaptureReports
 from connector.source.changes import initial_snapshot
 from connector.source.changes.initial_snapshot import SnapshotPart
-from connector.source.changes.row_key import RowKey
+from connector.source.changes.row_key import KeyKind, RowKey
+from connector.source.snapshots.next_step import SnapshotOffset
+from connector.source.snapshots.snapshot_info import MIN_STEP_NS
 from connector.source.snapshots.snapshot_queue import SnapshotQueue
 from connector.source.snapshots.table_history import TableGoneError
 from connector.source.snapshots.table_offset import TableOffset
 from connector.source.table_access import TableAccess
 from connector.source.table_capture import TableCapture
+from serde.emit.row_schema import Primitive, RowField
 from tests.runs.publishers import InMemoryPublisher
 from tests.runs.sources import StepLog
 
@@ -152,6 +155,39 @@ def test_a_table_is_read_in_parts_then_followed(stage: Stage) -> None:
     assert [one.stage for one in stage.told] == ["STARTED", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED"]
     assert [one.rows for one in stage.told] == [0, 10, 30, 30]
     assert stage.looked == [1_000, 1_000, None, 2_000, 3_000, None]
+
+
+def test_a_table_whose_offset_was_reset_is_read_again_at_a_later_time(stage: Stage) -> None:
+    """Its rows, and the changes after them, are dated behind what was published, though a writer's clock was ahead."""
+    ahead_ns = 9_000_000_000
+    stage.offsets.stored.append(TableOffset(SnapshotOffset("", None), ahead_ns))
+    stage.history.add(1)
+    stage.run()
+    assert stage.published == [0, 1]
+    (read,) = {one.ts_ns for one in stage.offsets.stored if one.position.snapshot_id == 1}
+    stage.history.add(2)
+    stage.run()
+    assert read is not None and stage.offsets.stored[-1].ts_ns == read + MIN_STEP_NS == ahead_ns + 2 * MIN_STEP_NS
+    assert stage.published == [0, 1, "changes 2"]
+
+
+@pytest.mark.parametrize("stage", ["column.exclude.list=db.t.g,db.t.k\n"], indirect=True)
+def test_columns_that_are_left_out_need_not_be_readable(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody wants is not read where it cannot be; a key is always wanted."""
+    asked = list[set[str]]()
+
+    def leave_out(names: set[str]) -> Any:
+        asked.append(names)
+        return schema
+
+    schema = SimpleNamespace(document={"schema-id": 0}, iceberg=None, leave_out=leave_out)
+    members = tuple(RowField(name, Primitive("long")) for name in ("g", "k", "n"))
+    monkeypatch.setattr(table_access, "load_snapshot_schema", lambda *_: schema)
+    monkeypatch.setattr(table_access, "describe_row", lambda _: SimpleNamespace(members=members))
+    monkeypatch.setattr(table_access, "choose_row_key", lambda *_, **__: RowKey(KeyKind.CONFIGURED, ("k.id",)))
+    stage.history.add(1)
+    stage.run()
+    assert asked and all(names == {"g"} for names in asked)
 
 
 def test_a_read_that_is_given_up_is_told(stage: Stage) -> None:

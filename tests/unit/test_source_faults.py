@@ -65,6 +65,19 @@ def test_what_lasts_is_not_tried_again(chain: list[str]) -> None:
         raise PySparkException(_spark(*chain))
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        "org.apache.spark.SparkException: [CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_7_0 not found!",
+        "ExecutorLostFailure (executor 4 exited unrelated to the running tasks) Reason: Remote RPC client left",
+    ],
+)
+def test_what_goes_with_an_executor_is_read_again(told: str) -> None:
+    """A cluster that loses one stops no table, also where rows were kept there for a second use."""
+    with pytest.raises(RetriableError, match=r"db\.t, snapshot 7: .*lost"), translate_read_errors("db.t", 7):
+        raise PySparkException(_spark(told))
+
+
 def test_a_timestamp_too_far_for_nanoseconds_is_told_as_such() -> None:
     """The error names the option and the years, and sends nobody to look for a broken file."""
     overflow = "org.apache.spark.SparkArithmeticException: [ARITHMETIC_OVERFLOW] long overflow. Use 'try_multiply'"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from connector.errors import ConfigError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
+from connector.iceberg.read.file_changes import AffectedFile, FileChanges, RestoredFile
+from connector.source.changes import deleted_rows, snapshot_diff
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey, choose_row_key
 from connector.source.snapshots.table_warnings import find_warnings
 
@@ -185,6 +189,29 @@ def test_a_row_is_known_under_another_key(
     assert choose_row_key(both, both, configured, "t", has_row_ids=version == 3) == RowKey(
         kind, columns, same, identifiers if same == RowIdentity.IDENTIFIERS else ()
     )
+
+
+@pytest.mark.parametrize("place", ["removed", "added", "touched", "relieved"])
+@pytest.mark.parametrize("data_format", ["orc", "avro"])
+def test_files_without_readable_row_ids_stop_no_table_with_keys(
+    monkeypatch: pytest.MonkeyPatch, place: str, data_format: str
+) -> None:
+    """A table that left ORC has old files of it: of what a snapshot does to these no change of a key is known."""
+    old: Any = SimpleNamespace(row_ids_readable=data_format != "orc")
+    new: Any = SimpleNamespace(row_ids_readable=True)
+    among: dict[str, Any] = {"touched": (AffectedFile(new, old),), "relieved": (RestoredFile(old, new),)}
+    sides = {"removed": (), "added": (new,), "touched": (), "relieved": (), place: among.get(place, (old,))}
+    files = FileChanges(**sides, sequence_number=1, first_row_id=0)
+    read = list[bool]()
+    monkeypatch.setattr(snapshot_diff, "check_format_version", lambda _: None)
+    monkeypatch.setattr(snapshot_diff, "read_file_changes", lambda *_: files)
+    monkeypatch.setattr(deleted_rows, "find_restored_rows", lambda *_, lineage: read.append(lineage))
+    monkeypatch.setattr(snapshot_diff.SnapshotDiff, "frame", lambda self: self.keys)
+    for kind, same in ((KeyKind.IDENTIFIERS, RowIdentity.ROW_ID), (KeyKind.ROW_ID, RowIdentity.NOTHING)):
+        key: Any = snapshot_diff.read_changes(Mock(), 1, RowKey(kind, ("id",), same))
+        readable = data_format != "orc"
+        assert key == RowKey(kind, ("id",), same if readable else RowIdentity.NOTHING)
+        assert read.pop() is (readable or kind == KeyKind.ROW_ID)
 
 
 def test_costly_tables_and_missing_keys_are_warned_of() -> None:

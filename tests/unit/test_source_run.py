@@ -13,6 +13,7 @@ import structlog
 from attrs import define, evolve, field
 
 from connector.errors import FatalError, GapError, RetriableError
+from connector.iceberg.catalog.snapshots import NoBranchError
 from connector.runtime.stop_flag import StopFlag
 from connector.settings.source.capture import CaptureSettings
 from connector.settings.source.settings import load_source
@@ -215,6 +216,26 @@ def test_a_table_that_was_published_and_is_missing_is_told_so(make: Callable[...
     lines = _run_until(made, lambda: True)
     gone = ["a table that was published before is gone, another one of its name is waited for"]
     assert [_messages(lines, f"db.{name}") for name in ("a", "b", "x1", "other")] == [[], gone, gone, []]
+
+
+def test_a_missing_branch_is_waited_for(make: Callable[..., Round], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table without the branch, as one that a sink has just created, is looked at again and again, told once each
+    time that the branch is gone, and read once it is there.
+    """
+    monkeypatch.setattr(poll_loop, "DISCOVERY_S", 0.001)
+    gone = NoBranchError("no branch audit")
+    made = make(a=[gone, gone, True, gone, gone, True], b=[True])
+    lines = _run_until(made, lambda: not made.scripts["a"].does)
+    assert _messages(lines, "db.a") == ["the branch is waited for"] * 2
+    assert made.scripts["a"].abandoned == 0
+
+
+def test_a_missing_branch_is_an_error_of_a_run_to_now(make: Callable[..., Round]) -> None:
+    """With `once` it ends its table, and the others are read."""
+    made = make(a=[NoBranchError("no branch audit"), True], b=[True])
+    with pytest.raises(FatalError, match="no branch audit"):
+        made.tables.run(once=True)
+    assert (len(made.scripts["a"].does), made.scripts["b"].does) == (1, [])
 
 
 @pytest.mark.parametrize("mode", ["initial", "when_needed"])

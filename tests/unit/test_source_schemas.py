@@ -42,6 +42,21 @@ def test_times_beside_nested_columns_are_refused() -> None:
         _schema(("s", struct)).to_carrier(str)
 
 
+def test_excluded_columns_that_cannot_be_read_are_not() -> None:
+    """Shapes, and times beside nested columns, are left out of what is read where nobody wants them; others stay."""
+    nested = {"type": "struct", "fields": [{"id": 7, "name": "g", "required": False, "type": "geography"}]}
+    items = {"type": "list", "element-id": 9, "element": "int", "element-required": False}
+    columns: list[tuple[str, object]] = [("id", "long"), ("g", "geometry(srid:4326)"), ("s", nested), ("t", "time")]
+    plain = _schema(*columns, ("at", "timestamp"))
+    assert plain.leave_out(()) is plain
+    assert plain.leave_out({"id", "g", "s", "t", "at"}).names == ("id", "t", "at")
+    beside = _schema(*columns, ("l", items))
+    assert beside.leave_out({"g", "s", "l"}).names == ("id", "t", "l")
+    left = beside.leave_out({"g", "s", "t", "l"})
+    assert left.names == ("id", "l") and left.document["schema-id"] == 3
+    assert [field["name"] for field in left.to_carrier(str)["fields"]] == ["0", "1"]
+
+
 def test_schema_for_interpreting() -> None:
     """The PyIceberg schema keeps the real types; variants, which it lacks, are unknown and named apart."""
     schema = _schema(("t", "time"), ("v", "variant"))

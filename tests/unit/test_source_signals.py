@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from connector.errors import CommitUnknown, ConfigError, ConnectorError, FatalError, GapError, RetriableError
 from connector.runtime.monitoring.listeners import SnapshotReport
 from connector.settings.source.settings import load_source
-from connector.source import table_capture
+from connector.source import factory, table_capture
 from connector.source.changes import row_filter
 from connector.source.changes.row_filter import to_condition
 from connector.source.signals import kafka_channel, table_channel
@@ -50,6 +50,7 @@ from connector.source.snapshots.snapshot_queue import MAX_QUEUED, QueuedSnapshot
 from connector.source.snapshots.table_offset import TableOffset
 from connector.source.table_capture import TableCapture
 
+SOURCE = {"bootstrap.servers": "h:1", "topic.prefix": "p", "iceberg.catalog.warehouse": "/w"}
 TABLES = ("db.items", "db.orders", "other.orders")
 
 
@@ -259,6 +260,24 @@ def test_stop_takes_the_tables_and_the_kind_that_it_names() -> None:
     found = apply_signal(queue, stop, TABLES)
     assert [(one.id, one.table) for one in found.queue.snapshots] == [("1", "db.items"), ("2", "db.orders")]
     assert [(report.id, report.tables) for report in found.reports] == [("1", ("db.orders", "other.orders"))]
+
+
+def test_a_table_that_is_read_no_more_holds_up_no_signal() -> None:
+    """At a start its snapshots are given up and told so; where all tables are read nothing is stored."""
+    queue = apply_signal(SnapshotQueue(), execute("1", **{"data-collections": [".*"]}), TABLES).queue
+    told, stored = list[SnapshotReport](), list[SnapshotQueue]()
+    offsets: Any = SimpleNamespace(queue=queue, put_queue=stored.append)
+    listeners: Any = [SimpleNamespace(on_snapshot=told.append)]
+
+    def start(*left_out: str) -> None:
+        settings = load_source([], {**SOURCE, "table.exclude.list": ",".join(left_out)})
+        factory._give_up_excluded(offsets, settings, listeners)
+
+    start("db.others")
+    assert not stored and not told
+    start("db.items", "other.*")
+    assert [one.table for one in stored[0].snapshots] == ["db.orders"]
+    assert [(one.stage, one.id, one.tables) for one in told] == [("ABORTED", "1", ("db.items", "other.orders"))]
 
 
 def test_the_queue_is_stored_as_text() -> None:

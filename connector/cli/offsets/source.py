@@ -25,7 +25,7 @@ from connector.settings import SourceSettings
 from connector.source.snapshots import discovery
 from connector.source.snapshots.next_step import SnapshotLine, SnapshotOffset
 from connector.source.snapshots.table_history import read_history
-from connector.source.snapshots.table_offset import TableOffset
+from connector.source.snapshots.table_offset import TableOffset, forget_offsets
 
 
 @attrs.frozen
@@ -41,6 +41,11 @@ class SourceTable:
     newest: int | None = None
     history: SnapshotLine | None = None
     fault: str | None = None
+
+    @property
+    def position(self) -> SnapshotOffset | None:
+        """How far it is published; None where that is not stored."""
+        return None if self.standing is None or self.standing.is_forgotten else self.standing.position
 
 
 def show(settings: SourceSettings, starting: StartingSession) -> None:
@@ -88,8 +93,9 @@ def reset(settings: SourceSettings, *, to: str, tables: tuple[str, ...], execute
         _print_reset(chosen, new, execute=execute)
         if execute:
             with finish_first():
-                rows.forget(t.name for t in chosen)
-                rows.put(None, {name: standing.json() for name, standing in new.items()})
+                left = forget_offsets(rows.by_table, [table.name for table in chosen])
+                rows.forget(table.name for table in chosen)
+                rows.put(None, {**left, **{name: standing.json() for name, standing in new.items()}})
 
 
 def _newest_offset(table: SourceTable) -> TableOffset:
@@ -140,8 +146,7 @@ def _look_at(known: SourceTable, table: Table | None, driver: Driver, settings: 
 
 
 def _format_row(table: SourceTable) -> list[str]:
-    standing = table.standing
-    at = None if standing is None else standing.position
+    at = table.position
     read = "" if at is None or at.reading is None else f"snapshot {at.reading.snapshot_id}, {at.reading.part} parts out"
     stored = "-" if at is None else _format_snapshot(at.snapshot_id)
     return [table.name, stored, _format_newest(table), snapshots_behind(table), read]
@@ -155,10 +160,10 @@ def _format_newest(table: SourceTable) -> str:
 
 def snapshots_behind(table: SourceTable) -> str:
     """How many snapshots are to come; `?` where the stored one is not in the history."""
-    if table.standing is None or table.history is None:
+    if table.position is None or table.history is None:
         return ""
     ids = [ancestor.snapshot_id for ancestor in table.history.ancestors]
-    at = table.standing.position.snapshot_id
+    at = table.position.snapshot_id
     if at is None:
         return str(len(ids))
     return str(len(ids) - 1 - ids.index(at)) if at in ids else "?"
@@ -168,7 +173,7 @@ def _print_reset(chosen: list[SourceTable], new: dict[str, TableOffset], *, exec
     title = "positions to set" if execute else "positions that would be set"
     grid = Grid("table", "stored snapshot", "new", title=title)
     for table in chosen:
-        stored = "-" if table.standing is None else _format_snapshot(table.standing.position.snapshot_id)
+        stored = "-" if table.position is None else _format_snapshot(table.position.snapshot_id)
         fresh = new.get(table.name)
         grid.add_row(table.name, stored, "forgotten" if fresh is None else _format_snapshot(fresh.position.snapshot_id))
     open_console().print(grid)

@@ -67,7 +67,7 @@ def _to_document(name: str, tables: list[SourceTable], queue: SnapshotQueue) -> 
 
 def _describe_table(table: SourceTable) -> dict[str, Any]:
     behind = snapshots_behind(table)
-    position = None if table.standing is None else table.standing.position
+    position = table.position
     reading = None if position is None else position.reading
     return {
         "published_snapshot": None if position is None else position.snapshot_id,

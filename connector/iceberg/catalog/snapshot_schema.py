@@ -6,7 +6,7 @@ Spark has no type for `time` and for nanosecond timestamps: such columns are car
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import time
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import jvm, map_java_errors
 from connector.iceberg.types.schemas.schema_json import VARIANT_TYPE, Json, iter_fields, replace_types, to_pyiceberg
 
+_SHAPES = ("geometry", "geography")
 _CARRIER_TYPES = {"time": "long", "timestamp_ns": "long", "timestamptz_ns": "long"}
 
 
@@ -65,6 +66,14 @@ class SnapshotSchema:
             isinstance(field["type"], str) and field["type"] != VARIANT_TYPE for field in self.document["fields"]
         )
 
+    def leave_out(self, names: Collection[str]) -> SnapshotSchema:
+        """Return the schema without those of some columns that cannot be read: shapes, and times beside nested columns.
+
+        Other columns stay, whoever wants them: what changed in a row is told by all of its columns.
+        """
+        left = _without(self, names, _SHAPES)
+        return left if left.flat else _without(left, names, ("time",))
+
     def to_carrier(self, name: Callable[[int], str]) -> Json:
         """Return the schema that Spark reads with: columns named by their place, types it lacks as numbers.
 
@@ -84,6 +93,20 @@ class SnapshotSchema:
         names = [name for name, field in iter_fields(self.document) if field["type"] == "time"]
         if names:
             raise ValueError(f"column {', '.join(names)} is of type time beside nested columns")
+
+
+def _without(schema: SnapshotSchema, names: Collection[str], kinds: tuple[str, ...]) -> SnapshotSchema:
+    fields = schema.document["fields"]
+    kept = [field for field in fields if field["name"] not in names or not _holds(field, kinds)]
+    if len(kept) == len(fields):
+        return schema
+    return SnapshotSchema(orjson.dumps({**schema.document, "fields": kept}).decode())
+
+
+def _holds(field: Json, kinds: tuple[str, ...]) -> bool:
+    """Tell whether a column is of one of some primitive types, or has one within it."""
+    types = (one["type"] for _, one in iter_fields({"fields": [field]}))
+    return any(isinstance(kind, str) and kind.startswith(kinds) and not kind.startswith("timestamp") for kind in types)
 
 
 def to_carrier_types(kind: Any) -> Any:

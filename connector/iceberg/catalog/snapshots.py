@@ -18,6 +18,10 @@ from connector.settings.iceberg.write_mode import MAIN_BRANCH
 Json = dict[str, Any]
 
 
+class NoBranchError(FatalError):
+    """The table has no branch of the name that is read; it may be made yet."""
+
+
 class SnapshotHistory:
     """The snapshots of one table on one branch; `poll` looks for new ones."""
 
@@ -32,7 +36,8 @@ class SnapshotHistory:
 
         Raises:
             RetriableError: the catalog or the store is away.
-            FatalError: the table has no such branch.
+            NoBranchError: the table has no such branch.
+            FatalError: it was dropped.
         """
         self._table.refresh()
         return self.newest()
@@ -44,7 +49,8 @@ class SnapshotHistory:
         with map_java_errors(f"looking for branch {self._branch} of {self._table.name}"):
             snapshot = self._table.java.snapshot(self._branch)
         if snapshot is None:
-            raise FatalError(f"table {self._table.name} has no branch {self._branch}; set iceberg.branch to one it has")
+            name = self._table.name
+            raise NoBranchError(f"table {name} has no branch {self._branch}; set iceberg.branch to one it has")
         return int(snapshot.snapshotId())
 
     def retained(self) -> dict[int, Json]:

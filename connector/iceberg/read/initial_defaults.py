@@ -1,5 +1,7 @@
 """A column that a data file lacks -> its `initial-default`, for all rows of the file; null without one. Pure.
 
+Likewise of new rows one that events lack: its `write-default`.
+
 Source: Iceberg's spec, "Default values", and "Appendix D: Single-value serialization" for the JSON of values.
 """
 
@@ -17,7 +19,7 @@ from connector.iceberg.types.schemas.schema_json import iter_fields
 from connector.iceberg.types.values.conversion import convert
 
 FIELD_ID_KEY = b"PARQUET:field_id"
-_INITIAL_DEFAULT = "initial-default"
+_INITIAL_DEFAULT, _WRITE_DEFAULT = "initial-default", "write-default"
 
 
 def field_id_of(field: pa.Field) -> int | None:
@@ -29,15 +31,22 @@ def field_id_of(field: pa.Field) -> int | None:
 @lru_cache(maxsize=1024)
 def parse_initial_defaults(schema_json: str) -> Mapping[int, Any]:
     """Return the initial defaults of a table's columns as JSON has them, by field id, at any depth."""
-    return {
-        field["id"]: field[_INITIAL_DEFAULT]
-        for _, field in iter_fields(orjson.loads(schema_json))
-        if field.get(_INITIAL_DEFAULT) is not None
-    }
+    return _parse_defaults(schema_json, _INITIAL_DEFAULT)
+
+
+@lru_cache(maxsize=1024)
+def parse_write_defaults(schema_json: str) -> Mapping[int, Any]:
+    """Return the defaults of columns that a writer has no values for, likewise."""
+    return _parse_defaults(schema_json, _WRITE_DEFAULT)
+
+
+def _parse_defaults(schema_json: str, name: str) -> Mapping[int, Any]:
+    fields = (field for _, field in iter_fields(orjson.loads(schema_json)))
+    return {field["id"]: field[name] for field in fields if field.get(name) is not None}
 
 
 def default_column(field: pa.Field, count: int, defaults: Mapping[int, Any]) -> pa.Array:
-    """Return a column of `count` rows from files that lack it.
+    """Return a column of `count` rows from files, or for rows, that lack it.
 
     Raises:
         FatalError: its default is none of its type's values.
@@ -53,8 +62,8 @@ def default_column(field: pa.Field, count: int, defaults: Mapping[int, Any]) -> 
     one = _parse_default(field.type, default)
     if len(one) != 1 or one.null_count:
         raise FatalError(
-            f"column {field.name}: its initial-default cannot be read as {field.type}; report it with the column's "
-            "type and default"
+            f"column {field.name}: its default cannot be read as {field.type}; report it with the column's type and "
+            "default"
         )
     return one.take(pa.array(bytes(count), pa.int8()) if count else pa.array([], pa.int8()))
 

@@ -146,8 +146,8 @@ class TableReader:
             document = self.schema.to_carrier(column_name)
         except ValueError as error:
             raise FatalError(
-                f"table {self.table.name}: {error}, which Iceberg's Spark reader cannot read; leave the table out of "
-                "table.include.list"
+                f"table {self.table.name}: {error}, which Iceberg's Spark reader cannot read; leave it out "
+                "(column.exclude.list)"
             ) from error
         document["fields"] += [
             {"id": field_id, "name": name, "required": False, "type": kind} for name, (field_id, kind) in extra.items()

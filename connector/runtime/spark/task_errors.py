@@ -26,6 +26,11 @@ _LOST_WORKER = re.compile(
 """Signals end a process with codes above 127; one that ends with a lower code lacks something, and always will.
 With `local` masters Spark does no task a second time."""
 
+_LOST_EXECUTOR = re.compile(
+    r"ExecutorLostFailure \([^\n]*|ShuffleMapStage [^\n]* failed the maximum allowable number of times[^\n]*"
+)
+"""Spark does a task of a lost executor again, some times: at the last one, and of a shuffle, its report ends so."""
+
 _CLASSES = {"RetriableError": RetriableError, "GapError": GapError, "FatalError": FatalError}
 
 
@@ -48,8 +53,8 @@ def raise_task_errors() -> Iterator[None]:
 
 
 def classify_failure(text: str, where: str) -> ConnectorError | None:
-    """Tell what a store's refusal or absence, a missing file, or the end of a Python worker means, None when Spark's
-    report tells of none of these; `where` begins it.
+    """Tell what a store's refusal or absence, a missing file, or the end of a Python worker or an executor means, None
+    when Spark's report tells of none of these; `where` begins it.
     """
     causes = tuple(causes_in(text))
     if is_permanent(causes):
@@ -59,6 +64,11 @@ def classify_failure(text: str, where: str) -> ConnectorError | None:
         return RetriableError(
             f"{where}: a Python worker ended, or could not be started (out of memory, or killed): {lost[0].strip()}; "
             "if it comes again, give the process or container more memory, or use fewer cores (spark.master=local[2])"
+        )
+    if lost := _LOST_EXECUTOR.search(text):
+        return RetriableError(
+            f"{where}: executors of the cluster were lost: {lost[0].strip()}; if it comes again, see their logs, and "
+            "give them more memory (spark.executor.memory, spark.executor.memoryOverhead) or fewer cores"
         )
     if is_transient(causes):
         last = next(cause for cause in reversed(causes) if is_transient((cause,)))

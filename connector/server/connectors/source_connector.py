@@ -21,7 +21,7 @@ from connector.server.recent import RecentActivity
 from connector.settings import SourceSettings
 from connector.source.runner import SourceMonitor, live_source
 from connector.source.signals.queue_channel import SignalQueue
-from connector.source.snapshots.table_offset import TableOffset
+from connector.source.snapshots.table_offset import TableOffset, forget_offsets
 
 _SERVER, _TABLE = "server", "table"
 
@@ -101,8 +101,9 @@ class SourceConnector(LiveConnector):
 
     def offsets(self) -> list[ConnectorOffset]:
         """Read the stored offsets, one per table."""
-        offsets_by_table = self._rows().by_table
-        return [self._offset(table, orjson.loads(text)) for table, text in sorted(offsets_by_table.items())]
+        stored = {table: orjson.loads(text) for table, text in sorted(self._rows().by_table.items())}
+        # Of a table whose offset is forgotten a time is left.
+        return [self._offset(table, document) for table, document in stored.items() if document.get("table-uuid") != ""]
 
     def alter_offsets(self, offsets: Sequence[ConnectorOffset] | None) -> None:
         """Store other offsets; for a table whose offset is forgotten `snapshot.mode` applies again.
@@ -110,9 +111,11 @@ class SourceConnector(LiveConnector):
         Snapshots on demand stay, and how far signals are read.
         """
         rows = self._rows()
-        wanted = dict.fromkeys(rows.by_table) if offsets is None else dict(map(self._parse, offsets))
+        before = rows.by_table
+        wanted = dict.fromkeys(before) if offsets is None else dict(map(self._parse, offsets))
+        given = {table: text for table, text in wanted.items() if text is not None}
         rows.forget(wanted)
-        rows.put(None, {table: text for table, text in wanted.items() if text is not None})
+        rows.put(None, {**forget_offsets(before, wanted), **given})
 
     @property
     def _has_broker(self) -> bool:

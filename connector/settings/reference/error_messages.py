@@ -32,6 +32,8 @@ CHAPTER_OF = {
     "NoTopics": _RETRY,
     "TimeOver": _RETRY,
     "FatalError": _STOP,
+    "NoBranchError": _STOP,
+    "TableGoneError": _STOP,
     "UnsupportedBroker": _STOP,
     "RefusedLogin": _STOP,
     "GapError": _STOP,

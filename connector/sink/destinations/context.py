@@ -18,7 +18,7 @@ from connector.settings import SinkSettings
 class DestinationContext:
     """What a destination is opened with: session, settings, the catalog of system tables, stored offsets, topics.
 
-    `listeners` are told about the maintenance of tables.
+    `listeners` are told about the maintenance of tables. With `is_dry` nothing is changed, nor made, as it is opened.
     """
 
     spark: SparkSession
@@ -27,12 +27,15 @@ class DestinationContext:
     offsets: OffsetsTable
     topics: Collection[str]
     listeners: Sequence[MaintenanceListener] = ()
+    is_dry: bool = False
 
 
 def open_deleted_keys(context: DestinationContext) -> DeletedKeysTable | None:
-    """Open the table of deleted keys where hard deletes leave no row."""
+    """Open the table of deleted keys where hard deletes leave no row; None too for a dry run where it is not there."""
     settings = context.settings.table
     if not settings.upsert or settings.keep_deletes or not settings.deleted_keys.retention:
+        return None
+    if context.is_dry and context.catalog.load(settings.deleted_keys.table) is None:
         return None
     return DeletedKeysTable(
         context.spark,

@@ -24,6 +24,8 @@ _REFUSED = re.compile(
 )
 _TOO_FAR = "[ARITHMETIC_OVERFLOW]"
 """Of what is computed for events only nanoseconds since 1970 may not fit their 64 bits."""
+_LOST_ROWS = "[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND]"
+"""What is kept for a second use (`localCheckpoint`) is on one executor, and goes with it."""
 
 
 @contextmanager
@@ -33,7 +35,7 @@ def translate_read_errors(table: str, snapshot_id: int) -> Iterator[None]:
     Raises:
         FatalError: a data or delete file is gone or cannot be read (names it), a value does not fit its schema,
             or time.precision.mode, or a row's key has a null.
-        RetriableError: the store is away.
+        RetriableError: the store is away, or an executor was lost.
     """
     try:
         yield
@@ -61,6 +63,8 @@ def _translate(text: str, where: str) -> ConnectorError:
         )
     name, message = (causes[-1][1], causes[-1][2]) if causes else ("", text.splitlines()[0] if text else "")
     store = classify_failure(text, where)
+    if store is None and _LOST_ROWS in text:
+        store = RetriableError(f"{where}: an executor was lost with rows that it had kept; they are read again")
     # A file that cannot be opened now is a missing one to Java, whatever the system says of it.
     if not isinstance(store, RetriableError) and find_missing_file(Cause(*cause[1:]) for cause in causes):
         return FatalError(f"{where}: file {file} is gone; restore it, or read the table again in full")

@@ -45,10 +45,23 @@ def read_changes(reader: TableReader, snapshot_id: int, keys: RowKey) -> DataFra
     """
     check_format_version(reader.table)
     files = read_file_changes(reader.spark, reader.table, snapshot_id)
+    keys = _forgo_unreadable_ids(keys, files)
     lineage = keys.kind == KeyKind.ROW_ID or keys.same == RowIdentity.ROW_ID
     return SnapshotDiff(
         reader, files, keys, snapshot_id, deleted_rows.find_restored_rows(reader, files.relieved, lineage=lineage)
     ).frame()
+
+
+def _forgo_unreadable_ids(keys: RowKey, files: FileChanges) -> RowKey:
+    """Return the key without row ids where files have none to read, as those from before a table left ORC.
+
+    Rows have keys of their own then: only that a row changed its key is not known, and it is deleted and created.
+    """
+    older = [task for pair in files.touched for task in (pair.deleted, pair.before)]
+    older += [task for pair in files.relieved for task in (pair.before, pair.now)]
+    if keys.same != RowIdentity.ROW_ID or all(task.row_ids_readable for task in (*files.removed, *files.added, *older)):
+        return keys
+    return attrs.evolve(keys, same=RowIdentity.NOTHING)
 
 
 @attrs.frozen(eq=False)

@@ -221,7 +221,10 @@ def _gap_reason(snapshot_id: int | None, history: SnapshotLine) -> str:
     if snapshot_id is None:
         return "snapshots after the beginning of the table have expired"
     if snapshot_id in history.retained:
-        return "it is not an ancestor of the newest one: the table was rolled back, or its branch was moved"
+        return (
+            "it is not an ancestor of the newest one: the table was rolled back, its branch was moved, or "
+            "iceberg.branch names another one than before"
+        )
     return "it has expired, or never belonged to this table"
 
 

@@ -35,8 +35,8 @@ class TableOffsetStore:
         return None if text is None else TableOffset.parse(text)
 
     def tables(self) -> tuple[str, ...]:
-        """Return the tables that have an offset."""
-        return tuple(sorted(self._texts))
+        """Return the tables that have an offset that is not forgotten."""
+        return tuple(sorted(name for name, text in self._texts.items() if not TableOffset.parse(text).is_forgotten))
 
     def put(self, table: str, offset: TableOffset) -> None:
         """Store the offset of a table.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -142,6 +142,16 @@ def report_queue(queue: SnapshotQueue) -> list[SnapshotReport]:
     reports = _report_each(queue.snapshots, "STARTED")
     incremental = tuple(one.table for one in queue.snapshots if one.kind == SnapshotKind.INCREMENTAL)
     return [*reports, *([SnapshotReport("Incremental Snapshot", "PAUSED", "", incremental)] if queue.paused else [])]
+
+
+def drop_excluded(queue: SnapshotQueue, takes: Callable[[str], bool]) -> Outcome:
+    """Return the queue without the snapshots of tables that the source reads no more: their signals would never end."""
+    excluded = [one for one in queue.snapshots if not takes(one.table)]
+    after = queue
+    for one in excluded:
+        after = after.without(one)
+    notes = tuple(f"the source does not read {one.table} any more: its snapshot is given up" for one in excluded)
+    return Outcome(after, tuple(_report_each(excluded, "ABORTED")), notes)
 
 
 def _execute(queue: SnapshotQueue, signal: ExecuteSnapshot, tables: Collection[str]) -> Outcome:

@@ -19,7 +19,8 @@ def read_head(table: Table, snapshots: SnapshotHistory) -> TableHead:
     """Poll a table: one request to its catalog.
 
     Raises:
-        FatalError: a v1 table, no such branch, or it was dropped.
+        NoBranchError: it has no such branch.
+        FatalError: a v1 table, or it was dropped.
         RetriableError: the catalog is away.
     """
     newest = snapshots.poll()

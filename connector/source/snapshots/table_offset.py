@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -26,6 +26,11 @@ class TableOffset:
     ts_ns: int | None = None
     schema_id: int | None = None
     target_id: str = ""
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether only the time of what was published is left: `snapshot.mode` decides where to begin."""
+        return not self.position.table_uuid
 
     def advance_to(self, table_uuid: str, snapshot_id: int | None) -> TableOffset:
         """Return the offset when everything up to a snapshot is published, or was skipped."""
@@ -83,6 +88,16 @@ class TableOffset:
         reading = None if read is None else SnapshotProgress(read["snapshot-id"], read["part"], read["part-bytes"])
         position = SnapshotOffset(document["table-uuid"], document["snapshot-id"], reading)
         return TableOffset(position, document["ts-ns"], document.get("schema-id"), document.get("place", ""))
+
+
+def forget_offsets(texts: Mapping[str, str], tables: Iterable[str]) -> dict[str, str]:
+    """Return the texts to store of tables whose offsets, of those in `texts`, are forgotten: the times that they tell.
+
+    What comes next must not be dated before what was published.
+    """
+    times = {table: orjson.loads(texts[table]).get("ts-ns") for table in tables if table in texts}
+    nowhere = SnapshotOffset("", None)
+    return {table: TableOffset(nowhere, ts_ns).json() for table, ts_ns in times.items() if ts_ns is not None}
 
 
 def _check_numbers(document: Mapping[str, Any], names: Sequence[str], *, optional: bool) -> None:

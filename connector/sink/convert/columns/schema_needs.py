@@ -17,6 +17,7 @@ from connector.sink.convert.columns.event_shapes import (
     narrow_to_table,
     set_variant_types,
 )
+from connector.sink.convert.columns.value_conversion import has_write_default
 from connector.sink.convert.record_keys import RecordKeys
 from connector.sink.model.plan import VALID_FROM, BatchPlan, SchemaChange, TablePlan
 from serde.arrays import children
@@ -62,7 +63,12 @@ def _find_relaxed_fields(change: Changes, table: TablePlan, plan: BatchPlan) -> 
     named = zip(change.row.type.names, children(change.row), strict=True)
     left_out = find_excluded(table, plan)
     columns = {name: column for name, column in named if name not in left_out}
-    absent = {(name,) for name in layout.required if name not in columns and name not in (VALID_FROM, DELETED_COLUMN)}
+    absent = {
+        (name,)
+        for name in layout.required
+        if name not in columns and name not in (VALID_FROM, DELETED_COLUMN)
+        if not has_write_default(layout.columns.field(name), table)
+    }
     nulls = {
         (name,)
         for name in layout.required

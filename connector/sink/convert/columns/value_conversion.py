@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connector.iceberg.read.initial_defaults import default_column, field_id_of, parse_write_defaults
 from connector.iceberg.types.values.lenient_conversion import coerce, convert_required
 from connector.iceberg.types.values.variants import MAX_VARIANT_BYTES, to_json_text
 from connector.settings.converters.event_format import TYPE_CHANGES
@@ -15,7 +16,7 @@ from connector.sink.convert.columns.base64_decimals import find_base64
 from connector.sink.convert.columns.event_shapes import find_excluded
 from connector.sink.convert.columns.type_changes import has_other_type
 from connector.sink.convert.number_keys import unify_numbers
-from connector.sink.model.plan import BatchPlan, TablePlan
+from connector.sink.model.plan import IS_CURRENT, VALID_FROM, VALID_TO, BatchPlan, TablePlan
 from serde.arrays import Mask, children, valid_mask
 from serde.events.changes import DELETED_COLUMN, Changes
 from serde.events.images.document_patches import PATCH_COLUMN
@@ -40,7 +41,7 @@ def convert_columns(
     for field in table.layout.columns:
         column = fields.get(field.name)
         if column is None:
-            result[field.name] = pa.nulls(len(change.rows), field.type)
+            result[field.name] = _fill_absent(field, change, table)
             continue
         if field.name in table.layout.variants:
             column, long = _to_variant_text(column, change)
@@ -65,6 +66,27 @@ def convert_columns(
             bad.update((int(i), f"column {field.name}: {unwritable[1]}") for i in np.flatnonzero(unwritable[0]))
     unify_numbers(result, change.numbers & set(table.layout.keys) if table.upsert else ())
     return result, bad, nulled
+
+
+def has_write_default(field: pa.Field, table: TablePlan) -> bool:
+    """Tell whether a column of a table has a value of its own in rows of events that lack it (Iceberg's format 3)."""
+    ours = (DELETED_COLUMN, *((VALID_FROM, VALID_TO, IS_CURRENT) if table.history else ()))
+    if field.name in table.layout.key_columns or field.name in ours:
+        return False
+    return field_id_of(field) in parse_write_defaults(table.layout.schema_json)
+
+
+def _fill_absent(field: pa.Field, change: Changes, table: TablePlan) -> pa.Array:
+    """Return a column that the events do not have.
+
+    By their schema, that is: without one an event that lacks a field looks as if it had null, beside one that has it.
+    Events that tell some columns only say nothing of the others.
+    """
+    partial = change.row.type.get_field_index(PATCH_COLUMN) >= 0
+    if not change.optional or partial or not has_write_default(field, table):
+        return pa.nulls(len(change.rows), field.type)
+    column = default_column(field, len(change.rows), parse_write_defaults(table.layout.schema_json))
+    return column.take(pa.array(np.arange(len(column)), mask=~valid_mask(change.row)))
 
 
 def _convert_column(

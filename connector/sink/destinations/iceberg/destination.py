@@ -126,8 +126,9 @@ def open_destination(context: DestinationContext) -> IcebergDestination:
         RetriableError: the catalog is away.
     """
     settings = context.settings
-    guard = DeleteGuard(settings.name)
-    tables = IcebergTables(settings, context.catalog, context.offsets.tables, open_deleted_keys(context), guard)
+    guard = None if context.is_dry else DeleteGuard(settings.name)
+    noted, deleted_keys = context.offsets.tables, open_deleted_keys(context)
+    tables = IcebergTables(settings, context.catalog, noted, deleted_keys, guard, writes=not context.is_dry)
     loaded = {name: tables[name] for name in tables.find_existing(context.topics)}
     offsets = {target.table.name: target.stored.position for target in loaded.values()}
     _warn_of_growth(loaded, settings.table.maintenance)

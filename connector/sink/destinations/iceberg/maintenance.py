@@ -169,7 +169,6 @@ class SinkMaintenance:
 
     def _maintain_table(self, work: _DueTasks) -> None:
         table, label = work.table, work.table.name
-        structlog.get_logger().info("maintenance is due", table=label, tasks=work.due, handed=list(work.handed))
         self._overtaken |= {(label, task) for task in work.handed}
         beside = self._run(work, [task for task in work.tasks if (label, task) not in self._overtaken])
         self._overtaken |= {(label, outcome.task) for outcome in beside if outcome.is_lost}
@@ -183,4 +182,5 @@ class SinkMaintenance:
 
     def _run(self, work: _DueTasks, tasks: Sequence[str], *, alone: bool = False) -> list[TaskOutcome]:
         base = self.tables[work.name].base
-        return self.maintainer.run(work.table, tasks, () if base is None else (base,), alone=alone) if tasks else []
+        in_flight = () if base is None else (base,)
+        return self.maintainer.run(work.table, tasks, in_flight, alone=alone, reasons=work.due) if tasks else []

@@ -72,15 +72,17 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
         noted: Mapping[str, StoredCommit] | None = None,
         deleted_keys: DeletedKeysTable | None = None,
         guard: DeleteGuard | None = None,
+        *,
+        writes: bool = True,
     ) -> None:
         """Start with no table loaded; `noted` is what the offsets table stores about tables, by full name.
 
         With a guard each table is checked whenever it is read, for deletes that rewrites by others removed. Tables are
         loaded when first needed, which may raise GapError: a table was rolled back, or dropped and re-created; or it
-        has lost deletes.
+        has lost deletes. Where nothing `writes` files they are not made ready for deletes either.
         """
         super().__init__(settings)
-        self._guard = guard
+        self._guard, self._writes = guard, writes
         self._catalog, self._noted = catalog, dict(noted or {})
         self.deleted_keys = deleted_keys
         self._creator = TableCreator(settings, catalog)
@@ -255,8 +257,9 @@ class IcebergTables(BaseTableRegistry[TargetTable]):
                 f"it to {mode.min_format_version}, or set its write-mode to {' or '.join(fitting)} ({mode_name} now)"
             )
         if mode.writes_equality_deletes:
-            self._catalog.ensure_delete_spec(table)
-            layout = options.layout(table)
+            if self._writes:
+                self._catalog.ensure_delete_spec(table)
+                layout = options.layout(table)
         elif mode_name != options.write_mode_name() and name not in self._known:
             self._log.warning("table has no key: its events are appended", table=table.name)
         if upsert and name not in self._known and not is_dated(layout, options.settings):
