@@ -76,7 +76,7 @@ def replay_dead_letters(
     cluster_state = call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
     with (
         open_session(settings) as spark,
-        closing(build_sink(spark, settings, cluster_state=cluster_state, prime=False)) as sink,
+        closing(build_sink(spark, settings, None, cluster_state, prime=False, stores_start=execute)) as sink,
     ):
         replayer = Replayer(settings, sink.destination, sink.batches, cluster, known)
         result = replayer.replay(waiting, execute=execute)

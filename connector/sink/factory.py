@@ -62,23 +62,24 @@ class SinkObservers:
 
 
 def begin_batches(
-    settings: SinkSettings, ports: SinkPorts, cluster_state: ClusterState
+    settings: SinkSettings, ports: SinkPorts, cluster_state: ClusterState, *, stores_start: bool = True
 ) -> tuple[BatchProcessor, ClusterState]:
     """Return what carries out batches, at the position where the sink has to read on, and the cluster by which it is
     found.
 
     A gap is looked for a second time in the cluster as it is then: since it was looked at, seconds before, a process of
-    this name that is about to end may have read on, and stored more than there was.
+    this name that is about to end may have read on, and stored more than there was. A new start is stored unless
+    nothing is to be (`stores_start`).
 
     Raises:
         GapError: the stored position does not fit the cluster or the tables.
         RetriableError: the catalog is away, or the cluster.
     """
     try:
-        position = _find_start(settings, ports.destination, ports.offsets, cluster_state)
+        position = _find_start(settings, ports, cluster_state, stores_start=stores_start)
     except GapError:
         cluster_state = call_with_retries(lambda: inspect_cluster(ports.cluster), settings.errors)
-        position = _find_start(settings, ports.destination, ports.offsets, cluster_state)
+        position = _find_start(settings, ports, cluster_state, stores_start=stores_start)
     return BatchProcessor(settings, ports, position), cluster_state
 
 
@@ -89,6 +90,7 @@ def build_sink(
     cluster_state: ClusterState | None = None,
     *,
     prime: bool = True,
+    stores_start: bool = True,
 ) -> Sink:
     """Put a sink together at the position where it has to read on.
 
@@ -98,6 +100,7 @@ def build_sink(
         observers: who follows it; nobody by default.
         cluster_state: the cluster, if it was looked at already.
         prime: make the tables ready that the waiting events will need.
+        stores_start: store where it begins, if that is new; a dry run stores nothing.
 
     Raises:
         GapError: the stored position does not fit the cluster or the tables.
@@ -107,7 +110,7 @@ def build_sink(
     cluster = KafkaAdmin(settings.kafka)
     cluster_state = cluster_state or call_with_retries(lambda: inspect_cluster(cluster), settings.errors)
     ports = _open_ports(spark, settings, cluster, cluster_state, observers.maintenance_listeners)
-    batches, cluster_state = begin_batches(settings, ports, cluster_state)
+    batches, cluster_state = begin_batches(settings, ports, cluster_state, stores_start=stores_start)
     if prime:
         _prepare_tables(settings, ports.destination.tables, batches, batches.position, cluster_state)
     start = batches.position
@@ -175,21 +178,22 @@ def _open_ports(
 
 
 def _find_start(
-    settings: SinkSettings, destination: Destination, offsets: OffsetsTable, cluster_state: ClusterState
+    settings: SinkSettings, ports: SinkPorts, cluster_state: ClusterState, *, stores_start: bool
 ) -> KafkaOffsets:
     """Return where the sink has to read on; a new start is stored before anything is committed.
 
     A crash must not begin at another "latest".
     """
+    offsets = ports.offsets
     position = find_starting_offsets(
         offsets.position,
-        destination.stored_offsets(),
+        ports.destination.stored_offsets(),
         {name: commit.position for name, commit in offsets.tables.items()},
         cluster_state,
         settings.kafka.auto_offset_reset,
         settings.kafka.topics,
     )
-    if _is_new_start(offsets.position, position, settings):
+    if stores_start and _is_new_start(offsets.position, position, settings):
         call_with_retries(lambda: offsets.save(position, {}), settings.errors)
     return position
 

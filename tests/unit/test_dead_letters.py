@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import attrs
 import pytest
@@ -16,6 +17,9 @@ from connector.cli.main import main
 from connector.kafka.admin import TopicInfo
 from connector.kafka.dlq import reader
 from connector.kafka.dlq.reader import REPLAYED_HEADER, DeadLetterRecord, read_dead_letters
+from connector.settings import load
+from connector.sink.factory import begin_batches
+from connector.sink.microbatch.start_offsets import ClusterState
 from tests.unit.test_cli_paths import SINK
 
 _AT = ("dead", 0)
@@ -127,3 +131,17 @@ def test_a_repaired_letter_that_cannot_be_read_is_one_line(monkeypatch: pytest.M
     (tmp_path / "0-5.value").mkdir()
     result = _call(monkeypatch, tmp_path, "", "replay", "--from", str(tmp_path))
     assert (result.exit_code, "0-5.value: cannot be read (Is a directory)" in result.output) == (1, True)
+
+
+@pytest.mark.parametrize("execute", [True, False])
+def test_a_dry_run_stores_no_start(tmp_path: Path, execute: bool) -> None:
+    """As where the offsets table is gone: the sink itself stores where it begins, at its own start."""
+    file = tmp_path / "sink.properties"
+    file.write_text(SINK, "utf-8")
+    ports = Mock()
+    ports.offsets.position, ports.offsets.tables = None, {}
+    ports.destination.stored_offsets.return_value = {}
+    found = ClusterState("c", {"t": TopicInfo("t", "id", 1)}, {("t", 0): 3}, {("t", 0): 9})
+    batches, _ = begin_batches(load([file], environ={}), ports, found, stores_start=execute)
+    assert batches.position.offsets == {("t", 0): 3}
+    assert ports.offsets.save.called == execute
