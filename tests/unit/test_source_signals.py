@@ -353,7 +353,7 @@ def test_a_byte_order_mark_is_no_part_of_a_signal(tmp_path: Path) -> None:
 
 
 def test_what_is_added_while_a_file_is_read_is_not_lost(tmp_path: Path) -> None:
-    """Who had it open when it was renamed writes into what was taken: the next read has that, and not the rest again."""
+    """Who had it open when it was renamed writes into what was taken: the next read has that, and not the rest."""
     path = tmp_path / "signals"
     with path.open("a", encoding="utf-8") as kept:
         kept.write('{"id":"1","type":"log","data":{"message":"m"}}\n')
