@@ -28,8 +28,8 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 EXIT_ERROR, EXIT_CONFIG = 1, 3
 EXIT_CODES = """\
 Exit codes: 0 done, or run, serve and maintain stopped by a signal: the next one goes on there. 1 stopped by an error,
-or a check failed. 2 the command line cannot be used. 3 the configuration cannot be used. 129 (SIGHUP), 130 (SIGINT,
-Ctrl-C), 143 (SIGTERM) any other command stopped by a signal before it had finished.
+or a check failed. 2 an unknown option, or a missing argument. 3 the configuration, or a value, cannot be used. 129
+(SIGHUP), 130 (SIGINT, Ctrl-C), 143 (SIGTERM) any other command stopped by a signal before it had finished.
 """
 """Those of errors are given here, those of signals by `leave_on_signals`."""
 

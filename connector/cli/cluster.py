@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 
-from connector.errors import FatalError
+from connector.cli.written_files import writing
 from connector.runtime.jvm.jars import FOLDER, show_progress
 from connector.runtime.spark.environment import archive_name, settings_for, write_archive
 
@@ -19,7 +18,7 @@ def fetch(components: tuple[str, ...], folder: Path | None) -> None:
     Raises:
         FatalError: one cannot be downloaded, or written.
     """
-    with _writing(folder):
+    with nullcontext() if folder is None else writing(folder, "--to"):
         size = show_progress(components, folder)
     click.echo(f"{size / 1e6:.0f} MB of jars are in {folder or 'the local Maven repository'}")
     if folder is not None:
@@ -29,18 +28,8 @@ def fetch(components: tuple[str, ...], folder: Path | None) -> None:
 def pack(target: Path | None) -> None:
     """Write the archive, and print the settings with which executors use it. Raises FatalError as `fetch`."""
     target = (target or Path(archive_name())).absolute()
-    with _writing(target):
+    with writing(target, "--to"):
         size = write_archive(target)
     click.echo(f"# {target.name}: {size / 1e6:.0f} MB. Put it where all machines can read it, and use that path here.")
     for key, value in settings_for(target).items():
         click.echo(f"{key}={value}")
-
-
-@contextmanager
-def _writing(target: Path | None) -> Iterator[None]:
-    try:
-        yield
-    except OSError as wrong:
-        if target is None:
-            raise
-        raise FatalError(f"{target}: cannot be written ({wrong.strerror}); give --to a place that can be") from wrong

@@ -11,6 +11,7 @@ import click
 from rich.table import Table as Grid
 
 from connector.cli.console import open_console
+from connector.cli.written_files import writing
 from connector.errors import ConfigError, FatalError
 from connector.kafka.admin import KafkaAdmin
 from connector.kafka.dlq.reader import DeadLetterRecord, mark_replayed, read_dead_letters
@@ -41,16 +42,11 @@ def show_dead_letter(settings: SinkSettings, *, letter: str, save: Path | None) 
             left_out = dead_letter.omitted if name == "value" else dead_letter.key_omitted
             click.echo(f"{name}: {_to_text(data, omitted=left_out)}")
         elif data is not None:
-            _write_file(save / f"{dead_letter.id}.{name}", data)
-            click.echo(f"saved {save / f'{dead_letter.id}.{name}'}")
-
-
-def _write_file(path: Path, data: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    except OSError as wrong:
-        raise FatalError(f"{path}: cannot be written ({wrong.strerror}); give --save a folder that can be") from wrong
+            path = save / f"{dead_letter.id}.{name}"
+            with writing(path, "--save"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+            click.echo(f"saved {path}")
 
 
 def _to_text(data: bytes | None, *, omitted: bool) -> str:

@@ -12,10 +12,11 @@ import attrs
 
 from connector.iceberg.catalog.file_io import file_io_for
 from connector.iceberg.catalog.table import Table
+from connector.settings.iceberg.location_schemes import SCHEME
 
 METADATA_ENDINGS, METADATA_PATH_PROPERTY = (".metadata.json", ".metadata.json.gz"), "write.metadata.path"
 _READERS, _BEGINNING = 16, 4096
-_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
+_AUTHORITY = re.compile(f"{SCHEME}:(?://[^/]*)?")
 _UUID, _GZIP = re.compile(rb'"table-uuid"\s*:\s*"([^"]+)"'), b"\x1f\x8b"
 
 

@@ -18,6 +18,11 @@ def is_other_topic(before: str, now: str) -> bool:
     return before != now and not {before, now} & UNKNOWN_TOPIC_IDS
 
 
+def find_remade_topics(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the topics that were deleted since, and made again, by the ids that topics had and have."""
+    return sorted(name for name, topic_id in now.items() if is_other_topic(before.get(name, ""), topic_id))
+
+
 def nest_by_topic(values: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
     """Return values, such as offsets, by topic, then by partition (as text), sorted."""
     result: dict[str, dict[str, T]] = {}

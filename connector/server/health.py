@@ -1,6 +1,7 @@
 """Connectors -> health as Debezium Server tells it: live, ready, started. Pure; it reads nothing but memory.
 
-live     the loop of every connector moves; one that failed for good is not live
+live     the loop of every connector moves; one that failed for good is not live, unless others share its process:
+         they would end with it, and a restart mends no configuration
 ready    broker and catalog answered at the last look, and a first batch or step is done, or there was nothing to do
 started  every connector has begun to start, as soon as there is a JVM
 """
@@ -19,19 +20,22 @@ STALL_S = 120.0
 SOURCE_STALL_S = 1800.0
 
 
-def check_live(connectors: Iterable[Connector], clock: Callable[[], float] = time.monotonic) -> list[Check]:
-    """Return whether each connector's loop moves."""
-    return [_live(one, clock()) for one in connectors]
+def check_live(
+    connectors: Iterable[Connector], clock: Callable[[], float] = time.monotonic, *, is_shared: bool = False
+) -> list[Check]:
+    """Return whether each connector's loop moves; `is_shared` where the process is a worker's, for any connectors."""
+    return [_live(one, clock(), is_shared=is_shared) for one in connectors]
 
 
-def _live(connector: Connector, now: float) -> Check:
+def _live(connector: Connector, now: float, *, is_shared: bool) -> Check:
     lifecycle = connector.lifecycle
     stalled_s = 0.0 if lifecycle.beat_at is None else now - lifecycle.beat_at
     limit = STALL_S if connector.kind == "sink" and lifecycle.state == "RUNNING" else SOURCE_STALL_S
     data: dict[str, Any] = {"state": lifecycle.state, "seconds_since_loop_moved": round(stalled_s, 1)}
     if lifecycle.state == "FAILED":
         data["reason"] = lifecycle.error
-    return Check(f"{connector.name}-loop", lifecycle.state != "FAILED" and stalled_s <= limit, data)
+        return Check(f"{connector.name}-loop", is_shared, data)
+    return Check(f"{connector.name}-loop", stalled_s <= limit, data)
 
 
 def check_started(connectors: Iterable[Connector]) -> list[Check]:

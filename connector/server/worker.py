@@ -86,6 +86,11 @@ class Worker:
             thread.join(max(0.0, end - time.monotonic()))
 
     @property
+    def takes_connectors(self) -> bool:
+        """Whether connectors are created by requests (`icebridge serve`), or there is the one of a properties file."""
+        return self._make is not None
+
+    @property
     def names(self) -> list[str]:
         """The names of the connectors, sorted."""
         return sorted(self._connectors)

@@ -75,6 +75,7 @@ def build_source(
     on_round: Callable[[], None] = lambda: None,
     on_look: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None,
     on_queue: Callable[[SnapshotQueue], None] = lambda _: None,
+    on_stop: Callable[[str, str], None] = lambda _name, _reason: None,
 ) -> PollLoop:
     """Put a source together at its stored offsets; raises as `build_tables`.
 
@@ -88,6 +89,7 @@ def build_source(
         on_round: as of `PollLoop`.
         on_look: as of `TableCapture`.
         on_queue: gets the snapshots on demand that an earlier run left.
+        on_stop: as of `PollLoop`.
     """
     tables = attrs.evolve(build_tables(spark, settings, listeners, snapshot_listeners), on_look=on_look)
     _give_up_excluded(tables.offsets, settings, snapshot_listeners)
@@ -105,6 +107,7 @@ def build_source(
         on_round,
         tables.offsets.tables,
         tables.find_in_other_case,
+        on_stop,
     )
 
 

@@ -16,6 +16,7 @@ import structlog
 
 from connector.errors import CommitUnknown, ConnectorError, FatalError, RetriableError
 from connector.iceberg.catalog.snapshots import NoBranchError
+from connector.runtime.lifecycle import describe_error
 from connector.runtime.retry import call_with_retries
 from connector.runtime.stop_flag import StopFlag
 from connector.settings import SourceSettings
@@ -62,7 +63,8 @@ class PollLoop:
     `find_tables` returns the tables that there are or should be, `open_table` opens one of them, None where it is not
     there; both are calls to the catalog. `beat` is called before each step and while the loop waits, `on_round` after
     every round. `stored_tables` returns those that have a stored offset, `find_in_other_case` the table whose name
-    differs from a missing one's by the case of its letters alone: a call to the catalog, once for each.
+    differs from a missing one's by the case of its letters alone: a call to the catalog, once for each. `on_stop` hears
+    why a table gets no more steps in this run, and with no reason that its turns begin.
     """
 
     settings: SourceSettings
@@ -74,6 +76,7 @@ class PollLoop:
     on_round: Callable[[], None] = lambda: None
     stored_tables: Callable[[], Collection[str]] = tuple
     find_in_other_case: Callable[[tuple[str, ...], str], str | None] = lambda _namespace, _name: None
+    on_stop: Callable[[str, str], None] = lambda _name, _reason: None
     _missing: set[str] = attrs.field(factory=set)
     _branchless: set[str] = attrs.field(factory=set)
     _names: DiscoveredTables = attrs.field(factory=dict)
@@ -175,6 +178,7 @@ class PollLoop:
 
     def _admit_table(self, name: str) -> TableSchedule:
         """Schedule a table, unless its changes would mix with those of another."""
+        self.on_stop(name, "")
         target = self.publisher.target(name)
         other = self._owners.setdefault(target, name)
         if other == name:
@@ -281,6 +285,7 @@ class PollLoop:
             return schedule
         if after.failed:
             log.error("table stopped, the others continue", table=name, kind=type(error).__name__, reason=str(error))
+            self.on_stop(name, describe_error(error))
             if name in self._captures:
                 self._captures[name].abandon()
         else:

@@ -39,8 +39,8 @@ from connector.source.snapshots.snapshot_queue import SnapshotQueue, report_queu
 class SourceMonitor:
     """Who looks at a source, and steers it: `on_session` gets its session, `on_round` is called after each round.
 
-    `on_look` hears before each step of a table when its oldest snapshot that is to be published was committed.
-    `signals` are what other threads of this process ask for, beside the channels of the settings.
+    `on_look` hears before each step of a table when its oldest snapshot that is to be published was committed,
+    `on_stop` as that of `PollLoop`. `signals` are what other threads ask for, beside the channels of the settings.
     """
 
     lifecycle: Lifecycle = attrs.field(factory=Lifecycle)
@@ -50,6 +50,7 @@ class SourceMonitor:
     on_session: Callable[[SparkSession], None] = lambda _: None
     on_round: Callable[[], None] = lambda: None
     on_look: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
+    on_stop: Callable[[str, str], None] = lambda _name, _reason: None
 
 
 def run_source(
@@ -107,6 +108,7 @@ def live_source(
                 on_round=monitor.on_round,
                 on_look=monitor.on_look,
                 on_queue=partial(_tell_queue, measuring),
+                on_stop=monitor.on_stop,
             )
             return _SourceRun(loop, kept.pop_all(), once)
 

@@ -20,6 +20,9 @@ DEAD = {"connector": "c", "stage": "TASK_PUT"}
 WRONG: dict[str, tuple[str, dict[str, str], str]] = {
     "IcebridgeDown": ("up", {"job": "icebridge", "instance": "sink:8080"}, "0x120"),
     "IcebridgeConnectorFailed": ("kafka_connect_connector_status", {**CONNECTOR, "status": "failed"}, "1x120"),
+    "IcebridgeConnectorNotRunning": ("kafka_connect_connector_status", {**CONNECTOR, "status": "unassigned"}, "1x120"),
+    "IcebridgeNothingCommitted": ("icebridge_commits_total", {"connector": "c"}, "7x120"),
+    "IcebridgeSourceTableStopped": ("icebridge_source_table_stopped", TABLE, "1x120"),
     "IcebridgeTableBehind": ("icebridge_table_lag_seconds", TABLE, "301x120"),
     "IcebridgeDeadLetters": ("icebridge_dead_letters_total", DEAD, "0x115 3x5"),
     "IcebridgeSchemaDrift": ("iceberg_schema_drift_count", TABLE, "2x120"),
@@ -27,7 +30,7 @@ WRONG: dict[str, tuple[str, dict[str, str], str]] = {
     "IcebridgeSnapshotAborted": ("debezium_metrics_SnapshotAborted", {"name": "s", "plugin": "iceberg"}, "1x120"),
 }
 """The alert -> a metric, its labels, and values of two hours for which it comes."""
-HEALTHY = {"IcebridgeDown": "1x120", "IcebridgeDeadLetters": "3x120"}
+HEALTHY = {"IcebridgeDown": "1x120", "IcebridgeDeadLetters": "3x120", "IcebridgeNothingCommitted": "0+1x120"}
 """Values for which it does not come, where these are not zeros."""
 
 
@@ -37,7 +40,7 @@ def _promtool(*arguments: str) -> str:
 
 def _test_rules(folder: Path, values: dict[str, str], expected: list[str]) -> str:
     """Have promtool see which alerts there are after two hours of these values."""
-    series = []
+    series = [{"series": 'icebridge_offset_lag{connector="c",topic="t"}', "values": "5x120"}]  # in health too
     for alert, (metric, labels, _) in WRONG.items():
         names = ",".join(f'{key}="{value}"' for key, value in labels.items())
         series.append({"series": f"{metric}{{{names}}}", "values": values[alert]})
@@ -53,7 +56,7 @@ def _test_rules(folder: Path, values: dict[str, str], expected: list[str]) -> st
 
 def test_prometheus_takes_the_configuration() -> None:
     """The stack's file is valid, and so are the rules that it names."""
-    assert "7 rules found" in _promtool("check", "config", str(CONFIG / "prometheus.yml"))
+    assert "10 rules found" in _promtool("check", "config", str(CONFIG / "prometheus.yml"))
 
 
 def test_every_alert_has_a_case() -> None:

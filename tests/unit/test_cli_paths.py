@@ -63,6 +63,14 @@ def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     assert "cannot be written" in result.output
 
 
+def test_a_component_that_there_is_not_is_a_value_that_cannot_be_used() -> None:
+    """As any other: one line with those that there are, and exit code 3."""
+    result = _call("jars", "s4")
+    assert result.exit_code == 3
+    assert "no component s4 in jars.lock; it has adls" in result.output
+    assert result.output.count("\n") == 1
+
+
 @pytest.mark.parametrize("text", ["key", "=value", " =value"])
 def test_an_option_without_key_or_value_is_told_how_to_write_it(tmp_path: Path, text: str) -> None:
     """It is no key that nobody knows."""

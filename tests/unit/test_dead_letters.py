@@ -96,6 +96,19 @@ def test_a_record_that_is_dead_once_more_waits_again(monkeypatch: pytest.MonkeyP
     assert (again.replayed, again.value) == (True, b"v3")
 
 
+def test_letters_of_a_record_with_and_without_its_topics_id_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier version wrote none, and the record was read and dead again: one row is to be replayed, not two."""
+    named = {**_dead(4), "__connect.errors.topic.id": b"one"}
+    for records in ([_dead(4), named], [named, _dead(4)]):
+        (letter,) = _read(monkeypatch, records)
+        assert (letter.id, letter.topic_id, letter.earlier) == ("0-1", "one", {"0-0"})
+    (letter,) = _read(monkeypatch, [_dead(4), named, _mark("0-1")])
+    assert letter.replayed
+    # Of which of two topics it is, nobody knows.
+    other = {**named, "__connect.errors.topic.id": b"another"}
+    assert len(_read(monkeypatch, [_dead(4), named, other])) == 3
+
+
 def _call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str, *words: str) -> Result:
     """Run `icebridge dlq` over one letter; whatever comes of it is told in a line."""
     letter = DeadLetterRecord("0-5", "t", 0, 100, "CONVERT", reason, b"7", b"{}")

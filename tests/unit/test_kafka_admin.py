@@ -230,6 +230,12 @@ class _SlowClient:
             found[at].set_result(SimpleNamespace(offset=7))
         return found
 
+    def describe_topics(self, wanted: Any, *, request_timeout: float) -> dict[str, Future[Any]]:
+        self._wait("ids", request_timeout)
+        found: Future[Any] = Future()
+        found.set_result(SimpleNamespace(name="t", topic_id="i", partitions=[1, 2]))
+        return dict.fromkeys(wanted.topic_names, found)
+
     def _wait(self, what: str, timeout_s: float) -> None:
         self.asked.append((what, timeout_s))
         self._clock.now_s += min(timeout_s, 100 if self._is_absent else 1.25)
@@ -242,14 +248,18 @@ def _settings() -> SinkSettings:
     return load((), given)
 
 
-def test_a_look_asks_two_things_within_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks for end offsets alone asks nothing else, and the second answer has what the first one left."""
+def test_a_look_asks_three_things_within_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for end offsets asks for the topics' ids too, and each answer has what those before it left."""
     clock = _Clock()
     client = _SlowClient(clock)
     monkeypatch.setattr("connector.kafka.admin.AdminClient", lambda _: client)
     seen = read_ends(_settings(), Deadline.after(3.0, clock))
-    assert (seen.ends, seen.unanswered) == ({("t", 0): 7, ("t", 1): 7}, "")
-    assert client.asked == [("topics", 3.0), ("offsets", 1.75)]
+    assert (seen.ends, seen.unanswered, seen.ids) == ({("t", 0): 7, ("t", 1): 7}, "", {"t": "i"})
+    assert client.asked == [("topics", 3.0), ("offsets", 1.75), ("ids", 0.5)]
+    # Ends without ids are better than none.
+    clock.now_s, client.asked = 100.0, []
+    seen = read_ends(_settings(), Deadline.after(2.0, clock))
+    assert (seen.ends, seen.ids) == ({("t", 0): 7, ("t", 1): 7}, {})
 
 
 def test_a_broker_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,9 +260,9 @@ def test_what_a_rewrite_may_land_upon(operation: str, summary: dict[str, str], m
 
 def test_what_the_command_line_reads() -> None:
     """Durations and names of tasks; anything else is a configuration error that says what to write."""
-    assert [parse_duration(text) for text in ("30s", "10m", "2h", "1d")] == [30, 600, 7200, 86_400]
+    assert [parse_duration(text) for text in ("30s", "10m", "2h", "01d")] == [30, 600, 7200, 86_400]
     assert parse_tasks(" convert, expire,") == (CONVERT, EXPIRE)
-    for wrong in ("10", "m", "0m", "-1m", "10 m", "1w", "999999999999d"):
+    for wrong in ("10", "m", "0m", "-1m", "10 m", "1w", "999999999999d", "0" * 5000 + "s", "9" * 5000 + "s"):
         with pytest.raises(ConfigError):
             parse_duration(wrong)
     for wrong, told in (("convert,compact", "compact"), ("", "no task"), (" , ", "no task")):

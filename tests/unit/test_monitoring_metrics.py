@@ -239,6 +239,19 @@ def test_a_source_that_falls_behind() -> None:
     assert {dict(labels)["table"]: value for labels, value in lag.items()} == {"a.b": 60.0, "a.c": 0.0}
 
 
+def test_a_source_whose_table_stopped() -> None:
+    """It is told apart from those that continue, until a run begins its turns again."""
+    source = SourceMetrics("o", "prefix")
+    for table, reason in (("a.b", ""), ("a.c", ""), ("a.b", "FatalError: gone")):
+        source.on_stop(table, reason)
+    assert source.stopped == {"a.b": "FatalError: gone"}
+    found = scrape(source)["icebridge_source_table_stopped"]
+    assert {dict(labels)["table"]: value for labels, value in found.items()} == {"a.b": 1.0, "a.c": 0.0}
+    source.on_stop("a.b", "")
+    assert source.stopped == {}
+    assert set(scrape(source)["icebridge_source_table_stopped"].values()) == {0.0}
+
+
 def test_an_initial_snapshot_that_is_given_up() -> None:
     """It is aborted, not running, and its table remains; once it is read further it runs again."""
     source = source_metrics()

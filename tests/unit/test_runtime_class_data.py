@@ -29,7 +29,7 @@ HEAD = b"\xa2\xab\x0b\xf0"
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own, and no options of Java's in the environment."""
     monkeypatch.setenv("ICEBRIDGE_CACHE", str(tmp_path / "cache"))
-    for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", *FOLDERS, MORE_JARS):
+    for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS", *FOLDERS, MORE_JARS):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "cache" / "classes"
 
@@ -76,10 +76,12 @@ def test_another_jar_java_or_option_is_another_archive(java: JavaRuntime, jar: P
 def test_users_archive_is_left_alone(
     java: JavaRuntime, jar: Path, option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the options, or Java's in the environment, say something of archives, there is none of ours."""
+    """Where the options, or Java's or Spark's in the environment, say something of archives, there is none of ours."""
     assert find_class_data(java, [jar], f"-Xss4m {option}") is None
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", option)
-    assert find_class_data(java, [jar], "") is None
+    for variable in ("JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS"):
+        monkeypatch.setenv(variable, option)
+        assert find_class_data(java, [jar], "") is None
+        monkeypatch.delenv(variable)
 
 
 def test_a_java_that_takes_no_such_archive_gets_none(java: JavaRuntime, jar: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.errors import FatalError
+from connector.errors import ConfigError, FatalError
 from connector.runtime.jvm import jars as jars_module
 from connector.runtime.jvm.jars import choose_components, copy_jars, fetch_artifacts, fetch_jars
 from connector.runtime.jvm.lock import join_artifacts, resolve_artifacts
@@ -190,7 +190,7 @@ def test_test_equipment_is_fetched_only_when_named() -> None:
     known = parse_lockfile(LOCK_FILE.read_text())
     assert choose_components([], known) == ("spark", "broker", "search")
     assert choose_components(["jdbc-sink", "flink"], known) == ("jdbc-sink", "flink")
-    with pytest.raises(FatalError, match="no component sink in"):
+    with pytest.raises(ConfigError, match="no component sink in"):
         choose_components(["sink"], known)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from connector.runtime.scratch_folders import scratch_folder
 from connector.runtime.spark import worker_sockets
 from connector.runtime.spark.worker_sockets import SOCKET_FOLDER, SOCKETS, find_socket_settings
 
@@ -47,3 +50,23 @@ def test_a_system_without_such_sockets_has_none(monkeypatch: pytest.MonkeyPatch)
     """Python has no name for them there."""
     monkeypatch.delattr(worker_sockets.socket, "AF_UNIX")
     assert find_socket_settings({}) == {}
+
+
+def test_a_folder_in_use_is_locked_against_who_tidies_up(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """systemd-tmpfiles passes over folders with a lock; an idle sink has touched nothing there for days."""
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+
+    def is_locked(folder: Path) -> bool:
+        tidier = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(tidier, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(tidier)
+        return False
+
+    assert is_locked(Path(find_socket_settings({})[SOCKET_FOLDER]))
+    with scratch_folder() as folder:
+        assert is_locked(folder)
+    assert not folder.exists()

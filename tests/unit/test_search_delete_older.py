@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -70,3 +71,14 @@ def test_a_search_that_a_node_forgot_begins_anew(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(SearchClient, "scroll", forgotten)
     with pytest.raises(RetriableError, match=r"emptying index i.*forgot"):
         _delete(OlderDocuments(version=8, most=9))
+
+
+@pytest.mark.parametrize("lack", [{}, {"timed_out": True}])
+def test_a_search_is_closed_whatever_becomes_of_it(monkeypatch: pytest.MonkeyPatch, lack: Any) -> None:
+    """A node keeps some hundreds of searches for minutes, and a batch that is tried again opens as many once more."""
+    whole, closed = SearchClient.search, list[Any]()
+    monkeypatch.setattr(SearchClient, "search", lambda *told, **more: {**whole(*told, **more), **lack})
+    monkeypatch.setattr(SearchClient, "clear_scroll", lambda _, body, **__: closed.append(body["scroll_id"]))
+    with pytest.raises(RetriableError) if lack else nullcontext():
+        _delete(OlderDocuments(version=8, most=9))
+    assert closed == [["s"]]

@@ -184,6 +184,17 @@ def test_a_swap_keeps_the_other_aliases_of_a_name() -> None:
     assert [action["remove_index"]["index"] for action in indices.actions[:2]] == ["a-1", "a-2"]
 
 
+def test_settings_that_a_fresh_index_has_not_are_told() -> None:
+    """Those that were set on the index before, or differ; none that OpenSearch gives each index, and no block."""
+    own = {"uuid": "u1", "creation_date": "1", "version": {"created": "136"}, "gc_deletes": "60s"}
+    before = {"index": {**own, "number_of_replicas": "2", "analysis": {"analyzer": {"de": {"type": "german"}}}}}
+    before["index"] |= {"blocks": {"write": "true"}, "number_of_shards": "1"}
+    fresh = {"index": {"uuid": "u2", "gc_deletes": "1h", "number_of_replicas": "1", "number_of_shards": "1"}}
+    answers = {"a": {"a-1": {"settings": before}}, "a-9": {"a-9": {"settings": fresh}}}
+    swapping = _Swapping(cast("_Indices", SimpleNamespace(get=lambda index: answers[index])))
+    assert swapping.find_lost_settings("a", "a-9") == ["analysis.analyzer.de.type", "number_of_replicas"]
+
+
 def test_what_others_noted_of_an_index_stays() -> None:
     """OpenSearch replaces a mapping's `_meta` as a whole: what is not ours is written with our note."""
     put: list[Any] = []

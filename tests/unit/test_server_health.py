@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from connector.errors import FatalError
 from connector.runtime.lifecycle import Lifecycle, NotWanted
+from connector.runtime.monitoring.prometheus.exposition import MetricsRegistry
+from connector.server.config_store import InMemoryConfigStore
 from connector.server.connectors.port import Check
 from connector.server.health import check_live, check_ready, check_started, health_document
+from connector.server.http.apps import HealthApi
+from connector.server.worker import Worker
 from connector.server.worker_metrics import WorkerMetrics
 from tests.runs.metrics import scrape
 from tests.servers.connectors import IdleRun, InMemoryConnector, TestServer, serving
@@ -42,6 +48,28 @@ def test_live_while_the_loop_moves() -> None:
     assert not check_live([connector], lambda: now + 130)[0].is_up
     assert check_live([_connector("UNASSIGNED")])[0].is_up
     assert not check_live([_connector("FAILED")])[0].is_up
+
+
+def test_a_connector_that_failed_ends_no_others() -> None:
+    """Where several share a process it stays live, and says why: a probe's kill would end those that run. One that
+    stands still is not live there either.
+    """
+    failed = _connector("FAILED")
+    failed.lifecycle.beat()
+    now = failed.lifecycle.beat_at or 0.0
+    (told,) = check_live([failed], lambda: now + 9999, is_shared=True)
+    assert (told.is_up, told.data["state"], "reason" in told.data) == (True, "FAILED", True)
+    failed.lifecycle.state = "RUNNING"
+    assert not check_live([failed], lambda: now + 9999, is_shared=True)[0].is_up
+
+
+@pytest.mark.parametrize(("takes", "status"), [(True, 200), (False, 503)])
+def test_who_asks_a_worker_is_told_that_it_lives(takes: bool, status: int) -> None:
+    """A worker's process stays, that of one connector's file does not."""
+    worker = Worker((lambda *_: _connector()) if takes else None, InMemoryConfigStore(), MetricsRegistry())
+    worker.add(_connector("FAILED"))
+    answer = asyncio.run(HealthApi(worker, MetricsRegistry()).live(cast("Any", None)))
+    assert answer.status_code == status
 
 
 def test_ready_when_everything_answers() -> None:

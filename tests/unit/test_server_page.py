@@ -102,6 +102,14 @@ def test_files_of_tables_are_told_where_somebody_counted_them() -> None:
     assert "Files, when" not in _show({})["shown"]
 
 
+def test_a_sources_tables_that_stopped_are_told_with_the_reason() -> None:
+    """The connector itself runs on."""
+    shown = _show({"kind": "source", "stopped": {"db.orders": "FatalError: no key"}})["shown"]
+    assert "Tables that stopped, the others continue" in shown
+    assert "db.orders\nFatalError: no key" in shown
+    assert "Tables that stopped" not in _show({"kind": "source", "stopped": {}})["shown"]
+
+
 def test_a_button_that_did_nothing_says_so() -> None:
     """With the message of the answer; what works says nothing."""
     assert _show({}, {"error_code": 500, "message": "Request timed out."})["told"] == (

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -60,6 +61,28 @@ def test_https(tmp_path: Path, password: str | None, login: str | None) -> None:
             plain.request("GET", "/connectors")
             plain.getresponse()
         plain.close()
+
+
+def test_a_certificate_that_is_renewed_counts_from_the_next_connection_on(tmp_path: Path) -> None:
+    """Without a restart; what stands there half written, or is gone, leaves the one before, told once for each file."""
+
+    def told(server: TestServer) -> bytes:
+        return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(_place(server), timeout=20))
+
+    def made(path: Path) -> bytes:
+        return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(serialization.Encoding.DER)
+
+    path = _certificate(tmp_path)
+    with serving(address=Address("127.0.0.1", 0, str(path))) as server, structlog.testing.capture_logs() as logs:
+        first = made(path)
+        assert told(server) == first
+        path.write_text("half of a certificate", "utf-8")
+        assert [told(server), told(server)] == [first, first]
+        assert made(_certificate(tmp_path)) != first
+        assert told(server) == made(path)
+        path.unlink()
+        assert first not in (told(server), told(server))
+    assert [one["log_level"] for one in logs if "certificate" in one["event"]] == ["warning", "info", "warning"]
 
 
 def _place(server: TestServer) -> tuple[str, int]:

@@ -364,3 +364,10 @@ def test_a_key_that_is_longer_than_any_is_no_slip(monkeypatch: pytest.MonkeyPatc
 def test_a_warehouse_that_is_no_url_is_a_fault(warehouse: str) -> None:
     """A bracket where an address would be is told as any other warehouse that is no path."""
     assert "is not a local path and no catalog is named" in fault_of("debezium.sink.iceberg.warehouse", warehouse)
+
+
+@pytest.mark.parametrize("key", ["spark.driver.extraJavaOptions", "spark.executor.defaultJavaOptions"])
+def test_options_of_a_jvm_with_an_open_quote_are_a_fault(key: str) -> None:
+    """The start ended with Python's own words for it; a quote that is closed is Spark's to read."""
+    assert "has a quote that is not closed; close it" in fault_of(key, "-Dname=it's")
+    assert load([], GOOD | {key: "-Dname='it is'"}, {}).spark[key] == "-Dname='it is'"

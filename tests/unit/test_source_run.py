@@ -148,6 +148,16 @@ def test_a_catalog_that_refuses_to_be_listed_ends_a_run_that_knows_no_table(
         made.tables.run(once=False)
 
 
+def test_a_table_that_stops_is_told_with_its_reason(make: Callable[..., Round]) -> None:
+    """Of each table that its turns begin, and of one that gets no more why, while the others continue."""
+    told: list[tuple[str, str]] = []
+    source = make(a=[FatalError("no access")], b=[True])
+    source.tables.on_stop = lambda table, reason: told.append((table, reason))
+    with pytest.raises(FatalError):
+        source.tables.run(once=True)
+    assert told == [("db.a", ""), ("db.b", ""), ("db.a", "FatalError: no access")]
+
+
 def test_several_that_failed_are_all_named(make: Callable[..., Round]) -> None:
     """Two tables that stop are one error with both reasons, also without `once`: nothing is left to go on with."""
     made = make(a=[GapError("no a")], b=[FatalError("no b")])

@@ -371,6 +371,22 @@ def test_a_byte_order_mark_is_no_part_of_a_signal(tmp_path: Path) -> None:
     assert isinstance(signal, SignalText) and signal.id == "1"
 
 
+def test_what_is_added_while_a_file_is_read_is_not_lost(tmp_path: Path) -> None:
+    """Who had it open when it was renamed writes into what was taken: the next read has that, and not the rest."""
+    path = tmp_path / "signals"
+    with path.open("a", encoding="utf-8") as kept:
+        kept.write('{"id":"1","type":"log","data":{"message":"m"}}\n')
+        kept.flush()
+        channel = FileChannel(path)
+        first = channel.read(None)
+        kept.write('{"id":"2","type":"log","data":{"message":"m"}}\n')
+    channel.acknowledge()
+    second = channel.read(first.position)
+    assert [cast("Any", one).id for one in (*first.signals, *second.signals)] == ["1", "2"]
+    channel.acknowledge()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     """A signal file of a size that no person writes is an error of the channel."""
     path = tmp_path / "signals.txt"

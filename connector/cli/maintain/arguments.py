@@ -7,6 +7,9 @@ import threading
 from connector.errors import ConfigError
 from connector.maintenance.tasks import TASKS
 
+_MOST_DIGITS = 20
+"""More than any number of seconds that can be waited for has."""
+
 
 def parse_duration(text: str) -> int:
     """Read seconds from a text such as 30s, 10m, 2h or 1d.
@@ -16,9 +19,10 @@ def parse_duration(text: str) -> int:
     """
     units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
     number, unit = text[:-1], text[-1:]
-    if unit not in units or not number.isascii() or not number.isdigit() or not int(number):
+    if unit not in units or not number.isascii() or not number.isdigit() or not number.strip("0"):
         raise ConfigError(f"--every {text}: is not a duration; write 30s, 10m, 2h or 1d")
-    seconds = int(number) * units[unit]
+    # Python reads no number of thousands of digits.
+    seconds = int(number.lstrip("0")[:_MOST_DIGITS]) * units[unit]
     if seconds > threading.TIMEOUT_MAX:
         raise ConfigError(f"--every {text}: is longer than anybody waits; write 30s, 10m, 2h or 1d")
     return seconds

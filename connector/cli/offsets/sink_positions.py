@@ -10,12 +10,13 @@ from rich.table import Table as Grid
 
 from connector.cli.console import open_console
 from connector.cli.status.cluster import ClusterView
+from connector.cli.status.end_offsets import explain_remade
 from connector.cli.status.sink_state import SinkState, read_state
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.commit.last_commit import parse_last_commit
 from connector.runtime.spark.session import open_gateway
 from connector.runtime.spark.session_builder import StartingSession
-from connector.runtime.topic_partitions import TopicPartition, is_other_topic
+from connector.runtime.topic_partitions import TopicPartition, find_remade_topics
 from connector.settings import SinkSettings
 from connector.sink.destinations.naming import target_name
 from connector.sink.microbatch.start_offsets import ClusterState
@@ -45,9 +46,9 @@ def show(settings: SinkSettings, starting: StartingSession, asked: Future[Cluste
         click.echo(glance.unanswered)
     elif position.cluster_id and position.cluster_id != cluster_state.cluster_id:
         click.echo(f"the offsets are of cluster {position.cluster_id}, the cluster is {cluster_state.cluster_id}")
-    for name, topic in sorted(cluster_state.topics.items()):
-        if is_other_topic(position.topic_ids.get(name, ""), topic.id):
-            click.echo(f"topic {name} was deleted and made again since: its stored offsets are of the former one")
+    ids = {name: topic.id for name, topic in cluster_state.topics.items()}
+    for name in find_remade_topics(position.topic_ids, ids):
+        click.echo(explain_remade(name))
 
 
 def _name_tables(settings: SinkSettings, cluster_state: ClusterState) -> list[str]:

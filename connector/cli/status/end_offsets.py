@@ -22,10 +22,14 @@ LIMIT_S = 3.0
 
 @attrs.frozen
 class EndsView:
-    """The offset after the last record of each selected topic-partition; none where `unanswered` says why."""
+    """The offset after the last record of each selected topic-partition; none where `unanswered` says why.
+
+    `ids` tell topics from others of their names, as far as the brokers had the time to say.
+    """
 
     ends: Mapping[TopicPartition, int]
     unanswered: str = ""
+    ids: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @contextmanager
@@ -49,15 +53,25 @@ def require_brokers(settings: SinkSettings, deadline: Deadline) -> None:
 
 
 def read_ends(settings: SinkSettings, deadline: Deadline) -> EndsView:
-    """Return what the brokers say until the deadline: two answers, which partitions there are and where they end."""
+    """Return what the brokers say until the deadline: which partitions there are, where they end, the topics' ids."""
     try:
         admin = KafkaAdmin(settings.kafka, deadline=deadline)
         at = sorted(admin.select_partitions())
         if not at:
             return EndsView({}, "none of the selected topics exists yet, so there are no current offsets")
-        return EndsView(admin.fetch_end_offsets(at))
+        ends = admin.fetch_end_offsets(at)
     except ConnectorError as error:
         return EndsView({}, describe(error))
+    try:
+        topics = admin.topics(sorted({topic for topic, _ in at}))
+    except ConnectorError:
+        return EndsView(ends)
+    return EndsView(ends, ids={name: topic.id for name, topic in topics.items()})
+
+
+def explain_remade(topic: str) -> str:
+    """Return the line on a topic whose stored offsets say nothing of it."""
+    return f"topic {topic} was deleted and made again since: its stored offsets are of the former one"
 
 
 def describe(error: ConnectorError) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -14,14 +14,14 @@ from rich.table import Column
 from rich.table import Table as Grid
 
 from connector.cli.console import open_console
-from connector.cli.status.end_offsets import EndsView
+from connector.cli.status.end_offsets import EndsView, explain_remade
 from connector.cli.status.sink_state import SinkTable, read_state
 from connector.iceberg.commit.commit_summary import SCHEMA_DRIFT_COUNT
 from connector.iceberg.commit.last_commit import snapshot_summary
 from connector.maintenance.table_state import FILE_FIGURES
 from connector.runtime.spark.session import open_gateway
 from connector.runtime.spark.session_builder import StartingSession
-from connector.runtime.topic_partitions import TopicPartition
+from connector.runtime.topic_partitions import TopicPartition, find_remade_topics
 from connector.settings import SinkSettings
 
 
@@ -30,7 +30,7 @@ class TableStatus:
     """A table's newest commit of this sink: when, how many events are not in the table yet, the drift, and its files.
 
     The first two are None where no commit of the sink is left in the table's history, `lag` where Kafka does not tell,
-    of `files` what nobody has counted.
+    or a topic was made again, of `files` what nobody has counted.
     """
 
     table: str
@@ -60,12 +60,13 @@ def show(
     with open_gateway(starting) as driver:
         state = read_state(driver, settings, with_files=True)
     answer = asked.result()
-    ends = None if answer.unanswered else answer.ends
-    statuses = [_table_status(table, state.position.offsets, ends) for table in state.tables]
+    ends, remade = None if answer.unanswered else answer.ends, find_remade_topics(state.position.topic_ids, answer.ids)
+    statuses = [_table_status(table, state.position.offsets, ends, remade) for table in state.tables]
     if output == "json":
         tables = {one.table: one.document() for one in statuses}
         unanswered = {"unanswered": answer.unanswered} if answer.unanswered else {}
-        document = {"name": settings.name, "tables": tables, **unanswered}
+        again = {"topics_made_again": remade} if remade else {}
+        document = {"name": settings.name, "tables": tables, **unanswered, **again}
         click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
         return
     names = ("table", "snapshot", "committed", "lag", "iceberg_schema_drift_count")
@@ -74,8 +75,8 @@ def show(
     _print_grid(
         f"{settings.name}: files", ("table", *FILE_FIGURES), [(one.table, *one.files.values()) for one in statuses]
     )
-    if answer.unanswered:
-        click.echo(answer.unanswered)
+    for line in (*([answer.unanswered] if answer.unanswered else ()), *map(explain_remade, remade)):
+        click.echo(line)
 
 
 def _print_grid(title: str, names: Iterable[str], rows: Iterable[tuple[object, ...]]) -> None:
@@ -95,9 +96,13 @@ def _count_lag(
 
 
 def _table_status(
-    table: SinkTable, own: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int] | None
+    table: SinkTable,
+    own: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int] | None,
+    remade: Collection[str] = (),
 ) -> TableStatus:
-    lag = None if ends is None else _count_lag(table.noted, own, ends)
+    is_of_former = any(topic in remade for topic, _ in table.noted)
+    lag = None if ends is None or is_of_former else _count_lag(table.noted, own, ends)
     snapshot, files = table.snapshot, {name: getattr(table.files, name) for name in FILE_FIGURES}
     if snapshot is None:
         return TableStatus(table.name, None, None, lag, 0, files)

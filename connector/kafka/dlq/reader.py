@@ -7,7 +7,7 @@ A mark is a record of the same topic with key and value as they were put through
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
@@ -22,6 +22,7 @@ from connector.kafka.dlq.producer import (
     Headers,
 )
 from connector.kafka.record_lookup import FoundRecord, RecordReader
+from connector.runtime.topic_partitions import UNKNOWN_TOPIC_IDS
 from connector.settings import KafkaSettings
 
 REPLAYED_HEADER = "__icebridge.replayed"
@@ -107,11 +108,28 @@ def read_dead_letters(cluster: KafkaAdmin, kafka: KafkaSettings, topic: str, con
                 elif letter is not None and reasons.get(_CONNECTOR_HEADER, connector) == connector:
                     found[letter.place] = attrs.evolve(letter, log_id=log.id)
                     ids.setdefault(letter.place, set()).add(letter.id)
-    letters = (
-        _apply_replay_mark(attrs.evolve(letter, earlier=frozenset(ids[at] - {letter.id})), done.get(letter.id))
-        for at, letter in found.items()
-    )
+    told = (attrs.evolve(letter, earlier=frozenset(ids[at] - {letter.id})) for at, letter in found.items())
+    letters = (_apply_replay_mark(letter, done.get(letter.id)) for letter in _join_letters(told))
     return sorted(letters, key=lambda letter: letter.place)
+
+
+def _join_letters(letters: Iterable[DeadLetterRecord]) -> Iterator[DeadLetterRecord]:
+    """Return letters of which none is of a record that another one is of too.
+
+    One without a topic's id (of an earlier version, or brokers that told none) is of the topic that the others of its
+    offset name, if they name one alone: an append table would get its row twice.
+    """
+    by_record: dict[tuple[str, int, int], list[DeadLetterRecord]] = {}
+    for letter in letters:
+        by_record.setdefault(letter.place[:3], []).append(letter)
+    for found in by_record.values():
+        topic_ids = {letter.topic_id for letter in found} - UNKNOWN_TOPIC_IDS
+        if len(found) == 1 or len(topic_ids) > 1:
+            yield from found
+            continue
+        last = max(found, key=lambda letter: tuple(map(int, letter.id.split("-"))))
+        names = frozenset().union(*({letter.id, *letter.earlier} for letter in found)) - {last.id}
+        yield attrs.evolve(last, topic_id="".join(topic_ids), earlier=names)
 
 
 def _apply_replay_mark(letter: DeadLetterRecord, mark: FoundRecord | None) -> DeadLetterRecord:

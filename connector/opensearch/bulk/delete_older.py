@@ -6,14 +6,15 @@ page by page, and deleted as any other change is, by version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import closing, suppress
 from typing import Any
 
 import attrs
 import numpy as np
 import pyarrow as pa
 from opensearchpy import OpenSearch
-from opensearchpy.exceptions import NotFoundError
+from opensearchpy.exceptions import NotFoundError, OpenSearchException
 
 from connector.errors import RetriableError
 from connector.opensearch.bulk.actions import WriteOptions
@@ -64,17 +65,34 @@ def delete_older(
         body["slice"] = {"id": place, "max": slices}
     with map_opensearch_errors(f"emptying index {name}"):
         asking.indices.refresh(index=name)
-        page = _check_page(asking.search(index=name, body=body, scroll=_SCROLL_KEEPALIVE), name)
-        while page["hits"]["hits"]:
-            hits = [hit for hit in page["hits"]["hits"] if not own or hit.get("_source", {}).items() >= own.items()]
-            old = [hit for hit in hits if hit["_version"] <= older.most]
-            ids = pa.array([hit["_id"] for hit in old], pa.string())
-            versions = np.array([max(hit["_version"], older.version) for hit in old], np.int64)
-            if old:
-                sender.delete_from_indexes(style, [hit["_index"] for hit in old], ids, versions, np.arange(len(ids)))
-            page = _check_page(_scroll_on(asking, page, name), name)
-        asking.clear_scroll(body={"scroll_id": [page["_scroll_id"]]}, ignore=[404])
+        with closing(_read_pages(asking, name, body)) as pages:
+            for page in pages:
+                hits = [hit for hit in page["hits"]["hits"] if not own or hit.get("_source", {}).items() >= own.items()]
+                old = [hit for hit in hits if hit["_version"] <= older.most]
+                ids = pa.array([hit["_id"] for hit in old], pa.string())
+                versions = np.array([max(hit["_version"], older.version) for hit in old], np.int64)
+                if old:
+                    places = [hit["_index"] for hit in old]
+                    sender.delete_from_indexes(style, places, ids, versions, np.arange(len(ids)))
     return sender.finish().deleted
+
+
+def _read_pages(asking: OpenSearch, name: str, body: Mapping[str, object]) -> Generator[dict[str, Any], None, None]:
+    """Return the pages of a search that have documents.
+
+    The search is closed whatever becomes of it: a node keeps some hundreds of them (`search.max_open_scroll_context`),
+    each for minutes, and a batch that is tried again opens as many once more.
+    """
+    page = asking.search(index=name, body=body, scroll=_SCROLL_KEEPALIVE)
+    opened = page["_scroll_id"]
+    try:
+        while _check_page(page, name)["hits"]["hits"]:
+            yield page
+            page = _scroll_on(asking, page, name)
+            opened = page["_scroll_id"]
+    finally:
+        with suppress(OpenSearchException):  # what it was closed for is told
+            asking.clear_scroll(body={"scroll_id": [opened]}, ignore=[404])
 
 
 def _scroll_on(asking: OpenSearch, page: Mapping[str, Any], name: str) -> dict[str, Any]:

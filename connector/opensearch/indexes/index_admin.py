@@ -19,6 +19,7 @@ from connector.errors import FatalError, GapError, RetriableError
 from connector.opensearch.bulk.actions import WriteOptions
 from connector.opensearch.client import map_opensearch_errors, opensearch_client
 from connector.opensearch.indexes.index_identity import LOST_INDEX_REMEDY, IndexIds, explain_loss
+from connector.opensearch.indexes.index_settings import find_lost_settings
 from connector.opensearch.indexes.mapping import FieldMapping, missing_properties
 from connector.settings.opensearch.documents import OpenSearchSettings
 
@@ -183,7 +184,7 @@ class IndexAdmin:
         """Let a name stand for a fresh index, in one step that no search falls into; give the indexes it stood for.
 
         What had the name before is deleted, whether it was an index itself or stood behind the alias. Its other aliases
-        go over to the fresh index: searches have some of their own.
+        go over to the fresh index: searches have some of their own. Its settings do not: a template may have others.
 
         Raises:
             RetriableError, FatalError: the cluster is away, or refuses it; the name is as it was.
@@ -199,6 +200,21 @@ class IndexAdmin:
             added = [{"add": {"index": fresh, "alias": name, **how}} for name, how in names.items()]
             self._client.indices.update_aliases(body={"actions": [*gone, *added]})
         return list(before)
+
+    def find_lost_settings(self, alias: str, fresh: str) -> list[str]:
+        """Return the names of settings of the indexes that a name stands for, and that a fresh index has not.
+
+        Raises:
+            RetriableError, FatalError: as `find`.
+        """
+        with map_opensearch_errors(f"comparing {alias} with {fresh}"):
+            made = self._client.indices.get(index=fresh)[fresh]["settings"]
+            try:
+                answer = self._client.indices.get(index=alias)
+            except NotFoundError:
+                answer = {}
+        lost = (find_lost_settings(entry["settings"], made) for name, entry in answer.items() if name != fresh)
+        return sorted({setting for some in lost for setting in some})
 
     def delete(self, name: str) -> None:
         """Delete an index, if it is there.

@@ -42,7 +42,8 @@ _OWN_SHARING = (
     "-XX:SharedClassListFile",
     "-XX:DumpLoadedClassList",
 )
-_ENVIRONMENT = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
+_ENVIRONMENT = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Variables whose options Java takes, and Spark's scripts hand to it."""
 # Java tells on standard output, which is ours, why it does not use an archive.
 _LOGGING = ("-Xlog:disable", "-Xlog:all=warning:stderr", "-Xlog:cds*=error:stderr")
 _ABANDONED_S = 3600

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from connector.errors import FatalError
+from connector.errors import ConfigError, FatalError
 from connector.runtime.jvm.cache import cache_dir, make_folder, name_draft
 from connector.runtime.jvm.lockfile import LOCK_FILE, Artifact, parse_lockfile
 
@@ -240,27 +240,28 @@ def _write_stamp(file: Path, stamp: Stamp) -> None:
 
 
 def choose_components(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Return the components to fetch: those named, else all but ON_DEMAND. FatalError for a name that is not known."""
+    """Return the components to fetch: those named, else all but ON_DEMAND. ConfigError for a name that is not known."""
     names, known = tuple(names), tuple(known)
     unknown = sorted(set(names) - set(known))
     if unknown:
-        raise FatalError(f"no component {', '.join(unknown)} in {LOCK_FILE.name}; it has {', '.join(sorted(known))}")
+        raise ConfigError(f"no component {', '.join(unknown)} in {LOCK_FILE.name}; it has {', '.join(sorted(known))}")
     return names or tuple(name for name in known if name not in ON_DEMAND)
 
 
 def show_progress(components: Iterable[str], folder: Path | None = None) -> int:
     """Fetch components, into `folder` if one is given, showing how far it is on standard error; return their bytes.
 
-    FatalError: as `fetch_jars`.
+    FatalError: as `fetch_jars`. ConfigError: a name is no component's.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     locked = parse_lockfile(LOCK_FILE.read_text(encoding="utf-8"))
+    chosen = choose_components(components, locked)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     size = 0
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        for component in choose_components(components, locked):
+        for component in chosen:
             artifacts = locked[component]
             task = progress.add_task(f"jars for {component}", total=len(artifacts))
 

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from connector.runtime.scratch_folders import make_scratch
+
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
 _LONGEST_FOLDER = 55
@@ -39,6 +41,6 @@ def _make_folder(where: str) -> str | None:
     prefix = str(Path(where) / "icebridge-")
     if len(prefix.encode()) + len("12345678") > _LONGEST_FOLDER:
         return None
-    folder = tempfile.mkdtemp(prefix="icebridge-", dir=where)
+    folder, _ = make_scratch(where)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    return str(folder)

@@ -63,6 +63,7 @@ class SourceConnector(LiveConnector):
             on_session=self._keep_session,
             on_round=self._metrics.on_round,
             on_look=self._metrics.on_look,
+            on_stop=self._metrics.on_stop,
         )
 
     def checks(self) -> list[Check]:
@@ -91,6 +92,7 @@ class SourceConnector(LiveConnector):
             "last_dead_letters": [],
             "dead_letter_topic": "",
             "snapshots": {name: [one.done, one.parts] for name, one in tables.items() if one.is_reading},
+            "stopped": self._metrics.stopped,
         }
 
     def sample(self) -> None:

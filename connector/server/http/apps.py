@@ -57,11 +57,11 @@ class HealthApi:
     async def all(self, request: Request) -> Response:  # noqa: ARG002 - a route's signature
         """Answer with all checks."""
         found = self._connectors()
-        return _answer([*health.check_live(found), *health.check_ready(found), *health.check_started(found)])
+        return _answer([*self._check_live(found), *health.check_ready(found), *health.check_started(found)])
 
     async def live(self, request: Request) -> Response:  # noqa: ARG002
         """Tell whether the loops move."""
-        return _answer(health.check_live(self._connectors()))
+        return _answer(self._check_live(self._connectors()))
 
     async def ready(self, request: Request) -> Response:  # noqa: ARG002
         """Tell whether work can be done."""
@@ -75,6 +75,9 @@ class HealthApi:
         """Answer a scrape of Prometheus."""
         # Some milliseconds, and not in a thread: those may all be waiting for a catalog.
         return Response(self.metrics.render(), media_type=CONTENT_TYPE)
+
+    def _check_live(self, found: list[Connector]) -> list[Check]:
+        return health.check_live(found, is_shared=self.worker.takes_connectors)
 
     def _connectors(self) -> list[Connector]:
         return [one for name in self.worker.names if (one := self.worker.find(name)) is not None]

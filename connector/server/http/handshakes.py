@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 from connector.server.http import protocol
@@ -22,9 +23,14 @@ class TlsHandshake(asyncio.Protocol):
 
     is_idle = True
 
-    def __init__(self, context: ssl.SSLContext, **uvicorns: Any) -> None:
-        """Begin without a connection; the rest is what uvicorn makes a protocol of."""
-        self._context = context
+    def __init__(self, read_context: Callable[[], ssl.SSLContext], **uvicorns: Any) -> None:
+        """Begin without a connection.
+
+        Args:
+            read_context: gives how TLS is spoken now.
+            uvicorns: what uvicorn makes a protocol of.
+        """
+        self._read_context = read_context
         self._http = BoundedProtocol(**uvicorns)
         self._loop = self._http.loop
         self._early: list[bytes] = []
@@ -58,7 +64,7 @@ class TlsHandshake(asyncio.Protocol):
             secured = await self._loop.start_tls(
                 self._transport,
                 self,
-                self._context,
+                self._read_context(),
                 server_side=True,
                 ssl_handshake_timeout=protocol.HEAD_TIMEOUT_S,
                 ssl_shutdown_timeout=_GOODBYE_TIMEOUT_S,

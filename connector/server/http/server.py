@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import threading
 from functools import partial
 from typing import Any, Self
@@ -16,6 +15,7 @@ from starlette.types import ASGIApp
 
 from connector.errors import ConfigError, FatalError
 from connector.runtime.lifecycle import start_thread
+from connector.server.http.certificate import Certificate
 from connector.server.http.handshakes import TlsHandshake
 from connector.server.http.protocol import BoundedProtocol
 
@@ -57,8 +57,9 @@ class HttpServer:
             ConfigError: the certificate cannot be read.
         """
         self._address = address
-        context = _load_key(address)
-        protocol: Any = BoundedProtocol if context is None else partial(TlsHandshake, context)
+        protocol: Any = BoundedProtocol
+        if address.key is not None:
+            protocol = partial(TlsHandshake, Certificate(address.key, address.key_password).context)
         self._socket = _bind(address)
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
@@ -101,25 +102,6 @@ class HttpServer:
         if self._thread is not None:
             self._thread.join(5)
         self._socket.close()
-
-
-def _load_key(address: Address) -> ssl.SSLContext | None:
-    """Return how TLS is spoken, None where it is not; nobody is asked for a password, as OpenSSL would.
-
-    Raises:
-        ConfigError: the certificate cannot be used.
-    """
-    if address.key is None:
-        return None
-    try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(address.key, password=lambda: address.key_password or "")
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"listeners.https.ssl.keystore.location: no certificate with its key ({type(error).__name__}); give a PEM "
-            "file with both, and listeners.https.ssl.key.password where the key has one"
-        ) from None
-    return context
 
 
 def _bind(address: Address) -> socket.socket:

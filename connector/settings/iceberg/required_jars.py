@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from connector.settings.configdef.reader import PropertyProblem
+from connector.settings.iceberg.location_schemes import SCHEME
 
 S3, GCS, ADLS = "s3", "gcs", "adls"
 _STORE_OF = {
@@ -197,7 +198,7 @@ def _location_schemes(properties: Mapping[str, str]) -> Iterator[str]:
 
 def _scheme(location: str) -> str:
     """The scheme of a location; none for a path, a name, or a drive of Windows."""
-    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://?", location)
+    match = re.match(f"({SCHEME})://?", location)
     return match[1].lower() if match else ""
 
 

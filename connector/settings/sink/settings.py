@@ -11,11 +11,12 @@ import attrs
 from connector.errors import ConfigError
 from connector.redaction import redact
 from connector.settings import connector_class, lineage, server
-from connector.settings.configdef.common import NAME, SPARK_PREFIX
+from connector.settings.configdef.common import NAME
 from connector.settings.configdef.loader import load_settings
 from connector.settings.configdef.option import Option, format_names
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.spark_settings import read_spark
 from connector.settings.configdef.unknown_keys import AllowedKeys
 from connector.settings.converters import event_format, message_format
 from connector.settings.converters.event_format import EventSettings
@@ -115,7 +116,7 @@ def _build(reader: ConfigReader, *, allowed: AllowedKeys) -> SinkSettings:
         events=event_format.build(reader, nanoseconds=destination is not None or table.new_tables.has_nanoseconds),
         errors=errors,
         batch=batching.build(reader),
-        spark={SPARK_PREFIX.name + key: text for key, text in reader.under(SPARK_PREFIX).items()},
+        spark=read_spark(reader),
         notes=tuple(reader.notes),
         destination=destination,
         lineage=lineage.build(reader),

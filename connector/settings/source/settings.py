@@ -17,6 +17,7 @@ from connector.settings.configdef.loader import load_settings
 from connector.settings.configdef.option import Option, format_names
 from connector.settings.configdef.property_files import Entry
 from connector.settings.configdef.reader import ConfigReader
+from connector.settings.configdef.spark_settings import read_spark
 from connector.settings.configdef.unknown_keys import AllowedKeys
 from connector.settings.configdef.value_types import one_of
 from connector.settings.connector_class import CONNECTOR_CLASS
@@ -172,7 +173,7 @@ def _build(reader: ConfigReader) -> SourceSettings:
         capture=capture.build(reader),
         outgoing=event_output.build(reader),
         errors=error_handling.build(reader, name),
-        spark={SPARK_PREFIX.name + key: text for key, text in reader.under(SPARK_PREFIX).items()},
+        spark=read_spark(reader),
         notes=tuple(reader.notes),
         sink_type=sink_type,
         destination=documents.build(reader) if searching else None,

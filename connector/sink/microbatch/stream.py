@@ -9,8 +9,6 @@ them. A look beside the batches finds what appears meanwhile; then the next quer
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +31,7 @@ from connector.runtime.jvm.callback_connections import callback_connections
 from connector.runtime.lifecycle import start_call, start_thread
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.retry import call_with_retries
+from connector.runtime.scratch_folders import scratch_folder
 from connector.runtime.spark.local_paths import name_locally
 from connector.runtime.stop_flag import StopFlag
 from connector.runtime.topic_partitions import TopicPartition
@@ -108,14 +107,13 @@ class Stream:
 
     def _run_until_growth(self, *, once: bool) -> bool:
         """Run a query over the topic-partitions that are known; tell whether there is to be another one."""
-        scratch = Path(tempfile.mkdtemp(prefix="icebridge-"))
         self._leaving = threading.Event()
-        try:
-            fresh = self._watch(self._query(scratch, once=once), once=once)
-        finally:
-            if self._function is not None:
-                self._function.release()
-            shutil.rmtree(scratch, ignore_errors=True)
+        with scratch_folder() as scratch:
+            try:
+                fresh = self._watch(self._query(scratch, once=once), once=once)
+            finally:
+                if self._function is not None:
+                    self._function.release()
         self._at = {**(fresh or {}), **self._at}
         return fresh is None or bool(fresh)
 

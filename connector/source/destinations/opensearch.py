@@ -43,6 +43,7 @@ from connector.source.envelope.row_schema import RecordKey, check_columns, descr
 
 _METADATA_TYPES = {"iceberg_snapshot_id": "long"}
 _MAX_REASONS = 3
+_MAX_SETTINGS = 20
 
 
 @attrs.define(eq=False)
@@ -209,8 +210,20 @@ def rebuild_index(settings: SourceSettings, table: str) -> TargetRebuild:
     indexes, alias = IndexAdmin(search), to_index_name(settings.outgoing.topic(table))
     fresh = f"{alias}-{time.time_ns() // 1_000_000}"
     publisher = OpenSearchPublisher(settings, search, indexes, partial(_name_index, fresh))
-    swap, delete = partial(indexes.swap_alias, alias, fresh), partial(indexes.delete, fresh)
+    swap, delete = partial(_swap_alias, indexes, alias, fresh), partial(indexes.delete, fresh)
     return TargetRebuild(fresh, alias, publisher, swap, delete)
+
+
+def _swap_alias(indexes: IndexAdmin, alias: str, fresh: str) -> None:
+    """Let the alias stand for the fresh index, and tell which settings go with the one before."""
+    lost = indexes.find_lost_settings(alias, fresh)
+    indexes.swap_alias(alias, fresh)
+    if lost:
+        structlog.get_logger().warning(
+            "settings of the index before are not in the new one; an index template keeps them",
+            index=fresh,
+            settings=lost[:_MAX_SETTINGS],
+        )
 
 
 def _name_index(name: str, topic: str) -> str:  # noqa: ARG001 - one table at a time

@@ -28,6 +28,7 @@ class FileChannel:
         """Remember where the file is."""
         self._path = path
         self._taken = path.with_name(f"{path.name}.taken")
+        self._read_bytes = 0
 
     def read(self, position: Any) -> ReceivedSignals:
         """Return the signals of the file; `position` tells the last one, which may still be there."""
@@ -38,6 +39,7 @@ class FileChannel:
             if state.st_size > _MAX_BYTES:
                 raise FatalError(f"{self._taken} has more than {_MAX_BYTES} bytes; remove it, and send fewer signals")
             content = self._taken.read_bytes()
+            self._read_bytes = len(content)
         except OSError as error:
             raise FatalError(
                 f"signals of {self._path} cannot be read: {error.strerror}; check the rights on the file and its folder"
@@ -52,9 +54,18 @@ class FileChannel:
         return ReceivedSignals(tuple(_read_line(line, f"{digest[:16]}-{n}") for n, line in enumerate(lines)), digest)
 
     def acknowledge(self) -> None:
-        """Remove the file that was read; one that stays is known by its position."""
+        """Remove the file that was read; one that stays is known by its position.
+
+        What was added by a writer that had it open when it was renamed is read next, as a file of its own.
+        """
         try:
-            self._taken.unlink(missing_ok=True)
+            added = self._taken.read_bytes()[self._read_bytes :] if self._taken.is_file() else b""
+            if added.strip():
+                draft = self._taken.with_name(f"{self._taken.name}.draft")
+                draft.write_bytes(added)
+                draft.replace(self._taken)
+            else:
+                self._taken.unlink(missing_ok=True)
         except OSError as error:
             structlog.get_logger().warning(
                 "a signal file could not be removed", file=str(self._taken), reason=error.strerror

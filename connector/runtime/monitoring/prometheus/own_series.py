@@ -77,6 +77,12 @@ STEP_SECONDS = Series(
     "icebridge_source_step_seconds_total", "Seconds of these steps.", ("connector", "table", "step"), "counter"
 )
 CHANGES = Series("icebridge_source_changes_total", "Changes published.", ("connector", "table", "operation"), "counter")
+TABLE_STOPPED = Series(
+    "icebridge_source_table_stopped",
+    "1 for a source's table that an error stopped while the others continue, else 0.",
+    _T,
+    "gauge",
+)
 SNAPSHOT_PARTS = Series("icebridge_snapshot_parts", "Parts of a table's initial snapshot.", _T, "gauge")
 SNAPSHOT_PARTS_DONE = Series("icebridge_snapshot_parts_done", "Parts of it that are published.", _T, "gauge")
 _M = ("connector", "table", "task")

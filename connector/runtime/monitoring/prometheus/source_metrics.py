@@ -53,6 +53,7 @@ class SourceMetrics:
         self.connector, self._server, self._clock = connector, server, wall_clock
         self._lock = threading.Lock()
         self._tables: dict[str, TableProgress] = {}
+        self._stopped: dict[str, str] = {}
         self._at: dict[str, float] = {}
         self._behind_ms = -1.0
         self._paused_at: float | None = None
@@ -67,6 +68,12 @@ class SourceMetrics:
         """What was done for each table, by its name with namespace."""
         with self._lock:
             return dict(self._tables)
+
+    @property
+    def stopped(self) -> dict[str, str]:
+        """Why tables get no more steps, by their names; none of those that do."""
+        with self._lock:
+            return {table: reason for table, reason in self._stopped.items() if reason}
 
     def on_step(self, report: StepReport) -> None:
         """Count a step."""
@@ -105,6 +112,11 @@ class SourceMetrics:
         """Take note of when a table's oldest unpublished snapshot was committed; None: there is none."""
         with self._lock:
             self._tables.setdefault(table, TableProgress()).waiting_ms = waiting_ms
+
+    def on_stop(self, table: str, reason: str) -> None:
+        """Take note of why a table gets no more steps in this run; no reason: its turns begin."""
+        with self._lock:
+            self._stopped[table] = reason
 
     def on_round(self) -> None:
         """Take note that every table was polled."""
@@ -219,6 +231,8 @@ class SourceMetrics:
 
     def _collect_own(self, tables: list[tuple[str, TableProgress]]) -> Iterator[MetricSample]:
         now_ms = self._clock() * 1000
+        for table, reason in self._stopped.items():
+            yield own.TABLE_STOPPED.at(float(bool(reason)), self.connector, table)
         for table, progress in tables:
             waits_ms = 0.0 if progress.waiting_ms is None else max(0.0, now_ms - progress.waiting_ms)
             yield own.TABLE_LAG_SECONDS.at(waits_ms / 1000, self.connector, table)

@@ -15,11 +15,12 @@ from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.types.schemas.arrow_types import build_table_schema
 from connector.iceberg.types.schemas.schema_evolution import evolve
 from connector.iceberg.write.formats.format_limits import find_unreadable, find_unwritable
+from connector.settings.iceberg.location_schemes import SCHEME
 from connector.settings.iceberg.new_tables.file_formats import DEFAULT_FORMAT_PROPERTY
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
 
 _NANOSECONDS_VERSION = 3
-_CUT_OFF = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^#?]*[#?]")
+_CUT_OFF = re.compile(f"{SCHEME}:[^#?]*[#?]")
 """Paths without a scheme are of the local file system, and read whole."""
 _DELETE_FORMAT = "write.delete.format.default"
 _ENCRYPTION_KEY = "encryption.key-id"
