@@ -20,7 +20,7 @@ def parse_duration(text: str) -> int:
         raise ConfigError(f"--every {text}: is not a duration; write 30s, 10m, 2h or 1d")
     seconds = int(number) * units[unit]
     if seconds > threading.TIMEOUT_MAX:
-        raise ConfigError(f"--every {text}: is longer than anybody waits; write 30s, 10m, 2h or 1d")
+        raise ConfigError(f"--every {text}: is too long; write 30s, 10m, 2h or 1d")
     return seconds
 
 
