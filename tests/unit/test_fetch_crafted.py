@@ -370,7 +370,9 @@ def test_a_batch_that_cannot_be_read_becomes_a_dead_letter() -> None:
         log.add(batch([Record(2, None, b'{"id":2}')], 2, 2))
         kafka = KafkaSettings(cluster.servers, (), None, "", "earliest", {}, {}, {})
         feed = assign_ranges(kafka, {("t", 0): 0}, {("t", 0): 3}, 1)
-        task = map_task(plan(feed=feed, routes={}), cast("WriterFactory", cast("Any", SimpleNamespace(follows_keys=0))))
+        task = map_task(
+            plan(assignment=feed, routes={}), cast("WriterFactory", cast("Any", SimpleNamespace(follows_keys=0)))
+        )
         outputs = list(task([0]))
         assert fetch_raw_batch(kafka, ("t", 0), 1) == broken_checksum()
     result = JobResult().add(map(unpack_value, tell_driver(outputs)))
