@@ -1,4 +1,4 @@
-"""Python workers <- forked from one process that has imported what their tasks need: they start warm, and share memory.
+"""One process that has imported what tasks need -> Python workers forked from it: they start warm, and share memory.
 
 Spark starts this module instead of `pyspark.daemon` (`spark.python.daemon.module`) where executors run on this machine.
 """

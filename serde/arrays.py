@@ -90,6 +90,11 @@ def place_others(count: int, at: Sequence[int] | Ints) -> pa.Array:
     return pa.array(places)
 
 
+def count_list_offsets(owners: Ints, count: int) -> pa.Array:
+    """Return the offsets of `count` lists whose items, in their order, belong to these."""
+    return pa.array(np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=count))]), pa.int32())
+
+
 def unify_floats(column: pa.Array) -> pa.Array:
     """Return a column of keys whose equal values are the same: zero has no sign, and one value is no number.
 

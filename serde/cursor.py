@@ -82,8 +82,8 @@ class Cursor:
         """Goes on where the cursor over some of them has come to."""
         self.pos[index], self.end[index] = other.pos, other.end
 
-    def fail(self, which: Mask, reason: int) -> None:
-        """Marks datums bad (the first reason stays) and lets them read zeros from here on."""
+    def fail(self, which: Mask | Ints, reason: int) -> None:
+        """Marks datums bad (the first reason stays) and lets them read zeros from here on: by a mask, or by index."""
         rows = self.rows[which]
         self.piece.bad[rows] = np.where(self.piece.bad[rows], self.piece.bad[rows], np.uint8(reason))
         self.pos[which] = self.end[which] = self.piece.void

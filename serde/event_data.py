@@ -284,10 +284,7 @@ def _columns(block: MessageBlock) -> Iterator[tuple[str, pa.Array]]:
 
 def _drop_rows(found: DecodedMessages, rows: Sequence[int]) -> DecodedMessages:
     """What was found of other messages than these."""
-    blocks = []
-    for block in found.blocks:
-        keep = np.flatnonzero(~np.isin(block.rows, rows))
-        blocks.append(evolve(block, rows=block.rows[keep], fields=block.fields.take(pa.array(keep))))
+    blocks = [block.filter(~np.isin(block.rows, rows)) for block in found.blocks]
     faults = tuple(fault for fault in found.faults if fault.row not in rows)
     return DecodedMessages(tuple(block for block in blocks if len(block.rows)), found.tombstones, faults)
 

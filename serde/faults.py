@@ -1,4 +1,4 @@
-"""bytes x-> faults: a record that cannot be read is named by its row and a reason, and the others continue.
+"""Bytes that cannot be read -> faults: a record is named by its row and a reason, and the others continue.
 
 A reason names the field path and the schema type. It never holds content of the record.
 """

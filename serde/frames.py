@@ -120,7 +120,7 @@ def _keep_framed(texts: ByteWindows, rows: Rows, magic: tuple[int, ...], size: i
         elif not right[index]:
             reason = f"no {name} of a schema registry: its first byte is not {magic[0]}"
         else:
-            reason = f"shorter than the {_WORDS[size]} bytes in front of an {name} datum"
+            reason = f"shorter than the {_WORDS[size]} bytes before an {name} datum"
         fault(int(rows[index]), reason)
     return rows[framed]
 

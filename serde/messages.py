@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, frozen
 
-from serde.arrays import Ints
+from serde.arrays import Ints, Mask
 from serde.faults import RecordError
 
 Rows = Ints
@@ -36,6 +36,10 @@ class MessageBlock:
     documents: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
+
+    def filter(self, mask: Mask) -> MessageBlock:
+        """Return the messages that the mask marks."""
+        return evolve(self, rows=self.rows[mask], fields=self.fields.filter(pa.array(mask)))
 
 
 @frozen(eq=False)

@@ -19,7 +19,7 @@ from serde.messages import Rows
 from serde.piece_sizes import choose_piece_bytes
 
 ENDS_EARLY = "ends before its schema does"
-TRAILING_BYTES = "has bytes behind its last field"
+TRAILING_BYTES = "has bytes after its last field"
 VALUE_OUTSIDE_SCHEMA = "holds a value that its schema has not"
 INVALID_UTF8 = "holds text that is no UTF-8"
 _REASONS: Mapping[int, str] = {

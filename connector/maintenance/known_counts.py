@@ -21,7 +21,7 @@ class KnownCounts:
 
     def of(self, table: str) -> FileCounts:
         """Return what is known; asks nobody."""
-        stored = self.leases.known(table).counts
+        stored = self.leases.recall(table).counts
         own = self._by_table.get(table, stored)
         return own if own.orphan_bytes is not None else attrs.evolve(own, orphan_bytes=stored.orphan_bytes)
 

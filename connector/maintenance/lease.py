@@ -77,7 +77,7 @@ class LeaseTable:
                 self._rows.reload()
             return Lease.parse(self._rows.by_table.get(table))
 
-    def known(self, table: str) -> Lease:
+    def recall(self, table: str) -> Lease:
         """Return a table's lease as it was last read or stored here; asks nobody."""
         with self._lock:
             return Lease.parse(self._rows.by_table.get(table))

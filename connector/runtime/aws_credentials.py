@@ -110,6 +110,7 @@ class _CredentialsHolder:
 
 
 _holders: dict[AwsIdentity, _CredentialsHolder] = {}
+"""The process's credentials of each identity, shared by all of its clients."""
 
 
 def _holder_for(identity: AwsIdentity) -> _CredentialsHolder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 
 import attrs
 import structlog
@@ -28,6 +29,8 @@ from connector.settings import SinkSettings, SourceSettings
 from connector.settings.server import ServerSettings
 from connector.sink.runner import SinkMonitor
 from connector.source.runner import SourceMonitor
+
+Monitor = TypeVar("Monitor", SinkMonitor, SourceMonitor)
 
 
 def connectors_of(worker: Worker) -> list[Connector]:
@@ -82,13 +85,7 @@ def monitor_sink(settings: SinkSettings, config: Mapping[str, str]) -> Iterator[
     """Serve the one sink of a process; what is yielded is for its runner."""
     connector = SinkConnector(settings, _complete(settings, config), Lifecycle())
     with _serve_one(settings.server, connector) as sampler:
-        monitor = connector.monitor
-
-        def on_session(spark: SparkSession) -> None:
-            sampler.read_java(spark._jvm)  # noqa: SLF001 - PySpark has no other way to its JVM
-            monitor.on_session(spark)
-
-        yield attrs.evolve(monitor, on_session=on_session)
+        yield _read_java(connector.monitor, sampler)
 
 
 @contextmanager
@@ -96,13 +93,17 @@ def monitor_source(settings: SourceSettings, config: Mapping[str, str]) -> Itera
     """Serve the one source of a process; what is yielded is for its runner."""
     connector = SourceConnector(settings, _complete(settings, config), Lifecycle())
     with _serve_one(settings.server, connector) as sampler:
-        monitor = connector.monitor
+        yield _read_java(connector.monitor, sampler)
 
-        def on_session(spark: SparkSession) -> None:
-            sampler.read_java(spark._jvm)  # noqa: SLF001
-            monitor.on_session(spark)
 
-        yield attrs.evolve(monitor, on_session=on_session)
+def _read_java(monitor: Monitor, sampler: Sampler) -> Monitor:
+    """Have the sampler read the JVM of the session, too, once it is there."""
+
+    def on_session(spark: SparkSession) -> None:
+        sampler.read_java(spark._jvm)  # noqa: SLF001 - PySpark has no other way to its JVM
+        monitor.on_session(spark)
+
+    return attrs.evolve(monitor, on_session=on_session)
 
 
 def _complete(settings: SinkSettings | SourceSettings, config: Mapping[str, str]) -> dict[str, str]:

@@ -27,7 +27,7 @@ ENABLED = Option(
     kind=BOOLEAN,
     default=False,
     importance="low",
-    doc="Tell runs to OpenLineage: start, datasets, end. Needs the extra icebridge[lineage].",
+    doc="Report runs to OpenLineage: start, datasets, end. Needs the extra icebridge[lineage].",
 )
 CONFIG_FILE = Option(
     name=f"{_PREFIX}config.file.path",

@@ -110,7 +110,7 @@ API_ENABLED = Option(
     kind=BOOLEAN,
     default=True,
     importance="low",
-    doc="Whether `POST /api/signals` takes signals; 503 if not. Debezium Server takes none unless told to.",
+    doc="Whether `POST /api/signals` accepts signals; 503 if not. In Debezium Server the default is false.",
 )
 CONFIG_TABLE = Option(
     name="config.storage.iceberg.table-name",

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from serde.arrays import Ints, Mask, valid_mask
+from serde.arrays import Ints, Mask, count_list_offsets, valid_mask
 from serde.avro.codec import (
     Array,
     Boolean,
@@ -48,7 +48,7 @@ def read_column(codec: Codec, at: Cursor) -> pa.Array:  # noqa: PLR0911 - one ca
             return _read_union(codec, at)
         case Array():
             rows, items = _read_items(codec.item, at)
-            return pa.ListArray.from_arrays(_list_offsets(rows, len(at)), items)
+            return pa.ListArray.from_arrays(count_list_offsets(rows, len(at)), items)
         case MapBlocks():
             return _read_map(codec, at)
         case _:
@@ -202,16 +202,10 @@ def _read_map(codec: MapBlocks, at: Cursor) -> pa.MapArray:
     rows, pairs = _read_items(codec.pair, at)
     keys, values = pairs.flatten()
     if keys.null_count:
-        nameless = np.zeros(len(at), np.bool_)
-        nameless[rows[~valid_mask(keys)]] = True
-        at.fail(nameless, OUTSIDE_SCHEMA)
+        at.fail(rows[~valid_mask(keys)], OUTSIDE_SCHEMA)
         keep = pa.array(valid_mask(keys))
         rows, keys, values = rows[valid_mask(keys)], keys.filter(keep), values.filter(keep)
-    return pa.MapArray.from_arrays(_list_offsets(rows, len(at)), keys, values)
-
-
-def _list_offsets(rows: Ints, count: int) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]), pa.int32())
+    return pa.MapArray.from_arrays(count_list_offsets(rows, len(at)), keys, values)
 
 
 def _read_items(codec: Codec, at: Cursor) -> tuple[Ints, pa.Array]:
@@ -255,9 +249,7 @@ def _read_block(codec: Codec, at: Cursor, index: Ints, counts: Ints, owners: lis
     for number in range(int(counts.max(initial=0))):
         active = index[counts > number]
         if number >= _MANY_ITEMS and len(active) <= _FEW_DATUMS:
-            slow = np.zeros(len(at), np.bool_)
-            slow[active] = True
-            at.fail(slow, NEEDS_ROW_READER)
+            at.fail(active, NEEDS_ROW_READER)
             return
         below = at.pick(active)
         parts.append(read_column(codec, below))

@@ -110,13 +110,13 @@ SEMANTIC_TYPES: Mapping[tuple[str, str], TypeMapping] = {
     ),
     ("string", TIME_PREFIX + "ZonedTime"): evolve(_WORDS, note="Iceberg has no time of day with a zone"),
     ("string", TIME_PREFIX + "IsoDate"): TypeMapping(
-        _TEXT, pa.date32(), temporal.parse_iso_date, f"with or without Z behind it; {_YEARS}"
+        _TEXT, pa.date32(), temporal.parse_iso_date, f"with or without a Z after it; {_YEARS}"
     ),
     ("string", TIME_PREFIX + "IsoTime"): TypeMapping(
-        _TEXT, pa.time64("us"), temporal.parse_iso_time, f"with or without Z behind it; {_DAY}"
+        _TEXT, pa.time64("us"), temporal.parse_iso_time, f"with or without a Z after it; {_DAY}"
     ),
     ("string", TIME_PREFIX + "IsoTimestamp"): TypeMapping(
-        _TEXT, pa.timestamp("us"), temporal.parse_iso_timestamp, f"with or without Z behind it; {_YEARS}"
+        _TEXT, pa.timestamp("us"), temporal.parse_iso_timestamp, f"with or without a Z after it; {_YEARS}"
     ),
     ("int32", TIME_PREFIX + "Year"): evolve(_INT32, note="the number of the year"),
     ("string", TIME_PREFIX + "Interval"): evolve(_WORDS, note="ISO 8601 duration, as sent"),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import evolve, frozen
+from attrs import frozen
 
 from serde.arrays import children, column_at, valid_mask
 from serde.events.added_fields import find_added_path
@@ -89,8 +89,7 @@ def extract_changes(block: MessageBlock, unwrap: UnwrapSettings) -> tuple[Change
     told = tuple(RecordError(int(row), "VALUE_CONVERTER", "envelope without op") for row in block.rows[lost])
     if lost.all():
         return None, told, 0
-    rest = evolve(block, rows=block.rows[~lost], fields=block.fields.filter(pa.array(~lost)))
-    return read_flattened(rest, unwrap.prefix, unwrap.op_field), told, 0
+    return read_flattened(block.filter(~lost), unwrap.prefix, unwrap.op_field), told, 0
 
 
 def _flatten_envelopes(

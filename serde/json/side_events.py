@@ -92,10 +92,10 @@ def split_side_events(block: MessageBlock, texts: ByteWindows) -> list[MessageBl
         if not mask.any():
             parts.insert(0, rest)
             continue
-        found = evolve(_filter_block(rest, mask), name=kind.name)
+        found = evolve(rest.filter(mask), name=kind.name)
         if mask.all():
             return [found, *parts]
-        parts = [_filter_block(rest, ~mask), found, *parts]
+        parts = [rest.filter(~mask), found, *parts]
     return parts
 
 
@@ -117,7 +117,3 @@ def _is_kind(text: bytes, kind: _SideEvent) -> bool:
     except Unfit:
         return False
     return isinstance(event, dict) and kind.proves(event)
-
-
-def _filter_block(block: MessageBlock, mask: Mask) -> MessageBlock:
-    return evolve(block, rows=block.rows[np.flatnonzero(mask)], fields=block.fields.filter(pa.array(mask)))

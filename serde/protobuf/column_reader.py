@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from serde.arrays import Ints, Mask, valid_mask
+from serde.arrays import Mask, count_list_offsets, valid_mask
 from serde.cursor import NEEDS_ROW_READER, OUTSIDE_SCHEMA, Cursor, Words, unfold_zigzag
 from serde.pieces import window_column
 from serde.protobuf.packed import unpack_items
@@ -98,9 +98,7 @@ def _keep_last(codec: Codec, at: Cursor, one: Occurrences) -> Occurrences:
     if not again.any():
         return one
     if isinstance(codec, MessageType | Wrapped):
-        twice = np.zeros(len(at), np.bool_)
-        twice[one.owners[1:][again]] = True
-        at.fail(twice, NEEDS_ROW_READER)
+        at.fail(one.owners[1:][again], NEEDS_ROW_READER)
     return _pick(one, np.append(~again, True))
 
 
@@ -166,16 +164,14 @@ def _read_repeated(member: MessageMember, at: Cursor, occurrences: dict[int, Occ
     if codec.wire_type != SIZED and SIZED in occurrences:
         assert isinstance(codec, Scalar | LabelNumber)
         if len(occurrences) > 1:
-            both = np.zeros(len(at), np.bool_)
-            both[occurrences[codec.wire_type].owners] = True
-            at.fail(both, NEEDS_ROW_READER)
+            at.fail(occurrences[codec.wire_type].owners, NEEDS_ROW_READER)
         one = unpack_items(codec.wire_type, at, occurrences[SIZED])
     else:
         one = occurrences.get(codec.wire_type, Occurrences.none())
     if isinstance(codec, MapEntries):
         return _read_pairs(codec, at, one)
     items = _read_values(codec, at, one) if len(one.owners) else pa.array([], codec.wire)
-    return pa.ListArray.from_arrays(_list_offsets(one.owners, len(at)), items)
+    return pa.ListArray.from_arrays(count_list_offsets(one.owners, len(at)), items)
 
 
 def _read_pairs(codec: MapEntries, at: Cursor, one: Occurrences) -> pa.MapArray:
@@ -184,8 +180,4 @@ def _read_pairs(codec: MapEntries, at: Cursor, one: Occurrences) -> pa.MapArray:
     if keys.null_count:  # no UTF-8: their messages are marked bad already
         keep = valid_mask(keys)
         owners, keys, values = owners[keep], keys.filter(pa.array(keep)), values.filter(pa.array(keep))
-    return pa.MapArray.from_arrays(_list_offsets(owners, len(at)), keys, values)
-
-
-def _list_offsets(owners: Ints, count: int) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=count))]), pa.int32())
+    return pa.MapArray.from_arrays(count_list_offsets(owners, len(at)), keys, values)

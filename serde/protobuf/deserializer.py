@@ -29,7 +29,7 @@ class ProtobufDeserializer(RegisteredDeserializer):
         split = split_numbered_messages if isinstance(self.frame, GlueFrame) else split_messages
         parts, nameless = split(group.payload)
         for row in group.rows[nameless].tolist():
-            work.reject(row, "the indexes behind its schema id name no message")
+            work.reject(row, "the indexes after its schema id name no message")
         for place, at, payload in parts:
             self._decode_messages(work, group, place, group.rows[at], payload)
 

@@ -46,12 +46,9 @@ def split_messages(payload: ByteWindows) -> tuple[list[IndexedPart], Rows]:
 
 def split_numbered_messages(payload: ByteWindows) -> tuple[list[NumberedPart], Rows]:
     """Return messages by their number, with their positions, and the positions of those that have none."""
-    base = int(payload.starts[0])
-    starts = payload.starts - base
-    piece = DatumBuffer.of(payload.view[base : int(payload.ends[-1])], starts)
-    at = Cursor(piece, np.arange(len(payload)), starts.copy(), payload.ends - base)
+    at, base = _open_cursor(payload)
     numbers = at.unsigned()
-    bad = (piece.bad != 0) | (numbers > _MAX_NUMBER)
+    bad = (at.piece.bad != 0) | (numbers > _MAX_NUMBER)
     good, places = np.flatnonzero(~bad), at.pos + base
     groups = []
     for number in np.unique(numbers[good]).tolist():
@@ -61,20 +58,25 @@ def split_numbered_messages(payload: ByteWindows) -> tuple[list[NumberedPart], R
 
 
 def _split_paths(payload: ByteWindows) -> tuple[list[IndexedPart], Rows]:
-    base = int(payload.starts[0])
-    starts = payload.starts - base
-    piece = DatumBuffer.of(payload.view[base : int(payload.ends[-1])], starts)
-    at = Cursor(piece, np.arange(len(payload)), starts.copy(), payload.ends - base)
+    at, base = _open_cursor(payload)
     counts = at.varint()
-    bad = (counts < 1) | (counts > _MAX_DEPTH) | (piece.bad != 0)
+    bad = (counts < 1) | (counts > _MAX_DEPTH) | (at.piece.bad != 0)
     paths: Paths = np.full((len(payload), _MAX_DEPTH), -1, np.int64)
     for depth in range(int(np.where(bad, 0, counts).max(initial=0))):
         index = np.flatnonzero(~bad & (counts > depth))
         below = at.pick(index)
         paths[index, depth] = below.varint()
         at.put(index, below)
-        bad |= (piece.bad != 0) | ((counts > depth) & (paths[:, depth] < 0))
+        bad |= (at.piece.bad != 0) | ((counts > depth) & (paths[:, depth] < 0))
     return _group_paths(payload, paths, at.pos + base, bad), np.flatnonzero(bad)
+
+
+def _open_cursor(payload: ByteWindows) -> tuple[Cursor, int]:
+    """Return a cursor at the start of each message, and where its bytes begin in those of the payload."""
+    base = int(payload.starts[0])
+    starts = payload.starts - base
+    piece = DatumBuffer.of(payload.view[base : int(payload.ends[-1])], starts)
+    return Cursor(piece, np.arange(len(payload)), starts.copy(), payload.ends - base), base
 
 
 def _group_paths(payload: ByteWindows, paths: Paths, places: Ints, bad: Mask) -> list[IndexedPart]:

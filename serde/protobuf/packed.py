@@ -20,17 +20,11 @@ def unpack_items(wire_type: int, at: Cursor, windows: Occurrences) -> Occurrence
     size = 8 if wire_type == FIXED64 else 4
     wrong = windows.sizes % size != 0
     if wrong.any():
-        _fail(at, windows.owners[wrong], TOO_SHORT)
+        at.fail(windows.owners[wrong], TOO_SHORT)
     counts = np.where(wrong, 0, windows.sizes // size)
     places = np.repeat(windows.places, counts) + size * _number_items(counts)
     words = at.piece.load(places) if len(places) else np.zeros(0, np.uint64)
     return Occurrences(np.repeat(windows.owners, counts), places, words, np.zeros(0, np.int64))
-
-
-def _fail(at: Cursor, owners: Ints, reason: int) -> None:
-    which = np.zeros(len(at), np.bool_)
-    which[owners] = True
-    at.fail(which, reason)
 
 
 def _number_items(counts: Ints) -> Ints:
@@ -46,7 +40,7 @@ def _unpack_varints(at: Cursor, windows: Occurrences) -> Occurrences:
     filled = windows.sizes > 0
     open_end = filled & (view[windows.places + np.maximum(windows.sizes - 1, 0)] >= _CONTINUATION)
     if open_end.any():
-        _fail(at, windows.owners[open_end], TOO_SHORT)
+        at.fail(windows.owners[open_end], TOO_SHORT)
     sizes = np.where(open_end, 0, windows.sizes)
     places = np.repeat(windows.places, sizes) + _number_items(sizes)
     owners = np.repeat(windows.owners, sizes)
@@ -55,7 +49,7 @@ def _unpack_varints(at: Cursor, windows: Occurrences) -> Occurrences:
     starts = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64) if len(ends) else ends
     words, wrong = _join_bits(data, starts, ends)
     if wrong.any():
-        _fail(at, owners[ends[wrong]], OUTSIDE_SCHEMA)
+        at.fail(owners[ends[wrong]], OUTSIDE_SCHEMA)
     return Occurrences(owners[ends], places[starts], words, np.zeros(0, np.int64))
 
 

@@ -75,18 +75,12 @@ def scan_messages(at: Cursor, wanted: Mapping[int, frozenset[int]]) -> dict[int,
         index = np.flatnonzero(tags == tag)
         steps += 1
         if steps > len(wanted) + _MANY_STEPS and len(index) <= _FEW_MESSAGES:
-            _fail_at(at, index, NEEDS_ROW_READER)
+            at.fail(index, NEEDS_ROW_READER)
             tags[index] = _DONE
             continue
         _read_values(at, index, tag, wanted, steps_of)
         _read_tags(at, index, tags)
     return {number: {kind: steps.join() for kind, steps in kinds.items()} for number, kinds in steps_of.items()}
-
-
-def _fail_at(at: Cursor, index: Ints, reason: int) -> None:
-    which = np.zeros(len(at), np.bool_)
-    which[index] = True
-    at.fail(which, reason)
 
 
 def _read_tags(at: Cursor, index: Ints, tags: Ints) -> None:
@@ -114,7 +108,7 @@ def _read_values(
     number, kind = tag >> 3, tag & 7
     kinds = wanted.get(number)
     if kinds is not None and kind not in kinds:
-        _fail_at(at, index, OUTSIDE_SCHEMA)
+        at.fail(index, OUTSIDE_SCHEMA)
         return
     below, words, sizes = at.pick(index), _NO_WORDS, _NO_INTS
     places = below.pos

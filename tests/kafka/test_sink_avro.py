@@ -122,12 +122,12 @@ def test_spoilt_messages_are_dead_letters_with_the_reason(hard: Result) -> None:
     expected = [
         r"Avro datum of schema id \d+ (ends before its schema does|holds .*|has bytes .*)",
         r"Avro datum of schema id \d+ ends before its schema does",
-        r"Avro datum of schema id \d+ has bytes behind its last field",
+        r"Avro datum of schema id \d+ has bytes after its last field",
         r"empty message",
         r"no Avro of a schema registry: its first byte is not 0",
         r"schema id 4294967295: no registry has ids as great as this",
         r"schema id 4711: the registry does not have it",
-        r"shorter than the five bytes in front of an Avro datum",
+        r"shorter than the five bytes before an Avro datum",
     ]
     assert len(reasons) == len(expected), reasons
     assert all(any(re.fullmatch(pattern, reason) for reason in reasons) for pattern in expected), reasons

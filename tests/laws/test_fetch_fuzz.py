@@ -49,7 +49,7 @@ ATTRIBUTES_AT, HEADER_BYTES = 21, 61
 STRICTER = (
     "more bytes than",
     "fewer records than",
-    "a record that ends behind its batch",
+    "a record that ends after its batch",
     "do not rise",
     "says it has",
     "of negative size",

@@ -35,7 +35,7 @@ class KnownJob(LocalJob):
         """Return what a map task told, or run it."""
         if not all(table.upsert for table in plan.tables):
             return super().map_share(plan, writers, share)
-        ranges = plan.feed.shares[share]
+        ranges = plan.assignment.shares[share]
         runs = [self.records[one.topic, one.partition] for one in ranges]
         places = tuple((id(run), one.start, one.end) for run, one in zip(runs, ranges, strict=True))
         starts = {(one.topic, one.partition): one.start for one in ranges}
@@ -79,5 +79,5 @@ def _all_but(kind: type[attrs.AttrsInstance], *names: str) -> Callable[[Any], tu
 
 _SEEN_OTHERWISE = "layout", "base", "committed", "after_delete"
 _LAYOUT = _all_but(TableLayout, "uuid", "io_properties", "properties")
-_PLAN = _all_but(BatchPlan, "label", "feed", "events", "tables")
+_PLAN = _all_but(BatchPlan, "label", "assignment", "events", "tables")
 _MAPPED = _all_but(TablePlan, *_SEEN_OTHERWISE, "known_keys", "write_mode", "needs_row_lookup", "row_lookup")

@@ -224,7 +224,7 @@ class SimulatedJob:
     def run(self, plan: BatchPlan, writers: WriterFactory, lookups: Lookups | None = None) -> JobResult:
         around, own = self.process.around, self.process.reads
         records = {}
-        for wanted in (one for share in plan.feed.shares for one in share):
+        for wanted in (one for share in plan.assignment.shares for one in share):
             at = (wanted.topic, wanted.partition)
             run = around.calls.call(
                 f"fetch {at[0]}-{at[1]}",

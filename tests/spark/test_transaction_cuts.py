@@ -118,7 +118,7 @@ def test_no_transaction_is_cut_and_none_is_waited_for(
             for place, end in unread.end.items()
             for offset in range(unread.start[place], end)
         ]
-        end = cutter.whole(batch, SimpleNamespace(feed=SimpleNamespace(shares=[0]), rows=rows)).batch.end  # type: ignore[arg-type]
+        end = cutter.whole(batch, SimpleNamespace(assignment=SimpleNamespace(shares=[0]), rows=rows)).batch.end  # type: ignore[arg-type]
         for place, offset in end.items():
             for told in log[place][at[place] : offset]:
                 if told.order is not None:

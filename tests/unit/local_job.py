@@ -74,8 +74,8 @@ class LocalJob:
     def run(self, plan: BatchPlan, writers: WriterFactory, lookups: Lookups | None = None) -> JobResult:
         """Run one batch, task after task."""
         lookups = lookups or Lookups()
-        feed = LocalRecords(plan.feed.shares, self.records)
-        plan = attrs.evolve(plan, feed=feed)
+        feed = LocalRecords(plan.assignment.shares, self.records)
+        plan = attrs.evolve(plan, assignment=feed)
         if self.travels:
             plan, writers = pickle.loads(pickle.dumps((plan, writers)))
         self.plans.append(plan)

@@ -64,7 +64,7 @@ def plan(*tables: TablePlan, **changed: Any) -> BatchPlan:
         "routes": {"t": 0} if tables and "routing" not in changed else {},
         "refused": {},
         "ranks": {("t", 0): 0},
-        "feed": assign_ranges(KafkaSettings("localhost:1", (), None, "", "earliest", {}, {}, {}), {}, {}, 1),
+        "assignment": assign_ranges(KafkaSettings("localhost:1", (), None, "", "earliest", {}, {}, {}), {}, {}, 1),
         "reducers": 1,
         "max_letters": 10,
     }

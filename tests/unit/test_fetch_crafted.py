@@ -90,7 +90,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 CRAFTED: dict[str, tuple[Callable[[], bytes], str]] = {
     "checksum": (broken_checksum, "CRC-32C"),
     "control bit": (lambda: changed(22, 0x20), "CRC-32C"),
-    "1 GiB record": (lambda: framed(varint(GIB) + GOOD), "ends behind its batch"),
+    "1 GiB record": (lambda: framed(varint(GIB) + GOOD), "ends after its batch"),
     "1 GiB key": (lambda: framed(record(b"\0\0\0" + varint(GIB) + b"kv")), "fields do not end"),
     "1 GiB value": (lambda: framed(record(b"\0\0\0" + varint(-1) + varint(GIB) + b"v")), "fields do not end"),
     "2^62 value": (lambda: framed(record(b"\0\0\0" + varint(-1) + varint(2**62) + b"v")), "fields do not end"),
@@ -116,7 +116,7 @@ CRAFTED: dict[str, tuple[Callable[[], bytes], str]] = {
     "no zstd": (lambda: framed(GOOD, attributes=ZSTD), "cannot be unpacked"),
     "xerial block behind the end": (
         lambda: framed(b"\x82SNAPPY\x00" + struct.pack(">iiI", 1, 1, 2**32 - 1) + GOOD, attributes=SNAPPY),
-        "block that ends behind",
+        "block that ends after",
     ),
     **{f"bomb of {name}": (make, "consumer.batch.unpacked.max.bytes") for name, make in BOMBS.items()},
 }
@@ -291,7 +291,7 @@ def test_nothing_is_passed_over_where_no_checksum_is(what: str, most: int) -> No
     if (what, most) == ("rises", 1):
         return
     with spoilt(*BARE[what]) as cluster:
-        with pytest.raises(FatalError, match=r"out of order|behind the log's end|of 9 bytes|format 1|ends at offset"):
+        with pytest.raises(FatalError, match=r"out of order|after the log's end|of 9 bytes|format 1|ends at offset"):
             read_all(cluster, most)
         good = batch([Record(1, b"k", b"v")], 1, 1)
 
@@ -319,7 +319,7 @@ def test_a_batch_written_since_the_end_was_told_is_no_leap() -> None:
     data = memoryview(b"".join(batch([Record(o, b"k", b"v")], o, o) for o in (3, 7, 8, 9)))
     check_leaps(parse_batches(data), 2, 7)
     check_leaps(parse_batches(data), 2, -1)
-    with pytest.raises(UnreadableRecords, match="at offset 7 is behind the log's end, 6"):
+    with pytest.raises(UnreadableRecords, match="at offset 7 is after the log's end, 6"):
         check_leaps(parse_batches(data), 2, 6)
 
 
@@ -370,7 +370,9 @@ def test_a_batch_that_cannot_be_read_becomes_a_dead_letter() -> None:
         log.add(batch([Record(2, None, b'{"id":2}')], 2, 2))
         kafka = KafkaSettings(cluster.servers, (), None, "", "earliest", {}, {}, {})
         feed = assign_ranges(kafka, {("t", 0): 0}, {("t", 0): 3}, 1)
-        task = map_task(plan(feed=feed, routes={}), cast("WriterFactory", cast("Any", SimpleNamespace(follows_keys=0))))
+        task = map_task(
+            plan(assignment=feed, routes={}), cast("WriterFactory", cast("Any", SimpleNamespace(follows_keys=0)))
+        )
         outputs = list(task([0]))
         assert fetch_raw_batch(kafka, ("t", 0), 1) == broken_checksum()
     result = JobResult().add(map(unpack_value, tell_driver(outputs)))

@@ -232,7 +232,7 @@ def test_names_of_folders_are_short() -> None:
 
 def test_metrics_of_no_rows() -> None:
     """A file without rows has no bounds."""
-    assert FileMetrics.of(_layout(STRING).schema, ()).told()["lower_bounds"] == {}
+    assert FileMetrics.of(_layout(STRING).schema, ()).describe()["lower_bounds"] == {}
 
 
 def test_only_keys_are_known() -> None:

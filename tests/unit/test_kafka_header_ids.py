@@ -136,7 +136,7 @@ def test_topics_of_transactions_have_such_headers_too(registry: str) -> None:
     datum = avro.written(END, {"status": "END", "id": "5", "ts_ms": 1, "data_collections": counts})
     run = _run((SchemaId("AVRO", guid=END_GUID).guid_to_bytes(), datum))
     feed = SimpleNamespace(chunks=lambda _: iter([run]))
-    plan = attrs.evolve(_plan(registry), transaction_topic="t", feed=feed, ranks={("server.public.t", 0): 0})
+    plan = attrs.evolve(_plan(registry), transaction_topic="t", assignment=feed, ranks={("server.public.t", 0): 0})
     assert sink_plans.dead(decode(run, plan)) == {}
     numbers = iter([pa.RecordBatch.from_pydict({"number": [0]})])
     (told,) = transaction_task(plan, "t")(numbers)

@@ -77,7 +77,7 @@ def endpoint() -> Iterator[TokenEndpoint]:
 
     with serve_http(Handler) as url:
         found.url = f"{url}/token"
-        oauth._KEPT.clear()
+        oauth._tokens.clear()
         yield found
 
 

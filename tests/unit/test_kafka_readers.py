@@ -158,7 +158,7 @@ def test_offsets_of_another_batch_stop_librdkafka() -> None:
         log.add(CRAFTED["offset of another batch"][0]())
         for offset in range(2, 12):
             log.add(batch([Record(offset, b"k", b"b")], offset, offset))
-        with pytest.raises(FatalError, match=r"librdkafka gives offset 2 behind 9: .* native reader"):
+        with pytest.raises(FatalError, match=r"librdkafka gives offset 2 after 9: .* native reader"):
             read(settings(cluster, "librdkafka"), 0, 12)
 
 

@@ -94,7 +94,7 @@ def test_counts_are_stored_with_the_lease() -> None:
 
 
 def _known(lease: Lease) -> KnownCounts:
-    leases: Any = SimpleNamespace(known=lambda _: lease)
+    leases: Any = SimpleNamespace(recall=lambda _: lease)
     return KnownCounts(leases)
 
 
@@ -124,7 +124,7 @@ def test_what_this_process_counted_comes_before_what_is_stored() -> None:
 def test_orphans_that_another_process_found_are_told() -> None:
     """Of a table that this process has counted, and has not looked through for orphans."""
     stored = [Lease()]
-    leases: Any = SimpleNamespace(known=lambda _: stored[-1])
+    leases: Any = SimpleNamespace(recall=lambda _: stored[-1])
     known = KnownCounts(leases)
     known.note("db.t", FileCounts(1, small_files=2))
     assert known.of("db.t") == FileCounts(1, small_files=2)

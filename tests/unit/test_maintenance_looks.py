@@ -163,7 +163,7 @@ class History:
 def _maintainer(monkeypatch: pytest.MonkeyPatch, history: History, policy: MaintenancePolicy) -> Maintainer:
     monkeypatch.setattr(maintainer, "read_history", lambda _: history.ancestors)
     settings: Any = SimpleNamespace(maintenance=MaintenanceSettings(policy), offsets_table="db.offsets")
-    return Maintainer(Mock(), Mock(), settings, "s", Mock(known=lambda _: Lease()))
+    return Maintainer(Mock(), Mock(), settings, "s", Mock(recall=lambda _: Lease()))
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -68,8 +68,8 @@ def test_leader_epochs_go_to_the_next_batch_and_into_the_offsets_table(tmp_path:
     settings = local_sink(tmp_path, ["topics=t"]).batches._settings
     sink = LocalSink(settings, KafkaOffsets("c", {"t": "id-t"}, {at: 2}, epochs={at: 5}))
     plan, _ = sink.batches.plan(MicroBatch(0, {at: 2}, {at: 4}))
-    assert plan.feed.shares == ((OffsetRange("t", 0, 2, 4, 5),),)
-    assert sink.batches.plan(MicroBatch(0, {at: 3}, {at: 4}))[0].feed.shares[0][0].epoch == -1
+    assert plan.assignment.shares == ((OffsetRange("t", 0, 2, 4, 5),),)
+    assert sink.batches.plan(MicroBatch(0, {at: 3}, {at: 4}))[0].assignment.shares[0][0].epoch == -1
     sink.process((("u", 0), *_flat(1, 1)))
     sink.batches.close()
     saved, _ = sink.offsets.save.call_args[0]

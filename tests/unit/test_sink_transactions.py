@@ -49,7 +49,7 @@ class Chunks:
 
 def _told(*values: Any, topic: str = "tx") -> list[dict[str, Any]]:
     made: BatchPlan = plan(append(0, {"id": pa.int64()}), ranks={("server.public.t", 0): 0})
-    made = attrs.evolve(made, feed=Chunks(run(*values, topic=topic)))
+    made = attrs.evolve(made, assignment=Chunks(run(*values, topic=topic)))
     numbers = iter([pa.RecordBatch.from_pydict({"id": [0]})])
     batches = list(transaction_task.transaction_task(made, "tx")(numbers))
     assert all(batch.schema == TRANSACTION_SCHEMA for batch in batches)
@@ -181,7 +181,7 @@ def test_what_was_told_is_read_again_once_an_executor_took_it_along(
     monkeypatch.setattr(transactions, "transaction_task", Mock())
     monkeypatch.setattr(Transactions, "_cut_batch", Mock(side_effect=lost()))
     cutter, made = Transactions(Mock(), TransactionSettings("tx", 1_000)), Mock()
-    made.feed.shares = [()]
+    made.assignment.shares = [()]
     batch = MicroBatch(0, {("server.public.t", 0): 10}, {("server.public.t", 0): 40})
     with pytest.raises(lost):
         cutter.whole(batch, made)

@@ -24,7 +24,7 @@ def parse_duration(text: str) -> int:
     # Python reads no number of thousands of digits.
     seconds = int(number.lstrip("0")[:_MOST_DIGITS]) * units[unit]
     if seconds > threading.TIMEOUT_MAX:
-        raise ConfigError(f"--every {text}: is longer than anybody waits; write 30s, 10m, 2h or 1d")
+        raise ConfigError(f"--every {text}: is too long; write 30s, 10m, 2h or 1d")
     return seconds
 
 

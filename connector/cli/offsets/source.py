@@ -104,12 +104,12 @@ def _newest_offset(table: SourceTable) -> TableOffset:
 
 
 def _open_rows(driver: Driver, settings: SourceSettings) -> OffsetRows:
-    def opened() -> OffsetRows:
+    def open_rows() -> OffsetRows:
         return OffsetRows(
             Catalog(driver, settings.catalog, settings.errors), settings.capture.offsets_table, settings.name, SOURCE
         )
 
-    return call_with_retries(opened, settings.errors)
+    return call_with_retries(open_rows, settings.errors)
 
 
 def read_tables(driver: Driver, settings: SourceSettings, texts: Mapping[str, str]) -> list[SourceTable]:

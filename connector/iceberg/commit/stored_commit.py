@@ -1,4 +1,4 @@
-"""A connector's commit to a table, as the offsets table has it."""
+"""A row of the offsets table -> what it says of a connector's newest commit to a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of columns in frames of a table's rows (`table_reader`), for the driver and for tasks."""
+"""A table's rows -> frames of them (`table_reader`): what their columns are called, for the driver and for tasks."""
 
 from __future__ import annotations
 

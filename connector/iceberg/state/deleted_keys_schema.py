@@ -1,4 +1,4 @@
-"""The columns of the table of deleted keys: the driver keeps the table, executors write its files."""
+"""Deleted keys -> rows of their table: its columns. The driver keeps the table, executors write its files."""
 
 from __future__ import annotations
 

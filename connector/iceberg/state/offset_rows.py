@@ -107,15 +107,15 @@ class OffsetRows:
 
     def is_stale(self) -> bool:
         """Tell whether another writer committed since the rows were read or stored here; one request to the catalog."""
-        table = self._refreshed()
+        table = self._refresh()
         return table is not None and table.snapshot_id != self._seen
 
     def reload(self) -> None:
         """Read the rows again, as they are in the table now."""
-        self._refreshed()
+        self._refresh()
         self._load()
 
-    def _refreshed(self) -> Table | None:
+    def _refresh(self) -> Table | None:
         if self._table is None:
             self._table = self._catalog.load(self._table_name)
         else:

@@ -298,7 +298,7 @@ class _RangeFetcher:
         self._failing_since = self._failing_since or time.monotonic()
         is_held_back = 0 <= found.stable <= self._next < found.high_watermark
         if is_held_back and self._how.isolation == READ_COMMITTED:
-            reason = f"a transaction is open from offset {found.stable} on, and holds back what is behind it"
+            reason = f"a transaction is open from offset {found.stable} on, and holds back what comes after it"
         elif self._fails_for_s > _NOTHING_THERE_S:
             # A replica that lags, or a leader that was cut off and knows of no later one, may say so for ever.
             self._clients.forget(self._at)

@@ -168,7 +168,7 @@ class _RangeReader:
         """
         if self._leapt_from <= offset < self._next:
             raise FatalError(
-                f"{self._place}: librdkafka gives offset {offset} behind {self._next - 1}: a record batch there has "
+                f"{self._place}: librdkafka gives offset {offset} after {self._next - 1}: a record batch there has "
                 "offsets that are not its own; the native reader tells which (consumer.reader)"
             )
         if offset > self._next:
@@ -277,9 +277,9 @@ class _RangeReader:
             self._assign()
         elif later is not None:
             raise FatalError(
-                f"{self._place} offset {self._next} stays unread: librdkafka gives nothing in front of the record "
+                f"{self._place} offset {self._next} stays unread: librdkafka gives nothing before the record "
                 f"batch of offsets {later.first} to {later.last}, which cannot be read: {later.reason}; the native "
-                "reader goes on behind it (consumer.reader)"
+                "reader continues after it (consumer.reader)"
             )
 
     def _raise_fault(self, fault: KafkaError, why: str) -> None:

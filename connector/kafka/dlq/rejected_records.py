@@ -1,4 +1,4 @@
-"""A record that cannot be used: executors tell which it is and why, the driver writes it to the dead letter topic."""
+"""A record that cannot be used -> its place and reason, from executors to the driver, which writes its dead letter."""
 
 from __future__ import annotations
 

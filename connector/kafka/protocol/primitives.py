@@ -50,7 +50,7 @@ class ResponseReader:
         """Return the next bytes; none for a negative size, which stands for null."""
         start, self._at = self._at, self._at + max(size, 0)
         if self._at > len(self._data):
-            raise struct.error(f"a field of {size} bytes ends behind the response")
+            raise struct.error(f"a field of {size} bytes ends after the response")
         return self._data[start : self._at]
 
     def text(self) -> str:

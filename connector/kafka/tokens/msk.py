@@ -42,7 +42,7 @@ def find_region(servers: str, environ: Mapping[str, str] = os.environ) -> str:
     found = _REGION.search(servers)
     region = found[1] if found else environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
     if not region:
-        raise FatalError("AWS_MSK_IAM: the brokers' names tell no region; set AWS_REGION")
+        raise FatalError("AWS_MSK_IAM: the brokers' names contain no region; set AWS_REGION")
     return region
 
 

@@ -44,7 +44,8 @@ class ClientCredentials:
     scope: str = ""
 
 
-_KEPT: dict[ClientCredentials, tuple[AccessToken, float]] = {}
+_tokens: dict[ClientCredentials, tuple[AccessToken, float]] = {}
+"""The process's tokens, and when each has to be renewed: all connections of a client share one."""
 
 
 def fetch_token(credentials: ClientCredentials) -> AccessToken:
@@ -54,17 +55,17 @@ def fetch_token(credentials: ClientCredentials) -> AccessToken:
         RetriableError: the provider is away.
         FatalError: it refuses; the message has its status and reason, and never the secret.
     """
-    token, renew_at = _KEPT.get(credentials, (None, 0.0))
+    token, renew_at = _tokens.get(credentials, (None, 0.0))
     if token is None or time.time() >= renew_at:
         now = time.time()
         token = _ask(credentials, now)
-        _KEPT[credentials] = token, now + (token.expires_at - now) * _LIFETIME_SHARE
+        _tokens[credentials] = token, now + (token.expires_at - now) * _LIFETIME_SHARE
     return token
 
 
 def forget_token(credentials: ClientCredentials) -> None:
     """Ask for another token next time: brokers refuse this one, which may have been revoked."""
-    _KEPT.pop(credentials, None)
+    _tokens.pop(credentials, None)
 
 
 def _ask(credentials: ClientCredentials, now: float) -> AccessToken:

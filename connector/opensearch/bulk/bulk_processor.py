@@ -173,7 +173,7 @@ class BulkProcessor:
         if len(items) != len(actions):
             raise FatalError(
                 f"OpenSearch answers {len(items)} actions of a bulk request of {len(actions)}; nothing of this batch "
-                "is acknowledged: see what stands between here and the cluster"
+                "is acknowledged: look for a proxy between icebridge and the cluster"
             )
         if not answer.get("errors"):
             counts.deleted += actions.deletes
@@ -251,7 +251,7 @@ def _check_item_id(actions: BulkActions, row: int, item: dict[str, Any]) -> None
     if wanted is not None and given is not None and wanted != given:
         raise FatalError(
             f"OpenSearch answers for another document than the one at place {row} of a bulk request; nothing of this "
-            "batch is acknowledged: see what stands between here and the cluster"
+            "batch is acknowledged: look for a proxy between icebridge and the cluster"
         )
 
 

@@ -159,7 +159,7 @@ def _parse_servers(text: str) -> str:
     if not servers or not all(SERVER_REGEX.fullmatch(server) for server in servers):
         raise InvalidValue("{} is not a list of brokers", "write host:port, several separated by commas")
     if not all(0 < int(server.rpartition(":")[2]) <= _MAX_PORT for server in servers):
-        raise InvalidValue("{} has a port that there is not", f"write ports from 1 to {_MAX_PORT}")
+        raise InvalidValue("{} has a port out of range", f"write ports from 1 to {_MAX_PORT}")
     return ",".join(servers)
 
 

@@ -82,7 +82,7 @@ def declare_options(side: str) -> ApicurioOptions:
             "registry.use-id",
             one_of("globalId", "contentId"),
             "globalId",
-            f"Which id the {side}s have; with a URL of Apicurio 3 ({_THIRD_API}) contentId unless told otherwise.",
+            f"Which id the {side}s have; with a URL of Apicurio 3 ({_THIRD_API}) contentId by default.",
             shown="<globalId; contentId with Apicurio 3>",
         ),
         confluent=declare(

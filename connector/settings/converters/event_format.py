@@ -25,7 +25,7 @@ def _parse_placeholder(text: str) -> str:
     try:
         word = parse_placeholder(text)
     except ValueError:
-        raise InvalidValue("{} has no UTF-8 text behind hex:", "write two hexadecimal digits per byte") from None
+        raise InvalidValue("{} has no UTF-8 text after hex:", "write two hexadecimal digits per byte") from None
     if not word:
         raise InvalidValue("{} is empty", "write the word, or leave the option out")
     return word

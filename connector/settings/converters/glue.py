@@ -47,14 +47,14 @@ def declare_options(side: str) -> GlueOptions:
             kind=TEXT,
             default=None,
             importance="low",
-            doc=f"With AWS Glue's converters: URL of Glue for the {side}s, where it is not the region's.",
+            doc=f"With AWS Glue's converters: URL of Glue for the {side}s, if it is not the region's.",
         ),
         role=Option(
             name=f"{prefix}assumeRoleArn",
             kind=TEXT,
             default=None,
             importance="low",
-            doc=f"With AWS Glue's converters: role that is taken to read schemas of {side}s.",
+            doc=f"With AWS Glue's converters: role to assume for reading schemas of {side}s.",
         ),
         session=Option(
             name=f"{prefix}assumeRoleSessionName",

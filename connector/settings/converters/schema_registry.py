@@ -19,13 +19,13 @@ from connector.settings.kafka import stores as key_stores
 from serde.wire_format import WireFormat
 
 _TLS = {
-    "truststore.location": "PEM file with the certificates that its own is checked against",
+    "truststore.location": "PEM file of the CAs that its certificate is checked against",
     "truststore.type": "PEM (JKS cannot be read here)",
     "truststore.password": "accepted; a PEM file has none",
-    "keystore.location": "PEM file with our certificate and key, for one that asks for them",
+    "keystore.location": "PEM file with the client's certificate and key, if it asks for them",
     "keystore.type": "PEM",
     "keystore.password": "accepted; a PEM file has none",
-    "key.password": "password of the own key",
+    "key.password": "password of the client's key",
     "endpoint.identification.algorithm": "https; the check of the host name cannot be turned off",
 }
 _OF_CLOUD: Mapping[str, str | None] = {"logical.cluster": "", "identity.pool.id": None}
@@ -35,13 +35,13 @@ _BEARER_SOURCES: Mapping[str, tuple[tuple[str, ...], Mapping[str, str | None]]] 
 }
 """What each way to a token needs; what else it takes, and what the client is to have where nobody says it."""
 _BEARER = {
-    "token": "the token, with STATIC_TOKEN",
-    "issuer.endpoint.url": "where a token is asked for, with OAUTHBEARER",
-    "client.id": "who asks for it",
-    "client.secret": "and with what secret",
-    "scope": "what the token is to be good for",
-    "logical.cluster": "the registry's cluster, in Confluent Cloud",
-    "identity.pool.id": "the identity pool, in Confluent Cloud",
+    "token": "with STATIC_TOKEN, the token",
+    "issuer.endpoint.url": "with OAUTHBEARER, URL of the token endpoint",
+    "client.id": "with OAUTHBEARER, id of the client",
+    "client.secret": "with OAUTHBEARER, secret of the client",
+    "scope": "with OAUTHBEARER, scope of the token",
+    "logical.cluster": "its cluster in Confluent Cloud",
+    "identity.pool.id": "the identity pool in Confluent Cloud",
 }
 HTTP_URL = re.compile(r"https?://[^/\s]+\S*")
 _SECRET = frozenset({"truststore.password", "keystore.password", "key.password", "token", "client.secret"})
@@ -118,7 +118,7 @@ def declare_options(side: str) -> RegistryOptions:
             kind=one_of(*_BEARER_SOURCES),
             default=None,
             importance="medium",
-            doc=f"The registry of record {side}s lets in who has a token: where that comes from.",
+            doc=f"Registry of record {side}s: where the token comes from, if it asks for one.",
             aliases=_name_bearer(side, "bearer.auth.credentials.source"),
         ),
         bearer=_declare_family(side, "bearer.auth.", _BEARER, "medium", _name_bearer),
@@ -142,7 +142,7 @@ def _declare_family(
             kind=TEXT,
             default=None,
             importance=importance,
-            doc=f"The registry of record {side}s: {doc}.",
+            doc=f"Registry of record {side}s: {doc}.",
             aliases=others(side, f"{prefix}{name}"),
             secret=name in _SECRET,
             empty=name == "endpoint.identification.algorithm",

@@ -140,7 +140,7 @@ ROLE = Option(
     kind=TEXT,
     default="",
     importance="low",
-    doc="Role to take on (STS) for signing requests; its credentials are renewed.",
+    doc="Role to assume (STS) for signing requests; its credentials are renewed.",
     aliases=("aws.sts.role.arn",),
 )
 AWS_SERVICE = Option(

@@ -187,5 +187,5 @@ def _build(reader: ConfigReader) -> SourceSettings:
 def _refuse_speculation(reader: ConfigReader) -> None:
     entry = reader.entries.get(_SPECULATION)
     if entry is not None and (reader.text(entry, literal=True) or "").lower() == "true":
-        what = "lets two copies of a task publish, one of which may repeat events behind later ones"
+        what = "lets two copies of a task publish, one of which may repeat events after later ones"
         reader.add_fault(entry, what, "remove it")

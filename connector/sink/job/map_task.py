@@ -52,7 +52,7 @@ def map_task(plan: BatchPlan, writers: WriterFactory) -> Callable[[Iterable[int]
         meter = FetchMeter()
         headers = (OLD_KEY_HEADER if plan.patches or follows else None, NEW_KEY_HEADER if follows else None)
         for number in shares:
-            chunks = work.fetch(plan.feed.chunks(number, meter))
+            chunks = work.fetch(plan.assignment.chunks(number, meter))
             for runs in gather_small(_with_headers(chunk, headers, plan) for chunk in chunks):
                 yield from work.take(runs)
         yield from work.finish(meter.metrics)

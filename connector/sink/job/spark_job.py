@@ -128,7 +128,7 @@ def _drop_late(
 
 
 def _map_reduce(spark: SparkSession, plan: BatchPlan, writers: WriterFactory) -> RDD[TaskOutput]:
-    shares = len(plan.feed.shares)
+    shares = len(plan.assignment.shares)
     numbers = spark.sparkContext.parallelize(range(shares), max(1, shares))
     mapped = numbers.mapPartitions(map_task(plan, writers))
     return _reduce(mapped, plan, writers) if any(table.upsert for table in plan.tables) else mapped

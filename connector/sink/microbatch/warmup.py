@@ -125,7 +125,7 @@ def _plan_without_tables(
         routes={},
         refused={},
         ranks={at: rank for rank, at in enumerate(sorted(cluster_state.ends))},
-        feed=records,
+        assignment=records,
         reducers=1,
         max_letters=0,
     )

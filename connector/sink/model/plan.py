@@ -182,7 +182,7 @@ class BatchPlan:
     """One job over one batch.
 
     `routes` gives the table of each topic that has one; `ranks` numbers the topic-partitions by name, for the fold.
-    `feed` tells what each map task reads; `reducers` tasks write.
+    `assignment` tells what each map task reads; `reducers` tasks write.
     `refused` gives the reason for topics whose events have no table and can have none.
     `evolve` tells whether tables follow their events (`allow-field-addition`).
     `routing` is set where events name their tables themselves; `routes` is empty then.
@@ -204,7 +204,7 @@ class BatchPlan:
     routes: Mapping[str, int]
     refused: Mapping[str, str]
     ranks: Mapping[TopicPartition, int]
-    feed: PartitionAssignment
+    assignment: PartitionAssignment
     reducers: int
     max_letters: int
     routing: FieldRoutes | None = None

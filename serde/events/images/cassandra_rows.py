@@ -72,9 +72,7 @@ def unpack_cassandra_rows(
     for name in set(_RANGES) & set(after.type.names):
         ranges |= valid_mask(column_at(after, name))
     faults = [RecordError(int(row), "VALUE_CONVERTER", _RANGE_REASON) for row in block.rows[ranges]]
-    kept = (
-        block if not faults else evolve(block, rows=block.rows[~ranges], fields=block.fields.filter(pa.array(~ranges)))
-    )
+    kept = block.filter(~ranges) if faults else block
     rows = without_columns(column_at(kept.fields, "after"), _RANGES)
     after = unpack_cells(rows, _find_partial(kept.fields), more=lacks_columns(block, rows, known))
     fields = with_columns(kept.fields, {"after": after})

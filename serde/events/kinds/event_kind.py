@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import evolve
 
 from serde.arrays import Mask, valid_mask
 from serde.byte_windows import ByteWindows
@@ -152,8 +151,4 @@ def _split_by_fields(block: MessageBlock, marks: list[str]) -> list[MessageBlock
     if (having == len(marks)).all():
         return [block]
     masks = (having == len(marks), having == 0, (having > 0) & (having < len(marks)))
-    return [_filter_block(block, mask) for mask in masks if mask.any()]
-
-
-def _filter_block(block: MessageBlock, mask: Mask) -> MessageBlock:
-    return evolve(block, rows=block.rows[np.flatnonzero(mask)], fields=block.fields.filter(pa.array(mask)))
+    return [block.filter(mask) for mask in masks if mask.any()]

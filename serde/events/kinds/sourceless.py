@@ -49,7 +49,7 @@ def split_sourceless(block: MessageBlock, texts: ByteWindows | None = None) -> l
     mask = _mark_sourceless(block, texts)
     if mask.all() or not mask.any():
         return [block]
-    return [evolve(block, rows=block.rows[each], fields=block.fields.filter(pa.array(each))) for each in (mask, ~mask)]
+    return [block.filter(mask), block.filter(~mask)]
 
 
 def add_source(fields: pa.StructArray) -> pa.StructArray:

@@ -45,7 +45,7 @@ class AvroFile:
 
     def close(self) -> tuple[int, dict[str, Any]]:
         """Return the size in bytes and the statistics; the stream stays open."""
-        return self._stream.tell(), self._metrics.told()
+        return self._stream.tell(), self._metrics.describe()
 
 
 def _single_array(column: pa.ChunkedArray) -> pa.Array:

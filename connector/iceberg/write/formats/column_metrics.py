@@ -65,7 +65,7 @@ class FileMetrics:
         for column in self._columns:
             column.add(rows.column(column.place))
 
-    def told(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return counts and bounds by field id, as `write.rolling_file.describe_file` takes them."""
         columns = self._columns
         bounded = {each.field_id: each.extremes for each in columns if each.extremes is not None}

@@ -50,4 +50,4 @@ class OrcFile:
     def close(self) -> tuple[int, dict[str, Any]]:
         """Return the size in bytes and the statistics; the stream stays open."""
         self._writer.close()
-        return self._stream.tell(), self._metrics.told()
+        return self._stream.tell(), self._metrics.describe()

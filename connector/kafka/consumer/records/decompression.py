@@ -104,7 +104,7 @@ def _decompress_snappy(section: memoryview, limit: int) -> bytes:
     while at < len(section):
         length = int.from_bytes(section[at : at + 4], "big")
         if length > len(section) - at - 4:
-            raise UnreadableRecords("a packed block that ends behind its batch")
+            raise UnreadableRecords("a packed block that ends after its batch")
         parts.append(_decompress_block(section[at + 4 : at + 4 + length], limit - size))
         size += len(parts[-1])
         at += 4 + length

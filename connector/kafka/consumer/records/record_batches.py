@@ -128,7 +128,7 @@ def parse_batches(data: memoryview, most: int | None = None) -> RecordBatches:
     fields = {name: header[name].astype(np.int64) for name in _HEADER.names or ()}
     last, count, ends = fields["last"], fields["count"], starts + _PREFIX_BYTES + fields["length"]
     faults = {
-        place: f"the record batch says it has {count[place]} records up to {last[place]} behind its first"
+        place: f"the record batch says it has {count[place]} records up to {last[place]} after its first"
         for place in np.flatnonzero((last < 0) | (count < 0)).tolist()
     }
     checksum = google_crc32c.value
@@ -187,7 +187,7 @@ def check_leaps(found: RecordBatches, first: int, high_watermark: int) -> None:
     leaps = found.base > np.append(first, found.last[:-1] + 1)[: len(found)]
     wrong = found.base[leaps & (found.base > high_watermark)]
     if high_watermark >= 0 and len(wrong):
-        raise UnreadableRecords(f"the record batch at offset {wrong[0]} is behind the log's end, {high_watermark}")
+        raise UnreadableRecords(f"the record batch at offset {wrong[0]} is after the log's end, {high_watermark}")
 
 
 def bound_last(found: RecordBatches, high_watermark: int) -> RecordBatches:

@@ -32,7 +32,7 @@ _PATH_RECORDS, _MAX_STEPS = 32, 160
 
 _GUESS_BYTES, _MAX_GUESS_BYTES = 16, 4096
 _SIZE_BYTES = 2
-_BEHIND = "a record that ends behind its batch"
+_BEHIND = "a record that ends after its batch"
 _FAR = 1 << 40
 
 

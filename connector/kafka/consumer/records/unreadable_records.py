@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 BATCH_REMEDY = (
-    "see what the broker has there (Kafka's DumpLogSegments); to continue behind it, commit an offset behind it for "
+    "see what the broker has there (Kafka's DumpLogSegments); to continue after it, commit an offset after it for "
     "the sink's group, and take that over by `icebridge offsets reset FILE --to group --execute`"
 )
 """For a record batch that cannot be read, where the run ends at it."""

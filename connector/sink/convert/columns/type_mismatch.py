@@ -121,7 +121,7 @@ def _split_ambiguous(blocks: Sequence[MessageBlock], expected: ExpectedType) -> 
             continue
         doubtful += block.rows[mask].tolist()
         if not mask.all():
-            kept.append(attrs.evolve(block, rows=block.rows[~mask], fields=block.fields.filter(pa.array(~mask))))
+            kept.append(block.filter(~mask))
     return kept, doubtful
 
 

@@ -69,7 +69,7 @@ class BatchPlanner:
             routes=routes.by_topic,
             refused=dict(self._tables.refused),
             ranks={at: rank for rank, at in enumerate(sorted(batch.end))},
-            feed=assign_ranges(
+            assignment=assign_ranges(
                 self._settings.kafka,
                 batch.start,
                 batch.end,

@@ -61,7 +61,7 @@ def transaction_task(plan: BatchPlan, topic: str | None) -> Task:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for chunk in plan.feed.chunks(number):
+                for chunk in plan.assignment.chunks(number):
                     if chunk.topic == topic:
                         chunk.check_readable()
                     if chunk.unreadable is None:

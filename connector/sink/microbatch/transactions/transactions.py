@@ -94,7 +94,7 @@ class Transactions:
             RetriableError, GapError, FatalError: a task raised it.
         """
         now = self._clock()
-        count = len(plan.feed.shares)
+        count = len(plan.assignment.shares)
         tasks = self._spark.range(0, count, 1, max(1, count)).mapInArrow(
             transaction_task(plan, self._settings.topic), SPARK_SCHEMA
         )

@@ -76,7 +76,7 @@ def check_location(layout: TableLayout) -> None:
     for place in (layout.location, layout.data_path):
         if _CUT_OFF.match(place):
             raise DataFault(
-                f"table {layout.name} is at {place}, and a store reads no path behind # or ?; give it another name or "
+                f"table {layout.name} is at {place}, and a store reads no path after # or ?; give it another name or "
                 "location"
             )
 
