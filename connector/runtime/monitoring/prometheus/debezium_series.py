@@ -66,7 +66,7 @@ SINK = declare(
     (*LABELS, "task"),
     {
         "TotalNumberOfWrites": "Rows inserted or updated, before changes of one key are folded.",
-        "TotalNumberOfDeletes": "Deletes.",
+        "TotalNumberOfDeletes": "Deletes: a delete event and the tombstone behind it are one.",
         "TotalNumberOfTruncates": "Truncates.",
         "TotalNumberOfFilteredEvents": "Events without effect.",
         "TotalNumberOfErrantRecords": "Dead letters.",
