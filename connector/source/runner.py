@@ -40,7 +40,8 @@ class SourceMonitor:
     """Who looks at a source, and steers it: `on_session` gets its session, `on_round` is called after each round.
 
     `on_look` hears before each step of a table when its oldest snapshot that is to be published was committed.
-    `signals` are what other threads of this process ask for, beside the channels of the settings.
+    `signals` are what other threads of this process ask for, beside the channels of the settings. `is_connected` tells
+    whether the cluster answered at the last look.
     """
 
     lifecycle: Lifecycle = attrs.field(factory=Lifecycle)
@@ -50,6 +51,7 @@ class SourceMonitor:
     on_session: Callable[[SparkSession], None] = lambda _: None
     on_round: Callable[[], None] = lambda: None
     on_look: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
+    is_connected: Callable[[], bool] = lambda: True
 
 
 def run_source(
@@ -95,7 +97,8 @@ def live_source(
         with ExitStack() as kept:
             spark = open_own()
             names, server = name_datasets(spark, settings), settings.outgoing.prefix
-            exporters = kept.enter_context(open_exporters(settings.lineage, names, server, "streaming"))
+            told = open_exporters(settings.lineage, names, server, "streaming", is_connected=monitor.is_connected)
+            exporters = kept.enter_context(told)
             measuring = (*monitor.snapshot_listeners, *exporters.snapshot_listeners)
             loop = build_source(
                 spark,

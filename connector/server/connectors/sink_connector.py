@@ -72,7 +72,12 @@ class SinkConnector(LiveConnector):
     def monitor(self) -> SinkMonitor:
         """Who hears of its batches."""
         return SinkMonitor(
-            self.lifecycle, (self._metrics, self._recent), self._keep_session, self._metrics.begin, (self._maintenance,)
+            self.lifecycle,
+            (self._metrics, self._recent),
+            self._keep_session,
+            self._metrics.begin,
+            (self._maintenance,),
+            lambda: self._metrics.connected,
         )
 
     def checks(self) -> list[Check]:

@@ -63,6 +63,7 @@ class SourceConnector(LiveConnector):
             on_session=self._keep_session,
             on_round=self._metrics.on_round,
             on_look=self._metrics.on_look,
+            is_connected=lambda: self._metrics.connected,
         )
 
     def checks(self) -> list[Check]:
