@@ -145,6 +145,8 @@ def is_source_key(key: str) -> bool:
 
 
 def _rename_key(key: str) -> str:
+    if key in NAMES:
+        return key
     name = key.removeprefix(_DEBEZIUM)
     if name.startswith(catalog.SINK_CATALOG.rest.name):
         return catalog.SOURCE_CATALOG.rest.name + name.removeprefix(catalog.SINK_CATALOG.rest.name)
