@@ -24,6 +24,7 @@ from connector.settings.source.settings import ALLOWED_KEYS
         ("iceberg.tables.route-field", "Iceberg Kafka Connect"),
         ("primary.key.fields", "Debezium JDBC sink"),
         ("topics", "Kafka Connect"),
+        ("iceberg.maintenance.enabled", ""),
         ("aws.region", "Aiven's OpenSearch sink"),
         ("aws.profile", ""),
         ("aws.role.arn", "Aiven's OpenSearch sink: `aws.sts.role.arn`"),
