@@ -97,6 +97,8 @@ class TableCapture:
                     "publishing changes from this snapshot on", table=self.name, snapshot_id=decision.snapshot_id
                 )
                 self._store(before.advance_to(self.access.table.uuid, decision.snapshot_id))
+                if SnapshotMode(self.access.settings.capture.snapshot_mode) == SnapshotMode.NO_DATA:
+                    self.reports.report_initial("SKIPPED")
             case next_step.ReadSnapshot():
                 with self._detect_drop(), self._detect_expiry(decision.snapshot_id):
                     self._publish_part(decision, before)

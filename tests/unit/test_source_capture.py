@@ -198,13 +198,14 @@ def test_each_chunk_of_a_snapshot_on_demand_is_told(stage: Stage, monkeypatch: p
     ids=["all", "of others"],
 )
 def test_commits_of_sinks_are_skipped_where_asked(stage: Stage, published: list[object]) -> None:
-    """Such a snapshot is stored as passed, and nothing of it is published."""
+    """Such a snapshot is stored as passed, and nothing of it is published; of no initial snapshot that is told."""
     stage.history.add(1)
     stage.run()
     stage.history.add(2, **{CONNECTOR_NAME: "sink"})
     stage.history.add(3)
     stage.run()
     assert stage.published == published
+    assert [one.stage for one in stage.told] == ["SKIPPED"]  # once, when the table is found
     assert stage.offsets.stored[-1].position.snapshot_id == 3
 
 
