@@ -25,7 +25,7 @@ MEANT: Mapping[str, str] = {
     "flush_interval": batching.INTERVAL.name,
     "hard.deletes": f"{tables.KEEP_DELETES.name}=false",
     "iceberg.tables.convert-equality-deletes-enabled": maintenance.CONVERT.name,
-    "identifier_columns": primary_key.FIELDS.name,
+    "identifier_columns": primary_key.ID_COLUMNS.name,
     "insert.mode": tables.UPSERT.name,
     "kafka.bootstrap.servers": kafka.BOOTSTRAP_SERVERS.name,
     "namespace": catalog.SINK_CATALOG.namespace.name,
