@@ -18,6 +18,7 @@ from connector.source.changes.initial_snapshot import SnapshotParts, is_numbered
 from connector.source.changes.key_values import MISSING_ROW_ID
 from connector.source.changes.row_key import KeyKind
 from connector.source.changes.snapshot_diff import read_changes
+from connector.source.changes.unchanged_rows import drop_unchanged
 from connector.source.destination import CapturedTable, ChangePublisher
 from connector.source.on_demand import SnapshotOnDemand
 from connector.source.snapshots import next_step
@@ -286,7 +287,10 @@ class TableCapture:
         self.access.publish_schema(table, before)
         with self.access.reads(snapshot.snapshot_id):
             reader = TableReader(self.access.spark, self.access.table, table.schema)
-            operations = self.access.publisher.publish(read_changes(reader, snapshot.snapshot_id, table.key), table)
+            changes = read_changes(reader, snapshot.snapshot_id, table.key)
+            if self.access.settings.outgoing.skips_unchanged:
+                changes = drop_unchanged(changes, [one.name for one in table.row.members], table.key.columns)
+            operations = self.access.publisher.publish(changes, table)
         self._store_published(attrs.evolve(before, target_id=self.access.publisher.target_id(table)), table)
         self.reports.report_step("snapshot published", snapshot, began, operations)
 

@@ -231,13 +231,13 @@ def test_a_wrong_value_of_signals_is_one_fault(write: Write, text: str) -> None:
 def test_keys_of_debeziums_connectors_that_change_no_event_are_noted(write: Write) -> None:
     """A file of a database's connector need not be cleaned of what tunes the reading, or says what is so anyway."""
     tuning = "max.queue.size=8192\ndebezium.source.topic.cache.size=10\nsnapshot.fetch.size=5\n"
-    same = "event.processing.failure.handling.mode=FAIL\nskip.messages.without.change=false\n"
+    same = "event.processing.failure.handling.mode=FAIL\n"
     naming = "topic.naming.strategy=io.debezium.schema.SchemaTopicNamingStrategy\n"
     (note,) = source(write, tuning + same + naming).notes
     assert note == (
         "these keys of Debezium's connectors say how a database is read and have no effect here: "
         "debezium.source.topic.cache.size, event.processing.failure.handling.mode, max.queue.size, "
-        "skip.messages.without.change, snapshot.fetch.size, topic.naming.strategy"
+        "snapshot.fetch.size, topic.naming.strategy"
     )
 
 
@@ -245,7 +245,6 @@ def test_keys_of_debeziums_connectors_that_change_no_event_are_noted(write: Writ
     ("text", "said"),
     [
         ("event.processing.failure.handling.mode=warn", "can only be fail here"),
-        ("skip.messages.without.change=true", "can only be false here"),
         ("topic.naming.strategy=com.acme.Mine", "topics are named <topic.prefix>.<namespace>.<table>"),
         ("column.mask.with.10.chars=a.b.c", "column.mask.with.10.chars: is not a known key"),
         ("converters=isbn", "converters: is not a known key"),

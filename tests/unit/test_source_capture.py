@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from connector.errors import FatalError, GapError, RetriableError
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
@@ -207,6 +207,24 @@ def test_commits_of_sinks_are_skipped_where_asked(stage: Stage, published: list[
     assert stage.published == published
     assert [one.stage for one in stage.told] == ["SKIPPED"]  # once, when the table is found
     assert stage.offsets.stored[-1].position.snapshot_id == 3
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_updates_without_change_are_left_out_where_asked(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, skips: bool
+) -> None:
+    """Changes pass the filter, by the published columns and those of the key; what is read in full does not."""
+    access, asked = stage.capture.access, list[Any]()
+    outgoing = evolve(access.settings.outgoing, skips_unchanged=skips)
+    access.settings = evolve(access.settings, outgoing=outgoing)
+    monkeypatch.setattr(table_access, "choose_row_key", lambda *_, **__: RowKey(KeyKind.IDENTIFIERS, ("id",)))
+    monkeypatch.setattr(table_capture, "drop_unchanged", lambda rows, *columns: asked.append(columns) or _frame())
+    stage.history.add(1)
+    stage.run()
+    stage.history.add(2)
+    stage.run()
+    assert stage.published == [0, 1, *([] if skips else ["changes 2"])]
+    assert asked == [([], ("id",))] * skips
 
 
 def _lose_history(stage: Stage) -> None:

@@ -19,7 +19,6 @@ _ONLY: Mapping[str, tuple[tuple[str, ...], str]] = {
         ("fail",),
         "take it out: what cannot be written stops its table",
     ),
-    "skip.messages.without.change": (("false",), "take it out: updates of columns that are left out are sent too"),
     "topic.naming.strategy": (
         tuple(f"{_PREFIX_OF_STRATEGIES}{name}TopicNamingStrategy" for name in ("Schema", "Default")),
         "take it out: topics are named <topic.prefix>.<namespace>.<table>",
