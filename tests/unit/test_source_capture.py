@@ -218,7 +218,12 @@ def test_updates_without_change_are_left_out_where_asked(
     outgoing = evolve(access.settings.outgoing, skips_unchanged=skips)
     access.settings = evolve(access.settings, outgoing=outgoing)
     monkeypatch.setattr(table_access, "choose_row_key", lambda *_, **__: RowKey(KeyKind.IDENTIFIERS, ("id",)))
-    monkeypatch.setattr(table_capture, "drop_unchanged", lambda rows, *columns: asked.append(columns) or _frame())
+
+    def drop(_rows: object, *columns: object) -> Any:
+        asked.append(columns)
+        return _frame()
+
+    monkeypatch.setattr(table_capture, "drop_unchanged", drop)
     stage.history.add(1)
     stage.run()
     stage.history.add(2)
