@@ -294,6 +294,15 @@ def test_events_are_counted_by_their_type() -> None:
     assert counts == {"create": 3, "update": 2, "delete": 1, "read": 7, None: 3}
 
 
+def test_counts_begin_with_none() -> None:
+    """What has not happened yet is told as 0: a count that begins with the first dead letter shows no increase."""
+    reader = InMemoryMetricReader()
+    TelemetryListener(MeterProvider([reader]).get_meter("test"), "lake", "sink", Clock())
+    told = measured(reader)
+    counts = ("event.erroneous", "event.filtered", "event.skipped", "transaction.committed")
+    assert [told[f"debezium.{name}.count"] for name in counts] == [0] * len(counts)
+
+
 def test_a_cluster_that_does_not_answer_is_told() -> None:
     """The status of the connection is that of the last look at the cluster."""
     reader, answers = InMemoryMetricReader(), [True]

@@ -93,6 +93,8 @@ class TelemetryListener:
         self._filtered = counter("debezium.event.filtered.count", unit="{event}")
         self._skipped = counter("debezium.event.skipped.count", unit="{event}")
         self._transactions = counter("debezium.transaction.committed.count", unit="{transaction}")
+        for counted in (self._erroneous, self._filtered, self._skipped, self._transactions):
+            counted.add(0, self._about)  # A counter that appears with the first of something shows no increase.
         self._seconds = meter.create_histogram("icebridge.step.duration", unit="s")
         self._observe(meter, "debezium.event.time_since_last", lambda: now_s() - self._last_s, self._about, "s")
         self._observe(meter, "debezium.source.lag", lambda: self._lag_s, self._about, "s")
