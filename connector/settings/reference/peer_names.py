@@ -16,7 +16,7 @@ _OWN_FAMILIES = (
     "iceberg.row-lookup",
     "iceberg.tables.topic-to-table-mapping",
 )
-_JDBC = ("primary.key.", "collection.name.format", "truncate.enabled")
+_JDBC = ("primary.key.", "collection.name.format", "schema.evolution", "truncate.enabled")
 _CONNECT = (
     "topics",
     "key.converter",

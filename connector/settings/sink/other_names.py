@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from connector.settings import server
-from connector.settings.iceberg import catalog, primary_key, routing, tables
+from connector.settings.iceberg import catalog, primary_key, routing, schema_evolution, tables
 from connector.settings.iceberg.maintenance import options as maintenance
 from connector.settings.iceberg.new_tables import declared_schema
 from connector.settings.iceberg.new_tables import settings as new_tables
@@ -18,7 +18,7 @@ from connector.settings.kafka import batching, error_handling, kafka
 MEANT: Mapping[str, str] = {
     "auto.create": routing.AUTO_CREATE.name,
     "auto_create": routing.AUTO_CREATE.name,
-    "auto.evolve": tables.FIELD_ADDITION.name,
+    "auto.evolve": schema_evolution.FIELD_ADDITION.name,
     "commit_interval": batching.INTERVAL.name,
     "delete.enabled": f"{tables.KEEP_DELETES.name}=false",
     "dlq": error_handling.TOPIC.name,
@@ -32,9 +32,8 @@ MEANT: Mapping[str, str] = {
     "operation": tables.OP_FIELD.name,
     "rest.host.name": server.LISTENERS.name,
     "rest.port": server.LISTENERS.name,
-    "schema.evolution": tables.FIELD_ADDITION.name,
     "schema.partition_spec": new_tables.PARTITION_BY.name,
-    "schema_evolution": tables.FIELD_ADDITION.name,
+    "schema_evolution": schema_evolution.FIELD_ADDITION.name,
     "table_identifier": routing.NAME_FORMAT.name,
     "table_location": declared_schema.LOCATION.name,
     "table_properties": f"{new_tables.CREATE_PROPS.name}<property>",
