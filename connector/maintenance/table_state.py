@@ -40,8 +40,8 @@ class SnapshotSummary:
 class Progress:
     """What came since a task was last done, as far back as snapshots are left; `since_ms` None: never seen.
 
-    `numbers` are sequence numbers: that of the snapshot where it was done, or else of the one before those that are
-    left, and that of the newest one.
+    `size_bytes` are those of data files and delete files. `numbers` are sequence numbers: that of the snapshot where it
+    was done, or else of the one before those that are left, and that of the newest one.
     """
 
     since_ms: int | None = None
@@ -49,6 +49,7 @@ class Progress:
     data_files: int = 0
     equality_delete_files: int = 0
     numbers: tuple[int, int] = (0, 0)
+    size_bytes: int = 0
 
 
 @attrs.frozen
@@ -122,13 +123,15 @@ def _count_all(ancestors: Sequence[SnapshotSummary], kind: str, task: str | None
 
 
 def _measure_progress(ancestors: Sequence[SnapshotSummary], task: str, vain: int | None) -> Progress:
-    commits, data_files, deletes, newest = 0, 0, 0, ancestors[0].sequence_number
+    commits, data_files, deletes, size_bytes, newest = 0, 0, 0, 0, ancestors[0].sequence_number
     for snapshot in ancestors:
         if snapshot.summary.get(MAINTENANCE_TASK) == task or snapshot.snapshot_id == vain:
             numbers = snapshot.sequence_number, newest
-            return Progress(snapshot.timestamp_ms, commits, data_files, deletes, numbers)
+            return Progress(snapshot.timestamp_ms, commits, data_files, deletes, numbers, size_bytes)
         if MAINTENANCE_TASK not in snapshot.summary:
             commits += 1
             data_files += snapshot.count("added-data-files")
             deletes += snapshot.count("added-equality-delete-files")
-    return Progress(None, commits, data_files, deletes, (max(0, ancestors[-1].sequence_number - 1), newest))
+            size_bytes += snapshot.count("added-files-size")
+    numbers = max(0, ancestors[-1].sequence_number - 1), newest
+    return Progress(None, commits, data_files, deletes, numbers, size_bytes)

@@ -96,6 +96,8 @@ def _rewrite_reason(
         return None
     if since.data_files >= rule.files:
         return f"{since.data_files} data files since the last rewrite"
+    if rule.added_bytes and since.size_bytes >= rule.added_bytes:
+        return f"{since.size_bytes} bytes since the last rewrite"
     if rule.commits and since.commits >= rule.commits:
         return f"{since.commits} commits since the last rewrite"
     if _measure_wait_s(since, state, now_ms, done_ms) >= rule.interval_s:

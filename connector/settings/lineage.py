@@ -1,4 +1,8 @@
-"""properties -> LineageSettings: whether and how runs are told to OpenLineage. Names: Debezium's."""
+"""properties -> LineageSettings: whether and how runs are told to OpenLineage.
+
+Names: Debezium's, and those of Debezium Server. Its `debezium.source.openlineage.integration.enabled` is none of them:
+it is about the lineage of the database's connector.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, SERVERS, TEXT, InvalidValue, ValueType, split_list
 
 _PREFIX = "openlineage.integration."
+_SERVER_PREFIX = f"debezium.source.{_PREFIX}"
 
 
 def _parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
@@ -28,6 +33,7 @@ ENABLED = Option(
     default=False,
     importance="low",
     doc="Report runs to OpenLineage: start, datasets, end. Needs the extra icebridge[lineage].",
+    aliases=("debezium.sink.iceberg.openlineage-enabled",),
 )
 CONFIG_FILE = Option(
     name=f"{_PREFIX}config.file.path",
@@ -35,6 +41,7 @@ CONFIG_FILE = Option(
     default=None,
     importance="low",
     doc="Configuration of the OpenLineage client (openlineage.yml); else its own places and OPENLINEAGE_* variables.",
+    aliases=(f"{_SERVER_PREFIX}config.file.path",),
 )
 NAMESPACE = Option(
     name=f"{_PREFIX}job.namespace",
@@ -43,6 +50,7 @@ NAMESPACE = Option(
     importance="low",
     doc="Namespace of the job.",
     shown="<topic.prefix> of a source, <name> of a sink",
+    aliases=(f"{_SERVER_PREFIX}job.namespace",),
 )
 DESCRIPTION = Option(
     name=f"{_PREFIX}job.description",
@@ -50,6 +58,7 @@ DESCRIPTION = Option(
     default="",
     importance="low",
     doc="Description of the job.",
+    aliases=(f"{_SERVER_PREFIX}job.description",),
 )
 TAGS = Option(
     name=f"{_PREFIX}job.tags",
@@ -57,6 +66,7 @@ TAGS = Option(
     default=(),
     importance="low",
     doc="Tags of the job, key=value, comma separated.",
+    aliases=(f"{_SERVER_PREFIX}job.tags",),
 )
 OWNERS = Option(
     name=f"{_PREFIX}job.owners",
@@ -64,6 +74,7 @@ OWNERS = Option(
     default=(),
     importance="low",
     doc="Owners of the job, name=type, comma separated.",
+    aliases=(f"{_SERVER_PREFIX}job.owners",),
 )
 SERVERS_OPTION = Option(
     name=f"{_PREFIX}dataset.kafka.bootstrap.servers",
@@ -72,6 +83,7 @@ SERVERS_OPTION = Option(
     importance="low",
     doc="Brokers by which topics are named.",
     shown="<bootstrap.servers>",
+    aliases=(f"{_SERVER_PREFIX}dataset.kafka.bootstrap.servers",),
 )
 OPTIONS: tuple[Option[object], ...] = (ENABLED, CONFIG_FILE, NAMESPACE, DESCRIPTION, TAGS, OWNERS, SERVERS_OPTION)
 

@@ -51,13 +51,17 @@ REFUSAL_S = 1.0
 
 @attrs.frozen
 class SinkMonitor:
-    """Who looks at a sink and steers it: `on_session` gets its session, `on_start` the offsets where a run begins."""
+    """Who looks at a sink and steers it: `on_session` gets its session, `on_start` the offsets where a run begins.
+
+    `is_connected` tells whether the cluster answered at the last look.
+    """
 
     lifecycle: Lifecycle = attrs.field(factory=Lifecycle)
     listeners: Sequence[SinkListener] = ()
     on_session: Callable[[SparkSession], None] = lambda _: None
     on_start: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
     maintenance_listeners: Sequence[MaintenanceListener] = ()
+    is_connected: Callable[[], bool] = lambda: True
 
 
 def run_sink(
@@ -150,7 +154,10 @@ class _SinkRuns:
         with ExitStack() as kept:
             names = name_datasets(spark, own)
             limits = BatchLimits(own.batch.max_events, own.batch.max_bytes)
-            exporters = kept.enter_context(open_exporters(own.lineage, names, own.name, "sink", limits=limits))
+            told = open_exporters(
+                own.lineage, names, own.name, "sink", limits=limits, is_connected=monitor.is_connected
+            )
+            exporters = kept.enter_context(told)
             warming = WarmUpBeside(spark, own, cluster_state)
             kept.callback(warming.close)
             listeners = (*monitor.listeners, *exporters.listeners)

@@ -96,7 +96,7 @@ class SnapshotOnDemand:
         if progress is None:
             self._finish(snapshot, rows)
         elif rows:
-            self._tell(snapshot, "IN_PROGRESS", rows=rows)
+            self._tell(snapshot, "IN_PROGRESS", rows=rows, done=self._count_chunks(progress))
 
     def _advance_unfollowed(self, stored: TableOffset, newest: int | None) -> TableOffset:
         """Return the offset at which a snapshot begins: where no changes are followed, that of the newest snapshot."""
@@ -188,6 +188,11 @@ class SnapshotOnDemand:
             return None
         return to_condition(parse_filter(snapshot.filter), table.schema.iceberg, F.col("after"))
 
+    def _count_chunks(self, progress: ChunkProgress) -> tuple[int, int]:
+        """Return how many chunks are published, and how many there are, by the plan that the last one was read by."""
+        chunks = len(self._parts.plan(progress.snapshot_id, progress.chunk_bytes))
+        return min(progress.chunk, chunks), chunks
+
     def _pinned_parts(self, snapshot_id: int, chunk_bytes: int) -> tuple[SnapshotPart, ...]:
         if snapshot_id not in self.access.snapshots.retained():
             raise GapError(
@@ -240,10 +245,12 @@ class SnapshotOnDemand:
         *,
         rows: int = 0,
         status: ScanStatus = "",
+        done: tuple[int, int] = (0, 0),
     ) -> None:
         named = tables or self.access.offsets.queue.tables_of(snapshot)
         aggregate = AGGREGATES[snapshot.kind]
-        self.reports.report_snapshot(SnapshotReport(aggregate, stage, snapshot.id, named, snapshot.table, rows, status))
+        report = SnapshotReport(aggregate, stage, snapshot.id, named, snapshot.table, rows, status, *done)
+        self.reports.report_snapshot(report)
 
 
 class _NoKey(FatalError):

@@ -41,6 +41,7 @@ class SourceMonitor:
 
     `on_look` hears before each step of a table when its oldest snapshot that is to be published was committed,
     `on_stop` as that of `PollLoop`. `signals` are what other threads ask for, beside the channels of the settings.
+    `is_connected` tells whether the cluster answered at the last look.
     """
 
     lifecycle: Lifecycle = attrs.field(factory=Lifecycle)
@@ -51,6 +52,7 @@ class SourceMonitor:
     on_round: Callable[[], None] = lambda: None
     on_look: Callable[[str, int | None], None] = lambda _name, _waiting_ms: None
     on_stop: Callable[[str, str], None] = lambda _name, _reason: None
+    is_connected: Callable[[], bool] = lambda: True
 
 
 def run_source(
@@ -96,7 +98,8 @@ def live_source(
         with ExitStack() as kept:
             spark = open_own()
             names, server = name_datasets(spark, settings), settings.outgoing.prefix
-            exporters = kept.enter_context(open_exporters(settings.lineage, names, server, "streaming"))
+            told = open_exporters(settings.lineage, names, server, "streaming", is_connected=monitor.is_connected)
+            exporters = kept.enter_context(told)
             measuring = (*monitor.snapshot_listeners, *exporters.snapshot_listeners)
             loop = build_source(
                 spark,

@@ -18,6 +18,7 @@ from connector.source.changes.initial_snapshot import SnapshotParts, is_numbered
 from connector.source.changes.key_values import MISSING_ROW_ID
 from connector.source.changes.row_key import KeyKind
 from connector.source.changes.snapshot_diff import read_changes
+from connector.source.changes.unchanged_rows import drop_unchanged
 from connector.source.destination import CapturedTable, ChangePublisher
 from connector.source.on_demand import SnapshotOnDemand
 from connector.source.snapshots import next_step
@@ -98,6 +99,8 @@ class TableCapture:
                     "publishing changes from this snapshot on", table=self.name, snapshot_id=decision.snapshot_id
                 )
                 self._store(before.advance_to(self.access.table.uuid, decision.snapshot_id))
+                if SnapshotMode(self.access.settings.capture.snapshot_mode) == SnapshotMode.NO_DATA:
+                    self.reports.report_initial("SKIPPED")
             case next_step.ReadSnapshot():
                 with self._detect_drop(), self._detect_expiry(decision.snapshot_id):
                     self._publish_part(decision, before)
@@ -287,7 +290,10 @@ class TableCapture:
         self.access.publish_schema(table, before)
         with self.access.reads(snapshot.snapshot_id):
             reader = TableReader(self.access.spark, self.access.table, table.schema)
-            operations = self.access.publisher.publish(read_changes(reader, snapshot.snapshot_id, table.key), table)
+            changes = read_changes(reader, snapshot.snapshot_id, table.key)
+            if self.access.settings.outgoing.skips_unchanged:
+                changes = drop_unchanged(changes, [one.name for one in table.row.members], table.key.columns)
+            operations = self.access.publisher.publish(changes, table)
         self._store_published(attrs.evolve(before, target_id=self.access.publisher.target_id(table)), table)
         self.reports.report_step("snapshot published", snapshot, began, operations)
 

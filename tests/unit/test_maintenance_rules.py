@@ -51,6 +51,10 @@ def _done(number: int, at_s: int, task: str) -> SnapshotSummary:
     return SnapshotSummary(number, at_s * S, "replace", {MAINTENANCE_TASK: task})
 
 
+def _added(number: int, at_s: int, size: str) -> SnapshotSummary:
+    return make_snapshot(number, at_s, added_data_files="6", added_files_size=size, total_data_files="6")
+
+
 def test_a_state_is_what_summaries_say() -> None:
     """Totals are the newest snapshot's; what came since a task is counted back to the snapshot that the task made."""
     state = summarize(
@@ -122,6 +126,8 @@ def test_when_conversions_are_due(rule: ConvertPolicy, snapshots: list[SnapshotS
     [
         (RewritePolicy(files=6), [make_snapshot(1, 10, added_data_files="6", total_data_files="6")], True),
         (RewritePolicy(files=7), [make_snapshot(1, 10, added_data_files="6", total_data_files="6")], False),
+        (RewritePolicy(added_bytes=9), [_added(1, 10, "4"), _added(2, 11, "5")], True),
+        (RewritePolicy(added_bytes=9), [_added(1, 10, "4"), _done(2, 11, REWRITE), _added(3, 12, "5")], False),
         (RewritePolicy(commits=1), [make_snapshot(1, 10, added_data_files="6", total_data_files="6")], True),
         (RewritePolicy(interval_s=5), [make_snapshot(1, 10, added_data_files="6", total_data_files="6")], True),
         (RewritePolicy(files=1), [_done(1, 10, REWRITE)], False),
@@ -133,7 +139,7 @@ def test_when_conversions_are_due(rule: ConvertPolicy, snapshots: list[SnapshotS
     ],
 )
 def test_when_rewrites_are_due(rule: RewritePolicy, snapshots: list[SnapshotSummary], wanted: bool) -> None:
-    """By files or commits since the last one, or by time; never without a commit since."""
+    """By files, their bytes or commits since the last one, or by time; never without a commit since."""
     assert (REWRITE in _due(evolve(POLICY, rewrite=rule), *snapshots)) == wanted
 
 

@@ -28,7 +28,7 @@ from connector.runtime.monitoring.lineage import (
     open_client,
     to_run_event,
 )
-from connector.runtime.monitoring.listeners import BatchReport, SnapshotReport, StepReport
+from connector.runtime.monitoring.listeners import BatchReport, SnapshotReport, SnapshotStage, StepReport
 from connector.runtime.monitoring.metrics import TaskMetrics
 from connector.runtime.monitoring.telemetry import BatchLimits, TelemetryListener, is_enabled, open_telemetry
 from connector.settings import load
@@ -292,6 +292,39 @@ def test_events_are_counted_by_their_type() -> None:
     points = metrics["debezium.event.count"].data.data_points
     counts = {point.attributes.get("debezium.event.type"): point.value for point in points}
     assert counts == {"create": 3, "update": 2, "delete": 1, "read": 7, None: 3}
+
+
+def test_counts_begin_with_none() -> None:
+    """What has not happened yet is told as 0: a count that begins with the first dead letter shows no increase."""
+    reader = InMemoryMetricReader()
+    TelemetryListener(MeterProvider([reader]).get_meter("test"), "lake", "sink", Clock())
+    told = measured(reader)
+    counts = ("event.erroneous", "event.filtered", "event.skipped", "transaction.committed")
+    assert [told[f"debezium.{name}.count"] for name in counts] == [0] * len(counts)
+
+
+def test_a_cluster_that_does_not_answer_is_told() -> None:
+    """The status of the connection is that of the last look at the cluster."""
+    reader, answers = InMemoryMetricReader(), [True]
+    meter = MeterProvider([reader]).get_meter("test")
+    TelemetryListener(meter, "lake", "sink", Clock(), is_connected=lambda: answers[-1])
+    told = [measured(reader)["debezium.connection.status"]]
+    answers.append(False)
+    assert [*told, measured(reader)["debezium.connection.status"]] == [1, 0]
+
+
+def test_snapshots_that_begin_anew_leave_an_aborted_one_behind() -> None:
+    """What became of snapshots is told of the last ones: completed or aborted, not both."""
+    reader = InMemoryMetricReader()
+    listener = TelemetryListener(MeterProvider([reader]).get_meter("test"), "lake", "streaming", Clock())
+    states = []
+    ends: tuple[SnapshotStage, ...] = ("ABORTED", "TABLE_SCAN_COMPLETED", "ABORTED")
+    for end in ends:
+        listener.on_snapshot(SnapshotReport("Initial Snapshot", "STARTED", "", ("db.t",), "db.t"))
+        listener.on_snapshot(SnapshotReport("Initial Snapshot", end, "", ("db.t",), "db.t"))
+        told = measured(reader)
+        states.append((told["debezium.snapshot.completed"], told["debezium.snapshot.aborted"]))
+    assert states == [(0, 1), (1, 0), (0, 1)]
 
 
 def measured(reader: InMemoryMetricReader) -> dict[str, Any]:

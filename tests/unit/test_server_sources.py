@@ -124,6 +124,22 @@ def test_a_connector_that_does_not_run_is_not_connected(kind: str, state: Any) -
     assert set(scrape(*connector.metrics)["debezium_metrics_Connected"].values()) == {float(state == "RUNNING")}
 
 
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({}, "s"),
+        ({"debezium.source.topic.prefix": "${env:PREFIX}"}, "shop"),
+        ({"database.server.name": "shop"}, "shop"),
+    ],
+)
+def test_metrics_of_a_sink_are_named_by_the_topic_prefix(given: dict[str, str], name: str) -> None:
+    """Debezium's dashboards group by it: as it is looked up, by whichever of its keys it is given; else the name."""
+    config = {**SINK, "name": "s", **given}
+    connector = SinkConnector(load([], config, {"PREFIX": "shop"}), config, Lifecycle())
+    (labels,) = scrape(*connector.metrics)["debezium_metrics_Connected"]
+    assert dict(labels)["name"] == name
+
+
 @pytest.mark.parametrize("kind", ["sink", "source"])
 def test_the_log_of_a_process_with_connectors_says_of_which_a_line_is(
     kind: str, monkeypatch: pytest.MonkeyPatch

@@ -8,6 +8,7 @@ import pytest
 
 from connector.errors import ConfigError
 from connector.settings import SinkSettings, load
+from connector.settings.lineage import LineageSettings
 
 GOOD = {"bootstrap.servers": "localhost:9092", "topics": "t", "debezium.sink.iceberg.warehouse": "/w"}
 SERVER = """\
@@ -88,6 +89,22 @@ def test_debezium_keys_are_named_in_one_note(server: Path) -> None:
         "these keys of Debezium Server's iceberg sink have no effect here: debezium.sink.batch.concurrent-uploads, "
         "debezium.sink.iceberg.upsert-use-dv",
     )
+
+
+def test_lineage_of_debezium_server(server: Path) -> None:
+    """Its sink's key turns lineage on, and the job is described by the keys that its source has for that."""
+    text = "debezium.sink.iceberg.openlineage-enabled=true\n"
+    job = "debezium.source.openlineage.integration."
+    text += f"{job}enabled=true\n{job}job.namespace=lake\n{job}job.tags=env=prod\n{job}config.file.path=/o.yml\n"
+    server.write_text(SERVER + text)
+    settings = load([server], {"bootstrap.servers": "b:9092"}, {})
+    assert settings.lineage == LineageSettings(
+        enabled=True, config_file=Path("/o.yml"), namespace="lake", tags=(("env", "prod"),)
+    )
+    assert f"{job}enabled" in settings.notes[0]
+    assert f"{job}job" not in settings.notes[0]
+    server.write_text(SERVER + f"{job}enabled=true\n")
+    assert not load([server], {"bootstrap.servers": "b:9092"}, {}).lineage.enabled
 
 
 def test_only_bootstrap_servers_is_missing(server: Path) -> None:

@@ -64,7 +64,7 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
         ("debezium.sink.batch.interval.ms", "debezium.sink.batch.interval-ms"),
         ("delete.enabled", "debezium.sink.iceberg.upsert-keep-deletes=false"),
         ("insert.mode", "debezium.sink.iceberg.upsert"),
-        ("schema.evolution", "debezium.sink.iceberg.allow-field-addition"),
+        ("schema_evolution", "debezium.sink.iceberg.allow-field-addition"),
         ("s3.access-key-id", "debezium.sink.iceberg.s3.access-key-id"),
         ("catalog.type", "debezium.sink.iceberg.type"),
     ],

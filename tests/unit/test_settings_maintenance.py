@@ -65,11 +65,20 @@ def test_flinks_names_are_taken(tmp_path: Path) -> None:
             "flink-maintenance.rewrite.partial-progress-max-commits": "4",
             "flink-maintenance.expire-snapshots.retain-last": "5",
             "flink-maintenance.rewrite.min-file-size-bytes": "6",
+            "flink-maintenance.rewrite.schedule.data-file-size": "7",
         },
     ).table.maintenance.policy
     assert (settings.rewrite.files, settings.rewrite.max_commits, settings.expire.retain_last) == (11, 4, 5)
     assert (settings.rewrite.min_file_bytes, settings.rewrite.min_input_files) == (6, 0)
+    assert settings.rewrite.added_bytes == 7
     assert settings.enabled == "auto"
+
+
+def test_keys_of_flinks_job_are_noted(tmp_path: Path) -> None:
+    """What steers Flink's job, its locks among it, is named in a note: there is one writer here."""
+    given = {"flink-maintenance.lock.type": "jdbc", "flink-maintenance.parallelism": "2"}
+    (note,) = _load(tmp_path, given).notes
+    assert note.endswith("have no effect here: flink-maintenance.lock.type, flink-maintenance.parallelism")
 
 
 @pytest.mark.parametrize(

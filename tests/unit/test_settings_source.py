@@ -226,3 +226,33 @@ def test_keys_of_a_source_are_known_to_the_sink() -> None:
 def test_a_wrong_value_of_signals_is_one_fault(write: Write, text: str) -> None:
     """What would follow from the default in its place is no fault of the file."""
     assert faults(write, f"{BASE}table.include.list=a.b\n{text}").count("\n") == 0
+
+
+def test_keys_of_debeziums_connectors_that_change_no_event_are_noted(write: Write) -> None:
+    """A file of a database's connector need not be cleaned of what tunes the reading, or says what is so anyway."""
+    tuning = "max.queue.size=8192\ndebezium.source.topic.cache.size=10\nsnapshot.fetch.size=5\n"
+    same = "event.processing.failure.handling.mode=FAIL\n"
+    naming = "topic.naming.strategy=io.debezium.schema.SchemaTopicNamingStrategy\n"
+    (note,) = source(write, tuning + same + naming).notes
+    assert note == (
+        "these keys of Debezium's connectors say how a database is read and have no effect here: "
+        "debezium.source.topic.cache.size, event.processing.failure.handling.mode, max.queue.size, "
+        "snapshot.fetch.size, topic.naming.strategy"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("event.processing.failure.handling.mode=warn", "can only be fail here"),
+        ("topic.naming.strategy=com.acme.Mine", "topics are named <topic.prefix>.<namespace>.<table>"),
+        ("column.mask.with.10.chars=a.b.c", "column.mask.with.10.chars: is not a known key"),
+        ("converters=isbn", "converters: is not a known key"),
+        ("schema.include.list=sales", "did you mean table.include.list?"),
+        ("disable_export=true", "did you mean snapshot.mode=no_data?"),
+        ("identifier_columns=id", "did you mean message.key.columns?"),
+    ],
+)
+def test_keys_of_others_that_would_change_events_are_refused(write: Write, text: str, said: str) -> None:
+    """What a source does not do is no note: events would not be those that were asked for."""
+    assert said in faults(write, BASE + text)

@@ -88,3 +88,31 @@ def test_an_empty_option_of_a_table_is_none(key: str) -> None:
     given = {MODE: "copy-on-write", "debezium.sink.iceberg.scd-type": "2", "iceberg.tables.default-commit-branch": "b"}
     expected = load([], GOOD | given, {}).table.writes
     assert load([], GOOD | given | {f"iceberg.table.t.{key}": ""}, {}).table.writes == expected
+
+
+KC = {"connector.class": "org.apache.iceberg.connect.IcebergSinkConnector", "iceberg.tables": "a.t"}
+ADDS, MAKES = "debezium.sink.iceberg.allow-field-addition", "iceberg.tables.auto-create-enabled"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, (True, True, False)),
+        ({ADDS: "false"}, (True, False, False)),
+        ({"schema.evolution": "basic"}, (True, True, False)),
+        ({"schema.evolution": "BASIC", ADDS: "true", **KC}, (True, True, False)),
+        ({"schema.evolution": "none"}, (False, False, False)),
+        ({"schema.evolution": "validate-only", MAKES: "false"}, (False, False, True)),
+    ],
+)
+def test_names_of_the_jdbc_sink_for_what_tables_lack(given: dict[str, str], wanted: tuple[bool, ...]) -> None:
+    """Its one key says what two of ours say, and besides that a column that lacks is a stop."""
+    table = load([], GOOD | given, {}).table
+    assert (table.auto_create, table.allow_field_addition, table.requires_fields) == wanted
+
+
+@pytest.mark.parametrize("given", [{ADDS: "false"}, {MAKES: "false"}])
+def test_two_keys_that_contradict_each_other_about_columns_are_refused(given: dict[str, str]) -> None:
+    """Which of them was meant nobody knows."""
+    with pytest.raises(ConfigError, match=r"contradicts schema\.evolution=basic; take one of them out"):
+        load([], GOOD | given | {"schema.evolution": "basic"}, {})

@@ -113,6 +113,20 @@ def test_a_job_runs_again_for_tables_that_were_not_ready(tmp_path: Path) -> None
     assert report.drift == {"t": 1}
 
 
+def test_a_field_that_a_table_lacks_stops_where_that_is_asked(tmp_path: Path) -> None:
+    """Nothing of such a batch is committed, nor passed over; otherwise the field is left out and counted."""
+    checked = local_sink(tmp_path, ["topics=t", "schema.evolution=validate-only"])
+    _send(checked, "t", _flat(1, 1))
+    with pytest.raises(FatalError, match=r"validate-only: t \(more, other\); add the columns"):
+        _send(checked, "t", _flat(2, 2, more="x"), _flat(3, 3, other="y", more="z"))
+    assert list(_found(checked, "t")) == [1]
+    assert checked.batches.position.offsets == {("t", 0): 1}
+    lenient = local_sink(tmp_path, ["topics=t", "schema.evolution=none"])
+    _send(lenient, "t", _flat(1, 1))
+    assert _send(lenient, "t", _flat(2, 2, more="x")).drift == {"t": 1}
+    assert list(_found(lenient, "t")) == [1, 2]
+
+
 def test_images_that_differ_in_kind_are_no_poison(tmp_path: Path) -> None:
     """Without schema, `before` and `after` of different kinds for a new column, and a fraction among bigints, are
     letters at most: the sink goes on, and every other row is there with its digits.

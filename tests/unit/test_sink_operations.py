@@ -81,3 +81,16 @@ def test_without_a_configured_field_all_are_inserts() -> None:
     assert [row["v"] for row in rows(outcome)] == [1, 2]
     before = decode(run({"v": 1, "__op": "zz"}), plan(upserts=False))
     assert (len(before.needs), before.faults) == (1, ())
+
+
+@pytest.mark.parametrize("tombstones", ["delete", "skip"])
+def test_a_delete_and_its_tombstone_are_one(tombstones: str) -> None:
+    """A tombstone counts as a delete where it deletes, and stands behind no delete event; others repeat one."""
+    create, delete = {"id": 1, "v": 1, "op": "c"}, {"id": 1, "v": 1, "op": "d"}
+    values = [create, delete, None, create, None, delete, None, None]
+    table = upsert(0, COLUMNS, ("id",), tombstones=tombstones)
+    outcome = decode(run(*values, keys=[{"id": 1}] * len(values)), plan(table, op_field="op"))
+    assert not outcome.faults
+    metrics = outcome.metrics
+    assert (metrics.operations["d"], metrics.tombstones) == (2, 4)
+    assert metrics.lone_tombstones == (2 if tombstones == "delete" else 0)

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from connector.errors import FatalError, GapError, RetriableError
 from connector.iceberg.commit.commit_summary import CONNECTOR_NAME
 from connector.runtime.monitoring.listeners import SnapshotReport
 from connector.settings.source.settings import load_source
-from connector.source import table_access, table_capture
+from connector.source import on_demand, table_access, table_capture
 from connector.source.capture_reports import CaptureReports
 from connector.source.changes import initial_snapshot
 from connector.source.changes.initial_snapshot import SnapshotPart
 from connector.source.changes.row_key import KeyKind, RowKey
+from connector.source.notifications import additional_data
 from connector.source.snapshots.next_step import SnapshotOffset
 from connector.source.snapshots.snapshot_info import MIN_STEP_NS
-from connector.source.snapshots.snapshot_queue import SnapshotQueue
+from connector.source.snapshots.snapshot_queue import QueuedSnapshot, SnapshotQueue
 from connector.source.snapshots.table_history import TableGoneError
 from connector.source.snapshots.table_offset import TableOffset
 from connector.source.table_access import TableAccess
@@ -68,6 +70,10 @@ class Offsets:
 
     def put(self, _name: str, offset: TableOffset) -> None:
         self.stored.append(offset)
+
+    def put_queue(self, queue: SnapshotQueue, offsets: Mapping[str, TableOffset] | None = None) -> None:
+        self.queue = queue
+        self.stored.extend((offsets or {}).values())
 
 
 @define
@@ -201,6 +207,23 @@ def test_a_read_that_is_given_up_is_told(stage: Stage) -> None:
     assert stage.told[-1].stage == "COMPLETED"
 
 
+def test_each_chunk_of_a_snapshot_on_demand_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its notification says how many chunks are read, and how many there are, by Debezium's names."""
+    stage.history.add(1)
+    stage.run()
+    stage.told.clear()
+    monkeypatch.setattr(table_access, "choose_row_key", lambda *_, **__: RowKey(KeyKind.IDENTIFIERS))
+    monkeypatch.setattr(on_demand, "tasks_by_entry", lambda *plans: [{id(one): one for one in plan} for plan in plans])
+    monkeypatch.setattr(on_demand, "TableReader", lambda *_: None)
+    monkeypatch.setattr(on_demand, "read_live", lambda *_: _frame(("r", "chunk")))
+    monkeypatch.setattr(on_demand, "keep_rows", lambda rows, _: rows)
+    stage.offsets.queue = SnapshotQueue((QueuedSnapshot("7", "db.t"),))
+    stage.run()
+    assert [one.stage for one in stage.told] == ["IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED"]
+    first, *_ = (additional_data(one, "p") for one in stage.told)
+    assert (first["last_processed_key"], first["maximum_key"], first["total_rows_scanned"]) == ("1", "2", "10")
+
+
 @pytest.mark.parametrize(
     ("stage", "published"),
     [
@@ -211,14 +234,38 @@ def test_a_read_that_is_given_up_is_told(stage: Stage) -> None:
     ids=["all", "of others"],
 )
 def test_commits_of_sinks_are_skipped_where_asked(stage: Stage, published: list[object]) -> None:
-    """Such a snapshot is stored as passed, and nothing of it is published."""
+    """Such a snapshot is stored as passed, and nothing of it is published; of no initial snapshot that is told."""
     stage.history.add(1)
     stage.run()
     stage.history.add(2, **{CONNECTOR_NAME: "sink"})
     stage.history.add(3)
     stage.run()
     assert stage.published == published
+    assert [one.stage for one in stage.told] == ["SKIPPED"]  # once, when the table is found
     assert stage.offsets.stored[-1].position.snapshot_id == 3
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_updates_without_change_are_left_out_where_asked(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, skips: bool
+) -> None:
+    """Changes pass the filter, by the published columns and those of the key; what is read in full does not."""
+    access, asked = stage.capture.access, list[Any]()
+    outgoing = evolve(access.settings.outgoing, skips_unchanged=skips)
+    access.settings = evolve(access.settings, outgoing=outgoing)
+    monkeypatch.setattr(table_access, "choose_row_key", lambda *_, **__: RowKey(KeyKind.IDENTIFIERS, ("id",)))
+
+    def drop(_rows: object, *columns: object) -> Any:
+        asked.append(columns)
+        return _frame()
+
+    monkeypatch.setattr(table_capture, "drop_unchanged", drop)
+    stage.history.add(1)
+    stage.run()
+    stage.history.add(2)
+    stage.run()
+    assert stage.published == [0, 1, *([] if skips else ["changes 2"])]
+    assert asked == [([], ("id",))] * skips
 
 
 def _lose_history(stage: Stage) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 import attrs
@@ -29,6 +29,7 @@ def open_exporters(
     context: Context,
     environ: Mapping[str, str] = os.environ,
     limits: BatchLimits | None = None,
+    is_connected: Callable[[], bool] = lambda: True,
 ) -> Iterator[Exporters]:
     """Give the listeners that settings and environment ask for, around a run; what failed in it is told.
 
@@ -39,12 +40,13 @@ def open_exporters(
         context: of its metrics.
         environ: has the `OTEL_*` variables.
         limits: of its batches.
+        is_connected: whether the cluster answered when it was last looked at.
 
     Raises:
         ConfigError: a package that is asked for is not installed, or its configuration cannot be used.
     """
     with ExitStack() as stack:
-        telemetry = stack.enter_context(open_telemetry(environ, server, context, limits))
+        telemetry = stack.enter_context(open_telemetry(environ, server, context, limits, is_connected))
         listeners = () if telemetry is None else (telemetry,)
         if not settings.enabled:
             yield Exporters(listeners, listeners)

@@ -53,6 +53,7 @@ class TaskMetrics:
     """Counts of a batch, or of a part of it. A new count is one more field.
 
     `events`, `dead`, `tombstones`, `ignored` and `truncates` are records; `size_bytes` are their keys and values.
+    `lone_tombstones` are those that delete a key without a delete event before them.
     `nulled` are values that became null because they could not be converted; `drift` names what events have and their
     table does not take (table index, field); `rows` are the changes of each table (by table index). `late` are keys
     whose changes were older than what their table has, `untold` changes that may be from before or after a truncate.
@@ -67,6 +68,7 @@ class TaskMetrics:
     events: int = 0
     dead: int = 0
     tombstones: int = 0
+    lone_tombstones: int = 0
     ignored: int = 0
     truncates: int = 0
     nulled: int = 0

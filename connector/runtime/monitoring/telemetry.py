@@ -68,6 +68,7 @@ class TelemetryListener:
         now_s: Callable[[], float] = time.monotonic,
         limits: BatchLimits | None = None,
         wall_s: Callable[[], float] = time.time,
+        is_connected: Callable[[], bool] = lambda: True,
     ) -> None:
         """Make the instruments.
 
@@ -78,6 +79,7 @@ class TelemetryListener:
             now_s: a clock.
             limits: of its batches; None where there are none.
             wall_s: seconds since 1970.
+            is_connected: whether the cluster answered when it was last looked at.
         """
         self._about = {"debezium.logical.name": server, "debezium.task.id": "0", "debezium.context": context}
         self._in_snapshots = {**self._about, "debezium.context": "snapshot"}
@@ -91,10 +93,12 @@ class TelemetryListener:
         self._filtered = counter("debezium.event.filtered.count", unit="{event}")
         self._skipped = counter("debezium.event.skipped.count", unit="{event}")
         self._transactions = counter("debezium.transaction.committed.count", unit="{transaction}")
+        for counted in (self._erroneous, self._filtered, self._skipped, self._transactions):
+            counted.add(0, self._about)  # A counter that appears with the first of something shows no increase.
         self._seconds = meter.create_histogram("icebridge.step.duration", unit="s")
         self._observe(meter, "debezium.event.time_since_last", lambda: now_s() - self._last_s, self._about, "s")
         self._observe(meter, "debezium.source.lag", lambda: self._lag_s, self._about, "s")
-        self._observe(meter, "debezium.connection.status", lambda: 1, self._about)
+        self._observe(meter, "debezium.connection.status", lambda: int(is_connected()), self._about)
         if limits is not None:
             self._observe_queue(meter, limits)
         self._observe_snapshots(meter)
@@ -126,6 +130,7 @@ class TelemetryListener:
             case "STARTED":
                 if not state.running:
                     state.began, state.tables = self._now_s(), set()
+                    state.completed = state.aborted = 0
                 state.running |= tables
                 state.tables |= tables
             case "TABLE_SCAN_COMPLETED":
@@ -196,7 +201,11 @@ class TelemetryListener:
 
 @contextmanager
 def open_telemetry(
-    environ: Mapping[str, str], server: str, context: Context, limits: BatchLimits | None = None
+    environ: Mapping[str, str],
+    server: str,
+    context: Context,
+    limits: BatchLimits | None = None,
+    is_connected: Callable[[], bool] = lambda: True,
 ) -> Iterator[TelemetryListener | None]:
     """Give the listener that the `OTEL_*` variables ask for, None where they ask for none; flushed in the end.
 
@@ -217,7 +226,8 @@ def open_telemetry(
         ) from error
     provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())])
     try:
-        yield TelemetryListener(provider.get_meter("icebridge"), server, context, limits=limits)
+        meter = provider.get_meter("icebridge")
+        yield TelemetryListener(meter, server, context, limits=limits, is_connected=is_connected)
     finally:
         try:
             provider.shutdown()

@@ -58,7 +58,7 @@ class SinkConnector(LiveConnector):
         )
         self.config, self._settings = config, settings
         batch = settings.batch
-        server = config.get("debezium.source.topic.prefix") or settings.name
+        server = settings.kafka.prefix or settings.name
         self._metrics = SinkMetrics(settings.name, server, max_events=batch.max_events, max_bytes=batch.max_bytes)
         self._maintenance = MaintenanceMetrics(settings.name)
         self._recent = RecentActivity()
@@ -72,7 +72,12 @@ class SinkConnector(LiveConnector):
     def monitor(self) -> SinkMonitor:
         """Who hears of its batches."""
         return SinkMonitor(
-            self.lifecycle, (self._metrics, self._recent), self._keep_session, self._metrics.begin, (self._maintenance,)
+            self.lifecycle,
+            (self._metrics, self._recent),
+            self._keep_session,
+            self._metrics.begin,
+            (self._maintenance,),
+            lambda: self._metrics.connected,
         )
 
     def checks(self) -> list[Check]:

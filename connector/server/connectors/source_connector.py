@@ -64,6 +64,7 @@ class SourceConnector(LiveConnector):
             on_round=self._metrics.on_round,
             on_look=self._metrics.on_look,
             on_stop=self._metrics.on_stop,
+            is_connected=lambda: self._metrics.connected,
         )
 
     def checks(self) -> list[Check]:

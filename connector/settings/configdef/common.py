@@ -64,7 +64,6 @@ DEBEZIUM_SERVER_SINK = ForeignKeys(
     frozenset(
         {
             "debezium.sink.iceberg.upsert-use-dv",
-            "debezium.sink.iceberg.openlineage-enabled",
             "debezium.sink.batch.concurrent-uploads",
             "debezium.sink.batch.concurrent-uploads.timeout-minutes",
         }

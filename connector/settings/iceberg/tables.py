@@ -20,6 +20,7 @@ from connector.settings.iceberg import (
     primary_key,
     routing,
     row_lookup,
+    schema_evolution,
     table_names,
     write_mode,
 )
@@ -89,13 +90,6 @@ OP_FIELD = Option(
     importance="low",
     doc="Operation field of events without envelope: c, insert, u, delete ... in any case; others are dead letters.",
 )
-FIELD_ADDITION = Option(
-    name="debezium.sink.iceberg.allow-field-addition",
-    kind=BOOLEAN,
-    default=True,
-    importance="medium",
-    doc="Add new columns and widen types as events need it; false leaves the schema as it is.",
-)
 EXCLUDED_COLUMNS = Option(
     name="debezium.sink.iceberg.excluded-columns",
     kind=LIST,
@@ -133,7 +127,7 @@ OPTIONS: tuple[Option[object], ...] = (
     TRUNCATE,
     DEDUP_COLUMN,
     OP_FIELD,
-    FIELD_ADDITION,
+    *schema_evolution.OPTIONS,
     EXCLUDED_COLUMNS,
     OFFSETS_TABLE,
     HISTORY_TABLE,
@@ -153,7 +147,7 @@ INDEX_OPTIONS: tuple[Option[object], ...] = (
     TRUNCATE_INDEX,
     DEDUP_COLUMN,
     OP_FIELD,
-    FIELD_ADDITION,
+    *schema_evolution.OPTIONS,
     EXCLUDED_COLUMNS,
     OFFSETS_TABLE,
     *routing.OPTIONS,
@@ -186,7 +180,7 @@ PREFIXES = (*new_tables.PREFIXES, routing.ROUTE_REGEX, WRITE_PROPS)
 class TableSettings:
     """What the tables of a sink are called and look like, and what of events goes into them.
 
-    `events_only` keeps every event as text in one table.
+    `events_only` keeps every event as text in one table. `requires_fields` stops the sink where a table lacks a field.
     """
 
     names: TableNameSettings
@@ -202,6 +196,7 @@ class TableSettings:
     routes: RouteSettings | None = None
     keys: KeySettings = KeySettings()
     auto_create: bool = True
+    requires_fields: bool = False
     case_insensitive: bool = False
     write_properties: Mapping[str, str] = attrs.field(factory=dict)
     history_table: str | None = None
@@ -220,6 +215,7 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
     reader.get(TABLE_MAPPER)
     namespace = reader.get(catalog.SINK_CATALOG.namespace)
     names = table_names.build(reader, namespace)
+    evolution = schema_evolution.build(reader)
     keys, written = primary_key.build(reader), write_mode.build(reader, UPSERT)
     routes = routing.build(reader, iceberg_kafka_connect.cdc_target(reader), "" if indexes else namespace)
     declared_schema.check(reader, routes, one_by_topic=names.have_one_table(reader.get(topics.TOPICS)))
@@ -240,12 +236,13 @@ def build(reader: ConfigReader, *, indexes: bool = False) -> TableSettings:
         truncate=_read_truncate(reader, keeps=keeps, indexes=indexes),
         dedup_column=reader.get(DEDUP_COLUMN),
         op_field=reader.get(OP_FIELD),
-        allow_field_addition=reader.get(FIELD_ADDITION),
+        allow_field_addition=evolution.adds_fields,
         excluded_columns=reader.get(EXCLUDED_COLUMNS),
         offsets_table=reader.get(OFFSETS_TABLE),
         routes=routes,
         keys=keys,
-        auto_create=reader.get(routing.AUTO_CREATE),
+        auto_create=evolution.creates,
+        requires_fields=evolution.requires_fields,
         case_insensitive=reader.get(routing.CASE_INSENSITIVE),
         write_properties=reader.under(WRITE_PROPS),
         history_table=reader.get(HISTORY_TABLE),

@@ -108,7 +108,8 @@ PREFIXES = (*SECURITY, CONSUMER, PRODUCER, ADMIN_OVERRIDE, ADMIN)
 class KafkaSettings:
     """Where events come from, or go to (then no topics are named).
 
-    Client settings are by Java's names, security keys of the top level included.
+    Client settings are by Java's names, security keys of the top level included. `prefix` is Debezium's `topic.prefix`,
+    where a sink names it.
     """
 
     bootstrap_servers: str
@@ -121,6 +122,7 @@ class KafkaSettings:
     admin: Mapping[str, str] = attrs.field(repr=format_names)
     transactions: TransactionSettings = TransactionSettings()
     reading: ReadingSettings = ReadingSettings()
+    prefix: str = ""
 
     def takes(self, topic: str) -> bool:
         """Whether a topic is read: it is listed, or the expression matches its whole name, or it tells transactions."""
@@ -159,6 +161,7 @@ def build(reader: ConfigReader, name: str, dead_letters: str) -> KafkaSettings:
         admin=client_overrides.normalize_case(common | reader.under(ADMIN) | reader.under(ADMIN_OVERRIDE)),
         transactions=transaction,
         reading=reading.build(reader),
+        prefix=reader.get(topics.TOPIC_PREFIX) or "",
     )
     client_overrides.check(
         reader, {"consumer": settings.consumer, "producer": settings.producer, "admin": settings.admin}

@@ -10,8 +10,13 @@ from connector.settings.iceberg import iceberg_kafka_connect
 from connector.settings.opensearch import connection, documents
 
 _OWN_KEYS = ("debezium.sink.batch.interval-ms", "debezium.sink.batch.max-events")
-_OWN_FAMILIES = ("iceberg.backpressure.", "iceberg.row-lookup", "iceberg.tables.topic-to-table-mapping")
-_JDBC = ("primary.key.", "collection.name.format", "truncate.enabled")
+_OWN_FAMILIES = (
+    "iceberg.backpressure.",
+    "iceberg.maintenance.",
+    "iceberg.row-lookup",
+    "iceberg.tables.topic-to-table-mapping",
+)
+_JDBC = ("primary.key.", "collection.name.format", "schema.evolution", "truncate.enabled")
 _CONNECT = (
     "topics",
     "key.converter",

@@ -14,6 +14,7 @@ from connector.settings.connector_class import CONNECTOR_CLASS
 from connector.settings.converters import event_format
 from connector.settings.iceberg import iceberg_kafka_connect
 from connector.settings.iceberg.catalog import SINK_CATALOG
+from connector.settings.iceberg.maintenance import options as maintenance
 from connector.settings.kafka import batching, error_handling, kafka
 from connector.settings.sink.other_names import MEANT
 from connector.settings.sink.sink_types import SINK_TYPE, SINK_TYPES, load_sink_type
@@ -65,6 +66,7 @@ def collect_options() -> SinkOptions:
             ForeignKeys("", frozenset({CONNECTOR_CLASS.name})),
             CONVERTERS,
             *iceberg_kafka_connect.FOREIGN_KEYS,
+            maintenance.FOREIGN_KEYS,
             *foreign,
         ),
         others=SOURCE_KEYS,

@@ -125,6 +125,13 @@ SKIPPED_OPERATIONS = Option(
     importance="low",
     doc="Operations to skip: c, u, d, t, or none.",
 )
+SKIP_UNCHANGED = Option(
+    name="skip.messages.without.change",
+    kind=BOOLEAN,
+    default=False,
+    importance="low",
+    doc="Skip updates that change none of the columns that are published, nor the key.",
+)
 TRANSACTIONS = Option(
     name="provide.transaction.metadata",
     kind=BOOLEAN,
@@ -188,6 +195,7 @@ OPTIONS: tuple[Option[object], ...] = (
     FIELD_NAMES,
     TOMBSTONES,
     SKIPPED_OPERATIONS,
+    SKIP_UNCHANGED,
     TRANSACTIONS,
     HEARTBEAT,
     SCHEMA_CHANGES,
@@ -218,7 +226,10 @@ class TopicCreation:
 
 @attrs.frozen
 class EventOutputSettings:
-    """What events and topics look like; `skipped` holds operations of which no event is sent."""
+    """What events and topics look like; `skipped` holds operations of which no event is sent.
+
+    `skips_unchanged`: nor is one of an update that changes nothing of what is published.
+    """
 
     prefix: str
     delimiter: str
@@ -233,6 +244,7 @@ class EventOutputSettings:
     heartbeat_ms: int
     schema_changes: bool
     creation: TopicCreation
+    skips_unchanged: bool = False
 
     def topic(self, table: str) -> str:
         """The topic of a table, by its name with namespace; what Kafka does not allow becomes `_`."""
@@ -269,6 +281,7 @@ def build(reader: ConfigReader) -> EventOutputSettings:
         heartbeat_ms=reader.get(HEARTBEAT),
         schema_changes=reader.get(SCHEMA_CHANGES),
         creation=_read_topic_creation(reader),
+        skips_unchanged=reader.get(SKIP_UNCHANGED),
     )
 
 

@@ -29,7 +29,7 @@ from connector.settings.kafka.kafka import KafkaSettings
 from connector.settings.lineage import LineageSettings
 from connector.settings.opensearch import aiven, documents
 from connector.settings.server import ServerSettings
-from connector.settings.source import capture, event_output, signals
+from connector.settings.source import capture, event_output, other_names, signals
 from connector.settings.source.capture import CaptureSettings
 from connector.settings.source.event_output import EventOutputSettings
 from connector.settings.source.signals import NotificationSettings, SignalSettings
@@ -79,7 +79,8 @@ ALLOWED_KEYS = AllowedKeys(
     "docs/reference/source-options.md",
     NAMES,
     tuple(prefix.name for prefix in PREFIXES),
-    foreign=(*FOREIGN_KEYS, *iceberg_kafka_connect.FOREIGN_KEYS, *aiven.FOREIGN_KEYS),
+    foreign=(*FOREIGN_KEYS, *iceberg_kafka_connect.FOREIGN_KEYS, *aiven.FOREIGN_KEYS, other_names.TUNING),
+    meant=other_names.MEANT,
     catalog=catalog.SOURCE_CATALOG.rest.name,
 )
 
@@ -146,6 +147,8 @@ def is_source_key(key: str) -> bool:
 
 
 def _rename_key(key: str) -> str:
+    if key in NAMES:
+        return key
     name = key.removeprefix(_DEBEZIUM)
     if name.startswith(catalog.SINK_CATALOG.rest.name):
         return catalog.SOURCE_CATALOG.rest.name + name.removeprefix(catalog.SINK_CATALOG.rest.name)
@@ -155,6 +158,7 @@ def _rename_key(key: str) -> str:
 def _build(reader: ConfigReader) -> SourceSettings:
     connector_class.check(reader)
     ALLOWED_KEYS.check(reader)
+    other_names.check(reader)
     name = reader.get(NAME)
     for option in event_output.ACCEPTED_FORMATS:
         reader.get(option)

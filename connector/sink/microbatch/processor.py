@@ -31,6 +31,7 @@ from connector.sink.microbatch.background_cleanup import BackgroundCleanup
 from connector.sink.microbatch.batch_log import BatchLog, describe_first
 from connector.sink.microbatch.error_tolerance import ErrorTolerance
 from connector.sink.microbatch.group_follower import GroupFollower
+from connector.sink.microbatch.lacking_fields import check_fields
 from connector.sink.microbatch.planning.batch_planner import BatchPlanner
 from connector.sink.microbatch.planning.new_truncates import find_new_truncates, find_table_sources
 from connector.sink.microbatch.ports import SinkPorts
@@ -216,6 +217,8 @@ class BatchProcessor:
         # A batch that is tried again does not write its letters again.
         fresh = [letter for letter in result.dead_letters if record_coordinates(letter) not in self._dead]
         try:
+            lacking = [(self._targets.label(names[index]), field) for index, field in result.metrics.drift]
+            check_fields(self._settings.table, lacking)
             self._limits.check(result.dead_letters, result.metrics)
             self._letters.write(fresh, position.topic_ids)
         except ConnectorError:

@@ -32,7 +32,7 @@ STREAMING = declare(
         "TotalNumberOfDeleteEventsSeen": "Events that delete a row.",
         "NumberOfEventsFiltered": "Events without effect: not of a captured kind, or older than what the table holds.",
         "NumberOfEventsSkipped": "Snapshots of a source that were skipped, such as compactions.",
-        "NumberOfUnchangedEventsSkipped": "Always 0: events are not skipped for what they leave unchanged.",
+        "NumberOfUnchangedEventsSkipped": "Always 0: what skip.messages.without.change leaves out is not counted.",
         "NumberOfErroneousEvents": "Events that could not be processed (dead letters).",
         "NumberOfCommittedTransactions": "Batches committed (sink), snapshots published (source).",
         "QueueTotalCapacity": "Most events in a batch.",
@@ -66,7 +66,7 @@ SINK = declare(
     (*LABELS, "task"),
     {
         "TotalNumberOfWrites": "Rows inserted or updated, before changes of one key are folded.",
-        "TotalNumberOfDeletes": "Deletes.",
+        "TotalNumberOfDeletes": "Deletes: a delete event and the tombstone behind it are one.",
         "TotalNumberOfTruncates": "Truncates.",
         "TotalNumberOfFilteredEvents": "Events without effect.",
         "TotalNumberOfErrantRecords": "Dead letters.",

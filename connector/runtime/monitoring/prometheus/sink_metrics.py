@@ -204,7 +204,7 @@ class SinkMetrics:
         changed = self._schema_changes + Counter(self._changed)
         sink = {
             "TotalNumberOfWrites": creates + updates,
-            "TotalNumberOfDeletes": operations["d"] + total.tombstones,
+            "TotalNumberOfDeletes": operations["d"] + total.lone_tombstones,
             "TotalNumberOfTruncates": total.truncates,
             "TotalNumberOfFilteredEvents": ignored,
             "TotalNumberOfErrantRecords": self._dead,

@@ -6,6 +6,7 @@ Names: those of Flink's table maintenance; `settings.iceberg.maintenance` reads 
 from __future__ import annotations
 
 from connector.settings.configdef.option import Option
+from connector.settings.configdef.unknown_keys import ForeignKeys
 from connector.settings.configdef.value_types import BOOLEAN, LIST, POSITIVE_RATIO, one_of, whole_number
 
 PREFIX = "iceberg.maintenance."
@@ -86,6 +87,13 @@ REWRITE_FILES = Option(
     default=100,
     importance="medium",
     doc="Rewrite when this many data files were added since the last rewrite.",
+)
+REWRITE_SIZE = Option(
+    name=f"{PREFIX}rewrite.schedule.data-file-size",
+    kind=_NONE_OR_COUNT,
+    default=0,
+    importance="low",
+    doc="Rewrite when files of this many bytes were added since the last rewrite; 0: regardless of bytes.",
 )
 REWRITE_INTERVAL = Option(
     name=f"{PREFIX}rewrite.schedule.interval-second",
@@ -254,6 +262,7 @@ OPTIONS: tuple[Option[object], ...] = (
     REWRITE,
     REWRITE_COMMITS,
     REWRITE_FILES,
+    REWRITE_SIZE,
     REWRITE_INTERVAL,
     REWRITE_BYTES,
     REWRITE_PARTIAL,
@@ -276,4 +285,9 @@ OPTIONS: tuple[Option[object], ...] = (
     ORPHAN_AGE,
     ORPHAN_INTERVAL,
     ORPHAN_PREFIX_MODE,
+)
+FOREIGN_KEYS = ForeignKeys(
+    "these keys of Flink's table maintenance steer its job and have no effect here",
+    frozenset(f"{PREFIX}{key}" for key in ("lock-check-delay-seconds", "parallelism", "slot-sharing-group")),
+    (f"{PREFIX}lock.",),
 )

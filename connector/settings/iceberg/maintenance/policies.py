@@ -49,6 +49,7 @@ class RewritePolicy:
     min_file_bytes: int = options.REWRITE_MIN_BYTES.default
     delete_files: int = options.REWRITE_DELETE_FILES.default
     delete_ratio: float = options.REWRITE_RATIO.default
+    added_bytes: int = options.REWRITE_SIZE.default
 
 
 @attrs.frozen
@@ -195,6 +196,7 @@ def _build_policy(read: _Getter) -> MaintenancePolicy:
             read(options.REWRITE_MIN_BYTES),
             read(options.REWRITE_DELETE_FILES),
             read(options.REWRITE_RATIO),
+            read(options.REWRITE_SIZE),
         ),
         manifests=ManifestPolicy(read(options.MANIFESTS), read(options.MANIFEST_COUNT)),
         expire=ExpiryPolicy(

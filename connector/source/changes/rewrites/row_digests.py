@@ -55,13 +55,15 @@ def digest_row(fields: Sequence[StructField]) -> tuple[Column, Column]:
     return high.alias(HIGH), low.alias(LOW)
 
 
-def write_digests(fields: Sequence[StructField]) -> tuple[str, str]:
+def write_digests(fields: Sequence[StructField], of: str = "") -> tuple[str, str]:
     """Return both halves as SQL, as deep as the columns' types, however many columns there are.
+
+    `of` stands before their names: that of a struct which has them, and a dot.
 
     As text they are one call of Java's. Put together there they were some twenty for each column, and what Spark does
     with a plan (copies of it, its text, its code) costs more for deep ones than for wide ones.
     """
-    values = [(quote(field.name), field.dataType) for field in fields]
+    values = [(of + quote(field.name), field.dataType) for field in fields]
     high, low = (_hash_row(values, salt) for salt in _SALTS)
     return high, low
 
