@@ -246,8 +246,13 @@ def test_keys_of_debeziums_connectors_that_change_no_event_are_noted(write: Writ
     [
         ("event.processing.failure.handling.mode=warn", "can only be fail here"),
         ("topic.naming.strategy=com.acme.Mine", "topics are named <topic.prefix>.<namespace>.<table>"),
-        ("column.mask.with.10.chars=a.b.c", "column.mask.with.10.chars: is not a known key"),
-        ("converters=isbn", "converters: is not a known key"),
+        (
+            "column.mask.with.10.chars=a.b.c",
+            "is not supported by this source; leave the column out with column.exclude",
+        ),
+        ("column.mask.hash.v2.SHA-256.with.salt.x=a.b.c", "is not supported by this source; leave the column out"),
+        ("converters=isbn", "converters: is not supported by this source; take it out"),
+        ("snapshot.select.statement.overrides=a.b", "execute-snapshot with additional-conditions"),
         ("schema.include.list=sales", "did you mean table.include.list?"),
         ("disable_export=true", "did you mean snapshot.mode=no_data?"),
         ("identifier_columns=id", "did you mean message.key.columns?"),

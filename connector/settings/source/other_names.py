@@ -1,7 +1,7 @@
 """keys of other programs in a source's file -> notes where nothing depends on them, else what to write instead.
 
 Names: Debezium's connectors for databases, Data Prepper's Iceberg source. What would change events, such as masks of
-columns, stays unknown, and stops the start.
+columns, stops the start.
 """
 
 from __future__ import annotations
@@ -26,6 +26,21 @@ _ONLY: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 """Key -> the values that it may have here, and what to do about another one."""
 
+_HIDE = f"leave the column out with {capture.EXCLUDED_COLUMNS.name}, or mask its values where the table is written"
+_BY_SIGNAL = f"set {capture.SNAPSHOT_MODE.name}=no_data, and ask for what is to be read by a signal"
+_REFUSED: Mapping[str, str] = {
+    "column.mask.": _HIDE,
+    "column.truncate.": _HIDE,
+    "converters": "take it out: the column's type says how its values are written (docs/reference/types.md)",
+    "post.processors": "take it out, and put what it adds into the table",
+    "snapshot.include.collection.list": f"{_BY_SIGNAL} (execute-snapshot)",
+    "snapshot.select.statement.overrides": f"{_BY_SIGNAL} (execute-snapshot with additional-conditions)",
+    "sourceinfo.struct.maker": "take it out: the block source has the fields of Debezium's, and the snapshot's",
+}
+"""How keys begin that would change events -> what to do without them."""
+
+REFUSED = ForeignKeys("", frozenset(), tuple(_REFUSED))
+"""Let through to where they are refused by name."""
 TUNING = ForeignKeys(
     "these keys of Debezium's connectors say how a database is read and have no effect here",
     frozenset(
@@ -87,3 +102,7 @@ def check(reader: ConfigReader) -> None:
         text = reader.text(entry)
         if text and text.lower() not in {value.lower() for value in values}:
             reader.add_fault(entry, f"can only be {' or '.join(values)} here", todo)
+    for key, entry in reader.entries.items():
+        instead = next((todo for start, todo in _REFUSED.items() if key.startswith(start)), None)
+        if instead is not None and entry.text.strip():
+            reader.add_fault(entry, "is not supported by this source", instead)

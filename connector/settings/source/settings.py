@@ -79,7 +79,13 @@ ALLOWED_KEYS = AllowedKeys(
     "docs/reference/source-options.md",
     NAMES,
     tuple(prefix.name for prefix in PREFIXES),
-    foreign=(*FOREIGN_KEYS, *iceberg_kafka_connect.FOREIGN_KEYS, *aiven.FOREIGN_KEYS, other_names.TUNING),
+    foreign=(
+        *FOREIGN_KEYS,
+        *iceberg_kafka_connect.FOREIGN_KEYS,
+        *aiven.FOREIGN_KEYS,
+        other_names.TUNING,
+        other_names.REFUSED,
+    ),
     meant=other_names.MEANT,
     catalog=catalog.SOURCE_CATALOG.rest.name,
 )
