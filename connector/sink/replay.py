@@ -290,17 +290,18 @@ def _forget_truncates(plan: BatchPlan) -> BatchPlan:
     return attrs.evolve(plan, tables=tuple(attrs.evolve(table, truncates={}) for table in plan.tables))
 
 
-def find_untruncated(run: ConsumerRecords, plan: BatchPlan, table: TablePlan, cuts: TruncateScope) -> Ints:
-    """Return the offsets of records of a run that change the table although it lost rows to truncates: those in `cuts`,
-    and the last of each source that the table knows of.
+def find_untruncated(run: ConsumerRecords, plan: BatchPlan, table: TablePlan, scope: TruncateScope) -> Ints:
+    """Return the offsets of records of a run that change the table although it lost rows to truncates.
+
+    These are the truncates of `scope`, and the last one of each source that the table knows of.
     """
-    tables = tuple(attrs.evolve(one, cuts=cuts) if one.index == table.index else one for one in plan.tables)
+    tables = tuple(attrs.evolve(one, truncated=scope) if one.index == table.index else one for one in plan.tables)
     outcome = decode(run, attrs.evolve(plan, tables=tables))
     parts = [part for index, part in zip(outcome.tables, outcome.parts, strict=True) if index == table.index]
     left = (part.order.offset[~part.truncated] for part in parts)
     rows: Ints = np.concatenate([np.zeros(0, np.int64), *left])
     # A record without value tells no source; it is from before in any case.
-    return rows if cuts.whole is None else rows[rows > cuts.whole.offsets.get(run.at, -1)]
+    return rows if scope.whole is None else rows[rows > scope.whole.offsets.get(run.at, -1)]
 
 
 def mark_superseded(part: ChangeBatch, later: Sequence[ChangeBatch], keys: Sequence[str]) -> Mask:

@@ -157,7 +157,7 @@ def test_alike_are_tables_of_one_shape_and_settings() -> None:
     tables[2] = upsert(2, {**DATED, "more": DATED["n"]}, ("id",), dated=True)
     tables[4] = attrs.evolve(tables[4], tombstones="skip")
     assert _groups(tables) == [["t0", "t1"], ["t2"], ["t3"], ["t4"], ["t5"]]
-    cut = [attrs.evolve(each, cuts=TruncateScope(refused=frozenset("x"))) for each in _tables()]
+    cut = [attrs.evolve(each, truncated=TruncateScope(refused=frozenset("x"))) for each in _tables()]
     assert _groups(cut) == [[name] for name in NAMES]
     assert _groups(_tables(), t1="no") == [["t0"], ["t1"], ["t2", "t3", "t4", "t5"]]
     assert _groups(_tables()[:5]) == [["t0", "t1", "t2", "t3", "t4"], ["t5"]]

@@ -68,9 +68,9 @@ def known(
 def test_whose_rows_go(sources: TableSources, columns: tuple[str, ...], expected: str) -> None:
     """All of a table that is its source's alone; of another the rows that columns tell apart, else none."""
     source = X if X in sources.names else "srv.db.x"
-    cuts = scope_truncates([truncate(source)], sources, columns, "__")
-    found = "whole" if cuts.whole else "rows" if cuts.of_sources else "refused"
-    assert (found, cuts.refused) == (expected, frozenset({source}) if expected == "refused" else frozenset())
+    scope = scope_truncates([truncate(source)], sources, columns, "__")
+    found = "whole" if scope.whole else "rows" if scope.of_sources else "refused"
+    assert (found, scope.refused) == (expected, frozenset({source}) if expected == "refused" else frozenset())
 
 
 def test_columns_of_the_source_tell_nothing() -> None:
@@ -82,9 +82,9 @@ def test_columns_of_the_source_tell_nothing() -> None:
 
 def test_values_are_those_of_the_columns() -> None:
     """Each truncated source has its own moment, and the values of its rows' columns."""
-    cuts = scope_truncates([truncate(X, 100), truncate(Y, 200), truncate(X, 150)], known(X, Y), ALL, "__")
-    assert {name: cut.ts_ns for name, (cut, _) in cuts.of_sources.items()} == {X: 150, Y: 200}
-    assert cuts.of_sources[Y][1] == SourceRows((("__db", "db"), ("__schema", "public"), ("__table", "y")))
+    scope = scope_truncates([truncate(X, 100), truncate(Y, 200), truncate(X, 150)], known(X, Y), ALL, "__")
+    assert {name: cut.ts_ns for name, (cut, _) in scope.of_sources.items()} == {X: 150, Y: 200}
+    assert scope.of_sources[Y][1] == SourceRows((("__db", "db"), ("__schema", "public"), ("__table", "y")))
 
 
 def _event(table: str, number: int, op: str = "c") -> bytes:
@@ -100,10 +100,10 @@ def test_rows_of_others_stay() -> None:
     table = upsert(0, DATED, ("id",))
     outcome = decode(run(*values, keys=keys), plan(table))
     assert [each.source for each in outcome.truncates] == [X]
-    cuts = scope_truncates(outcome.truncates, known(X, Y), ("__table",), "__")
-    outcome = decode(run(*values, keys=keys), plan(upsert(0, DATED, ("id",), cuts=cuts)))
+    scope = scope_truncates(outcome.truncates, known(X, Y), ("__table",), "__")
+    outcome = decode(run(*values, keys=keys), plan(upsert(0, DATED, ("id",), truncated=scope)))
     assert [row["id"] for row in rows(outcome)] == [2, 4, 5]
-    refused = upsert(0, DATED, ("id",), cuts=TruncateScope(refused=frozenset({X})))
+    refused = upsert(0, DATED, ("id",), truncated=TruncateScope(refused=frozenset({X})))
     outcome = decode(run(*values, keys=keys), plan(refused))
     assert [row["id"] for row in rows(outcome)] == [1, 2, 4, 5]
     assert list(dead(outcome)) == [2]

@@ -27,5 +27,5 @@ def build_table_position(
     marks = advance_watermarks(table.watermarks, own)
     known = {**table.watermarks, **marks}
     marks = {**marks, **track_grown_topics(known, table.partitions, here, plan.log_ends)}
-    truncates = {cut.source: cut.last for cut, _ in table.cuts.emptied}
+    truncates = {cut.source: cut.last for cut, _ in table.truncated.emptied}
     return attrs.evolve(here, watermarks=marks, after_delete=ends, truncates=truncates)

@@ -258,9 +258,9 @@ class BatchProcessor:
         return {self._targets.label(names[i]): value * 1000 // second for i, value in metrics.newest.items() if value}
 
     def _run(self, batch: MicroBatch) -> tuple[BatchPlan, list[str], JobResult]:
-        cuts: dict[str, TruncateScope] = {}
+        truncated: dict[str, TruncateScope] = {}
         for _ in range(MAX_ROUNDS):
-            plan, names = self.plan(batch, cuts)
+            plan, names = self.plan(batch, truncated)
             with self._targets.detect_expired_reads(*names):
                 destination = self._destination
                 result = self._job.run(plan, destination.writers(), destination.lookups(names, plan))
@@ -268,7 +268,7 @@ class BatchProcessor:
             fresh = self._find_new_truncates(plan, names, result) if result.ready else {}
             if result.ready and not fresh:
                 return plan, names, result
-            cuts |= {names[index]: cut for index, cut in fresh.items()}
+            truncated |= {names[index]: scope for index, scope in fresh.items()}
             result.resources.close()
             self._committer.truncate(plan, names, fresh)
             self._committer.discard(names, result)
@@ -299,14 +299,16 @@ class BatchProcessor:
         """Return what is known of where a table's rows are from, with what was seen now and truncates of it."""
         return find_table_sources(plan, table, name, progress, truncates, self._targets, self.position.offsets)
 
-    def plan(self, batch: MicroBatch, cuts: Mapping[str, TruncateScope] | None = None) -> tuple[BatchPlan, list[str]]:
+    def plan(
+        self, batch: MicroBatch, truncated: Mapping[str, TruncateScope] | None = None
+    ) -> tuple[BatchPlan, list[str]]:
         """Return the plan of the next job, and the names of its tables by index.
 
         Raises:
             RetriableError: the cluster is away, and has to tell where the logs of a topic that got partitions end.
         """
         epochs = {at: epoch for at, (end, epoch) in self._epochs.items() if batch.start.get(at) == end}
-        plan, names = self._planner.plan(batch, cuts or {}, epochs=epochs, max_letters=self._limits.remaining)
+        plan, names = self._planner.plan(batch, truncated or {}, epochs=epochs, max_letters=self._limits.remaining)
         wanted = {
             at for table in plan.tables for at in find_unmeasured_partitions(table.watermarks)
         } & plan.ranks.keys()

@@ -169,7 +169,7 @@ class Committer(Protocol):
     def discard(self, names: list[str], result: JobResult) -> None:
         """Remove what a job wrote; it will run again."""
 
-    def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
+    def truncate(self, plan: BatchPlan, names: list[str], scopes: Mapping[int, TruncateScope]) -> None:
         """Take note of truncates, by index of their table, for which the job will run again.
 
         What a destination shows at once goes now; tables lose it with the batch's commit.

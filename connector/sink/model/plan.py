@@ -22,7 +22,6 @@ from connector.settings.iceberg.row_lookup import RowLookupSettings
 from connector.settings.iceberg.write_mode import DEFAULT_MODE
 from connector.sink.model.event_age import units_per_second
 from connector.sink.model.truncate_scope import TruncateScope, to_legacy_name
-from connector.sink.model.truncates import TableTruncate
 from serde.events.positions.log_positions import strip_log_name
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
@@ -37,8 +36,8 @@ class TablePlan:
     `base` is the table's snapshot that the plan is true of, and `known_keys` what it may hold.
     `patches` tells that its events are known to leave values out which the table may hold
     (`lookups.unavailable_values`): then the records come with the header that names the key before
-    (`convert.key_change_headers`). `cuts` tells what truncates in the batch emptied: of that what came before is left
-    out. `buckets` is how many parts its keys are split into: one for a table with few events, a multiple of the
+    (`convert.key_change_headers`). `truncated` tells what truncates in the batch emptied: of that what came before is
+    left out. `buckets` is how many parts its keys are split into: one for a table with few events, a multiple of the
     reducers for one with many.
     `upsert` keeps one row per key; else every change becomes a row. `write_mode` names how the rows that an upsert
     replaces go (`destinations.iceberg.write_modes`); with `needs_row_lookup` they are looked for in the table,
@@ -79,14 +78,9 @@ class TablePlan:
     needs_row_lookup: bool = False
     row_lookup: RowLookupSettings = RowLookupSettings()
     history: bool = False
-    cuts: TruncateScope = TruncateScope()
+    truncated: TruncateScope = TruncateScope()
     renames: Mapping[str, str] = attrs.field(factory=dict)
     takes_patches: bool = False
-
-    @property
-    def cut(self) -> TableTruncate | None:
-        """Where a truncate in the batch emptied all of it."""
-        return self.cuts.whole
 
     def find_last_truncate(self, source: str) -> LastTruncate:
         """Return the last truncate of a source (its name without that of its log); an empty one where it had none."""
@@ -114,7 +108,7 @@ class TablePlan:
 
         None for a table of which a truncate leaves out changes.
         """
-        if self.cuts != TruncateScope():
+        if self.truncated != TruncateScope():
             return None
         told = (getattr(self, field.name) for field in attrs.fields(TablePlan) if field.name not in _NOT_OF_ROWS)
         return (*told, tuple(self.renames.items()), self.layout.conversion)
@@ -142,7 +136,7 @@ class TablePlan:
     @property
     def needs_lookup(self) -> bool:
         """Whether the table may have to be read for the batch."""
-        known = bool(self.watermarks or self.truncates) or self.cuts != TruncateScope()
+        known = bool(self.watermarks or self.truncates) or self.truncated != TruncateScope()
         late = (self.dated or self.remembers) and known
         return self.needs_row_lookup or self.needs_tombstone_lookup or self.patches or self.history or late
 
@@ -154,7 +148,7 @@ class TablePlan:
 
 _NOT_OF_ROWS = {
     *("index", "layout", "base", "known_keys", "committed", "buckets", "watermarks", "partitions", "after_delete"),
-    *("truncates", "cuts", "renames"),
+    *("truncates", "truncated", "renames"),
 }
 """What the plan of a table has for others than the conversion of its rows."""
 

@@ -139,7 +139,7 @@ class MemoryDestination:
     def discard(self, names: list[str], result: JobResult) -> None:
         pass
 
-    def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
+    def truncate(self, plan: BatchPlan, names: list[str], scopes: Mapping[int, TruncateScope]) -> None:
         """Wait for the commit, as tables do."""
 
     def commit(
@@ -147,7 +147,7 @@ class MemoryDestination:
     ) -> dict[str, TableCommit]:
         for index, files in result.written.items():
             held = self.rows.setdefault(names[index], {})
-            for cut, own in plan.tables[index].cuts.emptied:
+            for cut, own in plan.tables[index].truncated.emptied:
                 until = cut.deletes_until(())
                 for key, row in list(held.items()):
                     older = until is None or int(str(row[plan.dedup_column])) <= until

@@ -36,7 +36,7 @@ def read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | Non
             position = () if place[FIRST_NUMBER] == NO_VALUE else tuple(place.tolist())
             source, number = strip_log_name(change.origin[index].as_py()), -1 if table is None else table.index
             truncate = Truncate(run.topic, run.partition, offset, ts_ns, position, total_order, source, number)
-            if table is not None and source in table.cuts.refused:
+            if table is not None and source in table.truncated.refused:
                 continue
             if table is None or not is_repeated(truncate, table.find_last_truncate(source)):
                 yield truncate
@@ -44,10 +44,10 @@ def read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | Non
 
 def refuse_truncates(change: Changes, table: TablePlan | None) -> Iterator[RecordError]:
     """Return the truncates that empty nothing, as nothing tells what."""
-    if table is None or not table.cuts.refused:
+    if table is None or not table.truncated.refused:
         return
     for index in np.flatnonzero(change.op == OP_TRUNCATE).tolist():
-        if strip_log_name(change.origin[index].as_py()) in table.cuts.refused:
+        if strip_log_name(change.origin[index].as_py()) in table.truncated.refused:
             yield RecordError(int(change.rows[index]), "TASK_PUT", REFUSED_REASON.format(table=table.layout.name))
 
 
@@ -83,18 +83,19 @@ def drop_truncated(run: ConsumerRecords, change: Changes, table: TablePlan | Non
     """
     keep, untold = change.op != OP_TRUNCATE, 0
     before, deletes, again = (np.zeros(len(keep), np.bool_) for _ in range(3))
-    if table is not None and table.cuts != TruncateScope():
+    if table is not None and table.truncated != TruncateScope():
         moments = ChangeTimes(to_int64(change.ts_ns), change.op, change.deleted, change.place)
         names = [strip_log_name(name) for name in change.origin.dictionary.to_pylist()]
-        cuts = [] if table.cut is None else [(table.cut, np.ones(len(names), np.bool_))]
-        for source, (cut, _) in table.cuts.of_sources.items():
-            cuts.append((cut, np.array([name == source for name in names], np.bool_)))
-        for cut, named in cuts:
+        whole = table.truncated.whole
+        truncates = [] if whole is None else [(whole, np.ones(len(names), np.bool_))]
+        for source, (truncate, _) in table.truncated.of_sources.items():
+            truncates.append((truncate, np.array([name == source for name in names], np.bool_)))
+        for truncate, named in truncates:
             own = named[np.asarray(change.origin.indices)]
             at, offset = (run.topic, run.partition), run.offset[change.rows]
-            later, unknown = cut.after(at, offset, moments)
+            later, unknown = truncate.after(at, offset, moments)
             if table.keep_deletes:
-                again |= own & ~later & cut.mark_repeated(at, offset, moments)
+                again |= own & ~later & truncate.mark_repeated(at, offset, moments)
             untold += int((keep & own & unknown).sum())
             before |= own & ~later
         before &= change.op != OP_TRUNCATE

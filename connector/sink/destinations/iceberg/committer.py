@@ -78,7 +78,7 @@ class IcebergCommitter:
             # Nothing of the batch was tried before it. A truncate that is done twice changes nothing.
             self.discard(names, result)
             for table in plan.tables:
-                if table.cuts.emptied:
+                if table.truncated.emptied:
                     self._targets.refresh(names[table.index])
             raise
         self._remember(names, result)
@@ -123,7 +123,7 @@ class IcebergCommitter:
         """End the threads of commits."""
         self._threads.shutdown()
 
-    def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
+    def truncate(self, plan: BatchPlan, names: list[str], scopes: Mapping[int, TruncateScope]) -> None:
         """Do nothing yet: tables lose their rows with the batch's commit."""
 
     def look_up_keys(self, outputs: Sequence[TaskOutput]) -> KeyLookup | None:
@@ -168,7 +168,7 @@ class IcebergCommitter:
         """
         emptied: dict[int, int | None] = {}
         for table in plan.tables:
-            for cut, rows in table.cuts.emptied:
+            for cut, rows in table.truncated.emptied:
                 target, column = self._targets[names[table.index]], plan.dedup_column
                 before = target.table.list_snapshots().keys()
                 ordered = column == SOURCE_TS_NS and column in table.layout.columns.names

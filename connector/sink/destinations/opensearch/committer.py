@@ -79,9 +79,9 @@ class OpenSearchCommitter:
             self._indices.record_position(name, one.position)
         return {name: attrs.evolve(one, uuid=ids[name]) for name, one in commits.items()}
 
-    def truncate(self, plan: BatchPlan, names: list[str], cuts: Mapping[int, TruncateScope]) -> None:
+    def truncate(self, plan: BatchPlan, names: list[str], scopes: Mapping[int, TruncateScope]) -> None:
         """Empty the indexes that were truncated, before what came after that is sent again."""
-        for index, scope in cuts.items():
+        for index, scope in scopes.items():
             for cut, rows in scope.emptied:
                 self._empty(plan.tables[index], names[index], cut, rows.values, plan.dedup_column)
 

@@ -43,7 +43,7 @@ class BatchPlanner:
     def plan(
         self,
         batch: MicroBatch,
-        cuts: Mapping[str, TruncateScope],
+        truncated: Mapping[str, TruncateScope],
         *,
         epochs: Mapping[TopicPartition, int],
         max_letters: int,
@@ -52,7 +52,7 @@ class BatchPlanner:
 
         Args:
             batch: the offsets to read.
-            cuts: what truncates of the batch empty, by table.
+            truncated: what truncates of the batch empty, by table.
             epochs: the leader epochs of the records before the batch, where they are known.
             max_letters: how many records may be dead letters.
         """
@@ -65,7 +65,7 @@ class BatchPlanner:
             op_field=settings.op_field,
             excluded_columns=frozenset(settings.excluded_columns),
             evolve=settings.allow_field_addition,
-            tables=self._plan_tables(batch, cuts, routes, writers),
+            tables=self._plan_tables(batch, truncated, routes, writers),
             routes=routes.by_topic,
             refused=dict(self._tables.refused),
             ranks={at: rank for rank, at in enumerate(sorted(batch.end))},
@@ -98,13 +98,13 @@ class BatchPlanner:
         return _TableRoutes(names, {topic: index[name] for topic, name in by_topic.items()}, by_field)
 
     def _plan_tables(
-        self, batch: MicroBatch, cuts: Mapping[str, TruncateScope], routes: _TableRoutes, writers: int
+        self, batch: MicroBatch, truncated: Mapping[str, TruncateScope], routes: _TableRoutes, writers: int
     ) -> tuple[TablePlan, ...]:
         expected = self._shares.estimate(batch, routes.names, routes.by_topic, routes.by_field)
         return tuple(
             attrs.evolve(
                 self._tables.plan(name, index, batch.start),
-                cuts=cuts.get(name, TruncateScope()),
+                truncated=truncated.get(name, TruncateScope()),
                 buckets=count_buckets(events, writers),
             )
             for index, (name, events) in enumerate(zip(routes.names, expected, strict=True))

@@ -31,7 +31,7 @@ def find_new_truncates(
         table, name = plan.tables[index], names[index]
         if not table.upsert or table.history:
             log.warning("a truncate is ignored: the table keeps every event or version", table=name)
-        elif table.cuts == TruncateScope():
+        elif table.truncated == TruncateScope():
             prefix = plan.events.add_fields_prefix
             columns = find_source_columns(table.layout.columns.names, plan.events.add_fields, prefix)
             scopes[index] = scope_truncates(own, find_sources(table, name, own), columns, prefix)
