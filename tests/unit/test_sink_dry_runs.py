@@ -33,6 +33,7 @@ def catalog(monkeypatch: pytest.MonkeyPatch) -> Mock:
     monkeypatch.setattr(iceberg_tables, "read_key_bounds", lambda *_: KeyBounds())
     monkeypatch.setattr(IcebergTables, "_find_last_commit", lambda *_: LastCommit())
     made, table = Mock(), Mock(format_version=2, snapshot_id=None, shape=())
+    table.name = "default.t"
     made.full_name.side_effect = lambda name: f"default.{name}"
     table.layout.return_value = layout({"id": pa.int64()}, ("id",))
     made.load.return_value = table
