@@ -38,6 +38,7 @@ PAGES = {
     f"{API}/ids/globalIds/{ID}/references": json.dumps(REFERENCE),
     f"{API}/groups/g/artifacts/t%20Inner/versions/1": json.dumps(INNER),
     f"{API}/groups/g/artifacts/t%20Inner/versions/1/references": "[]",
+    f"{API}/system/info": "{}",
     f"{API}/ids/contentIds/7": json.dumps(INNER),
     f"{API}/ids/contentIds/8": json.dumps(ROW),
     f"{API}/ids/contentIds/8/references": json.dumps([{**REFERENCE[0], "groupId": None, "artifactId": "i"}]),
@@ -82,13 +83,21 @@ def test_schemas_come_with_their_references_and_once(registry: str) -> None:
     """What a schema refers to stands before it; an id is asked for once, a missing one not again at once."""
     one = ApicurioRegistry(settings(registry))
     assert [json.loads(text)["name"] for text in one.fetch_schema(ID, "AVRO")] == ["Inner", "Value"]
-    asked = len(_Pages.asked)
+    _Pages.asked.clear()
     one.fetch_schema(ID, "AVRO")
     for _ in range(2):
         with pytest.raises(UnknownSchema):
             one.fetch_schema(404, "AVRO")
-    assert len(_Pages.asked) == asked + 1
+    missing = f"{API}/ids/globalIds/404"
+    assert _Pages.asked == [missing, f"{API}/system/info", missing]
     assert json.loads(*ApicurioRegistry(settings(registry, use_id="contentId")).fetch_schema(7, "AVRO")) == INNER
+
+
+def test_what_stands_before_a_registry_tells_nothing_of_its_schemas(registry: str) -> None:
+    """Below a URL that has no registry, as of a proxy while its registry starts, no schema is missing."""
+    for elsewhere in (f"{registry}/elsewhere", registry.replace("v2", "v7")):
+        with pytest.raises(RetriableError, match="nothing is there; check its URL"):
+            ApicurioRegistry(settings(elsewhere)).fetch_schema(404, "AVRO")
 
 
 def test_a_reference_without_a_group_is_of_the_default_one(registry: str) -> None:

@@ -161,7 +161,9 @@ def test_tasks_heed_what_is_documented(cluster: Brokers, key: str, monkeypatch: 
 
 def test_every_documented_key_is_tested() -> None:
     """The list in the documentation is the one above."""
-    (line,) = re.findall(r"Of `consumer\.override\.\*`, tasks use(.*?),\s+and\s+those", DOCUMENTED.read_text(), re.DOTALL)
+    (line,) = re.findall(
+        r"Of `consumer\.override\.\*`, tasks use(.*?),\s+and\s+those", DOCUMENTED.read_text(), re.DOTALL
+    )
     assert re.findall(r"`([\w.]+)`", line) == list(HEEDED)
 
 

@@ -29,6 +29,35 @@ class _Refusing(BaseHTTPRequestHandler):
     do_GET = do_POST = _answer  # noqa: N815 - the server's names
 
 
+class _Unregistered(BaseHTTPRequestHandler):
+    """Has a configuration where it is a registry, and no schemas."""
+
+    status = 200
+
+    def do_GET(self) -> None:
+        body = json.dumps({"compatibilityLevel": "BACKWARD"} if self.path == "/config" else {"error_code": 40403})
+        self.send_response(self.status if self.path == "/config" else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_a_schema_is_missing_where_there_is_a_registry(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """Whether this user may read its configuration or not."""
+    monkeypatch.setattr(_Unregistered, "status", status)
+    with serve_http(_Unregistered) as url, pytest.raises(UnknownSchema):
+        SchemaRegistry(RegistrySettings((("url", url),))).fetch_schema(1, "AVRO")
+
+
+def test_a_schema_is_not_missing_where_there_is_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands before a registry answers with 404 while that starts, and so does a server that is none."""
+    monkeypatch.setattr(_Unregistered, "status", 404)
+    with serve_http(_Unregistered) as url, pytest.raises(RetriableError, match="nothing is there; check its URL"):
+        SchemaRegistry(RegistrySettings((("url", url),))).fetch_schema(1, "AVRO")
+
+
 @pytest.fixture
 def refusing() -> Iterator[str]:
     """The URL of a registry that takes nothing."""

@@ -159,7 +159,7 @@ class _Indices:
     def refresh(self, index: str) -> None:
         pass
 
-    def get(self, index: str, params: Any) -> dict[str, Any]:  # noqa: ARG002 - as the client is called
+    def get(self, index: str, params: Any) -> dict[str, Any]:
         return self._there
 
     def update_aliases(self, body: Any) -> None:

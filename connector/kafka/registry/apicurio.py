@@ -11,14 +11,14 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import orjson
 
-from connector.errors import FatalError
+from connector.errors import FatalError, RetriableError
 from connector.kafka.registry.known_schemas import KnownSchemas
-from connector.kafka.registry.refusals import find_reason, refusal_error
+from connector.kafka.registry.refusals import NO_REGISTRY, find_reason, refusal_error
 from connector.kafka.registry.unanswered import unanswered_error
 from connector.kafka.tokens.oauth import ClientCredentials, fetch_token
 from connector.settings.converters.apicurio import ApicurioSettings
@@ -47,7 +47,7 @@ class ApicurioRegistry:
             RetriableError: it is away or busy.
             FatalError: it lets us not in, or refuses the question.
         """
-        return self._schemas.fetch(number, lambda: self._request(number))
+        return self._schemas.fetch(number, partial(self._request, number), self._check_presence)
 
     def ping(self) -> None:
         """Ask the registry for what it is.
@@ -59,7 +59,20 @@ class ApicurioRegistry:
         try:
             self._ask("system/info")
         except UnknownSchema as unknown:
-            raise FatalError(f"registry {self._settings.url}: nothing is there; check its URL") from unknown
+            raise FatalError(f"registry {self._where()}: {NO_REGISTRY}") from unknown
+
+    def _check_presence(self) -> None:
+        """Raise RetriableError where another than the registry says that a schema is not there."""
+        try:
+            self._ask("system/info")
+        except UnknownSchema as unknown:
+            raise RetriableError(f"registry {self._where()}: {NO_REGISTRY}") from unknown
+        except FatalError:
+            # Who may read schemas need not be allowed to read what the registry is.
+            return
+
+    def _where(self) -> str:
+        return self._settings.url.rpartition("@")[2]
 
     def _request(self, number: int) -> SchemaTexts:
         path = f"ids/{self._settings.use_id}s/{number}"
@@ -102,7 +115,7 @@ class ApicurioRegistry:
         request = urllib.request.Request(f"{self._settings.url}/{path}")  # noqa: S310
         if (login := self._login()) is not None:
             request.add_header("Authorization", login)
-        where = f"{self._settings.url.rpartition('@')[2]}: asking for {path}"
+        where = f"{self._where()}: asking for {path}"
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
                 return bytes(answer.read())

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from connector.errors import FatalError
+from connector.errors import FatalError, RetriableError
 from connector.kafka.registry.known_schemas import KnownSchemas
-from connector.kafka.registry.refusals import format_reason, refusal_error
+from connector.kafka.registry.refusals import NO_REGISTRY, format_reason, refusal_error
 from connector.kafka.registry.unanswered import unanswered_error
 from connector.settings.converters.schema_registry import RegistrySettings
 from serde.frames import MAX_NUMBER, format_id
@@ -60,7 +60,8 @@ class SchemaRegistry:
             RetriableError: it is away or busy.
             FatalError: it lets us not in, or refuses the question.
         """
-        return self._schemas.fetch((schema_type, number), lambda: self._request(number, schema_type))
+        ask = partial(self._request, number, schema_type)
+        return self._schemas.fetch((schema_type, number), ask, self._check_presence)
 
     def schema_id(self, subject: str, text: str, schema_type: str, *, register: bool) -> int:
         """Return the id of a schema under a subject, registered if it is not there and `register` says so.
@@ -90,10 +91,23 @@ class SchemaRegistry:
             FatalError: it does not let us in, or is no registry.
         """
         try:
-            with self._map_errors("asking for its configuration"):
-                self._client.get_config()
+            self._request_configuration()
         except UnknownSchema as unknown:
-            raise FatalError(f"registry {self._where}: nothing is there; check its URL") from unknown
+            raise FatalError(f"registry {self._where}: {NO_REGISTRY}") from unknown
+
+    def _check_presence(self) -> None:
+        """Raise RetriableError where another than the registry says that a schema is not there."""
+        try:
+            self._request_configuration()
+        except UnknownSchema as unknown:
+            raise RetriableError(f"registry {self._where}: {NO_REGISTRY}") from unknown
+        except FatalError:
+            # Who may read schemas need not be allowed to read the configuration.
+            return
+
+    def _request_configuration(self) -> None:
+        with self._map_errors("asking for its configuration"):
+            self._client.get_config()
 
     def _request(self, number: int, schema_type: str) -> SchemaTexts:
         with self._map_errors(f"asking for schema id {format_id(number)}"):

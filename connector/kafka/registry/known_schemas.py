@@ -1,4 +1,4 @@
-"""schema id -> its texts, asked of a registry once per process; what it does not have, once a minute."""
+"""schema id -> its texts, asked of a registry once per process; for what it does not have, again after a minute."""
 
 from __future__ import annotations
 
@@ -13,17 +13,31 @@ UNKNOWN_ID_TTL_S = 60.0
 """How long a registry is not asked again for an id that it does not have: broken messages hold any number."""
 
 _MAX_UNKNOWN_IDS = 10_000
+_SECOND_LOOK_S, _SECOND_LOOK_EVERY_S = 1.0, 5.0
+"""How long after the first look the second comes, and how often there is one: broken messages are not to cost more."""
 
 
 @attrs.define
 class KnownSchemas:
-    """What a registry has said so far."""
+    """What a registry has said so far.
+
+    A node of a registry has a schema that was registered at another one a moment later only; a message that was written
+    meanwhile is as good as others. So what is not there is looked for twice.
+    """
 
     _known: dict[Hashable, SchemaTexts] = attrs.field(factory=dict, init=False)
     _unknown: dict[Hashable, tuple[float, str]] = attrs.field(factory=dict, init=False)
+    _looked_twice: float = attrs.field(default=-_SECOND_LOOK_EVERY_S, init=False)
 
-    def fetch(self, schema_id: Hashable, ask: Callable[[], SchemaTexts]) -> SchemaTexts:
-        """Return the texts of a schema; `ask` asks the registry, and raises what it means.
+    def fetch(
+        self, schema_id: Hashable, ask: Callable[[], SchemaTexts], check_presence: Callable[[], None] = lambda: None
+    ) -> SchemaTexts:
+        """Return the texts of a schema. Cost: a second for one that is not there, every five seconds.
+
+        Args:
+            schema_id: what it is known by.
+            ask: asks the registry, and raises what it means.
+            check_presence: is called before an absence counts, and raises where it is not the registry that answers.
 
         Raises:
             UnknownSchema: the registry has said so, now or within the last minute.
@@ -35,7 +49,7 @@ class KnownSchemas:
         if time.monotonic() - since < UNKNOWN_ID_TTL_S:
             raise UnknownSchema(reason)
         try:
-            texts = ask()
+            texts = self._ask_twice(ask, check_presence)
         except UnknownSchema as unknown:
             if len(self._unknown) >= _MAX_UNKNOWN_IDS:
                 self._unknown.clear()
@@ -43,3 +57,14 @@ class KnownSchemas:
             raise
         self._known[schema_id] = texts
         return texts
+
+    def _ask_twice(self, ask: Callable[[], SchemaTexts], check_presence: Callable[[], None]) -> SchemaTexts:
+        try:
+            return ask()
+        except UnknownSchema:
+            check_presence()
+            if time.monotonic() - self._looked_twice < _SECOND_LOOK_EVERY_S:
+                raise
+        self._looked_twice = time.monotonic()
+        time.sleep(_SECOND_LOOK_S)
+        return ask()

@@ -14,6 +14,8 @@ from serde.wire_format import UnknownSchema
 
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _UNPROCESSABLE = 401, 403, 404, 409, 422
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
+NO_REGISTRY = "nothing is there; check its URL, and what stands before it"
+"""It has none of what each registry has (status 404)."""
 _LOGIN = "; check its {login} settings, and this user's rights"
 _HINTS = {
     _UNAUTHORIZED: _LOGIN,
