@@ -121,6 +121,20 @@ def test_what_cannot_be_converted(kind: pa.DataType, value: Any) -> None:
     assert not rows(required)
 
 
+@pytest.mark.parametrize("values", [[1, "x"], ["7", 8], [True, "5"], [1.5], ["true", [1], None], [2**53 + 1, 0.5]])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.bool_(), pa.string(), pa.decimal128(20, 2), TS, STRUCT])
+def test_cloud_events_are_converted_as_envelopes_are(kind: pa.DataType, values: list[Any]) -> None:
+    """Their images are in `data`, and are looked at there."""
+    told = {"id": "1", "source": "/debezium/postgresql/p", "specversion": "1.0", "type": "DataChangeEvent"}
+    images = [{"before": None, "after": {"k": key, "v": value}} for key, value in enumerate(values)]
+    envelopes = [{**image, "op": "c", "source": {"connector": "postgresql", "ts_ms": 1}} for image in images]
+    events = [{**told, "iodebeziumop": "c", "iodebeziumtsms": "1", "data": image} for image in images]
+    table = append(0, {"k": pa.int64(), "v": kind, "__deleted": pa.string()})
+    one, other = (decode(run(*them), plan(table, evolve=False)) for them in (envelopes, events))
+    assert rows(one) == rows(other)
+    assert (list(dead(one)), one.metrics.nulled) == (list(dead(other)), other.metrics.nulled)
+
+
 def test_nulls_are_counted() -> None:
     """A value that became null is counted, so that the log can tell."""
     assert _one(pa.int32(), "x").metrics.nulled == 1
