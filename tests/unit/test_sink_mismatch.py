@@ -195,6 +195,21 @@ def test_a_delete_needs_its_key_only() -> None:
     assert [row["id"] for row in rows(outcome)] == [1, 2]
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_row_that_is_removed_may_have_had_another_type(keep: bool) -> None:
+    """What a delete tells of the row before, as a column was then, is written where deleted rows are kept alone."""
+    kinds = {"id": "int64", "v": "string"}
+    schema = {"type": "struct", "fields": [{"type": kind, "field": name} for name, kind in kinds.items()]}
+    schema["fields"] += [{"type": "string", "field": "__deleted"}]
+    gone = {"schema": schema, "payload": {"id": 1, "v": "old", "__deleted": "true"}}
+    bad = {"schema": schema, "payload": {"id": 2, "v": "old", "__deleted": "false"}}
+    columns = {"id": pa.int64(), "v": pa.int32(), "__deleted": pa.string()}
+    table = upsert(0, columns, ("id",), keep_deletes=keep)
+    outcome = decode(run(gone, bad, keys=[{"id": 1}, {"id": 2}]), plan(table))
+    assert [row["id"] for row in rows(outcome)] == ([] if keep else [1])
+    assert list(dead(outcome)) == ([0, 1] if keep else [1])
+
+
 def test_columns_whatever_their_case() -> None:
     """`iceberg.tables.schema-case-insensitive`: ID is the column id, an exact name wins over one of another case."""
     made = plan(append(0, TABLE), evolve=False, case_insensitive=True)
