@@ -99,7 +99,10 @@ def test_accepted_values(kind: pa.DataType, value: Any, expected: Any) -> None:
         (pa.string(), {"a": 1}),
         (TS, "soon"),
         (TS, 2**62),
+        pytest.param(TS, 1_700_000_000_123_456, id="timestamp: microseconds, in milliseconds of the year 55841"),
+        pytest.param(TSTZ, -62_135_596_800_001, id="timestamptz: before the year 1"),
         (pa.date32(), 2**40),
+        pytest.param(pa.date32(), 2_146_033_979, id="date: PostgreSQL's infinity"),
         (pa.time64("us"), 86_400_000),
         (pa.binary(), "%"),
         (pa.uuid(), "12"),
@@ -116,6 +119,20 @@ def test_what_cannot_be_converted(kind: pa.DataType, value: Any) -> None:
     required = decode(run(*values), plan(append(0, {"k": pa.int64(), "v": kind}, ("v",)), evolve=False))
     assert list(dead(required)) == [0]
     assert not rows(required)
+
+
+@pytest.mark.parametrize("values", [[1, "x"], ["7", 8], [True, "5"], [1.5], ["true", [1], None], [2**53 + 1, 0.5]])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.bool_(), pa.string(), pa.decimal128(20, 2), TS, STRUCT])
+def test_cloud_events_are_converted_as_envelopes_are(kind: pa.DataType, values: list[Any]) -> None:
+    """Their images are in `data`, and are looked at there."""
+    told = {"id": "1", "source": "/debezium/postgresql/p", "specversion": "1.0", "type": "DataChangeEvent"}
+    images = [{"before": None, "after": {"k": key, "v": value}} for key, value in enumerate(values)]
+    envelopes = [{**image, "op": "c", "source": {"connector": "postgresql", "ts_ms": 1}} for image in images]
+    events = [{**told, "iodebeziumop": "c", "iodebeziumtsms": "1", "data": image} for image in images]
+    table = append(0, {"k": pa.int64(), "v": kind, "__deleted": pa.string()})
+    one, other = (decode(run(*them), plan(table, evolve=False)) for them in (envelopes, events))
+    assert rows(one) == rows(other)
+    assert (list(dead(one)), one.metrics.nulled) == (list(dead(other)), other.metrics.nulled)
 
 
 def test_nulls_are_counted() -> None:
@@ -176,6 +193,21 @@ def test_a_delete_needs_its_key_only() -> None:
     outcome = decode(run({"id": 1, "__deleted": "true"}, None, keys=[{"id": 1}, {"id": 2}]), made)
     assert not outcome.faults
     assert [row["id"] for row in rows(outcome)] == [1, 2]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_row_that_is_removed_may_have_had_another_type(keep: bool) -> None:
+    """What a delete tells of the row before, as a column was then, is written where deleted rows are kept alone."""
+    kinds = {"id": "int64", "v": "string"}
+    schema = {"type": "struct", "fields": [{"type": kind, "field": name} for name, kind in kinds.items()]}
+    schema["fields"] += [{"type": "string", "field": "__deleted"}]
+    gone = {"schema": schema, "payload": {"id": 1, "v": "old", "__deleted": "true"}}
+    bad = {"schema": schema, "payload": {"id": 2, "v": "old", "__deleted": "false"}}
+    columns = {"id": pa.int64(), "v": pa.int32(), "__deleted": pa.string()}
+    table = upsert(0, columns, ("id",), keep_deletes=keep)
+    outcome = decode(run(gone, bad, keys=[{"id": 1}, {"id": 2}]), plan(table))
+    assert [row["id"] for row in rows(outcome)] == ([] if keep else [1])
+    assert list(dead(outcome)) == ([0, 1] if keep else [1])
 
 
 def test_columns_whatever_their_case() -> None:

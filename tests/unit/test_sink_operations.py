@@ -75,6 +75,20 @@ def test_an_envelope_tells_its_own_operation() -> None:
     assert len(outcome.parts) + len(outcome.needs) == 1
 
 
+@pytest.mark.parametrize("field", ["__op", "kind"])
+def test_a_cloud_event_tells_its_own_operation(field: str) -> None:
+    """By an attribute, a truncate too; and it is no flattened event whose place in a log could have been added."""
+    told = {"id": "1", "source": "/debezium/postgresql/p", "specversion": "1.0", "type": "DataChangeEvent"}
+    told |= {"iodebeziumschema": "s", "iodebeziumtable": "t", "iodebeziumtsms": "5"}
+    images = {"c": {"before": None, "after": {"id": 1}}, "d": {"before": {"id": 2}, "after": None}}
+    images["t"] = {"before": None, "after": None}
+    events = [{**told, "iodebeziumop": op, "data": data} for op, data in images.items()]
+    table = upsert(0, {"id": pa.int64(), "__deleted": pa.string()}, ("id",))
+    outcome = decode(run(*events, keys=[{"id": 1}, {"id": 2}, None]), plan(table, op_field=field))
+    assert (dead(outcome), len(outcome.truncates), outcome.metrics.unplaced) == ({}, 1, frozenset())
+    assert [row["id"] for row in rows(outcome)] == [1, 2]
+
+
 def test_without_a_configured_field_all_are_inserts() -> None:
     """Row "operation: None (all INSERT)": a table that is appended to takes every event as it is."""
     outcome = decode(run({"v": 1, "op": "zz"}, {"v": 2, "op": "d"}), plan(append(0, COLUMNS)))

@@ -207,10 +207,12 @@ def _shift_to_zero(moment: str, rest: str, offset: str) -> str:
     return f"{at.replace(tzinfo=None).isoformat()}{rest}Z"
 
 
-def is_beyond_years(numbers: pa.Array, kind: pa.DataType) -> bool:
-    """True when a date, or a timestamp of microseconds, is outside the years that the tables promise to hold."""
-    bounds = _DAYS if pa.types.is_date32(kind) else MICROSECONDS
-    return _null_outside(numbers.view(pa.int32() if pa.types.is_date32(kind) else pa.int64()), bounds)[1] is not None
+def null_beyond_years(moments: pa.Array) -> Converted:
+    """Dates, or timestamps of microseconds, without those outside the years that the tables promise to hold."""
+    is_date = pa.types.is_date32(moments.type)
+    numbers = moments.view(pa.int32() if is_date else pa.int64())
+    kept, bad = _null_outside(numbers, _DAYS if is_date else MICROSECONDS)
+    return kept.view(moments.type), bad
 
 
 def _parse_one(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from serde.arrays import Mask
 from serde.connect.values.binary_values import text_to_uuid
 from serde.connect.values.decimal_text import format_decimals
-from serde.connect.values.temporal import drop_finer_zeros, is_beyond_years, parse_local_time, shift_offset_seconds
+from serde.connect.values.temporal import drop_finer_zeros, null_beyond_years, parse_local_time, shift_offset_seconds
 from serde.json.scalars import holds_exactly
 
 _MAX_DECIMAL_DIGITS = 38
-_CALENDAR_TYPES = frozenset({pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")})
+CALENDAR_TYPES = frozenset({pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")})
 """Those that have room for more years than tables promise to hold."""
 
 _INT64_DIGITS = 20
@@ -163,7 +163,7 @@ def _cast_text(array: pa.StringArray, target: pa.DataType) -> pa.Array:
         return _text_to_float(array, target)
     if pa.types.is_decimal(target):
         return _text_to_decimal(array, target)
-    return _text_to_moment(array, target) if target in _CALENDAR_TYPES else array.cast(target)
+    return _text_to_moment(array, target) if target in CALENDAR_TYPES else array.cast(target)
 
 
 def _cast_number(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -208,7 +208,7 @@ def _text_to_float(array: pa.StringArray, target: pa.DataType) -> pa.Array:
 def _text_to_moment(array: pa.StringArray, target: pa.DataType) -> pa.Array:
     """Return dates and timestamps of texts; Arrow's reach beyond the years that tables promise to hold."""
     moments = array.cast(target)
-    if is_beyond_years(moments, target):
+    if null_beyond_years(moments)[1] is not None:
         raise pa.ArrowInvalid("a text is a moment beyond the calendar")
     return moments
 

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.iceberg.types.values.conversion import convert
+from connector.iceberg.types.values.conversion import CALENDAR_TYPES, convert
 from serde.arrays import Mask, children
 from serde.connect.values.binary_values import base64_to_binary, text_to_uuid
+from serde.connect.values.temporal import null_beyond_years
 
 _DAY_MS = 86_400_000
 _ANY_DATE = "1970-01-01T"
@@ -95,6 +96,9 @@ def _coerce_epoch(column: pa.Array, unit: pa.DataType, target: pa.DataType) -> t
     bits = pa.int32() if pa.types.is_date(unit) else pa.int64()
     whole, _ = convert(column, bits)
     converted, _ = convert(whole.cast(unit), target)
+    if target in CALENDAR_TYPES:
+        # Such a number is infinity, or has another unit.
+        converted, _ = null_beyond_years(converted)
     return _mark_failed(column, converted)
 
 

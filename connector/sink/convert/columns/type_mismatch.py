@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serde.arrays import column_at
+from serde.events.kinds.cloudevents import is_cloud_document, is_cloud_event, unwrap_cloud_events
 from serde.events.kinds.event_kind import is_envelope
 from serde.events.kinds.sourceless import is_sourceless_document
 from serde.faults import RecordError, Unfit
@@ -42,6 +43,7 @@ _LONG_KIND = "long"
 _WHOLE_KINDS = frozenset({"whole", _LONG_KIND})
 _NUMBER_KINDS = frozenset({*_WHOLE_KINDS, "real"})
 _MAX_EXACT, _INT64_END = 2**53, 2**63
+_IMAGES = frozenset({"before", "after"})
 _ROW_PATHS = ("", "after.", "before.")
 _UNFIT_REASON = "a number beside texts cannot be read without loss"
 
@@ -127,9 +129,10 @@ def _split_ambiguous(blocks: Sequence[MessageBlock], expected: ExpectedType) -> 
 
 def _find_ambiguous_columns(block: MessageBlock, expected: ExpectedType) -> Iterator[tuple[pa.StringArray, str]]:
     """Return the text columns that stand for what JSON has no kind for, and what a number or flag looks like."""
-    around = ("after", "before") if is_envelope(block.fields.type) else ()
-    images = [image for name in around if (image := column_at(block.fields, name)) is not None]
-    for row in (block.fields, *(image for image in images if pa.types.is_struct(image.type))):
+    fields = (unwrap_cloud_events(block) if is_cloud_event(block) else block).fields
+    around = ("after", "before") if is_envelope(fields.type) else ()
+    images = [image for name in around if (image := column_at(fields, name)) is not None]
+    for row in (fields, *(image for image in images if pa.types.is_struct(image.type))):
         for field in row.type:
             kind = expected(field.name)
             if kind is None or not pa.types.is_string(field.type):
@@ -147,7 +150,11 @@ def _find_differences(message: bytes | None, expected: ExpectedType) -> TypeDiff
         return frozenset()
     if not isinstance(document, dict):
         return frozenset()
-    if ("op" in document and "source" in document) or is_sourceless_document(document):
+    is_enveloped = ("op" in document and "source" in document) or is_sourceless_document(document)
+    if is_cloud_document(document) and isinstance(document["data"], dict):
+        document = document["data"]
+        is_enveloped = not _IMAGES.isdisjoint(document)
+    if is_enveloped:
         images = {name: document[name] for name in ("before", "after") if isinstance(document.get(name), dict)}
         return frozenset(one for name, image in images.items() for one in _compare_row(image, expected, f"{name}."))
     return frozenset(_compare_row(document, expected, ""))

@@ -33,6 +33,8 @@ def convert_columns(
     result: dict[str, pa.Array] = {}
     bad: dict[int, str] = {}
     nulled = 0
+    # Of a row that is removed only the key matters.
+    removed = change.deleted & (table.upsert and not table.keep_deletes and not table.history)
     left_out = find_excluded(table, plan) | {PATCH_COLUMN}
     named = zip(change.row.type.names, children(change.row), strict=True)
     fields = {name: column for name, column in named if name not in left_out}
@@ -56,6 +58,7 @@ def convert_columns(
             has_schema=has_schema,
         )
         nulled += lost
+        faults = faults if is_key else _forgive(faults, removed)
         if faults is not None:
             reason = f"column {field.name}: a value of type {column.type} does not fit the table's {field.type}"
             if has_schema and has_other_type(pa.field(field.name, column.type), table.layout):
@@ -63,7 +66,8 @@ def convert_columns(
             bad.update((int(i), reason) for i in np.flatnonzero(faults))
         unwritable = table.layout.find_unwritable_values(result[field.name])
         if unwritable is not None:
-            bad.update((int(i), f"column {field.name}: {unwritable[1]}") for i in np.flatnonzero(unwritable[0]))
+            places = np.flatnonzero(unwritable[0] if is_key else unwritable[0] & ~removed)
+            bad.update((int(i), f"column {field.name}: {unwritable[1]}") for i in places)
     unify_numbers(result, change.numbers & set(table.layout.keys) if table.upsert else ())
     return result, bad, nulled
 
@@ -107,6 +111,11 @@ def _convert_column(
     values, _, lost = coerce(column, field)
     kept, _ = _take_back(values, None, suspect)
     return kept, None, lost + kept.null_count - values.null_count
+
+
+def _forgive(faults: Mask | None, rows: Mask) -> Mask | None:
+    left = None if faults is None else faults & ~rows
+    return left if left is not None and left.any() else None
 
 
 def _to_variant_text(column: pa.Array, change: Changes) -> tuple[pa.Array, Mask]:

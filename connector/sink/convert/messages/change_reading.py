@@ -42,11 +42,16 @@ def read_changes(
             change = attrs.evolve(change, row=_use_known_placeholder(change.row, plan.events.placeholder))
         work.faults.extend(wrong)
         work.metrics += TaskMetrics(ignored=other)
-        if change is not None and not is_envelope(block.fields.type) and _needs_operations(plan, table):
+        if change is not None and not _is_enveloped(block) and _needs_operations(plan, table):
             change, unnamed = read_operations(change, plan.op_field)
             work.faults.extend(unnamed)
             change = None if change is None else _judge_order(work, change)
         yield change, block, documents
+
+
+def _is_enveloped(block: MessageBlock) -> bool:
+    """Tell whether events say by themselves what they do, and where they stand."""
+    return is_envelope(block.fields.type) or is_cloud_event(block)
 
 
 def _judge_order(work: MessageConversion, change: Changes) -> Changes:
