@@ -326,7 +326,12 @@ def test_a_task_that_cannot_be_looked_at_keeps_no_other_from_its_turn(
 # --- what it reads ----------------------------------------------------------------------------------------------------
 
 
-def _table_of(tmp_path: Path, snapshots: int, summaries: dict[int, dict[str, str]] | None = None) -> Table:
+def _table_of(
+    tmp_path: Path,
+    snapshots: int,
+    summaries: dict[int, dict[str, str]] | None = None,
+    properties: dict[str, str] | None = None,
+) -> Table:
     document = {
         "format-version": 2,
         "table-uuid": "00000000-0000-0000-0000-000000000001",
@@ -345,7 +350,10 @@ def _table_of(tmp_path: Path, snapshots: int, summaries: dict[int, dict[str, str
         "refs": {
             "main": {"snapshot-id": snapshots, "type": "branch", "min-snapshots-to-keep": 4},
             "audit": {"snapshot-id": 2, "type": "branch", "max-snapshot-age-ms": 5},
+            "monthly": {"snapshot-id": 1, "type": "tag"},
+            "daily": {"snapshot-id": 3, "type": "tag", "max-ref-age-ms": 5},
         },
+        "properties": dict(properties or {}),
         "snapshots": [
             {
                 "snapshot-id": number,
@@ -375,7 +383,9 @@ def test_expiry_reads_the_metadata_once(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(table_module, "load_static_table", read)
     found = find_expiry(_table_of(tmp_path, 10), ExpiryPolicy(age_s=600), [])
     assert read.call_count == 1
-    assert found is not None and found.snapshots == 6
+    assert found is not None and found.snapshots == 4, "the branch and the tag without an end stay"
+    lasting = _table_of(tmp_path, 10, properties={"history.expire.max-ref-age-ms": "5"})
+    assert (found := find_expiry(lasting, ExpiryPolicy(age_s=600), [])) is not None and found.snapshots == 6
 
 
 def test_expiry_keeps_what_a_job_of_flink_has_to_find_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,9 +394,9 @@ def test_expiry_keeps_what_a_job_of_flink_has_to_find_again(tmp_path: Path, monk
         monkeypatch.setattr(place, "to_dict", dict)
     monkeypatch.setattr(expiry, "_now_ms", lambda: 2000 * S)
     monkeypatch.setattr(expiry, "read_reader_positions", lambda *_: [])
-    table = _table_of(tmp_path, 10, {3: {"flink.max-committed-checkpoint-id": "7"}})
+    table = _table_of(tmp_path, 10, {4: {"flink.max-committed-checkpoint-id": "7"}})
     found = find_expiry(table, ExpiryPolicy(age_s=600), [])
-    assert found is not None and (found.older_than_ms, found.snapshots) == (3 * S, 2)
+    assert found is not None and (found.older_than_ms, found.snapshots) == (4 * S, 1)
     assert expiry.find_needed_since_ms(Mock(), ["db.offsets"], table) == 2000 * S
 
 
