@@ -25,8 +25,9 @@ from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog import table as table_module
 from connector.iceberg.catalog.metadata_file import load_static_table
 from connector.iceberg.catalog.table import Table
-from connector.maintenance import expiry, maintainer, spark_actions
+from connector.maintenance import expiry, live_files, maintainer, spark_actions
 from connector.maintenance.expiry import find_expiry
+from connector.maintenance.file_counts import FileCounts
 from connector.maintenance.lease_rules import Lease
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
 from connector.maintenance.metadata_files import MetadataFiles, find_metadata_of_others, metadata_folders, plain_path
@@ -50,6 +51,7 @@ pytestmark = pytest.mark.unit
 
 S = 1000
 NOW_MS = 10_000_000 * S
+READABLE = '{"type": "struct", "fields": [{"id": 1, "name": "c", "required": false, "type": "timestamp"}]}'
 
 
 # --- what a rewrite would find ----------------------------------------------------------------------------------------
@@ -87,7 +89,11 @@ def _plan_by(files: Files, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(spark_actions, "jvm", lambda _: java)
     monkeypatch.setattr(spark_actions, "activate_session", lambda _: None)
     return SimpleNamespace(
-        name="db.t", java=None, snapshot_id=1, layout=lambda: SimpleNamespace(target_file_size_bytes=TARGET)
+        name="db.t",
+        java=None,
+        snapshot_id=1,
+        schema_json=READABLE,
+        layout=lambda: SimpleNamespace(target_file_size_bytes=TARGET),
     )
 
 
@@ -139,6 +145,33 @@ def test_a_rewrites_options_stay_within_what_iceberg_reads() -> None:
             assert max(*sizes, int(told["max-file-group-size-bytes"])) <= most
 
 
+NESTED = {"type": "list", "element-id": 9, "element": "timestamptz_ns", "element-required": False}
+
+
+@pytest.mark.parametrize(("kind", "column"), [("time", "c"), ("timestamp_ns", "c"), (NESTED, "c.element")])
+def test_a_table_that_icebergs_spark_code_does_not_read_is_left_alone(
+    kind: object, column: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files and manifests are not merged, which is told once; what it has is counted by other means."""
+    schema = json.dumps({"type": "struct", "fields": [{"id": 1, "name": "c", "required": False, "type": kind}]})
+    table, java = Mock(snapshot_id=7, schema_json=schema, branch="main"), Mock(side_effect=AssertionError)
+    table.name = "db.t"
+    for module in (spark_actions, live_files):
+        monkeypatch.setattr(module, "activate_session", java)
+    parts = [PartitionFiles("p=1", small_files=2, deletion_vectors=1), PartitionFiles("p=2", equality_delete_files=3)]
+    monkeypatch.setattr(live_files, "count_partitions", lambda *_: parts)
+    subject = _maintainer(monkeypatch, History(), MaintenancePolicy())
+    with structlog.testing.capture_logs() as lines:
+        assert [subject.count_rewrites(table) for _ in range(2)] == [0, 0]
+        done = [subject.run(table, [task]) for task in (REWRITE, MANIFESTS)]
+    assert [one.counts for (one,) in done] == [{"removed": 0, "added": 0}] * 2
+    assert [(line["log_level"], line["columns"]) for line in lines] == [("warning", [column])]
+    spark: Any = Mock()
+    merged = spark_actions.rewrite_data_files(spark, table, RewritePolicy(), TableState(), "s")
+    assert not any({**merged, **spark_actions.rewrite_manifests(spark, table, "s")}.values())
+    assert live_files.count_live_files(spark, table, RewritePolicy()) == FileCounts(7, 3, 0, 1, 2)
+
+
 # --- when it is looked ------------------------------------------------------------------------------------------------
 
 
@@ -188,7 +221,7 @@ def test_tasks_are_due_by_time_where_snapshots_are_kept_for_less(
 
 def test_what_was_done_in_vain_counts_as_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rewrite that found nothing to merge is due again after as many files as after one that did."""
-    history, table = History(), Mock(snapshot_id=7)
+    history, table = History(), Mock(snapshot_id=7, schema_json=READABLE)
     table.name = "db.t"
     subject = _maintainer(monkeypatch, history, MaintenancePolicy(rewrite=RewritePolicy(files=100)))
     monkeypatch.setattr(maintainer, "_now_ms", lambda: NOW_MS)
@@ -213,7 +246,7 @@ def test_only_what_has_something_to_do_is_told_as_due(
     groups: int, told: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task whose look finds nothing, as where a batch reads all old snapshots, is no line of the log."""
-    subject, table = _maintainer(monkeypatch, History(), MaintenancePolicy()), Mock(snapshot_id=7)
+    subject, table = _maintainer(monkeypatch, History(), MaintenancePolicy()), Mock(snapshot_id=7, schema_json=READABLE)
     table.name = "db.t"
     subject.leases.hold = lambda _: nullcontext()  # type: ignore[assignment, method-assign, return-value]
     monkeypatch.setattr(maintainer, "count_rewrite_groups", lambda *_: groups)
