@@ -24,6 +24,7 @@ from connector.settings.iceberg.write_mode import MAIN_BRANCH
 MANIFEST_SIZE_PROPERTY, DEFAULT_MANIFEST_BYTES = "commit.manifest.target-size-bytes", 8 * 1024**2
 """Iceberg's."""
 _SMALL_SHARE = 0.75
+_CASE_SENSITIVE = "spark.sql.caseSensitive"
 _DANGLING_TRIES = 5
 _BY_KEY = "EQUALITY_DELETES"
 
@@ -187,8 +188,10 @@ def rewrite_manifests(spark: SparkSession, table: Table, name: str) -> dict[str,
 
 
 def open_actions(spark: SparkSession) -> Any:
-    """Return Iceberg's actions by a session."""
-    return jvm(spark).org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # noqa: SLF001
+    """Return Iceberg's actions by a session, in which columns may differ by the case of their names alone."""
+    session = spark._jsparkSession.cloneSession()  # noqa: SLF001 - Iceberg takes Java's, and clones it likewise
+    session.conf().set(_CASE_SENSITIVE, "true")
+    return jvm(spark).org.apache.iceberg.spark.actions.SparkActions.get(session)
 
 
 def _count(files: Any) -> int:
