@@ -379,6 +379,9 @@ class Maintainer:
             self._grouped.add(table.name)
             structlog.get_logger().warning("files are merged group by group", table=table.name, reason=str(error))
             raise CommitRefused(str(error)) from error.__cause__
+        if done["failed"]:
+            note = "some files could not be merged; Iceberg's own lines in the log, above, say why"
+            structlog.get_logger().warning(note, table=table.name, files=done["failed"])
         is_untouched = not any(done[name] for name in ("removed", "failed"))
         if has_failed and is_untouched and count_rewrite_groups(self.spark, table, policy, state):
             raise CommitRefused("no group of files could be committed")  # Iceberg says nothing of it

@@ -172,6 +172,21 @@ def test_a_table_that_icebergs_spark_code_does_not_read_is_left_alone(
     assert live_files.count_live_files(spark, table, RewritePolicy()) == FileCounts(7, 3, 0, 1, 2)
 
 
+@pytest.mark.parametrize(("failed", "levels"), [(0, []), (5, ["warning"])])
+def test_files_that_could_not_be_merged_are_a_warning(
+    failed: int, levels: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg raises nothing where groups of files fail by themselves."""
+    done = {"removed": 0, "added": 0, "bytes": 0, "failed": failed}
+    monkeypatch.setattr(maintainer, "rewrite_data_files", lambda *_, **__: done)
+    table = Mock(snapshot_id=7, schema_json=READABLE, metadata_files=1)
+    table.name = "db.t"
+    subject = _maintainer(monkeypatch, History(), MaintenancePolicy())
+    with structlog.testing.capture_logs() as lines:
+        assert subject._rewrite(table, RewritePolicy(), Mock(is_alone=False)) == done
+    assert [line["log_level"] for line in lines] == levels
+
+
 # --- when it is looked ------------------------------------------------------------------------------------------------
 
 
