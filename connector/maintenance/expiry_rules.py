@@ -5,7 +5,7 @@ All that a reader has still to read stays, and the snapshot it has come to, agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -35,12 +35,14 @@ class ReaderPosition:
 class BranchHistory:
     """The snapshots of a branch, newest first, and its own retention, which Iceberg goes by instead of any limit.
 
-    `max_age_ms` and `min_snapshots` are None where the branch has none.
+    `max_age_ms` and `min_snapshots` are None where the branch has none. `pinned` are snapshots that a tag or another
+    branch stands at, which stay.
     """
 
     snapshots: Sequence[SnapshotSummary]
     max_age_ms: int | None = None
     min_snapshots: int | None = None
+    pinned: Collection[int] = frozenset()
 
 
 @attrs.frozen
@@ -132,7 +134,8 @@ def plan_expiry(
     limit_ms = min([limit_ms, *(need.oldest_ms for need in needs)])
     end_ms = limit_ms if followed.max_age_ms is None else now_ms - followed.max_age_ms
     least = max(1, followed.min_snapshots or rule.retain_last)
-    going = sum(snapshot.timestamp_ms < end_ms for snapshot in followed.snapshots[least:])
+    old = (snapshot for snapshot in followed.snapshots[least:] if snapshot.timestamp_ms < end_ms)
+    going = sum(snapshot.snapshot_id not in followed.pinned for snapshot in old)
     return attrs.evolve(expiry, older_than_ms=limit_ms, snapshots=going)
 
 

@@ -8,6 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import activate_session, jvm, map_java_errors
 from connector.maintenance.file_counts import FileCounts
+from connector.maintenance.partitions import count_partitions
+from connector.maintenance.rewrite_rules import find_unread_columns
 from connector.maintenance.size_tiers import small_file_bytes
 from connector.settings.iceberg.maintenance.policies import RewritePolicy
 
@@ -19,7 +21,8 @@ _VECTORS = "PUFFIN"
 def count_live_files(spark: SparkSession, table: Table, policy: RewritePolicy) -> FileCounts:
     """Return the files of the branch's newest snapshot, as the table was last read.
 
-    Cost: reads the manifests, as a conversion and a rewrite do; one row comes to the driver.
+    Cost: reads the manifests, as a conversion and a rewrite do; one row comes to the driver. Of a table that Iceberg's
+    Spark code does not read the driver reads them.
 
     Args:
         spark: the session.
@@ -33,6 +36,8 @@ def count_live_files(spark: SparkSession, table: Table, policy: RewritePolicy) -
     newest = table.snapshot_id
     if newest is None:
         return FileCounts(small_files=0)
+    if find_unread_columns(table.schema_json):
+        return _count_on_driver(table, policy, newest)
     small_bytes = small_file_bytes(policy, table.layout().target_file_size_bytes)
     content, is_vector = F.col("content"), F.upper(F.col("file_format")) == _VECTORS
     activate_session(spark)
@@ -44,6 +49,17 @@ def count_live_files(spark: SparkSession, table: Table, policy: RewritePolicy) -
             _count((content == _POSITION_DELETES) & is_vector, "deletion_vectors"),
         )
         return FileCounts(snapshot_id=newest, **counted.collect()[0].asDict())
+
+
+def _count_on_driver(table: Table, policy: RewritePolicy, newest: int) -> FileCounts:
+    parts = count_partitions(table, policy)
+    return FileCounts(
+        snapshot_id=newest,
+        small_files=sum(part.small_files for part in parts),
+        equality_delete_files=sum(part.equality_delete_files for part in parts),
+        position_delete_files=sum(part.position_delete_files for part in parts),
+        deletion_vectors=sum(part.deletion_vectors for part in parts),
+    )
 
 
 def _count(which: Column, name: str) -> Column:

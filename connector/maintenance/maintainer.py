@@ -30,7 +30,7 @@ from connector.maintenance.lease import LeaseTable, MaintenanceRun
 from connector.maintenance.lease_rules import LOST_RACES
 from connector.maintenance.live_files import count_live_files
 from connector.maintenance.orphan_files import ORPHAN_BYTES, delete_orphan_files, delete_unfinished_files
-from connector.maintenance.rewrite_rules import TURN_BYTES, commits_by_groups
+from connector.maintenance.rewrite_rules import TURN_BYTES, commits_by_groups, find_unread_columns
 from connector.maintenance.spark_actions import (
     WritePermit,
     count_rewrite_groups,
@@ -90,6 +90,7 @@ class Maintainer:
     _has_more: set[str] = attrs.field(factory=set)
     """Tables of which files were merged, and maybe not all that there were."""
     _grouped: set[str] = attrs.field(factory=set)
+    _unread: set[str] = attrs.field(factory=set)
     _counts: KnownCounts = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -165,6 +166,7 @@ class Maintainer:
         Raises:
             RetriableError, FatalError: as `count_rewrite_groups`.
         """
+        self._warn_of_unread(table)
         policy = self._rewrite_policy(table, alone=alone)
         return count_rewrite_groups(self.spark, table, policy, summarize(read_history(table)))
 
@@ -239,6 +241,18 @@ class Maintainer:
     def _count_old(self, table: Table, in_flight: Collection[int]) -> int:
         found = self.find_expiry(table, in_flight)
         return 0 if found is None else found.snapshots
+
+    def _warn_of_unread(self, table: Table) -> None:
+        """Say once of a table that its files cannot be merged here."""
+        columns = find_unread_columns(table.schema_json)
+        if columns and table.name not in self._unread:
+            self._unread.add(table.name)
+            structlog.get_logger().warning(
+                "files and manifests of a table are not merged: Iceberg's Spark code reads none with columns of times "
+                "of day, or of nanoseconds; let another engine do it (Trino's optimize, say)",
+                table=table.name,
+                columns=columns,
+            )
 
     def _rewrite_policy(self, table: Table, *, alone: bool) -> RewritePolicy:
         policy = self.policy_of(table.name).rewrite
@@ -320,6 +334,8 @@ class Maintainer:
     def _do(self, table: Table, task: str, in_flight: Collection[int], run: MaintenanceRun) -> Mapping[str, int]:
         policy = self.policy_of(table.name)
         table.refresh()
+        if task in (REWRITE, MANIFESTS):
+            self._warn_of_unread(table)
         if task in (CONVERT, REWRITE):
             # Nothing may stand upon a rewrite of another engine that was not looked at.
             DeleteGuard(self.name).check(table, None, wrote=self.wrote(table.name))
@@ -363,6 +379,9 @@ class Maintainer:
             self._grouped.add(table.name)
             structlog.get_logger().warning("files are merged group by group", table=table.name, reason=str(error))
             raise CommitRefused(str(error)) from error.__cause__
+        if done["failed"]:
+            note = "some files could not be merged; Iceberg's own lines in the log, above, say why"
+            structlog.get_logger().warning(note, table=table.name, files=done["failed"])
         is_untouched = not any(done[name] for name in ("removed", "failed"))
         if has_failed and is_untouched and count_rewrite_groups(self.spark, table, policy, state):
             raise CommitRefused("no group of files could be committed")  # Iceberg says nothing of it

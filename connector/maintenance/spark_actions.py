@@ -14,7 +14,7 @@ from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import SnapshotChange, settle_commits
 from connector.iceberg.java import activate_session, iterate, jvm, map_java_errors, to_dict
-from connector.maintenance.rewrite_rules import may_land, rewrite_options
+from connector.maintenance.rewrite_rules import find_unread_columns, may_land, rewrite_options
 from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
@@ -24,6 +24,7 @@ from connector.settings.iceberg.write_mode import MAIN_BRANCH
 MANIFEST_SIZE_PROPERTY, DEFAULT_MANIFEST_BYTES = "commit.manifest.target-size-bytes", 8 * 1024**2
 """Iceberg's."""
 _SMALL_SHARE = 0.75
+_CASE_SENSITIVE = "spark.sql.caseSensitive"
 _DANGLING_TRIES = 5
 _BY_KEY = "EQUALITY_DELETES"
 
@@ -48,6 +49,8 @@ def rewrite_data_files(
 ) -> dict[str, int]:
     """Merge small files, and rewrite files with many deleted rows; rows keep their ids (format 3).
 
+    Nothing is done, as by `rewrite_manifests`, in a table that Iceberg's Spark code does not read.
+
     A commit that would take deletes along that came since is refused. With `by_groups` a group of files that fails, or
     whose commit is refused, is left for the next time; else all are.
 
@@ -60,8 +63,10 @@ def rewrite_data_files(
         RetriableError: another writer was faster.
         FatalError: a file cannot be read.
     """
-    activate_session(spark)
     done = {"removed": 0, "added": 0, "bytes": 0, "failed": 0}
+    if find_unread_columns(table.schema_json):
+        return done
+    activate_session(spark)
     for one in plan_passes(policy, state, table.layout().target_file_size_bytes):
         options = rewrite_options(policy, state, one, by_groups=by_groups)
         for figure, count in _rewrite_once(spark, table, options, name, permit or WritePermit()).items():
@@ -84,7 +89,7 @@ def count_rewrite_groups(spark: SparkSession, table: Table, policy: RewritePolic
         FatalError: a manifest cannot be read.
     """
     newest = table.snapshot_id
-    if newest is None:
+    if newest is None or find_unread_columns(table.schema_json):
         return 0
     activate_session(spark)
     java = jvm(spark)
@@ -153,7 +158,7 @@ def count_small_manifests(table: Table) -> int:
         FatalError: the list cannot be read.
     """
     newest = table.java.snapshot(table.branch)
-    if newest is None or table.branch != MAIN_BRANCH:
+    if newest is None or table.branch != MAIN_BRANCH or find_unread_columns(table.schema_json):
         return 0
     with map_java_errors(f"reading the manifest list of {table.name}"):
         is_small, spec_id = _SmallManifests.of(table), int(table.java.spec().specId())
@@ -171,7 +176,7 @@ def rewrite_manifests(spark: SparkSession, table: Table, name: str) -> dict[str,
         CommitUnknown: nobody could tell until `errors.retry.timeout`.
         RetriableError: another writer was faster.
     """
-    if table.branch != MAIN_BRANCH:
+    if table.branch != MAIN_BRANCH or find_unread_columns(table.schema_json):
         return {"removed": 0, "added": 0}
     doing = f"merging manifests of {table.name}"
     activate_session(spark)
@@ -183,8 +188,10 @@ def rewrite_manifests(spark: SparkSession, table: Table, name: str) -> dict[str,
 
 
 def open_actions(spark: SparkSession) -> Any:
-    """Return Iceberg's actions by a session."""
-    return jvm(spark).org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # noqa: SLF001
+    """Return Iceberg's actions by a session, in which columns may differ by the case of their names alone."""
+    session = spark._jsparkSession.cloneSession()  # noqa: SLF001 - Iceberg takes Java's, and clones it likewise
+    session.conf().set(_CASE_SENSITIVE, "true")
+    return jvm(spark).org.apache.iceberg.spark.actions.SparkActions.get(session)
 
 
 def _count(files: Any) -> int:

@@ -11,6 +11,9 @@ from connector.iceberg.catalog.table import Table
 from connector.maintenance.expiry_rules import BranchHistory
 from connector.maintenance.table_state import SnapshotSummary
 
+_REF_AGE_PROPERTY = "history.expire.max-ref-age-ms"
+"""Table property: how long branches and tags last that say nothing of it themselves; Iceberg's."""
+
 
 def read_history(table: Table) -> list[SnapshotSummary]:
     """Return the snapshots of the branch as the table was last read, newest first.
@@ -39,8 +42,16 @@ def read_branch_histories(table: Table) -> list[BranchHistory]:
     newest, metadata = table.snapshot_id, table.metadata().metadata
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     own = metadata.refs.get(table.branch)
-    heads = [(newest, own), *((ref.snapshot_id, ref) for ref in _list_other_branches(table, metadata.refs))]
-    return [_read_branch(by_id, head, ref) for head, ref in heads]
+    others = [(ref.snapshot_id, ref) for ref in _list_other_branches(table, metadata.refs)]
+    pinned = _find_pinned(metadata.refs, metadata.properties)
+    return [_read_branch(by_id, head, ref, pinned) for head, ref in ((newest, own), *others)]
+
+
+def _find_pinned(refs: Mapping[str, SnapshotRef], properties: Mapping[str, str]) -> frozenset[int]:
+    """Return the snapshots that tags and branches stand at, but for those that come to an end by themselves."""
+    if _REF_AGE_PROPERTY in properties:
+        return frozenset()
+    return frozenset(ref.snapshot_id for ref in refs.values() if ref.max_ref_age_ms is None)
 
 
 def _list_other_branches(table: Table, refs: Mapping[str, SnapshotRef]) -> list[SnapshotRef]:
@@ -48,11 +59,13 @@ def _list_other_branches(table: Table, refs: Mapping[str, SnapshotRef]) -> list[
     return [ref for ref in others if ref.snapshot_ref_type == SnapshotRefType.BRANCH]
 
 
-def _read_branch(by_id: Mapping[int, Snapshot], head: int | None, ref: SnapshotRef | None) -> BranchHistory:
+def _read_branch(
+    by_id: Mapping[int, Snapshot], head: int | None, ref: SnapshotRef | None, pinned: frozenset[int]
+) -> BranchHistory:
     snapshots = list(_iter_ancestors(by_id, head))
     if ref is None:
-        return BranchHistory(snapshots)
-    return BranchHistory(snapshots, ref.max_snapshot_age_ms, ref.min_snapshots_to_keep)
+        return BranchHistory(snapshots, pinned=pinned)
+    return BranchHistory(snapshots, ref.max_snapshot_age_ms, ref.min_snapshots_to_keep, pinned)
 
 
 def _iter_ancestors(by_id: Mapping[int, Snapshot], at: int | None) -> Iterator[SnapshotSummary]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import attrs
+import structlog
 from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.snapshot_schema import load_current_schema, load_snapshot_schema
@@ -15,7 +16,7 @@ from connector.iceberg.commit.commit_summary import is_icebridge_commit
 from connector.iceberg.read.table_reader import release_reads
 from connector.settings import SourceSettings
 from connector.source.changes.read_errors import translate_read_errors
-from connector.source.changes.row_key import choose_row_key
+from connector.source.changes.row_key import RowKey, choose_row_key
 from connector.source.destination import CapturedTable, ChangePublisher
 from connector.source.envelope.row_schema import describe_row
 from connector.source.snapshots.next_step import Ancestor
@@ -38,7 +39,8 @@ class TableAccess:
     snapshots: SnapshotHistory
     offsets: TableOffsetStore
     publisher: ChangePublisher
-    _warned: bool = False
+    _told: RowKey | None = None
+    """The key that its owner was told of."""
 
     @property
     def name(self) -> str:
@@ -65,12 +67,20 @@ class TableAccess:
         wanted = {*(column.name for column in row.members), *(name.partition(".")[0] for name in key.columns)}
         if excluded := {column.name for column in columns} - wanted:
             schema = schema.leave_out(excluded)
-        if not self._warned:
-            self._warned = True
-            log_warnings(self.table, key, len(row.members))
+        self._tell_key(key, len(row.members))
         table = CapturedTable(self.name, snapshot, schema, key, row, marker)
         self.publisher.check_columns(table)
         return table
+
+    def _tell_key(self, key: RowKey, columns: int) -> None:
+        """Log what is to be known of a table's key, again where it is another one by now."""
+        before, self._told = self._told, key
+        if before is not None and (before.kind, before.columns) == (key.kind, key.columns):
+            return
+        if before is not None:
+            names = {"before": [before.kind, *before.columns], "now": [key.kind, *key.columns]}
+            structlog.get_logger().warning("events have another key from here on", table=self.name, **names)
+        log_warnings(self.table, key, columns)
 
     def publish_schema(self, table: CapturedTable, before: TableOffset) -> None:
         """Publish the table's schema, where that is configured and it is another than before."""

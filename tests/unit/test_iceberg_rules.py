@@ -14,6 +14,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, Transform
 
 from connector.iceberg.catalog.file_description import FileDescription
+from connector.iceberg.catalog.table import find_terms
 from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets
 from connector.iceberg.keys.file_key_bounds import widen_bounds
@@ -259,3 +260,24 @@ def test_a_position_knows_what_it_is_behind_of() -> None:
     here = KafkaOffsets("c", {}, {("t", 0): 5, ("t", 1): 5})
     there = KafkaOffsets("c", {}, {("t", 0): 5, ("t", 1): 6, ("t", 2): 1})
     assert here.behind(there) == [("t", 1), ("t", 2)]
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        (True, set[str]()),
+        ({"type": "eq", "term": "id", "value": 1}, {"id"}),
+        ({"type": "is-null", "term": {"type": "transform", "transform": "day", "term": "a.b"}}, {"a.b"}),
+        (
+            {
+                "type": "or",
+                "left": {"type": "not", "child": {"type": "in", "term": "N", "values": ["left"]}},
+                "right": {"type": "and", "left": False, "right": {"type": "lt", "term": "n", "value": {"term": "x"}}},
+            },
+            {"N", "n"},
+        ),
+    ],
+)
+def test_columns_that_an_expression_names(expression: Any, names: set[str]) -> None:
+    """Terms at any depth, and none of the values: Iceberg's parser is given these columns alone."""
+    assert find_terms(expression) == names

@@ -207,6 +207,14 @@ def test_expiry_knows_how_much_a_branch_keeps_by_itself() -> None:
     assert plan_expiry([BranchHistory(TEN)], (), (), ExpiryRule(2**62 * S, 1), NOW_MS).older_than_ms == 1
 
 
+def test_expiry_knows_what_tags_and_branches_stand_at() -> None:
+    """These snapshots stay, and are not told as what may go: nothing would come of it, time and again."""
+    found = plan_expiry([BranchHistory(TEN, pinned={3, 9, 10})], (), (), ExpiryRule(0, 1), 20_000 * S)
+    assert found.snapshots == 7
+    quiet = BranchHistory(TEN[:2], pinned={9})
+    assert plan_expiry([quiet], (), (), ExpiryRule(0, 1), 20_000 * S).snapshots == 0
+
+
 def test_a_sink_that_came_to_its_end_and_delays_expiry_is_told() -> None:
     """The newest commit of a sink that was renamed stays, and so does all since; a sink that commits delays nothing."""
     told = make_history(*(evolve(one, summary={"c": "old" if one.snapshot_id < 4 else "new"}) for one in TEN))

@@ -25,8 +25,9 @@ from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog import table as table_module
 from connector.iceberg.catalog.metadata_file import load_static_table
 from connector.iceberg.catalog.table import Table
-from connector.maintenance import expiry, maintainer, spark_actions
+from connector.maintenance import expiry, live_files, maintainer, spark_actions
 from connector.maintenance.expiry import find_expiry
+from connector.maintenance.file_counts import FileCounts
 from connector.maintenance.lease_rules import Lease
 from connector.maintenance.maintainer import Maintainer, TaskOutcome
 from connector.maintenance.metadata_files import MetadataFiles, find_metadata_of_others, metadata_folders, plain_path
@@ -50,6 +51,7 @@ pytestmark = pytest.mark.unit
 
 S = 1000
 NOW_MS = 10_000_000 * S
+READABLE = '{"type": "struct", "fields": [{"id": 1, "name": "c", "required": false, "type": "timestamp"}]}'
 
 
 # --- what a rewrite would find ----------------------------------------------------------------------------------------
@@ -87,7 +89,11 @@ def _plan_by(files: Files, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(spark_actions, "jvm", lambda _: java)
     monkeypatch.setattr(spark_actions, "activate_session", lambda _: None)
     return SimpleNamespace(
-        name="db.t", java=None, snapshot_id=1, layout=lambda: SimpleNamespace(target_file_size_bytes=TARGET)
+        name="db.t",
+        java=None,
+        snapshot_id=1,
+        schema_json=READABLE,
+        layout=lambda: SimpleNamespace(target_file_size_bytes=TARGET),
     )
 
 
@@ -139,6 +145,48 @@ def test_a_rewrites_options_stay_within_what_iceberg_reads() -> None:
             assert max(*sizes, int(told["max-file-group-size-bytes"])) <= most
 
 
+NESTED = {"type": "list", "element-id": 9, "element": "timestamptz_ns", "element-required": False}
+
+
+@pytest.mark.parametrize(("kind", "column"), [("time", "c"), ("timestamp_ns", "c"), (NESTED, "c.element")])
+def test_a_table_that_icebergs_spark_code_does_not_read_is_left_alone(
+    kind: object, column: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files and manifests are not merged, which is told once; what it has is counted by other means."""
+    schema = json.dumps({"type": "struct", "fields": [{"id": 1, "name": "c", "required": False, "type": kind}]})
+    table, java = Mock(snapshot_id=7, schema_json=schema, branch="main"), Mock(side_effect=AssertionError)
+    table.name = "db.t"
+    for module in (spark_actions, live_files):
+        monkeypatch.setattr(module, "activate_session", java)
+    parts = [PartitionFiles("p=1", small_files=2, deletion_vectors=1), PartitionFiles("p=2", equality_delete_files=3)]
+    monkeypatch.setattr(live_files, "count_partitions", lambda *_: parts)
+    subject = _maintainer(monkeypatch, History(), MaintenancePolicy())
+    with structlog.testing.capture_logs() as lines:
+        assert [subject.count_rewrites(table) for _ in range(2)] == [0, 0]
+        done = [subject.run(table, [task]) for task in (REWRITE, MANIFESTS)]
+    assert [one.counts for (one,) in done] == [{"removed": 0, "added": 0}] * 2
+    assert [(line["log_level"], line["columns"]) for line in lines] == [("warning", [column])]
+    spark: Any = Mock()
+    merged = spark_actions.rewrite_data_files(spark, table, RewritePolicy(), TableState(), "s")
+    assert not any({**merged, **spark_actions.rewrite_manifests(spark, table, "s")}.values())
+    assert live_files.count_live_files(spark, table, RewritePolicy()) == FileCounts(7, 3, 0, 1, 2)
+
+
+@pytest.mark.parametrize(("failed", "levels"), [(0, []), (5, ["warning"])])
+def test_files_that_could_not_be_merged_are_a_warning(
+    failed: int, levels: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg raises nothing where groups of files fail by themselves."""
+    done = {"removed": 0, "added": 0, "bytes": 0, "failed": failed}
+    monkeypatch.setattr(maintainer, "rewrite_data_files", lambda *_, **__: done)
+    table = Mock(snapshot_id=7, schema_json=READABLE, metadata_files=1)
+    table.name = "db.t"
+    subject = _maintainer(monkeypatch, History(), MaintenancePolicy())
+    with structlog.testing.capture_logs() as lines:
+        assert subject._rewrite(table, RewritePolicy(), Mock(is_alone=False)) == done
+    assert [line["log_level"] for line in lines] == levels
+
+
 # --- when it is looked ------------------------------------------------------------------------------------------------
 
 
@@ -188,7 +236,7 @@ def test_tasks_are_due_by_time_where_snapshots_are_kept_for_less(
 
 def test_what_was_done_in_vain_counts_as_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rewrite that found nothing to merge is due again after as many files as after one that did."""
-    history, table = History(), Mock(snapshot_id=7)
+    history, table = History(), Mock(snapshot_id=7, schema_json=READABLE)
     table.name = "db.t"
     subject = _maintainer(monkeypatch, history, MaintenancePolicy(rewrite=RewritePolicy(files=100)))
     monkeypatch.setattr(maintainer, "_now_ms", lambda: NOW_MS)
@@ -213,7 +261,7 @@ def test_only_what_has_something_to_do_is_told_as_due(
     groups: int, told: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task whose look finds nothing, as where a batch reads all old snapshots, is no line of the log."""
-    subject, table = _maintainer(monkeypatch, History(), MaintenancePolicy()), Mock(snapshot_id=7)
+    subject, table = _maintainer(monkeypatch, History(), MaintenancePolicy()), Mock(snapshot_id=7, schema_json=READABLE)
     table.name = "db.t"
     subject.leases.hold = lambda _: nullcontext()  # type: ignore[assignment, method-assign, return-value]
     monkeypatch.setattr(maintainer, "count_rewrite_groups", lambda *_: groups)
@@ -326,7 +374,12 @@ def test_a_task_that_cannot_be_looked_at_keeps_no_other_from_its_turn(
 # --- what it reads ----------------------------------------------------------------------------------------------------
 
 
-def _table_of(tmp_path: Path, snapshots: int, summaries: dict[int, dict[str, str]] | None = None) -> Table:
+def _table_of(
+    tmp_path: Path,
+    snapshots: int,
+    summaries: dict[int, dict[str, str]] | None = None,
+    properties: dict[str, str] | None = None,
+) -> Table:
     document = {
         "format-version": 2,
         "table-uuid": "00000000-0000-0000-0000-000000000001",
@@ -345,7 +398,10 @@ def _table_of(tmp_path: Path, snapshots: int, summaries: dict[int, dict[str, str
         "refs": {
             "main": {"snapshot-id": snapshots, "type": "branch", "min-snapshots-to-keep": 4},
             "audit": {"snapshot-id": 2, "type": "branch", "max-snapshot-age-ms": 5},
+            "monthly": {"snapshot-id": 1, "type": "tag"},
+            "daily": {"snapshot-id": 3, "type": "tag", "max-ref-age-ms": 5},
         },
+        "properties": dict(properties or {}),
         "snapshots": [
             {
                 "snapshot-id": number,
@@ -375,7 +431,9 @@ def test_expiry_reads_the_metadata_once(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(table_module, "load_static_table", read)
     found = find_expiry(_table_of(tmp_path, 10), ExpiryPolicy(age_s=600), [])
     assert read.call_count == 1
-    assert found is not None and found.snapshots == 6
+    assert found is not None and found.snapshots == 4, "the branch and the tag without an end stay"
+    lasting = _table_of(tmp_path, 10, properties={"history.expire.max-ref-age-ms": "5"})
+    assert (found := find_expiry(lasting, ExpiryPolicy(age_s=600), [])) is not None and found.snapshots == 6
 
 
 def test_expiry_keeps_what_a_job_of_flink_has_to_find_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,9 +442,9 @@ def test_expiry_keeps_what_a_job_of_flink_has_to_find_again(tmp_path: Path, monk
         monkeypatch.setattr(place, "to_dict", dict)
     monkeypatch.setattr(expiry, "_now_ms", lambda: 2000 * S)
     monkeypatch.setattr(expiry, "read_reader_positions", lambda *_: [])
-    table = _table_of(tmp_path, 10, {3: {"flink.max-committed-checkpoint-id": "7"}})
+    table = _table_of(tmp_path, 10, {4: {"flink.max-committed-checkpoint-id": "7"}})
     found = find_expiry(table, ExpiryPolicy(age_s=600), [])
-    assert found is not None and (found.older_than_ms, found.snapshots) == (3 * S, 2)
+    assert found is not None and (found.older_than_ms, found.snapshots) == (4 * S, 1)
     assert expiry.find_needed_since_ms(Mock(), ["db.offsets"], table) == 2000 * S
 
 

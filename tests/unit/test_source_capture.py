@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import structlog
 from attrs import define, evolve, field
 
 from connector.errors import FatalError, GapError, RetriableError
@@ -175,6 +176,21 @@ def test_a_table_whose_offset_was_reset_is_read_again_at_a_later_time(stage: Sta
     stage.run()
     assert read is not None and stage.offsets.stored[-1].ts_ns == read + MIN_STEP_NS == ahead_ns + 2 * MIN_STEP_NS
     assert stage.published == [0, 1, "changes 2"]
+
+
+def test_a_key_that_changes_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, where identifier columns are set, say: consumers have the rows under another key."""
+    warned = list[RowKey]()
+    monkeypatch.setattr(table_access, "log_warnings", lambda _, key, __: warned.append(key))
+    keys = [RowKey(KeyKind.ROW_ID), RowKey(KeyKind.IDENTIFIERS, ("id",))]
+    with structlog.testing.capture_logs() as lines:
+        for number, key in enumerate((keys[0], keys[0], keys[1], keys[1]), 1):
+            monkeypatch.setattr(table_access, "choose_row_key", lambda *_, key=key, **__: key)
+            stage.history.add(number)
+            stage.run()
+    told = [(line["before"], line["now"]) for line in lines if line["event"] == "events have another key from here on"]
+    assert told == [(["row id"], ["identifier columns", "id"])]
+    assert warned == keys
 
 
 @pytest.mark.parametrize("stage", ["column.exclude.list=db.t.g,db.t.k\n"], indirect=True)

@@ -374,9 +374,16 @@ class Table:
             at = None if parent is None else self.java.snapshot(parent)
 
     def expression(self, where: str) -> Any:
-        """Read Iceberg's JSON of an expression over the table's columns."""
-        parser = jvm(self.driver).org.apache.iceberg.expressions.ExpressionParser
-        return parser.fromJson(where, self.java.schema())
+        """Read Iceberg's JSON of an expression over the table's columns.
+
+        Its parser goes by names in any case, and refuses a schema in which two columns differ by that alone: it is
+        given those that the expression names.
+        """
+        java = jvm(self.driver)
+        names = java.java.util.ArrayList()
+        for name in find_terms(orjson.loads(where)):
+            names.add(name)
+        return java.org.apache.iceberg.expressions.ExpressionParser.fromJson(where, self.java.schema().select(names))
 
     def content_files(self, descriptions: Iterable[FileDescription]) -> Iterator[Any]:
         """Make Iceberg's content files from their JSON descriptions."""
@@ -386,6 +393,17 @@ class Table:
         """Delete a file that no snapshot refers to."""
         with map_java_errors(f"deleting a file of {self.name}"):
             self.java.io().deleteFile(path)
+
+
+def find_terms(expression: Any) -> set[str]:
+    """Return the columns that an expression in Iceberg's JSON names, also within transforms (pure)."""
+    if not isinstance(expression, dict):
+        return set()
+    term = expression.get("term")
+    if isinstance(term, str):
+        return {term}
+    inner = (term, *(expression.get(part) for part in ("left", "right", "child")))
+    return set[str]().union(*map(find_terms, inner))
 
 
 def _now_ms() -> int:

@@ -222,8 +222,8 @@ def _gap_reason(snapshot_id: int | None, history: SnapshotLine) -> str:
         return "snapshots after the beginning of the table have expired"
     if snapshot_id in history.retained:
         return (
-            "it is not an ancestor of the newest one: the table was rolled back, its branch was moved, or "
-            "iceberg.branch names another one than before"
+            "it is not an ancestor of the newest one: the table was rolled back or replaced (CREATE OR REPLACE TABLE), "
+            "its branch was moved, or iceberg.branch names another one than before"
         )
     return "it has expired, or never belonged to this table"
 
