@@ -1,7 +1,7 @@
 #!/bin/sh
 # Properties files of the known places -> `icebridge run` (or another command) with them.
 #   (nothing)                  run with the files found
-#   run | serve | ...          a command alone: with the files found
+#   run | serve | ...          a command without files, as run --once: with the files found
 #   spark-master, spark-worker MASTER      Spark's standalone cluster, of the same packages as the connectors
 #   driver ..., executor ...   what Spark on Kubernetes starts in its pods
 #   anything else              `icebridge` with these arguments as they are
@@ -68,24 +68,40 @@ case ${1:-run} in
     ;;
 esac
 
+# Whether the words behind a command are options alone: then its files are those of the known places.
+names_no_file() {
+  shift
+  while [ $# -gt 0 ]; do
+    case $1 in
+      -h | --help) return 1 ;;
+      -X | --output) [ $# -eq 1 ] || shift ;;
+      -*) ;;
+      *) return 1 ;;
+    esac
+    shift
+  done
+}
+
 [ $# -gt 0 ] || set -- run
-if [ $# -eq 1 ]; then
-  case $1 in
-    run | serve | validate | status | doctor)
-      command=$1
-      set -- "$own"
+case $1 in
+  run | serve | validate | status | doctor)
+    if names_no_file "$@"; then
+      set -- "$@" "$own"
+      found=
       # A later file wins. The places of Debezium's operator and of Debezium Server's image come last.
       for file in /config/*.properties /debezium/external/*/*.properties \
         /debezium/external-configuration/*/*.properties /debezium/conf/application.properties /debezium/config/application.properties; do
-        [ ! -f "$file" ] || set -- "$@" "$file"
+        if [ -f "$file" ]; then
+          set -- "$@" "$file"
+          found=yes
+        fi
       done
-      if [ $# -eq 1 ]; then
+      if [ -z "$found" ]; then
         echo "icebridge: no settings: mount properties files at /config, or application.properties at /debezium/config" >&2
         exit 3
       fi
-      # exec lets SIGTERM reach the connector.
-      exec icebridge "$command" "$@"
-      ;;
-  esac
-fi
+    fi
+    ;;
+esac
+# exec lets SIGTERM reach the connector.
 exec icebridge "$@"

@@ -38,10 +38,10 @@ def show_dead_letter(settings: SinkSettings, *, letter: str, save: Path | None) 
     place = f"{dead_letter.topic}-{dead_letter.partition} offset {dead_letter.offset}"
     click.echo(f"{place}: {dead_letter.stage}: {dead_letter.reason}")
     for name, data in (("key", dead_letter.key), ("value", dead_letter.value)):
-        if save is None:
+        if save is None or data is None:
             left_out = dead_letter.omitted if name == "value" else dead_letter.key_omitted
             click.echo(f"{name}: {_to_text(data, omitted=left_out)}")
-        elif data is not None:
+        else:
             path = save / f"{dead_letter.id}.{name}"
             with writing(path, "--save"):
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,6 +21,18 @@ from connector.errors import FatalError, RetriableError
 _NAMES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _SESSION_NAME = "icebridge"
 _ROLE_RENEW_S = 300.0
+_BUSY = frozenset(
+    {
+        "InternalFailure",
+        "InternalServiceException",
+        "RequestLimitExceeded",
+        "ServiceUnavailable",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
+_SERVER_ERROR = 500
 
 
 @attrs.frozen
@@ -59,6 +71,12 @@ def find_credentials(identity: AwsIdentity, purpose: str, environ: Mapping[str, 
         return _from_environ(identity, purpose, os.environ if environ is None else environ)
     with _map_botocore_errors(purpose):
         return _holder_for(identity).get(purpose)
+
+
+def is_aws_busy(response: Mapping[str, Any]) -> bool:
+    """Tell by an answer that is an error whether the same request may succeed later."""
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return response.get("Error", {}).get("Code", "") in _BUSY or status >= _SERVER_ERROR
 
 
 def forget_credentials(identity: AwsIdentity) -> None:
@@ -124,6 +142,8 @@ def _map_botocore_errors(purpose: str) -> Iterator[None]:
     try:
         yield
     except errors.ClientError as error:
+        if is_aws_busy(error.response):
+            raise RetriableError(f"{purpose}: AWS is busy: {error}") from error
         raise FatalError(f"{purpose}: AWS refuses: {error}; check the keys, and the rights of the role") from error
     except (errors.HTTPClientError, errors.CredentialRetrievalError) as error:
         raise RetriableError(f"{purpose}: AWS credentials are not available now: {error}") from error

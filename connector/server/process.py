@@ -64,7 +64,9 @@ def serve_worker(
             rules = AccessRules(settings.origins, settings.user_info, address.is_loopback)
             api = ConnectApi(worker, f"{address.host}:{address.port}", cluster_id, complete, loggers)
             app = build_app(api, metrics, rules, takes_signals=settings.takes_signals)
-            server = open_server(app, address, is_given=settings.are_listeners_given)
+            # Who has connectors created by requests cannot do without.
+            is_given = settings.are_listeners_given or worker.takes_connectors
+            server = open_server(app, address, is_given=is_given)
             if server is not None:
                 running.enter_context(server)
                 structlog.get_logger().info("listening", url=server.url, serves="REST, page, health, metrics")

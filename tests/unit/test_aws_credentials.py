@@ -28,6 +28,7 @@ class Agent:
     url: str = ""
     lasts_s: float = 3600.0
     status: int = 200
+    code: str = "AccessDenied"
     given: int = 0
     asked: list[dict[str, list[str]]] = field(factory=list)
 
@@ -51,7 +52,7 @@ def agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Agent]:
             keys = f"<AccessKeyId>AK{made.given}</AccessKeyId><SecretAccessKey>s</SecretAccessKey>"
             held = f"<Credentials>{keys}<SessionToken>t</SessionToken><Expiration>{ends}</Expiration></Credentials>"
             space = 'xmlns="https://sts.amazonaws.com/doc/2011-06-15/"'
-            refused = "<Error><Code>AccessDenied</Code><Message>not you</Message></Error>"
+            refused = f"<Error><Code>{made.code}</Code><Message>not you</Message></Error>"
             good = f"<AssumeRoleResponse {space}><AssumeRoleResult>{held}</AssumeRoleResult></AssumeRoleResponse>"
             bad = f"<ErrorResponse {space}>{refused}</ErrorResponse>"
             self._answer(good if made.status == 200 else bad, "text/xml")
@@ -118,6 +119,16 @@ def test_a_role_is_taken_on_and_kept(agent: Agent, monkeypatch: pytest.MonkeyPat
     agent.status = 403
     with pytest.raises(FatalError, match=r"aws\.role\.arn: AWS refuses: .*AccessDenied.*not you"):
         find_credentials(role, "aws.role.arn")
+
+
+@pytest.mark.parametrize(("status", "code"), [(400, "Throttling"), (503, "ServiceUnavailable"), (500, "odd")])
+def test_a_busy_sts_is_asked_again_later(agent: Agent, monkeypatch: pytest.MonkeyPatch, status: int, code: str) -> None:
+    """A sink whose role is renewed in that moment tries its batch again, as with a registry of AWS's that is busy."""
+    for name, text in (("ACCESS_KEY_ID", "OWN"), ("SECRET_ACCESS_KEY", "own secret"), ("MAX_ATTEMPTS", "1")):
+        monkeypatch.setenv(f"AWS_{name}", text)
+    agent.status, agent.code = status, code
+    with pytest.raises(RetriableError, match=rf"aws\.role\.arn: AWS is busy: .*{code}"):
+        find_credentials(AwsIdentity(role="arn:aws:iam::1:role/r", region="eu-west-1"), "aws.role.arn")
 
 
 def test_profiles_are_read_and_missing_ones_named(agent: Agent, tmp_path: Path) -> None:

@@ -135,6 +135,18 @@ def test_a_letter_that_cannot_be_saved_is_one_line(monkeypatch: pytest.MonkeyPat
     assert (result.exit_code, "cannot be written (Not a directory)" in result.output) == (1, True)
 
 
+def test_what_is_not_saved_of_a_letter_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A value that is null, or was left out, makes no file: a folder without one would look as if it were lost."""
+    letters = [DeadLetterRecord("0-5", "t", 0, 100, "CONVERT", "", b"7", None)]
+    for says in ("value: null", "value: left out, as it was too large"):
+        monkeypatch.setattr(dlq, "_read_dead_letters", lambda _: letters)
+        file = tmp_path / "sink.properties"
+        file.write_text(SINK, "utf-8")
+        shown = CliRunner().invoke(main, ["dlq", "show", str(file), "--letter", "0-5", "--save", str(tmp_path / "x")])
+        assert (says in shown.output, [one.name for one in (tmp_path / "x").iterdir()]) == (True, ["0-5.key"])
+        letters[0] = attrs.evolve(letters[0], omitted=True)
+
+
 def test_a_repaired_letter_that_cannot_be_read_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It is not replayed as it was."""
     (tmp_path / "0-5.value").mkdir()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define, field
 from py4j.protocol import Py4JJavaError
 
 from connector.errors import FatalError, RetriableError
+from connector.iceberg.catalog import catalog as catalog_module
 from connector.iceberg.catalog.catalog import Catalog
 from connector.iceberg.java import map_java_errors
+from connector.settings import CatalogSettings
 from connector.settings.kafka.error_handling import NO_RETRIES
 
 Levels = tuple[str, ...]
@@ -104,3 +107,22 @@ def test_a_table_that_cannot_be_made(
     catalog._errors = NO_RETRIES
     with pytest.raises(error, match=told):
         catalog.create("sales.orders", None)  # type: ignore[arg-type]
+
+
+def test_a_warehouse_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where this user may not write, or a file is in the way; one whose warehouse is a name makes no folder."""
+    monkeypatch.setattr(catalog_module, "iceberg_catalog", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("", "utf-8")
+
+    def opened(kind: str, warehouse: str) -> None:
+        Catalog(cast("Any", None), CatalogSettings("c", {"type": kind, "warehouse": warehouse}, (), {}))
+
+    with pytest.raises(
+        FatalError, match=r"the folder of the warehouse, .*/file/lake, cannot be made \(Not a directory"
+    ):
+        opened("jdbc", str(tmp_path / "file" / "lake"))
+    opened("rest", "lake")
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    opened("jdbc", f"file:{tmp_path}/lake/below")
+    assert (tmp_path / "lake" / "below").is_dir()

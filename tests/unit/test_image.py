@@ -118,7 +118,10 @@ def test_the_entry_point_finds_the_files(tmp_path: Path) -> None:
     files = "/config/a.properties /config/b.properties /debezium/config/application.properties"
     assert _entry(tmp_path, roots=roots) == (0, f"run {own} {files}")
     assert _entry(tmp_path, "validate") == (0, f"validate {own} {files}")
-    assert _entry(tmp_path, "run", "--once", "/x") == (0, "run --once /x")
+    for words in (("run", "--once"), ("status", "--output", "json"), ("run", "-X", "name=a b", "-Xb=c", "--once")):
+        assert _entry(tmp_path, *words) == (0, f"{' '.join(words)} {own} {files}")
+    for words in (("run", "--once", "/x"), ("status", "--output", "json", "/x"), ("doctor", "--help"), ("dlq", "list")):
+        assert _entry(tmp_path, *words) == (0, " ".join(words))
     assert _entry(tmp_path, "--help") == (0, "--help")
 
 

@@ -26,3 +26,22 @@ def test_validate_asks_the_brokers(offered: dict[int, tuple[int, int]], code: in
         if code:
             assert f"broker {cluster.servers} cannot be read: Fetch" in done.output
         assert CliRunner().invoke(main, ["validate", str(file)]).exit_code == 0
+
+
+def test_validate_asks_the_brokers_of_a_source(tmp_path: Path) -> None:
+    """That they answer is said, and that they do not is an error; where there are none to ask, a note says so."""
+    file = tmp_path / "source.properties"
+
+    def told(*lines: str) -> tuple[int, str]:
+        own = ("connector.class=IcebergSource", "topic.prefix=p", f"iceberg.catalog.warehouse={tmp_path}", *lines)
+        file.write_text("\n".join(own))
+        done = CliRunner().invoke(main, ["validate", "--connect", str(file)])
+        return done.exit_code, done.output
+
+    with Brokers({0: (0, 7), 3: (1, 7), 18: (0, 0)}) as cluster:
+        code, output = told(f"bootstrap.servers={cluster.servers}")
+        assert (code, "Kafka: the brokers answer" in output) == (0, True), output
+    code, output = told(f"bootstrap.servers={cluster.servers}")
+    assert (code, "no bootstrap server answers" in output) == (1, True), output
+    code, output = told("debezium.sink.type=opensearch", "connection.url=http://search:9200")
+    assert (code, "there is none to ask" in output) == (0, True), output

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import Mock
@@ -253,6 +255,20 @@ def test_a_port_that_is_taken() -> None:
         assert open_server(_app, taken, is_given=False) is None
         with pytest.raises(ConfigError, match="cannot be opened"):
             open_server(_app, taken, is_given=True)
+
+
+@pytest.mark.parametrize("takes_connectors", [True, False])
+def test_a_worker_does_not_run_without_its_listener(monkeypatch: pytest.MonkeyPatch, takes_connectors: bool) -> None:
+    """Where another process has the default port nobody could create a connector; one of a file runs without."""
+    monkeypatch.setattr(ServerSettings, "are_listeners_given", False)
+    make = (lambda name, config, _: InMemoryConnector(name, config, Lifecycle())) if takes_connectors else None
+    metrics = MetricsRegistry()
+    worker = Worker(make, InMemoryConfigStore(), metrics)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = ServerSettings(-1, listeners=(f"http://127.0.0.1:{taken.getsockname()[1]}",))
+        refused = pytest.raises(ConfigError, match="cannot be opened") if takes_connectors else nullcontext()
+        with refused, serve_worker(settings, worker, metrics):
+            pass
 
 
 def test_listeners() -> None:

@@ -163,6 +163,15 @@ def test_a_resource_of_kubernetes_is_one_fault(write: Write) -> None:
     assert "sink.properties: is a resource of Kubernetes, which is not read; write what is below spec.config" in fault
 
 
+@pytest.mark.parametrize("text", ['[{"name": "a"}]', '\n[ "a" ]', "[]"])
+def test_a_json_list_is_one_fault(write: Write, text: str) -> None:
+    """Several connectors of Kafka Connect in one file are told as such; each line was an unknown key."""
+    with pytest.raises(ConfigError) as caught:
+        load([write(text)], environ={})
+    (fault,) = caught.value.faults
+    assert "sink.properties: is a JSON list, and a file has one connector" in fault
+
+
 def test_lines_count_continuations_and_all_line_ends(write: Write) -> None:
     """A fault's line is the first of its entry, whatever came before it."""
     text = "#\r\n\r\nname=a\\\r\n  b\r\n   \nerrors.tolerance=x\n"

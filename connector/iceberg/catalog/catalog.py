@@ -36,7 +36,27 @@ from connector.settings.kafka.error_handling import NO_RETRIES
 
 _REFUSED_AS_IT_IS = "ValidationException"
 """What Iceberg throws of a table that cannot be made: nothing is in its way, as there may be in that of a commit."""
+_WITH_PATHS = ("jdbc", "hadoop")
 _TABLE_INTERFACE = "org.apache.iceberg.HasTableOperations"
+
+
+def _make_warehouse(properties: Mapping[str, str]) -> None:
+    """Make the folder of a local warehouse: SQLite makes its file, not the folder of it.
+
+    Other kinds of catalogs have names of their own for warehouses, which are no paths (`lake`).
+
+    Raises:
+        FatalError: it cannot be made.
+    """
+    folder = local_path(properties.get("warehouse", "")) if properties.get("type") in _WITH_PATHS else None
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FatalError(
+            f"the folder of the warehouse, {folder}, cannot be made ({error.strerror}); name another one in warehouse, "
+            "or make it and let this user write there"
+        ) from error
 
 
 def names_in_settings(catalog: Catalog, table: str) -> tuple[str, str]:
@@ -59,11 +79,7 @@ class Catalog:
             FatalError: it cannot be opened.
         """
         self._driver, self._settings, self._errors = driver, settings, errors or NO_RETRIES
-        warehouse = settings.properties.get("warehouse")
-        folder = local_path(warehouse) if warehouse else None
-        if folder is not None:
-            # SQLite makes its file, not the folder of it.
-            folder.mkdir(parents=True, exist_ok=True)
+        _make_warehouse(settings.properties)
         self._java = iceberg_catalog(driver, settings.name)
         self._lock = threading.Lock()
         self._ensured: set[tuple[str, ...]] = set()

@@ -12,16 +12,13 @@ from typing import Any
 from connector.errors import FatalError, RetriableError
 from connector.kafka.registry.known_schemas import KnownSchemas
 from connector.kafka.registry.unanswered import unanswered_error
+from connector.runtime.aws_credentials import is_aws_busy
 from connector.settings.converters.glue import GlueSettings
 from serde.wire_format import SchemaTexts, UnknownSchema
 
 TIMEOUT_S = 10.0
 
 _UNKNOWN = frozenset({"EntityNotFoundException", "InvalidInputException"})
-_BUSY = frozenset(
-    {"ThrottlingException", "Throttling", "TooManyRequestsException", "InternalServiceException", "ServiceUnavailable"}
-)
-_SERVER_ERROR = 500
 
 
 class GlueRegistry:
@@ -97,7 +94,7 @@ def _map_error(where: str, response: dict[str, Any]) -> Exception:
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code in _UNKNOWN:
         return UnknownSchema("the registry does not have it")
-    if code in _BUSY or status >= _SERVER_ERROR:
+    if is_aws_busy(response):
         return RetriableError(f"{where}: {code or status}")
     hint = "; check its credentials and rights (glue:GetSchemaVersion)" if "Denied" in code or "Token" in code else ""
     return FatalError(f"{where}: {code or status}{hint}")

@@ -26,6 +26,7 @@ _PROFILED = re.compile(r"%(?:prod|\{(?:[^},]*,)*prod(?:,[^},]*)*\})\.")
 """How a key of Quarkus's profile prod begins, the one that Debezium Server runs with."""
 _RESOURCE = re.compile(r"(?:\s*#.*\n|\s*---.*\n|\s*\n)*+apiVersion\s*:")
 """How a resource of Kubernetes begins, such as Strimzi's KafkaConnector."""
+_LIST = re.compile(r"\s*\[\s*[{\]\"]")
 _BESIDE_CONFIG = frozenset({"name", "config", "initial_state", "tasks", "type"})
 """What Kafka Connect takes, or tells, of a connector beside its properties."""
 AFTER_ALL_LINES = 2**31
@@ -134,6 +135,8 @@ def read_entries(path: Path, layer: int = 0) -> Iterator[Entry | ConfigFault]:
     text = _read_text(path)
     if text.lstrip().startswith("{"):
         return _read_json(path, _check_text(text), layer)
+    if _LIST.match(text):
+        raise _Unreadable(0, "is a JSON list, and a file has one connector", "write the object of one into a file")
     if _RESOURCE.match(text):
         todo = (
             "write what is below spec.config as key=value, or as JSON, into a file, and spec.class as connector.class"
