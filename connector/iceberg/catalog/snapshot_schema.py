@@ -6,7 +6,7 @@ Spark has no type for `time` and for nanosecond timestamps: such columns are car
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import time
 from functools import cached_property
 from typing import Any
@@ -62,17 +62,30 @@ class SnapshotSchema:
     @property
     def flat(self) -> bool:
         """Whether every column is a primitive, so that Iceberg's vectorised Parquet reader takes the table."""
-        return all(
-            isinstance(field["type"], str) and field["type"] != VARIANT_TYPE for field in self.document["fields"]
-        )
+        return not any(map(_is_nested, self.document["fields"]))
 
     def leave_out(self, names: Collection[str]) -> SnapshotSchema:
-        """Return the schema without those of some columns that cannot be read: shapes, and times beside nested columns.
+        """Return the schema without those of some columns that keep the table from being read: shapes, and all nested
+        columns where there are times.
 
         Other columns stay, whoever wants them: what changed in a row is told by all of its columns.
         """
-        left = _without(self, names, _SHAPES)
-        return left if left.flat else _without(left, names, ("time",))
+        left = self._without(field["name"] for field in self._fields(names) if _holds(field, _SHAPES))
+        if left.flat or not any(_holds(field, ("time",)) for field in left.document["fields"]):
+            return left
+        # A file with a time is read a column at a time or not at all, asked for or not.
+        plain = left._without(field["name"] for field in left._fields(names) if _is_nested(field))  # noqa: SLF001 - another of its class
+        return plain if plain.flat else left
+
+    def _fields(self, names: Collection[str]) -> list[Json]:
+        return [field for field in self.document["fields"] if field["name"] in names]
+
+    def _without(self, names: Iterable[str]) -> SnapshotSchema:
+        unread = frozenset(names)
+        if not unread:
+            return self
+        kept = [field for field in self.document["fields"] if field["name"] not in unread]
+        return SnapshotSchema(orjson.dumps({**self.document, "fields": kept}).decode())
 
     def to_carrier(self, name: Callable[[int], str]) -> Json:
         """Return the schema that Spark reads with: columns named by their place, types it lacks as numbers.
@@ -95,12 +108,8 @@ class SnapshotSchema:
             raise ValueError(f"column {', '.join(names)} is of type time beside nested columns")
 
 
-def _without(schema: SnapshotSchema, names: Collection[str], kinds: tuple[str, ...]) -> SnapshotSchema:
-    fields = schema.document["fields"]
-    kept = [field for field in fields if field["name"] not in names or not _holds(field, kinds)]
-    if len(kept) == len(fields):
-        return schema
-    return SnapshotSchema(orjson.dumps({**schema.document, "fields": kept}).decode())
+def _is_nested(field: Json) -> bool:
+    return not isinstance(field["type"], str) or field["type"] == VARIANT_TYPE
 
 
 def _holds(field: Json, kinds: tuple[str, ...]) -> bool:

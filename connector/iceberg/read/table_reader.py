@@ -146,8 +146,8 @@ class TableReader:
             document = self.schema.to_carrier(column_name)
         except ValueError as error:
             raise FatalError(
-                f"table {self.table.name}: {error}, which Iceberg's Spark reader cannot read; leave it out "
-                "(column.exclude.list)"
+                f"table {self.table.name}: {error}, which Iceberg's Spark reader cannot read; leave the nested "
+                "columns out (column.exclude.list), or the table"
             ) from error
         document["fields"] += [
             {"id": field_id, "name": name, "required": False, "type": kind} for name, (field_id, kind) in extra.items()
