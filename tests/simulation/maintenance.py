@@ -81,6 +81,7 @@ def _in_memory(server: CatalogServer, rng: Random) -> Iterator[None]:
             (expiry, "jvm", lambda _: java),
             (spark_actions, "activate_session", _nothing),
             (spark_actions, "jvm", lambda _: java),
+            (spark_actions, "open_actions", lambda _: java.org.apache.iceberg.spark.actions.SparkActions.get(None)),
             (settlement, "jvm", lambda _: java),
             (settlement, "gateway_of", lambda _: _ANYTHING),
             (lease.threading, "Thread", _ANYTHING),

@@ -75,7 +75,7 @@ def test_an_absence_that_the_registry_does_not_tell_is_not_kept(clock: _Clock) -
     """Where something else answers, the schema is asked for again at once."""
     known, registry = KnownSchemas(), _Registry([2])
 
-    def refuse() -> None:
+    def refuse(_: UnknownSchema) -> None:
         raise RetriableError("nothing is there")
 
     with pytest.raises(RetriableError):

@@ -32,10 +32,10 @@ class _Refusing(BaseHTTPRequestHandler):
 class _Unregistered(BaseHTTPRequestHandler):
     """Has a configuration where it is a registry, and no schemas."""
 
-    status = 200
+    status, code = 200, 404
 
     def do_GET(self) -> None:
-        body = json.dumps({"compatibilityLevel": "BACKWARD"} if self.path == "/config" else {"error_code": 40403})
+        body = json.dumps({"compatibilityLevel": "BACKWARD"} if self.path == "/config" else {"error_code": self.code})
         self.send_response(self.status if self.path == "/config" else 404)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -43,10 +43,11 @@ class _Unregistered(BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
 
 
-@pytest.mark.parametrize("status", [200, 403])
-def test_a_schema_is_missing_where_there_is_a_registry(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    """Whether this user may read its configuration or not."""
+@pytest.mark.parametrize(("status", "code"), [(200, 404), (403, 404), (404, 40403)])
+def test_a_schema_is_missing_where_there_is_a_registry(monkeypatch: pytest.MonkeyPatch, status: int, code: int) -> None:
+    """That it is one is told by its own code, or by its configuration, whether this user may read that or not."""
     monkeypatch.setattr(_Unregistered, "status", status)
+    monkeypatch.setattr(_Unregistered, "code", code)
     with serve_http(_Unregistered) as url, pytest.raises(UnknownSchema):
         SchemaRegistry(RegistrySettings((("url", url),))).fetch_schema(1, "AVRO")
 

@@ -61,7 +61,7 @@ class ApicurioRegistry:
         except UnknownSchema as unknown:
             raise FatalError(f"registry {self._where()}: {NO_REGISTRY}") from unknown
 
-    def _check_presence(self) -> None:
+    def _check_presence(self, _: UnknownSchema) -> None:
         """Raise RetriableError where another than the registry says that a schema is not there."""
         try:
             self._ask("system/info")

@@ -27,6 +27,8 @@ _DEFAULT_SCHEMA_TYPE = "AVRO"
 _MAX_SCHEMA_ID = 2**31 - 1
 _NO_CODE = -1
 """The client's code for an answer that has none."""
+_ABSENCE_CODES = frozenset({40401, 40402, 40403})
+"""The registry's own numbers for a subject, a version or a schema that it does not have."""
 _MAX_RETRIES, _RETRY_WAIT_MS, _MAX_RETRY_WAIT_MS = 2, 200, 2000
 
 
@@ -95,11 +97,13 @@ class SchemaRegistry:
         except UnknownSchema as unknown:
             raise FatalError(f"registry {self._where}: {NO_REGISTRY}") from unknown
 
-    def _check_presence(self) -> None:
+    def _check_presence(self, unknown: UnknownSchema) -> None:
         """Raise RetriableError where another than the registry says that a schema is not there."""
+        if getattr(unknown.__cause__, "error_code", None) in _ABSENCE_CODES:
+            return
         try:
             self._request_configuration()
-        except UnknownSchema as unknown:
+        except UnknownSchema:
             raise RetriableError(f"registry {self._where}: {NO_REGISTRY}") from unknown
         except FatalError:
             # Who may read schemas need not be allowed to read the configuration.

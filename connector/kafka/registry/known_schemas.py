@@ -30,7 +30,10 @@ class KnownSchemas:
     _looked_twice: float = attrs.field(default=-_SECOND_LOOK_EVERY_S, init=False)
 
     def fetch(
-        self, schema_id: Hashable, ask: Callable[[], SchemaTexts], check_presence: Callable[[], None] = lambda: None
+        self,
+        schema_id: Hashable,
+        ask: Callable[[], SchemaTexts],
+        check_presence: Callable[[UnknownSchema], None] = lambda _: None,
     ) -> SchemaTexts:
         """Return the texts of a schema. Cost: a second for one that is not there, every five seconds.
 
@@ -58,11 +61,13 @@ class KnownSchemas:
         self._known[schema_id] = texts
         return texts
 
-    def _ask_twice(self, ask: Callable[[], SchemaTexts], check_presence: Callable[[], None]) -> SchemaTexts:
+    def _ask_twice(
+        self, ask: Callable[[], SchemaTexts], check_presence: Callable[[UnknownSchema], None]
+    ) -> SchemaTexts:
         try:
             return ask()
-        except UnknownSchema:
-            check_presence()
+        except UnknownSchema as unknown:
+            check_presence(unknown)
             if time.monotonic() - self._looked_twice < _SECOND_LOOK_EVERY_S:
                 raise
         self._looked_twice = time.monotonic()
