@@ -128,6 +128,7 @@ jars: $(READY) ## Fetch the jars of jars.lock
 lock: $(DEVELOPMENT) ## Renew the locks of packages and jars
 	$(LOCK) --group dev -o requirements-dev.lock
 	$(LOCK) --constraints requirements-dev.lock -o requirements.lock
+	$(LOCK) --all-extras --constraints requirements-dev.lock -o requirements-extras.lock
 	$(BIN)/python -m connector.runtime.jvm.lock
 
 docs: $(READY) ## Renew the generated reference and the sample files in config/

@@ -23,12 +23,12 @@ if [ "${BASE:-}" = debian ] && ! podman image exists "docker.io/library/python:$
 fi
 if [ "${BASE:-}" != debian ] && docker info > /dev/null 2>&1; then
   docker build --tag "$tag" --file docker/Dockerfile --build-arg "PYTHON_VERSION=$PYTHON_VERSION" \
-    ${STORES:+--build-arg "STORES=$STORES"} .
+    ${STORES:+--build-arg "STORES=$STORES"} ${REQUIREMENTS:+--build-arg "REQUIREMENTS=$REQUIREMENTS"} .
   docker image inspect --format '{{.Size}}' "$tag"
 else
   # docker's format: that of OCI has no health check. chroot: no right to make namespaces is needed.
   buildah bud --format docker --isolation chroot --network host --volume "$certificates:$certificates:ro" \
     --ignorefile docker/Dockerfile.dockerignore --build-arg "PYTHON_VERSION=$PYTHON_VERSION" \
-    ${STORES:+--build-arg "STORES=$STORES"} --tag "$tag" --file docker/Dockerfile .
+    ${STORES:+--build-arg "STORES=$STORES"} ${REQUIREMENTS:+--build-arg "REQUIREMENTS=$REQUIREMENTS"} --tag "$tag" --file docker/Dockerfile .
   podman image inspect --format '{{.Size}}' "$tag"
 fi
