@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from attrs import define, field
 from openlineage.client.serde import Serde
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from structlog.testing import capture_logs
 
 from connector.errors import ConfigError
 from connector.runtime.monitoring.exporters import Exporters, open_exporters
@@ -179,6 +181,14 @@ def test_metrics_are_pushed_when_the_environment_says_so(environ: dict[str, str]
     if not enabled:
         with open_telemetry(environ, "p", "streaming") as listener:
             assert listener is None
+
+
+def test_variables_of_a_cluster_end_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operators set them for all pods: where OpenTelemetry is not installed, the log says so, and the run goes on."""
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.metrics.export", None)
+    with capture_logs() as logs, open_telemetry({"OTEL_ENABLED": "true"}, "p", "streaming") as listener:
+        assert listener is None
+    assert [(one["log_level"], "icebridge[telemetry]" in one["todo"]) for one in logs] == [("warning", True)]
 
 
 def test_metrics_have_debeziums_names() -> None:

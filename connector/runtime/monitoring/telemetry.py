@@ -5,6 +5,7 @@ Off unless one of them names an endpoint; the exporter has a thread of its own.
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,6 @@ from typing import Any, Literal
 import attrs
 import structlog
 
-from connector.errors import ConfigError
 from connector.runtime.monitoring.listeners import BatchReport, SnapshotReport, StepReport
 
 Context = Literal["streaming", "sink"]
@@ -209,21 +209,15 @@ def open_telemetry(
 ) -> Iterator[TelemetryListener | None]:
     """Give the listener that the `OTEL_*` variables ask for, None where they ask for none; flushed in the end.
 
-    Raises:
-        ConfigError: the packages are not installed.
+    Operators set the variables for all that runs in a cluster: without the packages a warning is enough.
     """
-    if not is_enabled(environ):
+    if not is_enabled(environ) or not _is_installed():
         yield None
         return
-    try:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-        from opentelemetry.sdk.metrics import MeterProvider
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-    except ImportError as error:
-        raise ConfigError(
-            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed; pip install "
-            "'icebridge[telemetry]', or set OTEL_SDK_DISABLED=true"
-        ) from error
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
     provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())])
     try:
         meter = provider.get_meter("icebridge")
@@ -233,3 +227,17 @@ def open_telemetry(
             provider.shutdown()
         except Exception as error:  # noqa: BLE001 - metrics that cannot be sent end no run
             structlog.get_logger().warning("the last metrics were not sent", reason=type(error).__name__)
+
+
+def _is_installed() -> bool:
+    """Whether OpenTelemetry's packages are there; the log says so where they are not."""
+    try:
+        importlib.import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+        importlib.import_module("opentelemetry.sdk.metrics.export")
+    except ImportError:
+        structlog.get_logger().warning(
+            "OTEL_* variables ask for metrics, but OpenTelemetry is not installed: none are pushed",
+            todo="pip install 'icebridge[telemetry]', or set OTEL_SDK_DISABLED=true",
+        )
+        return False
+    return True
