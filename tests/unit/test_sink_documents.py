@@ -104,6 +104,13 @@ def cloud_event(event: dict[str, Any]) -> dict[str, Any]:
     return {**about, **source, "iodebeziumop": event["op"], "data": images}
 
 
+def test_deletes_of_documents_in_cloud_events_are_keyed_as_those_in_envelopes() -> None:
+    """Where no event of a batch has an image, the collection tells documents from rows: a table made then has `_id`."""
+    for event in (DELETE, cloud_event(DELETE)):
+        (need,) = decode(sink_plans.run(event, keys=[KEY]), sink_plans.plan()).needs
+        assert need.key == pa.struct([("_id", pa.string())])
+
+
 @pytest.mark.parametrize("count", [1, 300])
 def test_documents_in_cloud_events_become_columns(count: int) -> None:
     """Whatever is around the images; also where a delete has none, and the collection is the table."""

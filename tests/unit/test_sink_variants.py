@@ -41,6 +41,7 @@ AROUND: dict[str, str] = {
     "without schema": '{"schema":null,"payload":{"k":%d,"v":%s}}',
     "envelope": '{"op":"c","source":{"db":"d","table":"t"},"before":null,"after":{"k":%d,"v":%s}}',
     "cloud event": '{"specversion":"1.0","iodebeziumop":"c","id":"1","data":{"before":null,"after":{"k":%d,"v":%s}}}',
+    "row in a cloud event": '{"specversion":"1.0","iodebeziumop":"c","id":"1","data":{"k":%d,"v":%s}}',
 }
 
 
@@ -77,10 +78,11 @@ def test_other_columns_keep_their_digits() -> None:
 
 @pytest.mark.parametrize("value", ['{"a":1}', '[{"a":1}]', "[[1]]", "[5,[]]", '[{"k":5},"x"]', '[5,"x"]'])
 @pytest.mark.parametrize("table", [True, False], ids=["known table", "new table"])
-def test_a_new_column_becomes_a_variant(value: str, table: bool) -> None:
+@pytest.mark.parametrize("around", AROUND)
+def test_a_new_column_becomes_a_variant(around: str, value: str, table: bool) -> None:
     """With `nested-as-variant` a new column of objects, nested lists or lists of several kinds is a variant."""
     made = plan(*([append(0, {"k": pa.int64()})] if table else []), variants=True)
-    outcome = decode(run(*_messages("envelope", [value])), made)
+    outcome = decode(run(*_messages(around, [value])), made)
     (need,) = outcome.needs
     assert (dead(outcome), need.row.field("v").type) == ({}, VARIANT_ARROW_TYPE)
 

@@ -83,9 +83,9 @@ def unwrap_cloud_events(block: MessageBlock) -> MessageBlock:
     if is_framed(inside) and pa.types.is_struct(inside["payload"].type):
         data, path = inside["payload"], "data.payload."
         inside = _child_columns(data)
-    made = {name: inside[name] for name in _DATA if name in inside}
+    made = {name: column for name in _DATA if (column := inside.get(name)) is not None and not _is_untold(column)}
     images = {name: f"{path}{name}" for name in made}
-    if inside and not made:
+    if inside and inside.keys().isdisjoint(_DATA):
         # A row that was flattened before the converter had it.
         made, images = {"before": data, "after": data}, dict.fromkeys(("before", "after"), path.removesuffix("."))
     made["op"] = columns[CLOUD_OPERATION] if CLOUD_OPERATION in columns else _derive_ops(made, len(block.rows))
@@ -97,6 +97,11 @@ def unwrap_cloud_events(block: MessageBlock) -> MessageBlock:
     numbers = frozenset(f"{name}{rest}" for name, _, rest in _select_paths(images, block.numbers))
     fields = _build_struct(made, len(block.rows))
     return evolve(block, fields=fields, optional=optional, documents=documents, numbers=numbers)
+
+
+def _is_untold(image: pa.Array) -> bool:
+    """True where all events say null, and nothing says what else it could be: in a table's envelopes it is left out."""
+    return image.null_count == len(image) and not image.type.num_fields
 
 
 def _select_paths(images: Mapping[str, str], paths: Collection[str]) -> list[tuple[str, str, str]]:

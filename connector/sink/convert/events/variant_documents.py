@@ -90,8 +90,9 @@ def mark_documents(values: DecodedMessages, fresh: frozenset[str]) -> DecodedMes
     """Say of new columns that their texts are JSON, wherever a row may be in the message."""
     if not fresh:
         return values
-    images = [f"{around}{image}." for around in ("", "data.", "data.payload.") for image in _IMAGES]
-    paths = frozenset(f"{prefix}{name}" for prefix in ("", *images) for name in fresh)
+    frames = ("", "data.", "data.payload.")
+    images = [f"{around}{image}." for around in frames for image in _IMAGES]
+    paths = frozenset(f"{prefix}{name}" for prefix in (*frames, *images) for name in fresh)
     blocks = [
         block if block.schema_id else attrs.evolve(block, documents=block.documents | paths) for block in values.blocks
     ]
