@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
 import pyarrow as pa
@@ -45,7 +46,7 @@ from tests.simulation.tables import NoRewritesGuard, SimulatedCatalog
 LATER_MS = 86_400_000
 """Expiry takes place so long after everything else: no snapshot stays for its age."""
 
-_SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2), _jsparkSession=None)
+_SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2), _jsparkSession=Mock())
 
 
 def maintain(
