@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,18 @@ from tests.histories.workshop import Workshop
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
+CASES = "spark.sql.caseSensitive"
 COLUMNS = pa.schema([("id", pa.int64()), ("N", pa.string()), ("n", pa.int64())])
 
 
 def test_a_table_with_names_that_differ_by_case(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """Deletes are converted, files and manifests merged; filters name one of both columns, or the key."""
     monkeypatch.setattr(maintained, "COLUMNS", COLUMNS)
+    # Other tests may have set it in this session.
+    request.addfinalizer(partial(spark.conf.set, CASES, spark.conf.get(CASES)))
+    spark.conf.set(CASES, "false")
     workshop = Workshop(spark, tmp_path, "cases")
     schema = build_table_schema(COLUMNS, ("id",), frozenset(), nanoseconds=False)
     made = workshop.catalog.create("t", schema, (), {"format-version": "2"})
@@ -49,7 +54,7 @@ def test_a_table_with_names_that_differ_by_case(
     assert (done[CONVERT]["delete_files"], done[REWRITE]["removed"], done[REWRITE]["failed"]) == (1, 5, 0)
     rows = sorted((row["id"], row["N"], row["n"]) for row in workshop.lake.rows("t"))
     assert rows == [(number, f"text {number}", number) for number in (0, 2, 3, 9)]
-    assert spark.conf.get("spark.sql.caseSensitive") == "false"
+    assert spark.conf.get(CASES) == "false"
 
 
 def test_columns_that_nobody_wants_are_not_read(
