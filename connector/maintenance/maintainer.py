@@ -30,9 +30,8 @@ from connector.maintenance.lease import LeaseTable, MaintenanceRun
 from connector.maintenance.lease_rules import LOST_RACES
 from connector.maintenance.live_files import count_live_files
 from connector.maintenance.orphan_files import ORPHAN_BYTES, delete_orphan_files, delete_unfinished_files
-from connector.maintenance.rewrite_rules import TURN_BYTES, commits_by_groups, find_unread_columns
+from connector.maintenance.rewrite_rules import TURN_BYTES, WritePermit, commits_by_groups
 from connector.maintenance.spark_actions import (
-    WritePermit,
     count_rewrite_groups,
     count_small_manifests,
     rewrite_data_files,
@@ -90,7 +89,6 @@ class Maintainer:
     _has_more: set[str] = attrs.field(factory=set)
     """Tables of which files were merged, and maybe not all that there were."""
     _grouped: set[str] = attrs.field(factory=set)
-    _unread: set[str] = attrs.field(factory=set)
     _counts: KnownCounts = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -166,7 +164,6 @@ class Maintainer:
         Raises:
             RetriableError, FatalError: as `count_rewrite_groups`.
         """
-        self._warn_of_unread(table)
         policy = self._rewrite_policy(table, alone=alone)
         return count_rewrite_groups(self.spark, table, policy, summarize(read_history(table)))
 
@@ -241,18 +238,6 @@ class Maintainer:
     def _count_old(self, table: Table, in_flight: Collection[int]) -> int:
         found = self.find_expiry(table, in_flight)
         return 0 if found is None else found.snapshots
-
-    def _warn_of_unread(self, table: Table) -> None:
-        """Say once of a table that its files cannot be merged here."""
-        columns = find_unread_columns(table.schema_json)
-        if columns and table.name not in self._unread:
-            self._unread.add(table.name)
-            structlog.get_logger().warning(
-                "files and manifests of a table are not merged: Iceberg's Spark code reads none with columns of times "
-                "of day, or of nanoseconds; let another engine do it (Trino's optimize, say)",
-                table=table.name,
-                columns=columns,
-            )
 
     def _rewrite_policy(self, table: Table, *, alone: bool) -> RewritePolicy:
         policy = self.policy_of(table.name).rewrite
@@ -334,8 +319,6 @@ class Maintainer:
     def _do(self, table: Table, task: str, in_flight: Collection[int], run: MaintenanceRun) -> Mapping[str, int]:
         policy = self.policy_of(table.name)
         table.refresh()
-        if task in (REWRITE, MANIFESTS):
-            self._warn_of_unread(table)
         if task in (CONVERT, REWRITE):
             # Nothing may stand upon a rewrite of another engine that was not looked at.
             DeleteGuard(self.name).check(table, None, wrote=self.wrote(table.name))

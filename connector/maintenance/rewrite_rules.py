@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+import attrs
 import orjson
 
 from connector.iceberg.commit.commit import REPLACE
@@ -25,6 +26,14 @@ TURN_BYTES = 128 * 1024**2
 
 
 _UNREAD_TYPES = ("time", "timestamp_ns", "timestamptz_ns")
+
+
+@attrs.frozen
+class WritePermit:
+    """Below which folder files are written; `holds` tells right before a commit whether it may still be tried."""
+
+    folder: str | None = None
+    holds: Callable[[], bool] = lambda: True
 
 
 def find_unread_columns(schema_json: str) -> list[str]:

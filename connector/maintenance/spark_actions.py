@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -14,7 +14,8 @@ from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.commit.settlement import SnapshotChange, settle_commits
 from connector.iceberg.java import activate_session, iterate, jvm, map_java_errors, to_dict
-from connector.maintenance.rewrite_rules import find_unread_columns, may_land, rewrite_options
+from connector.maintenance.group_rewrite import merge_groups, plan_rewrite
+from connector.maintenance.rewrite_rules import WritePermit, find_unread_columns, may_land, rewrite_options
 from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
@@ -29,14 +30,6 @@ _DANGLING_TRIES = 5
 _BY_KEY = "EQUALITY_DELETES"
 
 
-@attrs.frozen
-class WritePermit:
-    """Below which folder files are written; `holds` tells right before a commit whether it may still be tried."""
-
-    folder: str | None = None
-    holds: Callable[[], bool] = lambda: True
-
-
 def rewrite_data_files(
     spark: SparkSession,
     table: Table,
@@ -49,7 +42,7 @@ def rewrite_data_files(
 ) -> dict[str, int]:
     """Merge small files, and rewrite files with many deleted rows; rows keep their ids (format 3).
 
-    Nothing is done, as by `rewrite_manifests`, in a table that Iceberg's Spark code does not read.
+    A table that Iceberg's Spark code does not read is read and written by ours (`group_rewrite`).
 
     A commit that would take deletes along that came since is refused. With `by_groups` a group of files that fails, or
     whose commit is refused, is left for the next time; else all are.
@@ -64,16 +57,20 @@ def rewrite_data_files(
         FatalError: a file cannot be read.
     """
     done = {"removed": 0, "added": 0, "bytes": 0, "failed": 0}
-    if find_unread_columns(table.schema_json):
-        return done
+    by_spark, permit = not find_unread_columns(table.schema_json), permit or WritePermit()
     activate_session(spark)
     for one in plan_passes(policy, state, table.layout().target_file_size_bytes):
         options = rewrite_options(policy, state, one, by_groups=by_groups)
-        for figure, count in _rewrite_once(spark, table, options, name, permit or WritePermit()).items():
+        made = (
+            _rewrite_once(spark, table, options, name, permit)
+            if by_spark
+            else merge_groups(spark, table, options, name, permit, by_groups=by_groups)
+        )
+        for figure, count in made.items():
             done[figure] += count
         if done["bytes"] >= policy.max_bytes:
             break
-    if done["removed"] and table.format_version < VECTORS_VERSION:
+    if by_spark and done["removed"] and table.format_version < VECTORS_VERSION:
         done |= _remove_dangling_deletes(spark, table, name)
     return done
 
@@ -89,19 +86,13 @@ def count_rewrite_groups(spark: SparkSession, table: Table, policy: RewritePolic
         FatalError: a manifest cannot be read.
     """
     newest = table.snapshot_id
-    if newest is None or find_unread_columns(table.schema_json):
+    if newest is None:
         return 0
     activate_session(spark)
-    java = jvm(spark)
     with map_java_errors(f"planning a rewrite of files of {table.name}"):
-        everything = java.org.apache.iceberg.expressions.Expressions.alwaysTrue()
         for one in plan_passes(policy, state, table.layout().target_file_size_bytes):
-            planner = java.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table.java, everything, newest, False)
-            options = java.java.util.HashMap()
-            for key, value in rewrite_options(policy, state, one, by_groups=False).items():
-                options.put(key, value)
-            planner.init(options)
-            if groups := int(planner.plan().totalGroupCount()):
+            plan = plan_rewrite(spark, table, newest, rewrite_options(policy, state, one, by_groups=False))
+            if groups := int(plan.totalGroupCount()):
                 return groups
     return 0
 

@@ -33,9 +33,9 @@ from connector.iceberg.state.deleted_keys_table import DeletedKeysTable
 from connector.iceberg.state.offset_rows import SINK, SOURCE, OffsetRows
 from connector.iceberg.state.schema_history_table import SchemaHistoryTable
 from connector.iceberg.write.position_deletes import PositionDeleteWriter
+from connector.iceberg.write.row_lineage import with_lineage
 from connector.iceberg.write.table_writer import TableWriter
 from connector.settings.iceberg.catalog import CatalogSettings
-from connector.sink.destinations.iceberg.write_modes.copy_on_write import with_lineage
 from connector.source.changes.row_key import KeyKind, RowIdentity, RowKey
 from connector.source.signals.table_channel import TableChannel
 from connector.source.snapshots.signal import SignalText

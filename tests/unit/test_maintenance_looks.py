@@ -25,7 +25,7 @@ from connector.errors import ConfigError, FatalError
 from connector.iceberg.catalog import table as table_module
 from connector.iceberg.catalog.metadata_file import load_static_table
 from connector.iceberg.catalog.table import Table
-from connector.maintenance import expiry, live_files, maintainer, spark_actions
+from connector.maintenance import expiry, group_rewrite, live_files, maintainer, spark_actions
 from connector.maintenance.expiry import find_expiry
 from connector.maintenance.file_counts import FileCounts
 from connector.maintenance.lease_rules import Lease
@@ -86,7 +86,7 @@ def _plan_by(files: Files, monkeypatch: pytest.MonkeyPatch) -> Any:
         java=SimpleNamespace(util=SimpleNamespace(HashMap=Options)),
         org=SimpleNamespace(apache=SimpleNamespace(iceberg=iceberg)),
     )
-    monkeypatch.setattr(spark_actions, "jvm", lambda _: java)
+    monkeypatch.setattr(group_rewrite, "jvm", lambda _: java)
     monkeypatch.setattr(spark_actions, "activate_session", lambda _: None)
     return SimpleNamespace(
         name="db.t",
@@ -148,27 +148,20 @@ def test_a_rewrites_options_stay_within_what_iceberg_reads() -> None:
 NESTED = {"type": "list", "element-id": 9, "element": "timestamptz_ns", "element-required": False}
 
 
-@pytest.mark.parametrize(("kind", "column"), [("time", "c"), ("timestamp_ns", "c"), (NESTED, "c.element")])
-def test_a_table_that_icebergs_spark_code_does_not_read_is_left_alone(
-    kind: object, column: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["time", "timestamp_ns", NESTED])
+def test_what_only_icebergs_spark_code_does_is_left_where_it_reads_no_table(
+    kind: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files and manifests are not merged, which is told once; what it has is counted by other means."""
+    """Manifests are not merged; what the table has is counted by other means."""
     schema = json.dumps({"type": "struct", "fields": [{"id": 1, "name": "c", "required": False, "type": kind}]})
     table, java = Mock(snapshot_id=7, schema_json=schema, branch="main"), Mock(side_effect=AssertionError)
-    table.name = "db.t"
     for module in (spark_actions, live_files):
         monkeypatch.setattr(module, "activate_session", java)
     parts = [PartitionFiles("p=1", small_files=2, deletion_vectors=1), PartitionFiles("p=2", equality_delete_files=3)]
     monkeypatch.setattr(live_files, "count_partitions", lambda *_: parts)
-    subject = _maintainer(monkeypatch, History(), MaintenancePolicy())
-    with structlog.testing.capture_logs() as lines:
-        assert [subject.count_rewrites(table) for _ in range(2)] == [0, 0]
-        done = [subject.run(table, [task]) for task in (REWRITE, MANIFESTS)]
-    assert [one.counts for (one,) in done] == [{"removed": 0, "added": 0}] * 2
-    assert [(line["log_level"], line["columns"]) for line in lines] == [("warning", [column])]
     spark: Any = Mock()
-    merged = spark_actions.rewrite_data_files(spark, table, RewritePolicy(), TableState(), "s")
-    assert not any({**merged, **spark_actions.rewrite_manifests(spark, table, "s")}.values())
+    assert spark_actions.count_small_manifests(table) == 0
+    assert not any(spark_actions.rewrite_manifests(spark, table, "s").values())
     assert live_files.count_live_files(spark, table, RewritePolicy()) == FileCounts(7, 3, 0, 1, 2)
 
 

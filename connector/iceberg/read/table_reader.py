@@ -35,6 +35,9 @@ from connector.iceberg.types.schemas.schema_json import Json, field_ids
 from connector.iceberg.write.formats.format_limits import find_unreadable
 
 _STAGING_PREFIX = "icebridge-"
+READING, MAINTAINING = "read", "maintain"
+"""What reads are for: those of a batch and those of maintenance, which are under way at once, are released apart."""
+
 _RESERVED_COLUMNS = {
     FILE_COLUMN: (2147483646, "string"),
     POSITION_COLUMN: (2147483645, "long"),
@@ -60,6 +63,7 @@ class TableReader:
     spark: SparkSession
     table: Table
     schema: SnapshotSchema
+    purpose: str = READING
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -106,7 +110,7 @@ class TableReader:
         """Return the rows of staged tasks: the schema's columns, `extra` ones, those that only deletes go by."""
         self._check_formats(tasks)
         java = jvm(self.spark)
-        key = f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
+        key = f"{_STAGING_PREFIX}{self.purpose}-{uuid.uuid4().hex}"
         with map_java_errors(f"preparing a read of {self.table.name}"):
             table = self._stand_in(tasks, extra)
             java.org.apache.iceberg.spark.ScanTaskSetManager.get().stageTasks(
@@ -216,11 +220,11 @@ class TableReader:
         return self.spark.createDataFrame([], StructType([*types.fields, *extra]))
 
 
-def release_reads(spark: SparkSession, table: Table) -> None:
-    """Forget what was staged for reads of a table: their DataFrames cannot be run after it."""
+def release_reads(spark: SparkSession, table: Table, purpose: str = READING) -> None:
+    """Forget what was staged for reads of a table for a purpose: their DataFrames cannot be run after it."""
     manager = jvm(spark).org.apache.iceberg.spark.ScanTaskSetManager.get()
     for key in list(iterate(manager.fetchSetIds(table.java))):
-        if str(key).startswith(_STAGING_PREFIX):
+        if str(key).startswith(f"{_STAGING_PREFIX}{purpose}-"):
             manager.removeTasks(table.java, key)
             _spark_table_cache(spark).remove(key)
 

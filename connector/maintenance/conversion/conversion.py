@@ -21,7 +21,7 @@ from connector.iceberg.java import iterate, jvm, to_dict
 from connector.iceberg.keys.intervals import ORDERED_TYPES, parse_interval
 from connector.iceberg.keys.key_ranges import KeyRange, KeyRanges
 from connector.iceberg.read.scan_planning import FileScanTask, plan_files
-from connector.iceberg.read.table_reader import release_reads
+from connector.iceberg.read.table_reader import MAINTAINING, release_reads
 from connector.maintenance.conversion.delete_manifests import read_equality_deletes, scope_of
 from connector.maintenance.conversion.key_search import write_hits
 from connector.maintenance.conversion.plan import (
@@ -269,7 +269,7 @@ def _join(
             positions = PositionSearch(spark, table, tasks).find(groups, places)
             return write_position_deletes(positions, layout, list(tasks.values()), writers, as_vectors=vectors)
     finally:
-        release_reads(spark, table)
+        release_reads(spark, table, MAINTAINING)
 
 
 def commit_conversion(

@@ -22,7 +22,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import iterate, jvm
 from connector.iceberg.read.frame_columns import FILE_COLUMN, POSITION_COLUMN
 from connector.iceberg.read.scan_planning import FileScanTask, tasks_without_deletes
-from connector.iceberg.read.table_reader import TableReader
+from connector.iceberg.read.table_reader import MAINTAINING, TableReader
 from connector.iceberg.types.schemas.schema_json import Json
 from connector.maintenance.conversion.plan import JoinGroup
 
@@ -53,7 +53,7 @@ class PositionSearch:
         return reduce(DataFrame.unionAll, [self._join(group, places) for group in groups])
 
     def _join(self, group: JoinGroup, places: Mapping[str, int]) -> DataFrame:
-        reader = TableReader(self.spark, self.table, _key_schema(self._fields(), group.equality_ids))
+        reader = TableReader(self.spark, self.table, _key_schema(self._fields(), group.equality_ids), MAINTAINING)
         keys = [f"k{place}" for place in range(len(group.equality_ids))]
         deletes, rows = self._newest_deletes(reader, group, keys), self._rows(reader, group, keys, places)
         same = [_equal(rows[key], deletes[f"deleted_{key}"], required=self._all_required(group)) for key in keys]

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from connector.iceberg.read.all_columns import read_all_columns
 from connector.iceberg.types.values.spark_types import from_spark, to_spark
 from connector.sink.destinations.iceberg.lookups.row_rewrite import rewrite_task
-from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns
 from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.join_columns import (
     TableRows,

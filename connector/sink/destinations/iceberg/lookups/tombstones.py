@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
+from connector.iceberg.read.all_columns import read_all_columns
 from connector.iceberg.types.nested_columns import read_columns
 from connector.iceberg.types.values.spark_types import to_spark
 from connector.sink.destinations.iceberg.lookups.row_rewrite import rewrite_task
-from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns
 from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.join_columns import (
     TableRows,

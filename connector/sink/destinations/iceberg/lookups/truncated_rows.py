@@ -16,10 +16,11 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.iceberg.read.all_columns import read_all_columns
 from connector.iceberg.read.table_reader import release_reads
 from connector.runtime.spark.task_errors import raise_task_errors
 from connector.sink.destinations.iceberg.lookups.row_rewrite import rewrite_task
-from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns, read_table_rows
+from connector.sink.destinations.iceberg.snapshot_rows import read_table_rows
 from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.join_columns import TableRows
 from connector.sink.destinations.soft_deletes import mark_deleted

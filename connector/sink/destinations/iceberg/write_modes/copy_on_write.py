@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import attrs
-import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
-from connector.iceberg.catalog.table_layout import TableLayout
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.iceberg.read.all_columns import read_all_columns, readable_schema
 from connector.iceberg.read.frame_columns import (
     FILE_COLUMN,
     POSITION_COLUMN,
@@ -25,9 +23,9 @@ from connector.iceberg.read.frame_columns import (
 from connector.iceberg.read.table_reader import TableReader
 from connector.iceberg.types.nested_columns import read_batch
 from connector.iceberg.types.values.spark_types import from_spark
+from connector.iceberg.write.row_lineage import with_lineage
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.row_search.base import FileRows, FileRowsTask, LookupScan, read_keys
-from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns, readable_schema
 from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write_modes.base import WriteMode
 from connector.sink.destinations.iceberg.write_modes.row_lookup import (
@@ -117,17 +115,6 @@ def _rewrite_task(plan: TablePlan, names: dict[str, str], lineage_columns: Seque
         yield from emit_files(writer.close(), index)
 
     return task
-
-
-def with_lineage(layout: TableLayout) -> TableLayout:
-    """Return the layout of data files that keep the rows' ids and sequence numbers (spec, "Row Lineage")."""
-    document = orjson.loads(layout.schema_json)
-    lineage = [
-        {"id": 2147483540, "name": "_row_id", "required": False, "type": "long"},
-        {"id": 2147483539, "name": "_last_updated_sequence_number", "required": False, "type": "long"},
-    ]
-    schema = {**document, "fields": document["fields"] + lineage}
-    return attrs.evolve(layout, schema_json=orjson.dumps(schema).decode())
 
 
 MODE: WriteMode = CopyOnWrite()

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's custom
 
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.keys.key_ranges import KeyRanges
+from connector.iceberg.read.all_columns import read_all_columns, readable_schema
 from connector.iceberg.read.frame_columns import FILE_COLUMN, POSITION_COLUMN, column_name
 from connector.iceberg.read.scan_planning import plan_files
 from connector.iceberg.read.table_reader import TableReader
 from connector.iceberg.types.values.single_values import encode_json
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.row_search.base import read_keys
-from connector.sink.destinations.iceberg.snapshot_rows import read_all_columns, readable_schema
 from connector.sink.destinations.iceberg.write.file_layout import file_layout
 from connector.sink.destinations.iceberg.write_modes.registry import remove_rows
 from connector.sink.destinations.iceberg.write_modes.row_lookup import emit_files
