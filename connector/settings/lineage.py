@@ -7,6 +7,7 @@ it is about the lineage of the database's connector.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 
@@ -14,6 +15,7 @@ from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.configdef.value_types import BOOLEAN, SERVERS, TEXT, InvalidValue, ValueType, split_list
 
+T = TypeVar("T")
 _PREFIX = "openlineage.integration."
 _SERVER_PREFIX = f"debezium.source.{_PREFIX}"
 
@@ -102,14 +104,25 @@ class LineageSettings:
 
 
 def build(reader: ConfigReader) -> LineageSettings:
-    """Read the part about lineage; faults go to the reader."""
-    path = reader.get(CONFIG_FILE)
+    """Read the part about lineage; faults go to the reader.
+
+    Where it is off, what Debezium has for its own lineage is none: it may be by variables that only Debezium's process
+    has.
+    """
+    enabled = reader.get(ENABLED)
+
+    def read(option: Option[T]) -> T:
+        entry = reader.entry(option)
+        is_theirs = entry is not None and entry.key.startswith(_SERVER_PREFIX)
+        return reader.peek(option) if is_theirs and not enabled else reader.get(option)
+
+    path = read(CONFIG_FILE)
     return LineageSettings(
-        enabled=reader.get(ENABLED),
+        enabled=enabled,
         config_file=None if path is None else Path(path),
-        namespace=reader.get(NAMESPACE) or "",
-        description=reader.get(DESCRIPTION),
-        tags=reader.get(TAGS),
-        owners=reader.get(OWNERS),
-        servers=reader.get(SERVERS_OPTION),
+        namespace=read(NAMESPACE) or "",
+        description=read(DESCRIPTION),
+        tags=read(TAGS),
+        owners=read(OWNERS),
+        servers=read(SERVERS_OPTION),
     )

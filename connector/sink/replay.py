@@ -27,6 +27,7 @@ from connector.settings import SinkSettings
 from connector.sink.convert.decoded_records import DecodedRecords
 from connector.sink.convert.decoder import decode
 from connector.sink.convert.header_ids import find_wanted_headers
+from connector.sink.microbatch.lacking_fields import check_fields
 from connector.sink.microbatch.processor import MAX_ROUNDS, BatchProcessor
 from connector.sink.model.change_rows import ChangeBatch, compute_key_codes
 from connector.sink.model.destination import Destination, ReplayTarget
@@ -111,7 +112,8 @@ class Replayer:
 
         Raises:
             FatalError: records that came after a letter are gone from the topic, so that nobody knows whether they
-                changed the same key; or another process commits under the sink's name.
+                changed the same key; a table lacks a field (`schema.evolution=validate-only`); or another process
+                commits under the sink's name.
             RetriableError: broker or catalog are away.
         """
         dead = self._find_unusable(letters)
@@ -176,9 +178,16 @@ class Replayer:
             outcomes = {at: decode(run, whole) for at, (_, run) in runs.items()}
             needs = [need for outcome in outcomes.values() for need in outcome.needs]
             if not needs or not execute:
+                self._check_fields(names, outcomes.values())
                 return _DecodedLetters(runs, plan, names, outcomes, committed)
             self._destination.tables.apply_schema_changes(needs)
         raise FatalError("tables could not be prepared for the dead letters; see the log")
+
+    def _check_fields(self, names: Sequence[str], outcomes: Iterable[DecodedRecords]) -> None:
+        """Refuse letters with fields that their tables lack where batches with these are refused, too."""
+        drift = frozenset[tuple[int, str]]().union(*(outcome.metrics.drift for outcome in outcomes))
+        label = self._destination.tables.label
+        check_fields(self._settings.table, [(label(names[index]), field) for index, field in drift])
 
     def _mark_standing(
         self, decoded: _DecodedLetters, table: TablePlan, name: str, parts: list[tuple[ChangeBatch, list[str]]]

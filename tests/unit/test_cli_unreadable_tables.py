@@ -88,3 +88,10 @@ def test_a_reset_keeps_the_time_of_what_was_published(monkeypatch: pytest.Monkey
     assert told == {"db.good": TableOffset(SnapshotOffset("", None), 7_000).json()}
     shown = source.read_tables(DRIVER, settings, told)
     assert [source._format_row(one)[1:] for one in shown if one.name == "db.good"] == [["-", "7", "", ""]]
+
+
+def test_a_table_that_is_read_no_more_is_not_shown_after_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the time of what was published is left of it, which says nothing to anybody."""
+    offsets = {name: TableOffset(SnapshotOffset(uuid, 5), 7_000).json() for name, uuid in (("db.a", "u"), ("db.b", ""))}
+    settings, _ = _open_source(monkeypatch, offsets)
+    assert [one.name for one in source.read_tables(DRIVER, settings, offsets)] == ["db.a", "db.bad", "db.good"]

@@ -126,3 +126,13 @@ def test_a_warehouse_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
     opened("jdbc", f"file:{tmp_path}/lake/below")
     assert (tmp_path / "lake" / "below").is_dir()
+
+
+def test_a_jdbc_catalog_by_its_class_has_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one by its type; a name of a class's warehouse makes no folder."""
+    monkeypatch.setattr(catalog_module, "iceberg_catalog", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    for warehouse in (str(tmp_path / "a"), f"file:{tmp_path}/b", "lake", "s3://bucket/lake"):
+        properties = {"catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog", "warehouse": warehouse}
+        Catalog(cast("Any", None), CatalogSettings("c", properties, (), {}))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a", "b"]

@@ -7,9 +7,11 @@ import http.client
 import json
 import socket
 import ssl
+import time
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import pytest
@@ -23,6 +25,7 @@ from starlette.applications import Starlette
 from connector.errors import ConfigError
 from connector.server.http import protocol as http_protocol
 from connector.server.http import server as http_server
+from connector.server.http.certificate import Certificate
 from connector.server.http.server import Address, HttpServer
 from connector.server.rest.security import AccessRules
 from tests.servers.connectors import TestServer, is_closed, serving
@@ -83,6 +86,21 @@ def test_a_certificate_that_is_renewed_counts_from_the_next_connection_on(tmp_pa
         path.unlink()
         assert first not in (told(server), told(server))
     assert [one["log_level"] for one in logs if "certificate" in one["event"]] == ["warning", "info", "warning"]
+
+
+def test_a_renewed_certificate_whose_rights_come_later_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where root writes the file, and hands it over a moment after."""
+    path = _certificate(tmp_path)
+    held = Certificate(str(path), None)
+    before = held.context()
+    _certificate(tmp_path)
+    with monkeypatch.context() as refused:
+        refused.setattr(Certificate, "_load", Mock(side_effect=PermissionError))
+        assert [held.context(), held.context()] == [before, before]
+        assert Certificate._load.call_count == 1  # type: ignore[attr-defined]
+    time.sleep(0.05)  # by which a file system's clock has moved on
+    path.chmod(0o640)
+    assert held.context() is not before
 
 
 def _place(server: TestServer) -> tuple[str, int]:

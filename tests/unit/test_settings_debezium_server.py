@@ -107,6 +107,35 @@ def test_lineage_of_debezium_server(server: Path) -> None:
     assert not load([server], {"bootstrap.servers": "b:9092"}, {}).lineage.enabled
 
 
+@pytest.mark.parametrize(
+    ("text", "prefix"),
+    [
+        ("debezium.source.topic.prefix=${PREFIX}\ntopics=a\n", ""),
+        ("debezium.source.topic.prefix=two words\ntopics=a\n", ""),
+        ("debezium.source.openlineage.integration.job.namespace=${NAMESPACE}\n", "testc"),
+        ("debezium.source.openlineage.integration.job.tags=prod\n", "testc"),
+        ("debezium.source.openlineage.integration.dataset.kafka.bootstrap.servers=SASL_SSL\n", "testc"),
+    ],
+)
+def test_what_only_debezium_goes_by_is_no_fault(server: Path, text: str, prefix: str) -> None:
+    """Where topics are named its prefix names metrics only, and its lineage is its own: both may be by variables that
+    this process does not have.
+    """
+    server.write_text(SERVER + text)
+    settings = load([server], {"bootstrap.servers": "b:9092"}, {})
+    assert (settings.kafka.prefix, settings.lineage) == (prefix, LineageSettings())
+
+
+def test_what_lineage_needs_is_a_fault_where_it_is_on(server: Path) -> None:
+    """The same keys stop the start where the sink tells its runs."""
+    server.write_text(
+        f"{SERVER}debezium.sink.iceberg.openlineage-enabled=true\n"
+        "debezium.source.openlineage.integration.job.tags=prod\n"
+    )
+    with pytest.raises(ConfigError, match="is no list of pairs"):
+        load([server], {"bootstrap.servers": "b:9092"}, {})
+
+
 def test_only_bootstrap_servers_is_missing(server: Path) -> None:
     """Without bootstrap.servers that is the one fault."""
     with pytest.raises(ConfigError) as caught:

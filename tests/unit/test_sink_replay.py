@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from connector.cli.dlq import _to_text, _with_repaired
+from connector.errors import FatalError
 from connector.iceberg.commit.kafka_offsets import KafkaOffsets, LastTruncate
 from connector.kafka.dlq.producer import (
     HEADER_PREFIX,
@@ -295,6 +296,18 @@ def test_letters_that_a_commit_names_are_not_put_through_beside_others(tmp_path:
     named.add("0-1")
     replayer.replay(letters, execute=False)
     assert put[1:] == [{"0-2@now-and-"}]
+
+
+@pytest.mark.parametrize("execute", [True, False])
+def test_a_letter_with_a_field_that_its_table_lacks_stops_where_that_is_asked(tmp_path: Path, *, execute: bool) -> None:
+    """As a batch does: with `schema.evolution=validate-only` nothing is left out without a word."""
+    sink = local_sink(tmp_path, ["topics=t", "debezium.sink.iceberg.upsert=false", "schema.evolution=validate-only"])
+    sink.process(*((("t", 0), None, b'{"id":%d,"__op":"c"}' % key) for key in range(2)))
+    letters = [DeadLetterRecord("0-1", "t", 0, 1, "", "", None, b'{"id":1,"more":2,"__op":"c"}')]
+    destination = cast("Any", SimpleNamespace(replay_target=lambda: None, tables=sink.destination.tables))
+    replayer = Replayer(sink.batches._settings, destination, sink.batches, cast("Any", None), letters)
+    with pytest.raises(FatalError, match=r"validate-only: t \(more\); add the columns"):
+        replayer.replay(letters, execute=execute)
 
 
 def test_what_a_table_that_is_ahead_has_overtakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

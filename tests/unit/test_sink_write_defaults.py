@@ -13,7 +13,7 @@ import pytest
 from connector.sink.convert.decoder import decode
 from connector.sink.model.plan import TablePlan
 from tests.unit.json_messages import framed
-from tests.unit.sink_plans import append, dead, plan, rows, run, upsert
+from tests.unit.sink_plans import append, dead, layout, plan, rows, run, upsert
 
 pytestmark = pytest.mark.unit
 
@@ -69,3 +69,28 @@ def test_deletes_have_no_row_to_fill() -> None:
     table = _with_defaults(upsert(0, COLUMNS, ("id",)), c="new")
     outcome = decode(run(None, _event(id=2), keys=[{"id": 1}, {"id": 2}]), plan(table))
     assert [row["c"] for row in rows(outcome)] == [None, "new"]
+
+
+@pytest.mark.parametrize("required", [(), ("c",)])
+def test_an_update_of_some_columns_says_nothing_of_others(required: tuple[str, ...]) -> None:
+    """It leaves them as they are; an insert has defaults also where such an update is beside it."""
+    columns = {"id": pa.int64(), "n": pa.int64(), "c": pa.string(), "__deleted": pa.string()}
+    image = [{"type": "int64", "optional": name != "id", "field": name} for name in ("id", "n")]
+    told = {"type": "string", "optional": True, "field": "value_capture_type"}
+    fields: list[Any] = [
+        *({"type": "struct", "fields": image, "optional": True, "field": name} for name in ("before", "after")),
+        {"type": "struct", "fields": [told], "optional": False, "field": "source"},
+        {"type": "string", "optional": False, "field": "op"},
+    ]
+
+    def event(op: str, **after: Any) -> bytes:
+        source = {"value_capture_type": "NEW_VALUES"}
+        return framed(fields, {"before": None, "after": {"n": None, **after}, "source": source, "op": op})
+
+    made = TablePlan(0, layout(columns, ("id",), required), upsert=True, keep_deletes=False)
+    table = _with_defaults(attrs.evolve(made, takes_patches=True, patches=True), c="new")
+    outcome = decode(run(event("c", id=1, n=1), event("u", id=2), keys=[{"id": 1}, {"id": 2}]), plan(table))
+    assert not outcome.needs and not dead(outcome)
+    assert [(row["id"], row["c"]) for row in rows(outcome)] == [(1, "new"), (2, None)]
+    (part,) = outcome.parts
+    assert part.patches is not None and part.patches.is_valid().to_pylist() == [False, True]

@@ -124,7 +124,7 @@ def read_tables(driver: Driver, settings: SourceSettings, texts: Mapping[str, st
     addresses = call_with_retries(lambda: discovery.find_tables(catalog, settings), settings.errors)
     stored = {name: TableOffset.parse(text) for name, text in texts.items()}
     tables = []
-    for name in sorted({*addresses, *stored}):
+    for name in sorted({*addresses, *(name for name, offset in stored.items() if not offset.is_forgotten)}):
         table = SourceTable(name, stored.get(name))
         try:
             if name in addresses:

@@ -36,19 +36,22 @@ from connector.settings.kafka.error_handling import NO_RETRIES
 
 _REFUSED_AS_IT_IS = "ValidationException"
 """What Iceberg throws of a table that cannot be made: nothing is in its way, as there may be in that of a commit."""
-_WITH_PATHS = ("jdbc", "hadoop")
+_WITH_PATHS, _WHOLE_PATHS = ("jdbc", "hadoop"), ("/", "file:")
 _TABLE_INTERFACE = "org.apache.iceberg.HasTableOperations"
 
 
 def _make_warehouse(properties: Mapping[str, str]) -> None:
     """Make the folder of a local warehouse: SQLite makes its file, not the folder of it.
 
-    Other kinds of catalogs have names of their own for warehouses, which are no paths (`lake`).
+    Other kinds of catalogs have names of their own for warehouses, which are no paths (`lake`). Of a class of the
+    user's (`catalog-impl`), which may be a JDBC catalog too, a whole path is one.
 
     Raises:
         FatalError: it cannot be made.
     """
-    folder = local_path(properties.get("warehouse", "")) if properties.get("type") in _WITH_PATHS else None
+    kind, warehouse = properties.get("type"), properties.get("warehouse", "")
+    is_path = kind in _WITH_PATHS or (kind is None and warehouse.startswith(_WHOLE_PATHS))
+    folder = local_path(warehouse) if is_path else None
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)

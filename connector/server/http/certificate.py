@@ -13,8 +13,8 @@ import structlog
 
 from connector.errors import ConfigError
 
-_Seen = tuple[int, int, int]
-_GONE: _Seen = (0, 0, 0)
+_Seen = tuple[int, int, int, int]
+_GONE: _Seen = (0, 0, 0, 0)
 
 
 class Certificate:
@@ -58,7 +58,8 @@ class Certificate:
             found = Path(self._path).stat()
         except OSError:
             return _GONE  # told once, as one that cannot be used
-        return found.st_mtime_ns, found.st_ino, found.st_size
+        # Rights on it that come after it (chmod, chown) are a change of its state alone.
+        return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
 
     def _load(self) -> ssl.SSLContext:
         """Load it; nobody is asked for a password, as OpenSSL would."""

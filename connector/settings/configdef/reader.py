@@ -70,6 +70,10 @@ class ConfigReader:
             self.add_fault(entry, "is nested too deeply", "write it with fewer levels")
             return option.default
 
+    def peek(self, option: Option[T]) -> T:
+        """The value of an option that decides nothing here: one that cannot be used is no fault, but as not given."""
+        return attrs.evolve(self, faults=[]).get(option)
+
     def under(self, prefix: Prefix) -> dict[str, str]:
         """The family's keys without their prefix, those that are options or belong to a longer prefix left out."""
         values: dict[str, str] = {}

@@ -161,7 +161,7 @@ def build(reader: ConfigReader, name: str, dead_letters: str) -> KafkaSettings:
         admin=client_overrides.normalize_case(common | reader.under(ADMIN) | reader.under(ADMIN_OVERRIDE)),
         transactions=transaction,
         reading=reading.build(reader),
-        prefix=reader.get(topics.TOPIC_PREFIX) or "",
+        prefix=reader.peek(topics.TOPIC_PREFIX) or "",
     )
     client_overrides.check(
         reader, {"consumer": settings.consumer, "producer": settings.producer, "admin": settings.admin}

@@ -84,13 +84,15 @@ def _fill_absent(field: pa.Field, change: Changes, table: TablePlan) -> pa.Array
     """Return a column that the events do not have.
 
     By their schema, that is: without one an event that lacks a field looks as if it had null, beside one that has it.
-    Events that tell some columns only say nothing of the others.
+    An event that tells some columns only, as its patch says, says nothing of the others.
     """
-    partial = change.row.type.get_field_index(PATCH_COLUMN) >= 0
-    if not change.optional or partial or not has_write_default(field, table):
+    if not change.optional or not has_write_default(field, table):
         return pa.nulls(len(change.rows), field.type)
     column = default_column(field, len(change.rows), parse_write_defaults(table.layout.schema_json))
-    return column.take(pa.array(np.arange(len(column)), mask=~valid_mask(change.row)))
+    is_whole, patch = valid_mask(change.row), change.row.type.get_field_index(PATCH_COLUMN)
+    if patch >= 0:
+        is_whole = is_whole & ~valid_mask(children(change.row)[patch])
+    return column.take(pa.array(np.arange(len(column)), mask=~is_whole))
 
 
 def _convert_column(
