@@ -67,3 +67,23 @@ def test_the_key_of_a_text_converter_is_what_it_says() -> None:
     table = upsert(0, {"id": DECIMAL, "v": pa.int64()}, ("id",))
     made = plan(table, events=EventSettings("string", "auto", (), "__"))
     assert [row["id"] for row in rows(decode(run(None, keys=[b"1234"]), made))] == [1234]
+
+
+@pytest.mark.parametrize(
+    ("columns", "name", "keys"),
+    [
+        ({"id": DECIMAL}, "id", [{"ID": "12.34"}, {"ID": "1234"}, {"id": "1235"}]),
+        (
+            {"k": pa.struct([("id", DECIMAL)])},
+            "k.id",
+            [{"k": {"id": "12.34"}}, {"k": {"id": "1234"}}, {"K": {"id": "1"}}],
+        ),
+    ],
+    ids=["of another case", "within a struct"],
+)
+def test_such_a_key_is_found_wherever_its_column_is(columns: dict[str, Any], name: str, keys: list[Any]) -> None:
+    """A key that names its column in another case, or is a field of a struct, is read as any other."""
+    table = upsert(0, {**columns, "__deleted": pa.string()}, (name,))
+    gone = {"before": None, "after": None, "op": "d", "source": {"connector": "x", "ts_ms": 1}}
+    outcome = decode(run(gone, gone, None, keys=keys), plan(table, case_insensitive=True))
+    assert (len(rows(outcome)), list(dead(outcome))) == (1, [1, 2])

@@ -127,7 +127,7 @@ def _read_keys(run: ConsumerRecords, plan: BatchPlan, values: DecodedMessages, t
     texts = texts if table is not None else texts | find_value_texts(values)
     decoded = find_converters(plan).key.decode(run.key, "KEY_CONVERTER", expected, texts)
     if plan.events.key_format not in PLAIN_FORMATS:
-        decoded = reject_base64_keys(decoded, kind)
+        decoded = reject_base64_keys(decoded, kind, any_case=plan.case_insensitive)
     return align_record_keys(decoded, len(run.offset), kind)
 
 

@@ -115,7 +115,7 @@ def _decode_header_keys(raw: pa.Array, own: ChangeBatch, table: TablePlan) -> di
     """Decode the keys of headers, which are about rows of `own`; null where one cannot be read."""
     kind = key_type(table)
     decoded = _read_headers(raw, kind, find_own_texts(table, any_case=True))
-    keys = align_record_keys(reject_base64_keys(decoded, kind), len(raw))
+    keys = align_record_keys(reject_base64_keys(decoded, kind, any_case=True), len(raw))
     keys = follow_key_renames(keys, table.renames).match_case((*table.layout.keys, *table.layout.key_columns))
     columns = {field.name: keys.of(field.name) for field in table.layout.key_fields}
     if all(column is None for column in columns.values()):

@@ -108,14 +108,17 @@ def key_type(table: TablePlan | None) -> pa.StructType | None:
     return pa.struct([*known.values(), *(mark_earlier(known[now].with_name(old)) for old, now in earlier)])
 
 
-def reject_base64_keys(decoded: DecodedMessages, known: pa.StructType | None) -> DecodedMessages:
+def reject_base64_keys(
+    decoded: DecodedMessages, known: pa.StructType | None, *, any_case: bool = False
+) -> DecodedMessages:
     """Return decoded keys without those that may be other numbers than they look like, which are faults.
 
-    known: the types that the table expects. A key without schema tells nothing but its text.
+    known: the types that the table expects, by the names of its columns (in `any_case`), dotted within structs. A key
+    without schema tells nothing but its text.
     """
     blocks, faults = [], list(decoded.faults)
     for block in decoded.blocks:
-        suspect = None if block.schema_id or block.optional else _find_suspects(block, known or ())
+        suspect = None if block.schema_id or block.optional else _find_suspects(block, known or (), any_case=any_case)
         if suspect is None:
             blocks.append(block)
             continue
@@ -125,11 +128,21 @@ def reject_base64_keys(decoded: DecodedMessages, known: pa.StructType | None) ->
     return attrs.evolve(decoded, blocks=tuple(blocks), faults=tuple(sorted(faults, key=lambda fault: fault.row)))
 
 
-def _find_suspects(block: MessageBlock, fields: Iterable[pa.Field]) -> Mask | None:
-    columns = dict(zip(block.fields.type.names, children(block.fields), strict=True))
-    masks = [find_base64(columns[field.name], field.type) for field in fields if field.name in columns]
+def _find_suspects(block: MessageBlock, fields: Iterable[pa.Field], *, any_case: bool) -> Mask | None:
+    wanted = {field.name: field.type for field in fields if _has_decimals(field.type)}
+    tops = {top for name in wanted for top in (name, name.partition(".")[0])}
+    by_case = {top.lower(): top for top in tops} if any_case else {}
+    masks = []
+    for given, column in zip(block.fields.type.names, children(block.fields), strict=True) if wanted else ():
+        field = pa.field(given if given in tops else by_case.get(given.lower(), given), column.type)
+        paths = ((find_path([field], name), kind) for name, kind in wanted.items())
+        masks += [find_base64(read_path(column, path[1:]), kind) for path, kind in paths if path]
     found = [mask for mask in masks if mask is not None]
     return np.logical_or.reduce(found) if found else None
+
+
+def _has_decimals(kind: pa.DataType) -> bool:
+    return pa.types.is_decimal(kind) or pa.types.is_nested(kind)
 
 
 def align_record_keys(decoded: DecodedMessages, length: int, known: pa.StructType | None = None) -> RecordKeys:
