@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from opensearchpy.exceptions import TransportError
 
-from connector.errors import GapError, RetriableError
+from connector.errors import FatalError, GapError, RetriableError
 from connector.opensearch.indexes.index_admin import IndexAdmin
 from tests.harness.search_settings import load_search_settings
 from tests.simulation.interruptions import Interruptions
-from tests.simulation.search_cluster import CLUSTERS, SearchCluster, search_in_memory
+from tests.simulation.search_cluster import CLUSTERS, SearchClient, SearchCluster, search_in_memory
 
 pytestmark = pytest.mark.unit
 
@@ -62,3 +64,22 @@ def test_a_deleted_index_is_a_gap(cluster: SearchCluster, indexes: IndexAdmin) -
     del cluster.indexes["orders"]
     with pytest.raises(GapError, match="index orders is gone"):
         indexes.current(index)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 405])
+def test_who_may_not_look_documents_up_finds_indexes(
+    indexes: IndexAdmin, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """A user who may only write, or a proxy that lets some requests through, does not keep a new index away."""
+    refusal = TransportError(status, "index_not_found_exception", {})
+    monkeypatch.setattr(SearchClient, "mget", Mock(side_effect=refusal))
+    assert indexes.find("orders") is None
+    created = indexes.create("orders", {}, {})
+    assert indexes.find("orders") == created
+
+
+def test_a_login_that_ends_meanwhile_is_a_stop(indexes: IndexAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the cluster has read its state nobody has said then."""
+    monkeypatch.setattr(SearchClient, "mget", Mock(side_effect=TransportError(401, "security_exception", {})))
+    with pytest.raises(FatalError, match="refuses the login"):
+        indexes.find("orders")

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import attrs
 import orjson
 from opensearchpy import OpenSearch
-from opensearchpy.exceptions import AuthorizationException, NotFoundError, RequestError
+from opensearchpy.exceptions import NotFoundError, RequestError, TransportError
 
 from connector.errors import FatalError, GapError, RetriableError
 from connector.opensearch.bulk.actions import WriteOptions
@@ -33,6 +33,8 @@ _MAX_NAMES_BYTES = 3_000
 
 _UUIDS_FILTER = "*.settings.index.uuid"
 _IDENTITY_FILTER = "*.aliases,*.settings.index.uuid,*.data_stream"
+_REFUSALS = frozenset({400, 403, 404, 405})
+"""Statuses of who does not let documents be looked up: a cluster, or what stands before it."""
 
 
 @attrs.frozen
@@ -241,9 +243,12 @@ class IndexAdmin:
 
         It sets a block for so long, which look-ups of indexes pass over, and look-ups of documents meet (status 503).
         """
-        # Who may not look documents up meets a login that is not ready as long as the cluster starts (503, too).
-        with suppress(AuthorizationException):
+        try:
             self._client.mget(body={"ids": ["1"]}, index=name, params={"_source": "false"})
+        except TransportError as error:
+            # Who may not look documents up meets a login that is not ready as long as the cluster starts (503, too).
+            if error.status_code not in _REFUSALS:
+                raise
 
 
 def parse_index(name: str, answer: Mapping[str, Any]) -> IndexInfo:
