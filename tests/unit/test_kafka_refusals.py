@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from connector.errors import FatalError, RetriableError
+from connector.kafka.registry import known_schemas
 from connector.kafka.registry.confluent import SchemaRegistry
 from connector.kafka.registry.refusals import find_reason, refusal_error
 from connector.settings.converters.schema_registry import RegistrySettings
@@ -57,6 +58,34 @@ def test_a_schema_is_not_missing_where_there_is_no_registry(monkeypatch: pytest.
     monkeypatch.setattr(_Unregistered, "status", 404)
     with serve_http(_Unregistered) as url, pytest.raises(RetriableError, match="nothing is there; check its URL"):
         SchemaRegistry(RegistrySettings((("url", url),))).fetch_schema(1, "AVRO")
+
+
+class _OtherType(BaseHTTPRequestHandler):
+    """Has one schema, of Protobuf, and nothing else: what stands before a registry lets schemas through alone."""
+
+    asked: list[str] = []  # noqa: RUF012
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path.partition("?")[0])
+        body = json.dumps({"schemaType": "PROTOBUF", "schema": "message A {}"}).encode()
+        self.send_response(200 if self.path.startswith("/schemas/ids/7") else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_an_absence_that_needs_no_registry_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id that is too great, as of a broken message, costs no request; a schema of another type is a registry's."""
+    monkeypatch.setattr(known_schemas, "_SECOND_LOOK_S", 0.0)
+    with serve_http(_OtherType) as url:
+        registry = SchemaRegistry(RegistrySettings((("url", url),)))
+        with pytest.raises(UnknownSchema, match="no registry has ids as great"):
+            registry.fetch_schema(2**31, "AVRO")
+        assert not _OtherType.asked
+        with pytest.raises(UnknownSchema, match="type PROTOBUF there, not Avro"):
+            registry.fetch_schema(7, "AVRO")
+        assert set(_OtherType.asked) == {"/schemas/ids/7"}
 
 
 @pytest.fixture

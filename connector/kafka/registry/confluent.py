@@ -62,6 +62,8 @@ class SchemaRegistry:
             RetriableError: it is away or busy.
             FatalError: it lets us not in, or refuses the question.
         """
+        if _MAX_SCHEMA_ID < number <= MAX_NUMBER:
+            raise UnknownSchema("no registry has ids as great as this")
         ask = partial(self._request, number, schema_type)
         return self._schemas.fetch((schema_type, number), ask, self._check_presence)
 
@@ -99,7 +101,9 @@ class SchemaRegistry:
 
     def _check_presence(self, unknown: UnknownSchema) -> None:
         """Raise RetriableError where another than the registry says that a schema is not there."""
-        if getattr(unknown.__cause__, "error_code", None) in _ABSENCE_CODES:
+        refusal = unknown.__cause__
+        if refusal is None or getattr(refusal, "error_code", None) in _ABSENCE_CODES:
+            # It has one, of another type; or it says in its own words that it has none.
             return
         try:
             self._request_configuration()
@@ -125,8 +129,6 @@ class SchemaRegistry:
         """Return the schema of an id, or of a GUID as a number (Platform 8)."""
         if number <= _MAX_SCHEMA_ID:
             return self._client.get_schema(number)
-        if number <= MAX_NUMBER:
-            raise UnknownSchema("no registry has ids as great as this")
         return self._client.get_schema_by_guid(format_id(number))
 
     def _iter_references(self, schema: Schema) -> Iterator[str]:
