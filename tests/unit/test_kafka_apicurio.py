@@ -157,6 +157,41 @@ def test_a_token_of_openid_connect_lets_in() -> None:
         assert "wr0ng" not in str(refused.value) + repr(settings(url, **login | {"client_secret": "wr0ng"}))
 
 
+class _Renewed(BaseHTTPRequestHandler):
+    given = 0
+
+    def do_POST(self) -> None:
+        """Give another token each time."""
+        _Renewed.given += 1
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"access_token": f"t{self.given}", "expires_in": 300}).encode())
+
+
+class _Newest(_Pages):
+    taken = "Bearer t2"
+
+    def do_GET(self) -> None:
+        """Let in who has the token of now."""
+        if self.headers["Authorization"] == self.taken:
+            super().do_GET()
+        else:
+            self.send_response(401)
+            self.end_headers()
+
+
+def test_a_token_that_was_revoked_is_asked_for_again() -> None:
+    """Once: a client that is not let in with a new one either has no right to be."""
+    with serve_http(_Renewed) as provider, serve_http(_Newest) as url:
+        login = {"token_endpoint": f"{provider}/renewed", "client_id": "me", "client_secret": "s3cret"}
+        one = ApicurioRegistry(settings(url + API, **login))
+        assert [json.loads(text)["name"] for text in one.fetch_schema(ID, "AVRO")] == ["Inner", "Value"]
+        _Newest.taken = "none"
+        with pytest.raises(FatalError, match="status 401"):
+            one.ping()
+        assert _Renewed.given == 3
+
+
 def test_a_refusal_is_told_by_its_name_and_code(registry: str) -> None:
     """What the registry calls the error is told, as far as it is a name; its texts, which may quote, are not."""
     one = ApicurioRegistry(settings(registry))

@@ -20,13 +20,14 @@ from connector.errors import FatalError, RetriableError
 from connector.kafka.registry.known_schemas import KnownSchemas
 from connector.kafka.registry.refusals import NO_REGISTRY, find_reason, refusal_error
 from connector.kafka.registry.unanswered import unanswered_error
-from connector.kafka.tokens.oauth import ClientCredentials, fetch_token
+from connector.kafka.tokens.oauth import ClientCredentials, fetch_token, forget_token
 from connector.settings.converters.apicurio import ApicurioSettings
 from serde.wire_format import SchemaTexts, UnknownSchema
 
 TIMEOUT_S = 10.0
 _MAX_DEPTH = 100
 _REFUSAL_BYTES = 1 << 16
+_UNAUTHORIZED = 401
 _DEFAULT_GROUP = "default"
 """The group of what was registered in none: references name it by null."""
 
@@ -38,6 +39,8 @@ class ApicurioRegistry:
         """Prepare; nothing is asked yet."""
         self._settings = settings
         self._schemas = KnownSchemas()
+        endpoint, client, secret = settings.token_endpoint, settings.client_id, settings.client_secret
+        self._client = None if endpoint is None else ClientCredentials(endpoint, client, secret, settings.scope)
 
     def fetch_schema(self, number: int, schema_type: str) -> SchemaTexts:  # noqa: ARG002 - its answer tells no type
         """Return the texts of a schema: those it refers to, in order, then its own.
@@ -100,17 +103,14 @@ class ApicurioRegistry:
 
     def _login(self) -> str | None:
         settings = self._settings
-        if settings.token_endpoint is not None:
-            token = ClientCredentials(
-                settings.token_endpoint, settings.client_id, settings.client_secret, settings.scope
-            )
-            return f"Bearer {fetch_token(token).text}"
+        if self._client is not None:
+            return f"Bearer {fetch_token(self._client).text}"
         if settings.user is None:
             return None
         login = f"{settings.user}:{settings.password or ''}".encode()
         return f"Basic {base64.b64encode(login).decode()}"
 
-    def _ask(self, path: str) -> bytes:
+    def _ask(self, path: str, *, again: bool = False) -> bytes:
         # The settings take URLs of http and https only.
         request = urllib.request.Request(f"{self._settings.url}/{path}")  # noqa: S310
         if (login := self._login()) is not None:
@@ -120,6 +120,10 @@ class ApicurioRegistry:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
+            if error.code == _UNAUTHORIZED and self._client is not None and not again:
+                # The token may have been revoked since it was asked for.
+                forget_token(self._client)
+                return self._ask(path, again=True)
             reason = find_reason(error.code, _read_refusal(error))
             raise refusal_error(where, error.code, reason, "apicurio.auth") from error
         except (OSError, http.client.HTTPException) as error:
