@@ -246,6 +246,15 @@ def test_settings_that_contradict_are_refused(given: dict[str, str], says: str) 
     assert any(key in str(fault) for fault in told.value.faults for key in given)
 
 
+@pytest.mark.parametrize("more", [{}, {"iceberg.tables": "a.b"}])
+def test_an_empty_expression_is_none(more: dict[str, str]) -> None:
+    """A file that is made from a template has keys without a value: they are not given, as any other."""
+    assert load([], GOOD | more | {"iceberg.table.a.b.route-regex": ""}, {}) == load([], GOOD | more, {})
+    given = {"iceberg.tables": "c", "iceberg.tables.route-field": "x", "iceberg.table.c.route-regex": ""}
+    with pytest.raises(ConfigError, match="no event goes to c without a route-regex"):
+        load([], GOOD | given, {})
+
+
 def test_key_columns_by_either_name_are_of_the_value() -> None:
     """`default-id-columns` says all that `primary.key.mode=record_value` asks for."""
     given = {"primary.key.mode": "record_value", "iceberg.tables.default-id-columns": "id"}

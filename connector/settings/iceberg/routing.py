@@ -170,6 +170,8 @@ def _read_regexps(reader: ConfigReader, tables: Collection[str], namespace: str,
     for entry in reader.members(ROUTE_REGEX):
         if entry.key.endswith(".route-regex"):
             option = Option(name=entry.key, kind=PATTERN, default="", importance="low", doc="")
+            if reader.entry(option) is None:
+                continue
             name = entry.key.removeprefix(ROUTE_REGEX.name).removesuffix(".route-regex")
             expression, own = reader.get(option), listed.get(shorten_name(name, namespace), name)
             if regexps.setdefault(own, expression) != expression:
