@@ -97,12 +97,15 @@ def test_options_that_say_nothing_of_text_are_noted() -> None:
     used = {
         "debezium.sink.type": "icebergevents",
         "debezium.sink.iceberg.format-version": "3",
+        "schema.evolution": "none",
         "iceberg.table.debezium_events.maintenance.enabled": "false",
         "iceberg.table.debezium_events.commit-branch": "b",
         "iceberg.tables.write-props.write.parquet.compression-codec": "zstd",
         "debezium.format.value": "json",
     }
-    (note,) = load([], GOOD | used | idle, {}).notes
+    settings = load([], GOOD | used | idle, {})
+    (note,) = settings.notes
+    assert not settings.table.auto_create
     assert note == f"these options have no effect on events as text: {', '.join(sorted(idle))}"
     converter = {name: text for name, text in idle.items() if name.startswith("value.converter")}
     assert not load([], GOOD | used | converter | {"transaction.topic": "tx"}, {}).notes

@@ -7,7 +7,7 @@ import attrs
 from connector.settings.configdef.option import Option
 from connector.settings.configdef.reader import ConfigReader
 from connector.settings.converters import event_format, message_format
-from connector.settings.iceberg import routing, tables, write_mode
+from connector.settings.iceberg import routing, schema_evolution, tables, write_mode
 from connector.settings.iceberg.maintenance import back_pressure
 from connector.settings.iceberg.maintenance.policies import TABLE_INFIX
 from connector.settings.iceberg.new_tables import settings as new_tables
@@ -21,6 +21,7 @@ _OF_ANY_TABLE: tuple[Option[object], ...] = (
     tables.OFFSETS_TABLE,
     tables.TABLE_MAPPER,
     routing.AUTO_CREATE,
+    schema_evolution.EVOLUTION,
     new_tables.WRITE_FORMAT,
     new_tables.FORMAT_VERSION,
     write_mode.BRANCH,
