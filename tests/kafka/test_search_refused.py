@@ -45,6 +45,7 @@ def _flat(name: str, offset: int, key: int, **fields: Any) -> Record:
     return Record(f"{name}.t", 0, offset, json.dumps({"id": key}).encode(), value)
 
 
+@pytest.mark.thorough
 def test_a_full_disk(topics: Topics, plain_workspace: MakeWorkspace, search: Search, spark: SparkSession) -> None:
     """The block that OpenSearch sets on a full disk: waited for; when it stays, nothing is acknowledged, and the same
     events arrive once it is gone."""

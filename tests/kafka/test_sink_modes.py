@@ -369,6 +369,7 @@ def test_a_table_with_history_has_every_version_of_a_key(
             assert sorted(map(_version, rows)) == _versions(databases[topic]), topic
 
 
+@pytest.mark.thorough
 def test_rows_that_change_while_a_snapshot_runs_are_not_current_as_they_were_read(
     spark: SparkSession, topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
 ) -> None:
@@ -416,6 +417,7 @@ def _versions(db: Database) -> list[tuple[str, ...]]:
     return sorted(found)
 
 
+@pytest.mark.thorough
 def test_a_table_of_version_1_takes_copy_on_write_only(
     spark: SparkSession, topics: Topics, make_workspace: MakeWorkspace, lake: OpenLake
 ) -> None:

@@ -264,6 +264,7 @@ def test_a_dropped_table_stops_with_its_name(make_source: MakeSource) -> None:
         _run_beside(source, {}, (1, DROPPED), (2, ()))
 
 
+@pytest.mark.thorough
 def test_a_full_read_goes_on_at_the_part_it_had_reached(make_source: MakeSource) -> None:
     """A full read in several parts stores each; what is out is not read again, and the rows are all there once."""
     source = make_source("parts", {"max.batch.size": "100"})

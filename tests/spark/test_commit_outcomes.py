@@ -88,7 +88,7 @@ WAYS: dict[str, Any] = {
 
 
 @FATES
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", tiered(WAYS, ("rows", "files")))
 def test_a_truncate_meets_a_fate(outcomes: CommitOutcomes, fate: Fate, way: str) -> None:
     """Whether files or rows go: what was truncated is gone, the rest is there, and every file of the table."""
     until, own, left = WAYS[way]
@@ -121,6 +121,7 @@ def test_a_truncate_meets_a_fate(outcomes: CommitOutcomes, fate: Fate, way: str)
     see_whole(outcomes.truth, name)
 
 
+@pytest.mark.thorough
 @FATES
 def test_tidying_the_deleted_keys_meets_a_fate(
     outcomes: CommitOutcomes, fate: Fate, monkeypatch: pytest.MonkeyPatch

@@ -24,6 +24,7 @@ from connector.maintenance.spark_actions import rewrite_data_files
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import CONVERT, REWRITE
 from connector.settings.iceberg.new_tables.partition_spec import PartitionTerm
+from tests.harness.tiers import crossed
 from tests.histories import maintained
 from tests.histories.maintained import MaintainedCatalog, MaintainedTable
 from tests.histories.workshop import Workshop
@@ -41,6 +42,7 @@ COLUMNS = pa.schema(
     ]
 )
 COLUMNS_BY_VERSION = {2: COLUMNS, 3: COLUMNS.append(pa.field("s", pa.timestamp("ns")))}
+PARTED = (PartitionTerm("p", "identity"),)
 Row = tuple[Any, ...]
 
 
@@ -78,8 +80,7 @@ def _upsert(table: MaintainedTable, *rows: Row) -> None:
     table.batch(rows, [row[0] for row in rows])
 
 
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("by", [(), (PartitionTerm("p", "identity"),)], ids=["whole", "partitions"])
+@pytest.mark.parametrize(("version", "by"), crossed((2, 3), ((), PARTED), [(2, PARTED), (3, ())]))
 def test_files_are_merged_and_rows_stay(
     spark: SparkSession,
     tmp_path: Path,
@@ -156,7 +157,7 @@ def test_a_group_that_cannot_be_read_keeps_no_other_back(
 ) -> None:
     """Group by group what can be merged is merged; all at once nothing is, and nothing is left behind."""
     workshop = Workshop(spark, tmp_path, "unreadable")
-    table = _made(workshop, "t", monkeypatch, 2, (PartitionTerm("p", "identity"),))
+    table = _made(workshop, "t", monkeypatch, 2, PARTED)
     for number in range(6):
         table.batch([_row(2 * number, number), _row(2 * number + 1, number)])
     data, _ = table.files()

@@ -268,6 +268,7 @@ def test_orphans_go_when_they_are_old(spark: SparkSession, workshop: Workshop) -
     check_rows(spark, workshop.lake, written)
 
 
+@pytest.mark.thorough
 def test_orphans_of_a_table_with_another_one_below_it_stay(workshop: Workshop) -> None:
     """Files of a table below another one's location are none of its own, and nothing is deleted, however old they are;
     what is below goes on as it was. Nor is anything where deletion is switched off, which is no failure.
@@ -292,6 +293,7 @@ def test_orphans_of_a_table_with_another_one_below_it_stay(workshop: Workshop) -
     assert not orphan.exists()
 
 
+@pytest.mark.thorough
 def test_orphans_of_a_table_at_whose_location_is_another_one_stay(workshop: Workshop) -> None:
     """A table that was renamed keeps its folder, which the next one of its former name gets too: neither takes the
     other's files for orphans, however old they are, and metadata files that it has left itself are none of another.
