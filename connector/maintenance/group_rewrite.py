@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-import orjson
 import pyarrow as pa
 import structlog
 from pyspark.sql import SparkSession
@@ -20,33 +19,23 @@ from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.catalog.table_layout import DATA_PATH_PROPERTY, TARGET_FILE_SIZE_PROPERTY, TableLayout
 from connector.iceberg.commit.commit_summary import CREATED_BY
-from connector.iceberg.commit.settlement import SnapshotChange, settle_commits
+from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.java import iterate, jvm, map_java_errors
-from connector.iceberg.read.all_columns import read_all_columns, readable_schema
-from connector.iceberg.read.frame_columns import (
-    FILE_COLUMN,
-    POSITION_COLUMN,
-    ROW_ID_COLUMN,
-    SEQUENCE_COLUMN,
-    column_name,
-)
+from connector.iceberg.read.all_columns import complete_rows, readable_schema
+from connector.iceberg.read.frame_columns import column_name
 from connector.iceberg.read.scan_planning import FileScanTask, describe_tasks
 from connector.iceberg.read.table_reader import MAINTAINING, TableReader, release_reads
-from connector.iceberg.types.values.spark_types import from_spark
 from connector.iceberg.write.row_lineage import with_lineage
 from connector.iceberg.write.table_writer import TableWriter
-from connector.maintenance.conversion.conversion import discard_files
-from connector.maintenance.conversion.position_files import FILE_LABEL
-from connector.maintenance.rewrite_rules import WritePermit, may_land
+from connector.maintenance.conversion.conversion import discard_files, merged_deletes
+from connector.maintenance.conversion.position_files import DESCRIBED_FILES, FILE_LABEL, read_descriptions, to_batches
+from connector.maintenance.rewrite_rules import WritePermit
 from connector.maintenance.tasks import MAINTENANCE_TASK, REWRITE
 from connector.runtime.spark.task_errors import raise_task_errors
 
 JavaPlan = Any
 JavaGroup = Any
 """Java's `RewriteFileGroup`."""
-
-_OUTPUT = "file binary"
-_LINEAGE = (ROW_ID_COLUMN, SEQUENCE_COLUMN)
 
 
 @attrs.frozen(eq=False)
@@ -88,7 +77,11 @@ def merge_groups(
     base = table.snapshot_id
     if base is None:
         return GroupedFiles().counts()
-    merge = _GroupRewrite(spark, table, base, options["target-file-size-bytes"], name, permit)
+    layout, own = table.layout(), {TARGET_FILE_SIZE_PROPERTY: options["target-file-size-bytes"]}
+    if permit.folder is not None:
+        own[DATA_PATH_PROPERTY] = permit.folder
+    written = attrs.evolve(layout, properties={**layout.properties, **own})
+    merge = _GroupRewrite(spark, table, base, written, name, permit)
     with map_java_errors(f"rewriting files of {table.name}"):
         groups = list(iterate(plan_rewrite(spark, table, base, options).groups()))
         return merge.run_each(groups) if by_groups else merge.run(groups)
@@ -99,7 +92,7 @@ class _GroupRewrite:
     spark: SparkSession
     table: Table
     base: int
-    target_bytes: str
+    layout: TableLayout
     name: str
     permit: WritePermit
 
@@ -141,49 +134,37 @@ class _GroupRewrite:
 
     def _write(self, group: JavaGroup) -> GroupedFiles:
         """Write the live rows of a group's files, under the table's schema and spec as they are now."""
-        table, layout = self.table, self._layout()
+        table, layout = self.table, self.layout
         tasks = describe_tasks(self.spark, table, group.fileScanTasks())
         schema = readable_schema(layout.schema_json)
         # None is read from ORC files: rows that are rewritten from them get new ids.
         lineage = table.has_row_ids and all(task.row_ids_readable for task in tasks)
         names = {column: column_name(place) for place, column in enumerate(schema.names)}
-        task = _write_task(layout, names, _LINEAGE if lineage else ())
+        task = _write_task(layout, names, lineage=lineage)
         try:
             rows = TableReader(self.spark, table, schema, MAINTAINING).read_live_rows(tasks, lineage=lineage)
             files = max(1, int(group.expectedOutputFiles()))
             with raise_task_errors():
-                written = rows.coalesce(files).mapInArrow(task, _OUTPUT).collect()
+                written = read_descriptions(rows.coalesce(files).mapInArrow(task, DESCRIBED_FILES))
         finally:
             release_reads(self.spark, table, MAINTAINING)
-        return GroupedFiles(tuple(tasks), tuple(FileDescription.of(orjson.loads(row.file)) for row in written))
-
-    def _layout(self) -> TableLayout:
-        layout = self.table.layout()
-        own = {TARGET_FILE_SIZE_PROPERTY: self.target_bytes}
-        if self.permit.folder is not None:
-            own[DATA_PATH_PROPERTY] = self.permit.folder
-        return attrs.evolve(layout, properties={**layout.properties, **own})
+        return GroupedFiles(tuple(tasks), tuple(written))
 
     def _commit(self, made: GroupedFiles) -> None:
         """Bring merged files into the table; they keep the sequence number that it had when they were planned.
 
         So equality deletes that came meanwhile apply to them. Deletes of positions in single files go with these.
         """
-
-        def accepts(change: SnapshotChange, later: Sequence[SnapshotChange]) -> bool:
-            return self.permit.holds() and may_land(change, later)
-
         table = self.table
         number = int(table.java.snapshot(self.base).sequenceNumber())
-        with settle_commits(table, f"rewriting files of {table.name}", accepts) as java:
+        with settle_commits(table, f"rewriting files of {table.name}", self.permit.accepts) as java:
             update = java.newRewrite().toBranch(table.branch).validateFromSnapshot(self.base)
             update.set(CREATED_BY, self.name)
             update.set(MAINTENANCE_TASK, REWRITE)
             for task in made.tasks:
                 update.deleteFile(task.java().file())
-                for delete in task.java().deletes():
-                    if delete.referencedDataFile() is not None:
-                        update.deleteFile(delete)
+                for delete in merged_deletes(task):
+                    update.deleteFile(delete)
             for file in table.content_files(made.written):
                 update.addFile(file)
             update.dataSequenceNumber(number)
@@ -191,7 +172,7 @@ class _GroupRewrite:
 
 
 def _write_task(
-    layout: TableLayout, names: Mapping[str, str], lineage: Sequence[str]
+    layout: TableLayout, names: Mapping[str, str], *, lineage: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the task that writes rows as they are: frames of rows -> descriptions of files."""
     written = with_lineage(layout) if lineage else layout
@@ -199,10 +180,7 @@ def _write_task(
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = TableWriter(written, FILE_LABEL)
         for batch in batches:
-            columns = list(read_all_columns(layout, batch, names, (FILE_COLUMN, POSITION_COLUMN)).values())
-            columns += [from_spark(batch.column(name), pa.int64()) for name in lineage]
-            writer.write_rows(pa.RecordBatch.from_arrays(columns, schema=written.columns))
-        for description in writer.close():
-            yield pa.RecordBatch.from_arrays([pa.array([description.json], pa.binary())], names=["file"])
+            writer.write_rows(complete_rows(layout, written, batch, names))
+        yield from to_batches(writer.close())
 
     return task

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from connector.iceberg.catalog.snapshot_schema import lacks_spark_types
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.java import activate_session, jvm, map_java_errors
 from connector.maintenance.file_counts import FileCounts
 from connector.maintenance.partitions import count_partitions
-from connector.maintenance.rewrite_rules import find_unread_columns
 from connector.maintenance.size_tiers import small_file_bytes
 from connector.settings.iceberg.maintenance.policies import RewritePolicy
 
@@ -36,7 +36,7 @@ def count_live_files(spark: SparkSession, table: Table, policy: RewritePolicy) -
     newest = table.snapshot_id
     if newest is None:
         return FileCounts(small_files=0)
-    if find_unread_columns(table.schema_json):
+    if lacks_spark_types(table.schema_json):
         return _count_on_driver(table, policy, newest)
     small_bytes = small_file_bytes(policy, table.layout().target_file_size_bytes)
     content, is_vector = F.col("content"), F.upper(F.col("file_format")) == _VECTORS

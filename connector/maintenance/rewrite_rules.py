@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
-import orjson
 
 from connector.iceberg.commit.commit import REPLACE
 from connector.iceberg.commit.commit_summary import MANIFEST_REWRITE
 from connector.iceberg.commit.settlement import SnapshotChange
-from connector.iceberg.types.schemas.schema_json import iter_fields
 from connector.maintenance.size_tiers import RewritePass
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
@@ -25,9 +23,6 @@ TURN_BYTES = 128 * 1024**2
 """So much is merged at once while batches wait."""
 
 
-_UNREAD_TYPES = ("time", "timestamp_ns", "timestamptz_ns")
-
-
 @attrs.frozen
 class WritePermit:
     """Below which folder files are written; `holds` tells right before a commit whether it may still be tried."""
@@ -35,12 +30,9 @@ class WritePermit:
     folder: str | None = None
     holds: Callable[[], bool] = lambda: True
 
-
-def find_unread_columns(schema_json: str) -> list[str]:
-    """Return the columns, at any depth, for which Iceberg's Spark code reads no table: neither its rows, nor what it
-    tells of its files.
-    """
-    return [name for name, field in iter_fields(orjson.loads(schema_json)) if field["type"] in _UNREAD_TYPES]
+    def accepts(self, made: SnapshotChange, later: Sequence[SnapshotChange]) -> bool:
+        """Tell whether a rewrite may be committed upon what came since it began (`commit.settlement.Acceptance`)."""
+        return self.holds() and may_land(made, later)
 
 
 def commits_by_groups(policy: RewritePolicy, state: TableState, *, has_failed: bool) -> bool:

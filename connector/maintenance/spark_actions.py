@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -10,12 +10,13 @@ import structlog
 from pyspark.sql import SparkSession
 
 from connector.errors import RetriableError
+from connector.iceberg.catalog.snapshot_schema import lacks_spark_types
 from connector.iceberg.catalog.table import VECTORS_VERSION, Table
 from connector.iceberg.commit.commit_summary import CREATED_BY
-from connector.iceberg.commit.settlement import SnapshotChange, settle_commits
+from connector.iceberg.commit.settlement import settle_commits
 from connector.iceberg.java import activate_session, iterate, jvm, map_java_errors, to_dict
 from connector.maintenance.group_rewrite import merge_groups, plan_rewrite
-from connector.maintenance.rewrite_rules import WritePermit, find_unread_columns, may_land, rewrite_options
+from connector.maintenance.rewrite_rules import WritePermit, rewrite_options
 from connector.maintenance.size_tiers import plan_passes
 from connector.maintenance.table_state import TableState
 from connector.maintenance.tasks import MAINTENANCE_TASK, MANIFESTS, REWRITE
@@ -57,7 +58,7 @@ def rewrite_data_files(
         FatalError: a file cannot be read.
     """
     done = {"removed": 0, "added": 0, "bytes": 0, "failed": 0}
-    by_spark, permit = not find_unread_columns(table.schema_json), permit or WritePermit()
+    by_spark, permit = not lacks_spark_types(table.schema_json), permit or WritePermit()
     activate_session(spark)
     for one in plan_passes(policy, state, table.layout().target_file_size_bytes):
         options = rewrite_options(policy, state, one, by_groups=by_groups)
@@ -101,11 +102,7 @@ def _rewrite_once(
     spark: SparkSession, table: Table, options: Mapping[str, str], name: str, permit: WritePermit
 ) -> dict[str, int]:
     doing = f"rewriting files of {table.name}"
-
-    def accepts(made: SnapshotChange, later: Sequence[SnapshotChange]) -> bool:
-        return permit.holds() and may_land(made, later)
-
-    with map_java_errors(doing), settle_commits(table, doing, accepts, permit.folder) as java:
+    with map_java_errors(doing), settle_commits(table, doing, permit.accepts, permit.folder) as java:
         action = open_actions(spark).rewriteDataFiles(java).snapshotProperty(CREATED_BY, name)
         action = action.snapshotProperty(MAINTENANCE_TASK, REWRITE).toBranch(table.branch)
         for key, value in options.items():
@@ -149,7 +146,7 @@ def count_small_manifests(table: Table) -> int:
         FatalError: the list cannot be read.
     """
     newest = table.java.snapshot(table.branch)
-    if newest is None or table.branch != MAIN_BRANCH or find_unread_columns(table.schema_json):
+    if newest is None or table.branch != MAIN_BRANCH or lacks_spark_types(table.schema_json):
         return 0
     with map_java_errors(f"reading the manifest list of {table.name}"):
         is_small, spec_id = _SmallManifests.of(table), int(table.java.spec().specId())
@@ -167,7 +164,7 @@ def rewrite_manifests(spark: SparkSession, table: Table, name: str) -> dict[str,
         CommitUnknown: nobody could tell until `errors.retry.timeout`.
         RetriableError: another writer was faster.
     """
-    if table.branch != MAIN_BRANCH or find_unread_columns(table.schema_json):
+    if table.branch != MAIN_BRANCH or lacks_spark_types(table.schema_json):
         return {"removed": 0, "added": 0}
     doing = f"merging manifests of {table.name}"
     activate_session(spark)

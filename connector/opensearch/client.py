@@ -25,7 +25,7 @@ from opensearchpy.exceptions import (
 )
 
 from connector.errors import FatalError, RetriableError
-from connector.opensearch.cluster_blocks import BLOCK_REMEDY, is_cluster_block
+from connector.opensearch.cluster_blocks import BLOCK_REMEDY, NO_INDEX, is_cluster_block
 from connector.opensearch.sigv4 import RequestSigner
 from connector.runtime.aws_credentials import AwsCredentials, AwsIdentity, find_credentials
 from connector.settings.opensearch.connection import AwsSettings, ConnectionSettings
@@ -33,7 +33,6 @@ from connector.settings.opensearch.connection import AwsSettings, ConnectionSett
 _MAX_CONNECTIONS = 16
 _MAX_REASON_CHARS, _MAX_KIND_CHARS = 300, 100
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
-NO_INDEX = "index_not_found_exception"
 _FIELD_LIMIT = "Limit of total fields"
 _UNKNOWN_AUTHORITY = "name their authority in connection.ssl.ca.location"
 _CERTIFICATE_REMEDIES = {

@@ -7,6 +7,9 @@ the flood stage (`cluster_block_exception`, status 429; 403 in earlier versions)
 
 from __future__ import annotations
 
+NO_INDEX = "index_not_found_exception"
+"""There is no such index; or the cluster has just started, and has not read its state."""
+
 _BLOCK_ERRORS = frozenset({"cluster_block_exception", "index_create_block_exception"})
 _BLOCK_STATUSES = frozenset({403, 429})
 """Of another status is what passes with the node that leads (503)."""

@@ -136,9 +136,11 @@ class _Provider(BaseHTTPRequestHandler):
 
 
 class _Guarded(_Pages):
+    taken = "Bearer t0ken"
+
     def do_GET(self) -> None:
         """Let in who has the token."""
-        if self.headers["Authorization"] == "Bearer t0ken":
+        if self.headers["Authorization"] == self.taken:
             super().do_GET()
         else:
             self.send_response(401)
@@ -168,16 +170,8 @@ class _Renewed(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps({"access_token": f"t{self.given}", "expires_in": 300}).encode())
 
 
-class _Newest(_Pages):
+class _Newest(_Guarded):
     taken = "Bearer t2"
-
-    def do_GET(self) -> None:
-        """Let in who has the token of now."""
-        if self.headers["Authorization"] == self.taken:
-            super().do_GET()
-        else:
-            self.send_response(401)
-            self.end_headers()
 
 
 def test_a_token_that_was_revoked_is_asked_for_again() -> None:

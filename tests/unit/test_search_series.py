@@ -191,7 +191,7 @@ def test_settings_that_a_fresh_index_has_not_are_told() -> None:
     before["index"] |= {"blocks": {"write": "true"}, "number_of_shards": "1"}
     fresh = {"index": {"uuid": "u2", "gc_deletes": "1h", "number_of_replicas": "1", "number_of_shards": "1"}}
     answers = {"a": {"a-1": {"settings": before}}, "a-9": {"a-9": {"settings": fresh}}}
-    swapping = _Swapping(cast("_Indices", SimpleNamespace(get=lambda index: answers[index])))
+    swapping = _Swapping(cast("_Indices", SimpleNamespace(get=lambda index, params=None: answers[index])))
     assert swapping.find_lost_settings("a", "a-9") == ["analysis.analyzer.de.type", "number_of_replicas"]
 
 

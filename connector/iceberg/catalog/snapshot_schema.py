@@ -70,17 +70,19 @@ class SnapshotSchema:
 
         Other columns stay, whoever wants them: what changed in a row is told by all of its columns.
         """
-        left = self._without(field["name"] for field in self._fields(names) if _holds(field, _SHAPES))
+        left = self.without(
+            field["name"] for field in self.document["fields"] if field["name"] in names and _holds(field, _SHAPES)
+        )
         if left.flat or not any(_holds(field, ("time",)) for field in left.document["fields"]):
             return left
         # A file with a time is read a column at a time or not at all, asked for or not.
-        plain = left._without(field["name"] for field in left._fields(names) if _is_nested(field))  # noqa: SLF001 - another of its class
+        plain = left.without(
+            field["name"] for field in left.document["fields"] if field["name"] in names and _is_nested(field)
+        )
         return plain if plain.flat else left
 
-    def _fields(self, names: Collection[str]) -> list[Json]:
-        return [field for field in self.document["fields"] if field["name"] in names]
-
-    def _without(self, names: Iterable[str]) -> SnapshotSchema:
+    def without(self, names: Iterable[str]) -> SnapshotSchema:
+        """Return the schema without some columns."""
         unread = frozenset(names)
         if not unread:
             return self
@@ -116,6 +118,17 @@ def _holds(field: Json, kinds: tuple[str, ...]) -> bool:
     """Tell whether a column is of one of some primitive types, or has one within it."""
     types = (one["type"] for _, one in iter_fields({"fields": [field]}))
     return any(isinstance(kind, str) and kind.startswith(kinds) and not kind.startswith("timestamp") for kind in types)
+
+
+def lacks_spark_types(schema_json: str) -> bool:
+    """Tell whether Iceberg's Spark code reads no such table, neither its rows nor what it tells of its files: a column,
+    at any depth, is of a type that Spark lacks.
+    """
+    return any(
+        field["type"] in _CARRIER_TYPES
+        for _, field in iter_fields(orjson.loads(schema_json))
+        if isinstance(field["type"], str)
+    )
 
 
 def to_carrier_types(kind: Any) -> Any:

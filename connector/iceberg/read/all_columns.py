@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import orjson
 import pyarrow as pa
 
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.table_layout import TableLayout
+from connector.iceberg.read.frame_columns import FILE_COLUMN, LINEAGE_COLUMNS, POSITION_COLUMN
 from connector.iceberg.read.positional_reader import read_rows_at
 from connector.iceberg.types.schemas.schema_json import VARIANT_TYPE
 from connector.iceberg.types.values.spark_types import from_spark
@@ -21,13 +21,12 @@ def readable_schema(schema_json: str) -> SnapshotSchema:
     reads it as its number.
     """
     schema = SnapshotSchema(schema_json)
-    document = schema.document
-    kept = [field for field in document["fields"] if field["type"] != VARIANT_TYPE]
-    if not schema.flat and '"time"' in schema_json:
-        kept = [field for field in kept if isinstance(field["type"], str)]
-    if len(kept) == len(document["fields"]):
-        return schema
-    return SnapshotSchema(orjson.dumps({**document, "fields": kept}).decode())
+    has_times = not schema.flat and '"time"' in schema_json
+    return schema.without(
+        field["name"]
+        for field in schema.document["fields"]
+        if field["type"] == VARIANT_TYPE or (has_times and not isinstance(field["type"], str))
+    )
 
 
 def read_all_columns(
@@ -43,3 +42,20 @@ def read_all_columns(
         else from_spark(batch.column(names[field.name]), field.type)
         for field in layout.columns
     }
+
+
+def complete_rows(
+    layout: TableLayout, written: TableLayout, batch: pa.RecordBatch, names: Mapping[str, str]
+) -> pa.RecordBatch:
+    """Return rows of a frame as files have them.
+
+    Args:
+        layout: the table.
+        written: the files: `layout`, or `write.row_lineage.with_lineage` of it where the frame has the rows' lineage.
+        batch: rows as `read.table_reader` gives them.
+        names: the frame's columns by the table's.
+    """
+    columns = list(read_all_columns(layout, batch, names, (FILE_COLUMN, POSITION_COLUMN)).values())
+    if len(written.columns) > len(layout.columns):
+        columns += [from_spark(batch.column(name), pa.int64()) for name in LINEAGE_COLUMNS]
+    return pa.RecordBatch.from_arrays(columns, schema=written.columns)

@@ -11,6 +11,9 @@ FILE_COLUMN, POSITION_COLUMN, ROW_ID_COLUMN, SEQUENCE_COLUMN, DELETED_COLUMN = (
 )
 """Where a row is, which one it is, which commit changed it last, and whether a delete has hit it."""
 
+LINEAGE_COLUMNS = (ROW_ID_COLUMN, SEQUENCE_COLUMN)
+"""Those that rows keep where they are written again (format 3)."""
+
 
 def column_name(place: int) -> str:
     """Name the column at this place of the schema."""

@@ -16,8 +16,8 @@ from typing import Any
 
 import orjson
 
-from connector.errors import FatalError, RetriableError
-from connector.kafka.registry.known_schemas import KnownSchemas
+from connector.errors import FatalError
+from connector.kafka.registry.known_schemas import KnownSchemas, check_presence
 from connector.kafka.registry.refusals import NO_REGISTRY, find_reason, refusal_error
 from connector.kafka.registry.unanswered import unanswered_error
 from connector.kafka.tokens.oauth import ClientCredentials, fetch_token, forget_token
@@ -66,13 +66,7 @@ class ApicurioRegistry:
 
     def _check_presence(self, _: UnknownSchema) -> None:
         """Raise RetriableError where another than the registry says that a schema is not there."""
-        try:
-            self._ask("system/info")
-        except UnknownSchema as unknown:
-            raise RetriableError(f"registry {self._where()}: {NO_REGISTRY}") from unknown
-        except FatalError:
-            # Who may read schemas need not be allowed to read what the registry is.
-            return
+        check_presence(self._where(), partial(self._ask, "system/info"))
 
     def _where(self) -> str:
         return self._settings.url.rpartition("@")[2]

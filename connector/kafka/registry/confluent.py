@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from connector.errors import FatalError, RetriableError
-from connector.kafka.registry.known_schemas import KnownSchemas
+from connector.errors import FatalError
+from connector.kafka.registry.known_schemas import KnownSchemas, check_presence
 from connector.kafka.registry.refusals import NO_REGISTRY, format_reason, refusal_error
 from connector.kafka.registry.unanswered import unanswered_error
 from connector.settings.converters.schema_registry import RegistrySettings
@@ -105,13 +105,7 @@ class SchemaRegistry:
         if refusal is None or getattr(refusal, "error_code", None) in _ABSENCE_CODES:
             # It has one, of another type; or it says in its own words that it has none.
             return
-        try:
-            self._request_configuration()
-        except UnknownSchema:
-            raise RetriableError(f"registry {self._where}: {NO_REGISTRY}") from unknown
-        except FatalError:
-            # Who may read schemas need not be allowed to read the configuration.
-            return
+        check_presence(self._where, self._request_configuration)
 
     def _request_configuration(self) -> None:
         with self._map_errors("asking for its configuration"):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable
 
 import attrs
 
+from connector.errors import FatalError, RetriableError
+from connector.kafka.registry.refusals import NO_REGISTRY
 from serde.wire_format import SchemaTexts, UnknownSchema
 
 UNKNOWN_ID_TTL_S = 60.0
@@ -15,6 +17,22 @@ UNKNOWN_ID_TTL_S = 60.0
 _MAX_UNKNOWN_IDS = 10_000
 _SECOND_LOOK_S, _SECOND_LOOK_EVERY_S = 1.0, 5.0
 """How long after the first look the second comes, and how often there is one: broken messages are not to cost more."""
+
+
+def check_presence(where: str, ask: Callable[[], object]) -> None:
+    """Raise RetriableError where another than the registry says that a schema is not there.
+
+    Args:
+        where: the registry's URL.
+        ask: asks it for what every registry has; raises UnknownSchema where that is not there.
+    """
+    try:
+        ask()
+    except UnknownSchema as unknown:
+        raise RetriableError(f"registry {where}: {NO_REGISTRY}") from unknown
+    except FatalError:
+        # Who may read schemas need not be allowed to read what the registry is.
+        return
 
 
 @attrs.define

@@ -295,7 +295,7 @@ def commit_conversion(
         for delete in made.equality_deletes:
             rewrite.deleteFile(delete.java)
         for task in made.files:
-            for file in _merged_deletes(task):
+            for file in merged_deletes(task):
                 rewrite.deleteFile(file)
         for file in table.content_files(made.written):
             rewrite.addFile(file)
@@ -310,7 +310,7 @@ def commit_conversion(
     commit_exactly_once(table, commit_id, update, rule)
 
 
-def _merged_deletes(task: FileScanTask) -> list[Any]:
+def merged_deletes(task: FileScanTask) -> list[Any]:
     """Return the position deletes that are about this data file alone: the new ones stand for them."""
     if not any(delete.alone for delete in task.place.deletes):
         return []

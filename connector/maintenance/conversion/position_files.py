@@ -18,7 +18,8 @@ from connector.maintenance.conversion.position_search import PLACE_COLUMN
 FILE_LABEL = "maintain"
 """What names of files begin with that maintenance writes."""
 
-_OUTPUT = "file binary"
+DESCRIBED_FILES = "file binary"
+"""What tasks give of the files that they have written."""
 
 
 def write_position_deletes(
@@ -38,8 +39,13 @@ def write_position_deletes(
     """
     sorted_positions = positions.repartition(tasks, PLACE_COLUMN).sortWithinPartitions(PLACE_COLUMN)
     written = sorted_positions.select(PLACE_COLUMN, POSITION_COLUMN).mapInArrow(
-        _write_task(layout, [(file.path, file.place) for file in files], as_vectors=as_vectors), _OUTPUT
+        _write_task(layout, [(file.path, file.place) for file in files], as_vectors=as_vectors), DESCRIBED_FILES
     )
+    return read_descriptions(written)
+
+
+def read_descriptions(written: DataFrame) -> list[FileDescription]:
+    """Run tasks that write files, and return what they have written."""
     return [FileDescription.of(orjson.loads(row.file)) for row in written.collect()]
 
 
@@ -52,12 +58,13 @@ def _write_task(
         for batch in batches:
             if batch.num_rows:
                 at = pa.DictionaryArray.from_arrays(batch.column(0).cast(pa.int32()), paths)
-                yield from _to_batches(writer.take(at, batch.column(1)))
-        yield from _to_batches(writer.close())
+                yield from to_batches(writer.take(at, batch.column(1)))
+        yield from to_batches(writer.close())
 
     return task
 
 
-def _to_batches(descriptions: Iterator[FileDescription]) -> Iterator[pa.RecordBatch]:
+def to_batches(descriptions: Iterator[FileDescription]) -> Iterator[pa.RecordBatch]:
+    """Yield descriptions as tasks give them."""
     for description in descriptions:
         yield pa.RecordBatch.from_arrays([pa.array([description.json], pa.binary())], names=["file"])

@@ -7,7 +7,7 @@ from typing import Literal
 import structlog
 
 from connector.errors import FatalError
-from connector.opensearch.cluster_blocks import is_cluster_block
+from connector.opensearch.cluster_blocks import NO_INDEX, is_cluster_block
 
 ItemResult = Literal["done", "stale", "again", "malformed", "gone", "stop"]
 
@@ -54,7 +54,7 @@ def classify_item(status: int, kind: str | None, reason: str = "", *, action: st
         return _CONFLICT_RESULTS.get(action, "stale")
     if status in _TRANSIENT_STATUSES or is_cluster_block(status, kind):
         return "again"
-    if kind == "index_not_found_exception":
+    if kind == NO_INDEX:
         return "gone"
     if status == _BAD_REQUEST and kind in _MALFORMED_ERRORS and not reason.startswith(_INDEX_REASONS):
         return "malformed"

@@ -9,7 +9,8 @@ from urllib.parse import quote_plus
 
 import attrs
 
-from connector.opensearch.client import NO_INDEX, map_opensearch_errors, opensearch_client, to_lookup_error
+from connector.opensearch.client import map_opensearch_errors, opensearch_client, to_lookup_error
+from connector.opensearch.cluster_blocks import NO_INDEX
 from connector.settings.opensearch.connection import ConnectionSettings
 
 IDS_PER_REQUEST = 1_000

@@ -211,10 +211,7 @@ class IndexAdmin:
         """
         with map_opensearch_errors(f"comparing {alias} with {fresh}"):
             made = self._client.indices.get(index=fresh)[fresh]["settings"]
-            try:
-                answer = self._client.indices.get(index=alias)
-            except NotFoundError:
-                answer = {}
+            answer = self._fetch(alias)
         lost = (find_lost_settings(entry["settings"], made) for name, entry in answer.items() if name != fresh)
         return sorted({setting for some in lost for setting in some})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -12,17 +12,13 @@ from connector.iceberg.catalog.file_description import FileDescription
 from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.keys.key_ranges import KeyRanges
-from connector.iceberg.read.all_columns import read_all_columns, readable_schema
+from connector.iceberg.read.all_columns import complete_rows, readable_schema
 from connector.iceberg.read.frame_columns import (
-    FILE_COLUMN,
-    POSITION_COLUMN,
     ROW_ID_COLUMN,
-    SEQUENCE_COLUMN,
     column_name,
 )
 from connector.iceberg.read.table_reader import TableReader
 from connector.iceberg.types.nested_columns import read_batch
-from connector.iceberg.types.values.spark_types import from_spark
 from connector.iceberg.write.row_lineage import with_lineage
 from connector.iceberg.write.table_writer import TableWriter
 from connector.sink.destinations.iceberg.row_search.base import FileRows, FileRowsTask, LookupScan, read_keys
@@ -74,12 +70,11 @@ def _rewrite_files(scan: LookupScan) -> tuple[RowsToReplace, list[FileDescriptio
     rows = TableReader(scan.spark, table, schema).read_live_rows(affected, lineage=lineage)
     names = {name: column_name(place) for place, name in enumerate(schema.names)}
     condition = key_condition(names, plan.layout, column_aliases("key", len(plan.layout.keys)))
-    lineage_columns = (ROW_ID_COLUMN, SEQUENCE_COLUMN) if lineage else ()
     staying = rows.join(read_keys(scan.outputs, plan.layout, scan.ranges), condition, "left_anti")
     if not lineage:
         # To name what stays instead takes two calls of Java's for each of the table's columns.
         staying = staying.drop(ROW_ID_COLUMN)
-    outputs = staying.mapInArrow(_rewrite_task(plan, names, lineage_columns), task_output.OUTPUT_SCHEMA).collect()
+    outputs = staying.mapInArrow(_rewrite_task(plan, names, lineage=lineage), task_output.OUTPUT_SCHEMA).collect()
     result = JobResult().add(unpack_value(row.payload) for row in outputs)
     files: list[FileDescription] = result.written.get(plan.index, [])
     ranges = KeyRanges.join([scan.ranges, *result.key_ranges.get(plan.index, ())])
@@ -98,17 +93,15 @@ def _tell_files(index: int) -> FileRowsTask:
     return task
 
 
-def _rewrite_task(plan: TablePlan, names: dict[str, str], lineage_columns: Sequence[str]) -> Task:
+def _rewrite_task(plan: TablePlan, names: dict[str, str], *, lineage: bool) -> Task:
     """Return the task that rewrites rows as they are, with their lineage: frames of rows -> FILE outputs."""
     layout, index = file_layout(plan), plan.index
-    written = with_lineage(layout) if lineage_columns else layout
+    written = with_lineage(layout) if lineage else layout
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer, ranges = TableWriter(written, FILE_LABEL), KeyRanges()
         for batch in batches:
-            columns = list(read_all_columns(layout, batch, names, (FILE_COLUMN, POSITION_COLUMN)).values())
-            columns += [from_spark(batch.column(name), pa.int64()) for name in lineage_columns]
-            rows = pa.RecordBatch.from_arrays(columns, schema=written.columns)
+            rows = complete_rows(layout, written, batch, names)
             writer.write_rows(rows)
             ranges = KeyRanges.join([ranges, KeyRanges.of(read_batch(rows, layout.keys))])
         yield task_output.to_batch([TaskOutput.of(KeysToReplace(index, ranges))])
