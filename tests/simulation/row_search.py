@@ -179,7 +179,7 @@ def _rewrite_files(scan: LookupScan, store: int) -> tuple[RowsToReplace, list[Fi
     places = [pa.array([path for path, _, _ in staying]), pa.array([at for _, at, _ in staying], pa.int64())]
     batch = pa.RecordBatch.from_arrays([*arrays, *places], [*names.values(), FILE_COLUMN, POSITION_COLUMN])
     with replaced([(copy_on_write, "TableWriter", partial(TableWriter, files=MemoryFiles(store)))]):
-        told = list(_run(copy_on_write._rewrite_task(plan, names, ()), [batch] if staying else []))
+        told = list(_run(copy_on_write._rewrite_task(plan, names, lineage=False), [batch] if staying else []))
     result = JobResult().add(told)
     ranges = scan.ranges.join([scan.ranges, *result.key_ranges.get(plan.index, ())])
     return RowsToReplace(affected, ranges.filter(plan.layout.schema)), result.written.get(plan.index, [])
