@@ -29,6 +29,7 @@ from connector.kafka.producer import MessageProducer
 from connector.settings import KafkaSettings, load
 from connector.settings.kafka.reading import ReaderKind
 from tests.harness.paths import PROJECT
+from tests.harness.tiers import tiered
 from tests.model.record_batches import Record, batch
 from tests.servers.brokers import KAFKA_2_1, KAFKA_4, Brokers, Log
 from tests.unit.test_kafka_readers import STORES
@@ -195,8 +196,16 @@ UNREAD = {
 """What concerns members of a group, or how much is waited for: librdkafka would refuse some of these."""
 
 
-@pytest.mark.parametrize(("key", "text"), [(key, text) for key in EXTREMES for text in EXTREMES[key]])
-@pytest.mark.parametrize("kind", BOTH)
+EXTREME_CASES = [(key, text) for key in EXTREMES for text in EXTREMES[key]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "text"),
+    tiered(
+        [(kind, *case) for kind in BOTH for case in EXTREME_CASES],
+        kept=[(BOTH[at % 2], *case) for at, case in enumerate(EXTREME_CASES) if at % 3 < 2],
+    ),
+)
 def test_whatever_java_takes_is_read_with(kind: ReaderKind, key: str, text: str) -> None:
     """The greatest and the least, zero and -1: they mean what they mean to Java, or the nearest that can be."""
     with Brokers(KAFKA_2_1) as cluster:

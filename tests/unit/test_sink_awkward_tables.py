@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.tiers import tiered
 from tests.model.awkward_tables import Story, null_in_key, stories, told
 from tests.unit.local_sink import LocalSink, local_sink
 
@@ -21,9 +22,9 @@ def _take(sink: LocalSink, story: Story, step: int, *, schemas: bool) -> Sequenc
     return [letter.reason for letter in sink.letters]
 
 
-@pytest.mark.parametrize("step", [1, 3, 1000])
 @pytest.mark.parametrize("schemas", [True, False], ids=["schemas", "bare"])
 @pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("step", tiered((1, 3, 1000), kept=(3,)))
 def test_the_rows_are_the_tables(tmp_path: Path, name: str, schemas: bool, step: int) -> None:
     """Whatever its names, types and keys are, and however its events are cut into batches."""
     story = STORIES[name]
