@@ -166,6 +166,7 @@ def test_latest_skips_nothing_that_came_after_the_first_start(
     assert found == {"a": [2, 3], "b": [4]}
 
 
+@pytest.mark.thorough
 def test_keys_that_move_keep_their_newest_rows(
     topics: Topics, plain_workspace: MakeWorkspace, spark: SparkSession
 ) -> None:

@@ -70,7 +70,8 @@ def test_rows_take_what_is_theirs_along(
     )
 
 
-@pytest.mark.parametrize("way", tiered([way for way in WAYS if way != "dates"], ["places"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "dates"])
 def test_rows_keep_what_is_theirs_when_changes_of_their_keys_come_again(
     way: str, topics: Topics, spark: SparkSession, plain_workspace: MakeWorkspace
 ) -> None:

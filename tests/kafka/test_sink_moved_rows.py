@@ -91,7 +91,8 @@ def apply(topics: Topics, spark: SparkSession, plain_workspace: MakeWorkspace) -
     return run
 
 
-@pytest.mark.parametrize("kind", tiered(KEYS, ["several"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_all_types_take_values_along(kind: str, apply: Apply) -> None:
     """A key is given on to another row in the batch in which its first row, whose change came before, gets it back."""
     kinds, key = KEYS[kind]

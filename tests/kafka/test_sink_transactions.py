@@ -198,6 +198,7 @@ def test_each_transaction_is_waited_for_by_itself(make_steps: Callable[..., Step
     assert not steps.transactions.overdue
 
 
+@pytest.mark.thorough
 def test_events_that_come_again_count_once(make_steps: Callable[..., Steps]) -> None:
     """A connector that starts again within a transaction sends its events twice: it is whole once all are here, and of
     one that is here nothing more is waited for.
