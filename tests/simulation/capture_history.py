@@ -165,9 +165,12 @@ class CaptureHistory:
             self._leave()
 
     def _leave(self) -> None:
-        # The rollback may have come first: what was read before it was published behind it.
-        self.unsure = self.unsure or self._has_published_ahead()
+        self._doubt_rollbacks()
         self.capture = None
+
+    def _doubt_rollbacks(self) -> None:
+        """Be unsure after a step that did not end: what it read before a rollback may be published behind it."""
+        self.unsure = self.unsure or self._has_published_ahead()
 
     def _step(self) -> bool:
         """Do a step; False where there is nothing to do."""
@@ -179,6 +182,7 @@ class CaptureHistory:
             self.starting = False
         except RetriableError as error:
             self.events.append(f"     later: {error}")
+            self._doubt_rollbacks()
             return True
         except ConnectorError as error:
             self._stopped(error)

@@ -1,10 +1,13 @@
 """`python -m tests.simulation.planted`: how many histories it takes to find each fault that is put in on purpose.
 
-Faults that are planted, one after the other -> a page with the first history that is wrong, and what is wrong there.
+Faults that are planted, one after the other -> a tally of the first history that is wrong with each, and what is wrong
+there; and a page of the tally.
 
 NAME ...        only these (default: all)
+--left          only those of them that the tally does not say are found
 --within N      so many histories at most (default: 10000)
---write FILE    write the page
+--tally FILE    add a line for each fault as soon as it is found (default: docs/planted-faults.jsonl)
+--write FILE    write the page: the last line of each fault
 
 Exit code 1: a fault was not found, or the program with it cannot run at all.
 """
@@ -12,14 +15,17 @@ Exit code 1: a fault was not found, or the program with it cannot run at all.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from attrs import frozen
 
+from tests.harness.paths import PROJECT
+from tests.harness.tally import add_line, end_on_signals
 from tests.simulation.answers import forget_all
 from tests.simulation.capture_mutations import CAPTURE_MUTATIONS
 from tests.simulation.move_mutations import MOVE_MUTATIONS
@@ -33,6 +39,7 @@ from tests.simulation.stories import make_story, spread
 from tests.simulation.world_mutations import WORLD_MUTATIONS
 
 WITHIN = 10_000
+_TALLY = PROJECT / "docs" / "planted-faults.jsonl"
 _BROKEN = ("AttributeError", "NameError", "TypeError", "ImportError")
 """What falls over with one of these is no program with a fault, but none."""
 
@@ -40,8 +47,9 @@ Mutation = Callable[[], AbstractContextManager[None]]
 _HEAD = """# Planted faults
 
 Faults that are put into the code on purpose, and how many histories of the [simulated world](guarantees.md) it took to
-find each. For the conditions of maintenance, histories without maintenance are counted, too, but not gone through. This
-page is what `python -m tests.simulation.planted --write docs/planted-faults.md` writes.
+find each. For the conditions of maintenance, histories without maintenance are counted, too, but not gone through.
+`python -m tests.simulation.planted --write docs/planted-faults.md` writes this page from `docs/planted-faults.jsonl`,
+which says when each was found, and in which commit.
 """
 _CHAPTERS = (
     ("The sink, its tables and indexes", MUTATIONS),
@@ -50,26 +58,34 @@ _CHAPTERS = (
     ("The conditions under which maintenance commits", {name: made for name, (made, *_) in RULE_MUTATIONS.items()}),
     ("The source", CAPTURE_MUTATIONS),
 )
+_EVERY = {name: mutation for _, mutations in _CHAPTERS for name, mutation in mutations.items()}
 
 
 @frozen
 class Finding:
-    """A planted fault: after how many histories it was found, and what was wrong."""
+    """A planted fault: after how many histories it was found, and what was wrong; not `is_found`: none tells of it."""
 
-    name: str
-    says: str
+    fault: str
     histories: int
-    failure: Failure | None
-
-    @property
-    def is_found(self) -> bool:
-        """Whether an invariant tells of it."""
-        return self.failure is not None and not is_broken(self.failure)
+    is_found: bool
+    wrong: str = ""
 
     def row(self) -> str:
         """Its row of the page."""
-        wrong = "" if self.failure is None else self.failure.reason.splitlines()[0].replace("|", "/")
-        return f"| {self.says} | {self.histories if self.is_found else 'not found'} | {_shorten(wrong)} |"
+        says = " ".join((_EVERY[self.fault].__doc__ or self.fault).split())
+        wrong = self.wrong.replace("|", "/")
+        return f"| {says} | {self.histories if self.is_found else 'not found'} | {_shorten(wrong)} |"
+
+    def add_to(self, file: Path) -> None:
+        """Append it to a tally."""
+        add_line(file, {"fault": self.fault, "histories": self.histories, "found": self.is_found, "wrong": self.wrong})
+
+
+def read_tally(file: Path) -> dict[str, Finding]:
+    """Return the last line of each fault that there is."""
+    lines = map(json.loads, file.read_text(encoding="utf-8").splitlines()) if file.exists() else ()
+    findings = (Finding(one["fault"], one["histories"], one["found"], one["wrong"]) for one in lines)
+    return {one.fault: one for one in findings if one.fault in _EVERY}
 
 
 def is_broken(failure: Failure) -> bool:
@@ -93,8 +109,9 @@ def find(name: str, mutation: Mutation, folder: str, within: int = WITHIN) -> Fi
     forget_all()
     if failure is not None and (known := tell_seed(seed, folder)) is not None:
         raise AssertionError(f"seed {seed} is wrong without any planted fault: {known}")
-    said = " ".join((mutation.__doc__ or name).split())
-    return Finding(name, said, count, failure)
+    if failure is None:
+        return Finding(name, count, is_found=False)
+    return Finding(name, count, not is_broken(failure), failure.reason.splitlines()[0])
 
 
 def tell_maintained(seed: int, folder: str) -> Failure | None:
@@ -120,27 +137,32 @@ def _shorten(text: str, most: int = 110) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 1 where a fault was not found."""
-    every = {name: mutation for _, mutations in _CHAPTERS for name, mutation in mutations.items()}
     parser = argparse.ArgumentParser(
         prog="python -m tests.simulation.planted",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--left", action="store_true")
     parser.add_argument("--within", type=int, default=WITHIN)
+    parser.add_argument("--tally", type=Path, default=_TALLY)
     parser.add_argument("--write", type=Path)
     told = parser.parse_args(arguments)
-    if unknown := set(told.names) - every.keys():
+    if unknown := set(told.names) - _EVERY.keys():
         parser.error(f"no fault has the name {', '.join(sorted(unknown))}")
-    findings = {}
-    with quiet(), tempfile.TemporaryDirectory() as folder:
-        for name in told.names or every:
-            findings[name] = found = find(name, every[name], folder, told.within)
+    known = read_tally(told.tally)
+    wanted = [name for name in told.names or _EVERY if not told.left or name not in known or not known[name].is_found]
+    end_on_signals()
+    with quiet(), tempfile.TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
+        for name in wanted:
+            found = find(name, _EVERY[name], folder, told.within)
+            found.add_to(told.tally)
             sys.stdout.write(f"{name}: {found.row()}\n")
             sys.stdout.flush()
+    findings = read_tally(told.tally)
     if told.write is not None:
         told.write.write_text(page(findings), encoding="utf-8")
-    return int(not all(one.is_found for one in findings.values()))
+    return int(not all(findings[name].is_found for name in told.names or _EVERY if name in findings))
 
 
 if __name__ == "__main__":

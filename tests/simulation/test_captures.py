@@ -42,11 +42,14 @@ def test_a_stop_has_a_reason_where_the_table_was_made_again(tmp_path: Path) -> N
     assert tell_capture(story, str(tmp_path)) is None
 
 
-def test_a_rollback_while_a_snapshot_is_published_leaves_no_trace(tmp_path: Path) -> None:
-    """The snapshot was read, is taken back, and published then; a kill follows before a position says so
-    (docs/guarantees.md).
+@pytest.mark.parametrize(("back", "at", "fate"), [(2, 5, "crash"), (1, 2, "twice")], ids=["killed", "unacknowledged"])
+def test_a_rollback_while_a_snapshot_is_published_leaves_no_trace(
+    tmp_path: Path, back: int, at: int, fate: str
+) -> None:
+    """The snapshot was read, is taken back, and published then; a kill follows before a position says so, or Kafka's
+    acknowledgement is lost (docs/guarantees.md).
     """
-    during = ((2, Change("roll back", 880)), (5, "crash"))
+    during = ((back, Change("roll back", 880)), (at, fate))
     steps = (Poll(2), Change("insert", 311), Change("insert", 538), Poll(1), Poll(6, during), Change("delete", 280))
     assert tell_capture(CaptureStory(CaptureWorld(), steps), str(tmp_path)) is None
 

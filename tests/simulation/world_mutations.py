@@ -19,7 +19,6 @@ from connector.iceberg.commit import commit, last_commit
 from connector.maintenance import maintainer
 from connector.opensearch.bulk import bulk_processor
 from connector.sink.convert import row_builder
-from connector.sink.convert.events import truncate_events
 from connector.sink.destinations.iceberg import committer
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write import table_writer
@@ -191,13 +190,6 @@ def sources_are_where_a_batch_ends() -> Iterator[None]:
 
 
 @contextmanager
-def truncates_that_come_again_empty_again() -> Iterator[None]:
-    """A truncate that a connector sends again takes what came since."""
-    with patch.object(truncate_events, "is_repeated", lambda *_: False):
-        yield
-
-
-@contextmanager
 def marked_rows_take_what_comes_again() -> Iterator[None]:
     """What comes again behind its truncate changes the row that was marked (once a fault of this program)."""
     with patch.object(TableTruncate, "mark_repeated", lambda _, __, offset, ___: np.zeros(len(offset), np.bool_)):
@@ -280,7 +272,6 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         grown_topics_settle_where_they_are_read,
         the_last_partition_wins,
         sources_are_where_a_batch_ends,
-        truncates_that_come_again_empty_again,
         marked_rows_take_what_comes_again,
         a_rollback_is_taken_for_an_expiry,
         tables_behind_their_offsets_are_read_on,
