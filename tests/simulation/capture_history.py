@@ -116,7 +116,7 @@ class CaptureHistory:
                 server.expire(TABLE, rng.choice([1, 1, 2, 4]))
             case "roll back":
                 server.roll_back(TABLE, rng.randint(1, 2))
-                self.unsure = self.unsure or self._has_published_ahead()
+                self._doubt_rollbacks()
             case "make again":
                 server.tables.pop(TABLE)
                 self._make()
@@ -169,7 +169,9 @@ class CaptureHistory:
         self.capture = None
 
     def _doubt_rollbacks(self) -> None:
-        """Be unsure after a step that did not end: what it read before a rollback may be published behind it."""
+        """Be unsure where a rollback took back what is published. It may have come before that was published: what a
+        step had read, which did not end.
+        """
         self.unsure = self.unsure or self._has_published_ahead()
 
     def _step(self) -> bool:
