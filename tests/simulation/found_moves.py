@@ -19,7 +19,7 @@ from tests.simulation.move_mutations import (
     what_comes_again_stays_in_its_partition,
     what_nobody_told_is_taken_from_others,
 )
-from tests.simulation.planted import Mutation
+from tests.simulation.mutations import Mutation
 from tests.simulation.steps import Batch, KafkaStep, SourceStep, Story, World
 
 MOVING = World(leaves_out=True, moves=True)

@@ -72,6 +72,9 @@ def creates_that_leave_values_out_are_let_go() -> Iterator[None]:
         yield
 
 
+# --- too rare for a search (`rare_mutations`) -------------------------------------------------------------------------
+
+
 @contextmanager
 def older_rows_are_taken_along() -> Iterator[None]:
     """A change of key takes along what the batch has of its old key, though the table has a later row (once a fault of
@@ -88,9 +91,6 @@ def what_nobody_told_is_taken_from_others() -> Iterator[None]:
     """
     with patch.object(TableSides, "take", lambda _, __, stored, ___: stored):
         yield
-
-
-# --- too rare for a search --------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -150,7 +150,5 @@ MOVE_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         values_are_filled_in_the_order_of_kafka,
         gaps_behind_repetitions_are_not_seen,
         creates_that_leave_values_out_are_let_go,
-        older_rows_are_taken_along,
-        what_nobody_told_is_taken_from_others,
     )
 }

@@ -29,6 +29,9 @@ from connector.sink.destinations.opensearch.indexes import OpenSearchIndexes
 from connector.sink.fold import fold
 from connector.sink.microbatch.processor import BatchProcessor
 
+Mutation = Callable[[], AbstractContextManager[None]]
+"""Plants a fault, for as long as a test needs it."""
+
 
 @contextmanager
 def offsets_before_commit() -> Iterator[None]:

@@ -11,10 +11,11 @@ from tests.harness.tiers import tiered
 from tests.simulation.answers import forget_all
 from tests.simulation.found_moves import FOUND_MOVES
 from tests.simulation.history import History
-from tests.simulation.move_mutations import MOVE_MUTATIONS
-from tests.simulation.mutations import MUTATIONS, files_of_killed_runs_go_at_once
-from tests.simulation.planted import Mutation, find
+from tests.simulation.move_mutations import MOVE_MUTATIONS, partitions_of_grown_topics_are_read_unevenly
+from tests.simulation.mutations import MUTATIONS, Mutation, files_of_killed_runs_go_at_once
+from tests.simulation.planted import find
 from tests.simulation.process import quiet
+from tests.simulation.rare_mutations import GROWN, RARE_MUTATIONS
 from tests.simulation.rule_mutations import RULE_MUTATIONS
 from tests.simulation.shrinking import tell
 from tests.simulation.steps import Batch, KafkaStep, Maintain, SourceStep, Story, TableStep, World
@@ -129,6 +130,20 @@ def test_each_condition_of_a_commit_of_maintenance_counts(tmp_path: Path, mutati
     """A story that ends well goes wrong once a condition is left out, by which maintenance may commit."""
     without_it, story, wrong = RULE_MUTATIONS[mutation]
     assert wrong in _tell_with(without_it, story, tmp_path)
+
+
+@pytest.mark.parametrize("mutation", RARE_MUTATIONS)
+def test_a_fault_that_is_too_rare_for_a_search_has_a_story(tmp_path: Path, mutation: str) -> None:
+    """The story ends well without the fault, and goes wrong with it."""
+    fault, story, wrong = RARE_MUTATIONS[mutation]
+    assert wrong in _tell_with(fault, story, tmp_path)
+
+
+def test_grown_topics_are_right_where_batches_end_unevenly(tmp_path: Path) -> None:
+    """That batches of grown topics end at one moment is not what keeps this story right."""
+    with partitions_of_grown_topics_are_read_unevenly():
+        assert tell(GROWN, str(tmp_path)) is None
+    forget_all()
 
 
 @pytest.mark.parametrize("found", FOUND_MOVES)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from connector.iceberg import java
-from connector.iceberg.commit import commit, last_commit
+from connector.iceberg.commit import commit
 from connector.maintenance import maintainer
 from connector.opensearch.bulk import bulk_processor
 from connector.sink.convert import row_builder
@@ -23,8 +23,6 @@ from connector.sink.destinations.iceberg import committer
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write import table_writer
 from connector.sink.destinations.soft_deletes import mark_deleted
-from connector.sink.fold.watermarks import merge_partitions
-from connector.sink.microbatch import start_offsets
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.model.plan import BatchPlan
 from connector.sink.model.truncates import TableTruncate
@@ -149,17 +147,6 @@ def grown_topics_are_not_noticed() -> Iterator[None]:
 
 
 @contextmanager
-def grown_topics_settle_where_they_are_read() -> Iterator[None]:
-    """How far a source had come when its keys moved is taken from what is read of it, not from what its logs have."""
-
-    def settle(known: Any, topic: str, name: str, *_: Any) -> Any:
-        return {name: merge_partitions(known, topic, name)}
-
-    with patch("connector.sink.fold.grown_topics._settle", settle):
-        yield
-
-
-@contextmanager
 def the_last_partition_wins() -> Iterator[None]:
     """Of changes of a key in several partitions the one in the last of these wins, wherever the source's log has it."""
 
@@ -186,27 +173,6 @@ def sources_are_where_a_batch_ends() -> Iterator[None]:
         return {name: attrs.evolve(mark, date=int(last.date[0]), place=place)}
 
     with patch.object(row_builder, "find_latest_by_source", find):
-        yield
-
-
-@contextmanager
-def marked_rows_take_what_comes_again() -> Iterator[None]:
-    """What comes again behind its truncate changes the row that was marked (once a fault of this program)."""
-    with patch.object(TableTruncate, "mark_repeated", lambda _, __, offset, ___: np.zeros(len(offset), np.bool_)):
-        yield
-
-
-@contextmanager
-def a_rollback_is_taken_for_an_expiry() -> Iterator[None]:
-    """A commit that is gone from a table's history has expired, whatever is left of it."""
-    with patch.object(last_commit, "is_rolled_back", lambda *_: False):
-        yield
-
-
-@contextmanager
-def tables_behind_their_offsets_are_read_on() -> Iterator[None]:
-    """A table that was rolled back is read on from where the offsets table stands: its rows are missing."""
-    with patch.object(start_offsets, "_check_tables", lambda *_: None):
         yield
 
 
@@ -269,12 +235,8 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         versions_are_not_raised,
         missing_values_are_not_looked_up,
         grown_topics_are_not_noticed,
-        grown_topics_settle_where_they_are_read,
         the_last_partition_wins,
         sources_are_where_a_batch_ends,
-        marked_rows_take_what_comes_again,
-        a_rollback_is_taken_for_an_expiry,
-        tables_behind_their_offsets_are_read_on,
         partitions_that_appear_are_read_from_where_they_begin,
         exceptions_that_pyspark_makes_its_own_have_no_name,
     )
