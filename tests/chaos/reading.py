@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ def open_reader(home: Path, port: int, quick: dict[str, str]) -> Iterator[Reader
     try:
         yield Reader(session, home, port)
     finally:
-        session.stop()
+        # By a thread with its own connection: a signal may have cut off a call on ours.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(session.stop).result()
 
 
 class Reader:
