@@ -78,14 +78,15 @@ class _Process:
 class _World(SimpleNamespace):
     """Servers that are none."""
 
-    is_cluster, is_searched, servers, killable = False, True, "", {}
+    is_cluster, is_searched, healed, servers, killable = False, True, False, "", {}
     worker = SimpleNamespace(restart_failed=lambda: False)
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, *_: object) -> None: ...
 
-    def heal(self) -> None: ...
+    def heal(self) -> None:
+        self.healed = True
 
     def lost_answers(self) -> int:
         return 0
@@ -137,10 +138,9 @@ def test_a_run_ends_when_so_many_kills_were_compared(tmp_path: Path) -> None:
     assert "cut_off" not in report.line()
 
 
-@pytest.mark.usefixtures("world")
 @pytest.mark.parametrize(("kind", "step"), [(Faults, "strike"), (Faults, "settle"), (QuietPoint, "wait_for")])
 def test_a_run_that_is_cut_off_compares_what_runs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: type, step: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, world: _World, kind: type, step: str
 ) -> None:
     """Ctrl-C ends a run with a comparison behind its kills, whatever it interrupts, and its line says so."""
     steps = iter([kill_and_interrupt] * 3 if step == "strike" else [interrupt])
@@ -154,6 +154,7 @@ def test_a_run_that_is_cut_off_compares_what_runs(
     line = report.line()
     assert (line["cut_off"], line["kills"], line["kills_compared"], line["quiet_points"]) == (True, 3, 3, 1)
     assert not report.is_wrong
+    assert world.healed, "what was done must be undone before"
 
 
 def stall(*_: object) -> None:
@@ -187,6 +188,7 @@ def test_who_asks_twice_does_not_wait(monkeypatch: pytest.MonkeyPatch, tmp_path:
     """A second Ctrl-C ends the last comparison, too; the line is there all the same."""
 
     def ask_again(quiet: QuietPoint, *_: object) -> None:
+        time.sleep(0.5)  # who asks is to wait by then
         os.kill(os.getpid(), signal.SIGINT)
         quiet.wait_until("one", lambda: False)
 
