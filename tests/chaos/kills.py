@@ -1,6 +1,7 @@
 """Connectors and servers of now -> SIGKILL: to one of them, to a part of one, to everything; and a start after it.
 
-A kill counts once the process has ended by it: one that had ended by itself is a failure, and no kill.
+A kill counts once the process has ended by it: one that had ended by itself is a failure, and no kill. Nobody tells
+how a JVM or a worker ended, whose parent is another: it counts if it ran right before.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _END_S = 120.0
 _SERVED_S = 15.0
 """So long a server has served the load and Debezium, too, when it is killed though no connector has committed."""
 _LOOKS, _LOOK_S = 20, 0.05
+_STOPPED_BY_ERROR = 1
+"""A connector's exit code."""
 _DEEPEST = 4
 _SERVERS = {"postgres": 3, "connect": 1, "opensearch": 1}
 """How often each is chosen; a broker twice. Some take a second to come back, some ten."""
@@ -101,15 +104,14 @@ class Kills:
         def act(one: ConnectorProcess) -> None:
             self.acts.rest(rest_s)
             jvm = one.jvm()
-            if jvm is None or not is_alive(jvm):
+            if jvm is None or not is_alive(jvm) or not send([jvm], signal.SIGKILL):
                 return
-            send([jvm], signal.SIGKILL)
             self.acts.count(f"{KILL} the JVM of {one.name}")
             code = one.await_end(_END_S)
             if code is None:
                 self.acts.fail(f"{one.name} still runs {_END_S:.0f} s after its JVM was killed:\n{one.log_end()}")
-            elif code == 0:
-                self.acts.fail(f"{one.name} ended with code 0 after its JVM was killed:\n{one.log_end()}")
+            elif code != _STOPPED_BY_ERROR:
+                self.acts.fail(f"{one.name} ended with code {code} after its JVM was killed:\n{one.log_end()}")
             one.kill()
             self._start(one, pause_s)
 
@@ -147,9 +149,8 @@ class Kills:
             workers = one.workers()
             worker = _find_busy(workers)
             victim = worker.parent() if worker is not None and wants_parent else worker
-            if victim in workers and is_alive(victim):
+            if victim in workers and is_alive(victim) and send([victim], signal.SIGKILL):
                 self._progress[name] = progress
-                send([victim], signal.SIGKILL)
                 self.acts.count(f"{KILL} {'the workers' if wants_parent else 'a worker'} of {one.name}")
 
         self._on_connector(f"{KILL} of a worker of", act, sooner=_DEEPEST)
@@ -166,8 +167,7 @@ class Kills:
         def act() -> None:
             if _is_up(servers[name]):
                 self._progress[name] = progress
-                servers[name].kill()
-                self.acts.count(f"{KILL} {name}")
+                self._kill_server(name, servers[name], "")
                 self.acts.rest(pause_s)
                 servers[name].start()
                 self._served[name] = time.monotonic() + _SERVED_S
@@ -191,8 +191,7 @@ class Kills:
             for one in connectors.values():
                 self._kill(one, "with everything")
             for name, server in servers.items():
-                server.kill()
-                self.acts.count(f"{KILL} {name} with everything")
+                self._kill_server(name, server, "with everything")
             with ThreadPoolExecutor(len(servers)) as pool:
                 starts = [pool.submit(server.start) for server in servers.values()]
                 self.acts.rest(pause_s)
@@ -231,6 +230,15 @@ class Kills:
 
     def _kill(self, one: ConnectorProcess, when: str, fine: int | None = None) -> None:
         self._note(one, f"{KILL} {one.name} {when}".rstrip(), one.kill(), fine)
+
+    def _kill_server(self, name: str, server: Killable, when: str) -> None:
+        child = server._child
+        server.kill()
+        code = None if child is None else child.returncode
+        if code == -signal.SIGKILL:
+            self.acts.count(f"{KILL} {name} {when}".rstrip())
+        else:
+            self.acts.fail(f"{name} had ended by itself with code {code} when it was to be killed")
 
     def _note(self, one: ConnectorProcess, what: str, code: int | None, fine: int | None = None) -> None:
         """Count a kill, unless the process had ended before, which is wrong but with the code that is fine."""

@@ -143,11 +143,14 @@ def family_of(pid: int) -> list[psutil.Process]:
     return []
 
 
-def send(family: Iterable[psutil.Process], number: signal.Signals) -> None:
-    """Send a signal to processes, some of which may be gone."""
+def send(family: Iterable[psutil.Process], number: signal.Signals) -> int:
+    """Send a signal to processes, some of which may be gone; to how many it went."""
+    sent = 0
     for one in family:
         with suppress(psutil.NoSuchProcess):
             one.send_signal(number)
+            sent += 1
+    return sent
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -5,6 +5,7 @@ A marker that is written last tells that Debezium has sent all that was before i
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,11 @@ class QuietPoint:
     def __init__(self, world: World, watch: Callable[[], object], limit_s: float) -> None:
         """Wait for at most so long for each of the steps."""
         self._world, self._watch, self._limit_s = world, watch, limit_s
+        self._until = math.inf
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for no more than so many seconds in all from now on."""
+        self._until = time.monotonic() + seconds
 
     def ends(self) -> Ends:
         """Wait until Debezium has sent everything; where the topics of tables end then."""
@@ -58,11 +64,11 @@ class QuietPoint:
         self._wait(who, condition)
 
     def _wait(self, who: str, condition: Callable[[], bool]) -> None:
-        limit = time.monotonic() + self._limit_s
+        since = time.monotonic()
         while not condition():
             self._watch()
-            if time.monotonic() > limit:
-                raise Stalled(f"{who} did not come to the end within {self._limit_s:.0f} s")
+            if time.monotonic() > min(since + self._limit_s, self._until):
+                raise Stalled(f"{who} did not come to the end within {time.monotonic() - since:.0f} s")
             time.sleep(_STEP_S)
 
     def _mark(self) -> int:

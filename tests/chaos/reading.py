@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from connector.runtime.jvm.jars import fetch_jars
+from connector.runtime.stop_signals import keep_handlers
 from tests.chaos.connectors import Connector, catalog_properties
 from tests.chaos.sent import identify
 from tests.chaos.tables import TABLES, Key, Table
@@ -31,11 +33,14 @@ def open_reader(home: Path, port: int, quick: dict[str, str]) -> Iterator[Reader
         "spark.sql.shuffle.partitions": "1",
         "spark.local.dir": str(home / "spark"),
     }
-    session = start_reading_spark("chaos", 1, settings, (*fetch_jars("spark"), *fetch_jars("postgresql")))
+    with keep_handlers():
+        session = start_reading_spark("chaos", 1, settings, (*fetch_jars("spark"), *fetch_jars("postgresql")))
     try:
         yield Reader(session, home, port)
     finally:
-        session.stop()
+        # By a thread with its own connection: a signal may have cut off a call on ours.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(session.stop).result()
 
 
 class Reader:

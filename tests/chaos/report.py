@@ -7,7 +7,11 @@ from pathlib import Path
 
 from attrs import define, field
 
+from tests.chaos.acts import KILL
 from tests.chaos.comparison import Difference
+
+_OF_SERVERS = tuple(f"{KILL} {server}" for server in ("broker", "connect", "opensearch", "postgres"))
+"""What kills of servers begin with; the others are of connectors, their JVMs and workers."""
 
 
 @define
@@ -22,6 +26,8 @@ class Report:
     transactions: int = 0
     events: int = 0
     repeated_events: int = 0
+    kills_compared: int = 0
+    """Behind them the group of their round was compared; kills of servers harm no other, as no other ran."""
     quiet_points: int = 0
     rows_compared: int = 0
     commits: int = 0
@@ -33,7 +39,12 @@ class Report:
     @property
     def kills(self) -> int:
         """How often something got SIGKILL."""
-        return sum(count for name, count in self.faults.items() if name.startswith("SIGKILL"))
+        return self._count(KILL)
+
+    @property
+    def kills_of_servers(self) -> int:
+        """How often PostgreSQL, a broker, the Connect worker or OpenSearch got it."""
+        return self._count(*_OF_SERVERS)
 
     @property
     def is_wrong(self) -> bool:
@@ -47,6 +58,9 @@ class Report:
             "minutes": round(self.seconds / 60, 1),
             "brokers": self.brokers,
             "kills": self.kills,
+            "kills_compared": self.kills_compared,
+            "kills_of_connectors": self.kills - self.kills_of_servers,
+            "kills_of_servers": self.kills_of_servers,
             "faults": dict(sorted(self.faults.items())),
             "restarts": dict(sorted(self.restarts.items())),
             "transactions": self.transactions,
@@ -64,7 +78,8 @@ class Report:
         """The run as Markdown."""
         told = self.line()
         numbers = {name.replace("_", " "): value for name, value in told.items() if not isinstance(value, dict)}
-        parts = [f"# {self.kills} kills in {self.seconds / 60:.0f} minutes", _table(("count", ""), numbers)]
+        kills = tell_kills(self.kills, self.kills_compared)
+        parts = [f"# {kills} in {self.seconds / 60:.0f} minutes", _table(("count", ""), numbers)]
         parts += ["## Faults", _table(("what", "times"), dict(sorted(self.faults.items())))]
         parts += ["## Starts after them", _table(("process", "times"), dict(sorted(self.restarts.items())))]
         if self.differences:
@@ -77,6 +92,14 @@ class Report:
     def write_page(self, file: Path) -> None:
         """Write the page."""
         file.write_text(self.page(), encoding="utf-8")
+
+    def _count(self, *begins: str) -> int:
+        return sum(count for name, count in self.faults.items() if name.startswith(begins))
+
+
+def tell_kills(kills: int, compared: int) -> str:
+    """Tell how many there were, and how many of them were compared where these are not all."""
+    return f"{kills} kills" + (f" ({compared} compared)" if compared != kills else "")
 
 
 def _table(head: tuple[str, str], rows: dict[str, object] | dict[str, int]) -> str:

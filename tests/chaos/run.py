@@ -2,6 +2,7 @@
 
 round: start a group of connectors; load and faults; stop both; wait for the ends; compare; stop the group
 at the end every group comes to the ends of the topics once more, without faults
+cut off: load and faults stop; the group of now is compared if it comes to the end soon
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -29,7 +31,7 @@ from tests.chaos.moments import moments_of
 from tests.chaos.process import ConnectorProcess
 from tests.chaos.quiet import QuietPoint, Stalled
 from tests.chaos.reading import Reader, open_reader, read_documents, split_marked
-from tests.chaos.report import Report
+from tests.chaos.report import Report, tell_kills
 from tests.chaos.sent import read_sent, repeats, sent_keys
 from tests.chaos.tables import TABLES, Table
 from tests.chaos.world import World
@@ -39,6 +41,8 @@ from tests.runs.processes import quick_settings
 _LIMIT_S = 600.0
 """For each step of a quiet point, on a machine with other work."""
 _STOP_S = 120.0
+_CUT_OFF_S = 180.0
+"""For all steps of the quiet point of a run that is cut off."""
 _WATCH_S = 5.0
 
 
@@ -72,6 +76,7 @@ class Run:
         self._faults = Faults(self._world, lambda: self._group, random, plan.pace, clocks=plan.clocks, fail=self._fail)
         self._quiet = QuietPoint(self._world, self._watch, _LIMIT_S)
         self._watched = 0.0
+        self._stop, self._changes = threading.Event(), Future[None]()
         self._began = time.monotonic()
 
     def run(self) -> Report:
@@ -89,9 +94,14 @@ class Run:
                     self._go_through(reader)
                 except KeyboardInterrupt:
                     self.report.is_cut_off = True
+        except KeyboardInterrupt:
+            self.report.is_cut_off = True
         except (Stalled, TimeoutError, FatalError) as error:
             self._fail(f"{error}")
+        except Exception:  # noqa: BLE001 - whatever it is, what was counted is not lost
+            self._fail(traceback.format_exc())
         self._sum_up()
+        _say(f"{self._elapsed()} {'cut off' if self.report.is_cut_off else 'over'}; {self._counts()}")
         return self.report
 
     def _describe_connectors(self, quick: dict[str, str]) -> None:
@@ -115,7 +125,7 @@ class Run:
         if self.report.differences:
             return True
         if self._plan.kills is not None:
-            return rounds >= len(GROUPS) and self._faults.kills >= self._plan.kills
+            return rounds >= len(GROUPS) and self.report.kills_compared >= self._plan.kills
         return time.monotonic() - self._began >= 60 * (self._plan.minutes or 0)
 
     def _round(self, group: Sequence[Connector], reader: Reader, for_s: float) -> None:
@@ -126,26 +136,56 @@ class Run:
         for process in self._group:
             process.start()
             self.report.restarts[process.name] -= 1
-        if for_s:
-            self._disturb(for_s)
-        self._compare(group, reader)
+        try:
+            if for_s:
+                self._disturb(for_s)
+            self._compare(group, reader)
+        except KeyboardInterrupt:
+            self._cut_off(group, reader)
+            raise
         self._end_group()
-        _say(f"{self._elapsed()} {names}: compared; {self._faults.kills} kills so far, {self._wrong()}")
+        _say(f"{self._elapsed()} {names}: compared; so far {self._counts()}")
+
+    def _cut_off(self, group: Sequence[Connector], reader: Reader) -> None:
+        """Compare all the same where kills were not compared yet; what is in the way then is no failure.
+
+        By a thread with its own connection to Spark: the signal may have cut off a call on ours, whose answer is yet to
+        come.
+        """
+        self.report.is_cut_off = True
+        if self.report.kills_compared == self._faults.kills:
+            return
+        _say(f"{self._elapsed()} cut off; {_CUT_OFF_S:.0f} s for a last comparison")
+        try:
+            self._settle(_CUT_OFF_S)
+            self._quiet.hurry(_CUT_OFF_S)
+            with ThreadPoolExecutor(1) as pool:
+                try:
+                    pool.submit(self._compare, group, reader).result()
+                finally:
+                    self._quiet.hurry(0)
+        except Exception as error:  # noqa: BLE001 - the signal may have reached all that is needed
+            _say(f"{self._elapsed()} not compared: {error!r}")
 
     def _disturb(self, for_s: float) -> None:
-        stop = threading.Event()
-        load = threading.Thread(target=self._change_rows, args=(stop,), daemon=True)
-        load.start()
+        self._stop.clear()
         limit = time.monotonic() + for_s
-        try:
-            while time.monotonic() < limit and not self._has_kills():
-                self._faults.strike()
-                self._watch()
-                time.sleep(self._plan.pace * self._faults.random.uniform(0.1, 2 * self._plan.pause_s))
-        finally:
-            stop.set()
-            load.join()
-            self._faults.settle(_LIMIT_S)
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                self._changes = pool.submit(self._change_rows, self._stop)
+                while time.monotonic() < limit and not self._has_kills() and not self._changes.done():
+                    self._faults.strike()
+                    self._watch()
+                    time.sleep(self._plan.pace * self._faults.random.uniform(0.1, 2 * self._plan.pause_s))
+            finally:
+                self._settle(_LIMIT_S)
+        self._changes.result()
+
+    def _settle(self, limit_s: float) -> None:
+        """End the load, and undo what was done."""
+        self._stop.set()
+        wait([self._changes])
+        self._faults.settle(limit_s)
 
     def _has_kills(self) -> bool:
         return self._plan.kills is not None and self._faults.kills >= self._plan.kills
@@ -171,19 +211,24 @@ class Run:
         for process in self._group:
             code = process.ended()
             if code is not None and not self._faults.is_busy(process.name):
-                self._fail(f"{process.name} ended by itself with code {code}:\n{process.log_end()}")
+                self._tell_end(f"{process.name} ended by itself with code {code}:\n{process.log_end()}")
                 process.start()
         for name, server in self._world.killable.items():
             if server.pid is None and not self._faults.is_busy(name):
-                self._fail(f"{name} ended by itself")
+                self._tell_end(f"{name} ended by itself")
                 server.start()
         if not self._faults.is_busy("connect") and self._world.worker.restart_failed():
             self.report.restarts["Debezium's task"] += 1
 
+    def _tell_end(self, what: str) -> None:
+        """It is a failure; or the signal that cut the run off reached it, too, and there is nothing to wait for."""
+        if self.report.is_cut_off:
+            raise Stalled(what)
+        self._fail(what)
+
     def _compare(self, group: Sequence[Connector], reader: Reader) -> None:
         ends = self._quiet.ends()
         self._quiet.wait_for(group, ends)
-        self.report.quiet_points += 1
         expected = {table.name: self._world.postgres.rows(table.name) for table in TABLES}
         for one in group:
             if one.kind is Kind.EVENTS:
@@ -201,6 +246,8 @@ class Run:
                         keys = sent_keys(read_sent(self._world.servers), table)
                         self._note(compare_marked(where, table, keys, rows, marked))
                     self._note(compare_rows(where, table, expected[table.name], rows))
+        self.report.quiet_points += 1
+        self.report.kills_compared = self._faults.kills
 
     def _await_replica(self, one: Connector, reader: Reader, expected: dict[str, list[dict[str, object]]]) -> None:
         """Nobody tells how far a source has to come: its replica is looked at until it is what it should be."""
@@ -213,6 +260,8 @@ class Run:
         try:
             self._quiet.wait_until(one.name, is_there)
         except Stalled as stalled:
+            if self.report.is_cut_off:
+                raise
             self._fail(str(stalled))
 
     def _rows(self, one: Connector, reader: Reader, table: Table) -> list[dict[str, object]]:
@@ -243,7 +292,7 @@ class Run:
         self.report.restarts = +self.report.restarts
 
     def _note(self, difference: Difference | None) -> None:
-        if difference is not None:
+        if difference is not None and difference not in self.report.differences:
             self.report.differences.append(difference)
             _say(f"{self._elapsed()} DIFFERENCE (seed {self._plan.seed}) {difference}")
 
@@ -251,8 +300,10 @@ class Run:
         self.report.failures.append(what)
         _say(f"{self._elapsed()} FAILURE (seed {self._plan.seed}) {what}")
 
-    def _wrong(self) -> str:
-        return f"{sum(one.count for one in self.report.differences)} differences, {len(self.report.failures)} failures"
+    def _counts(self) -> str:
+        differences = sum(one.count for one in self.report.differences)
+        kills = tell_kills(self._faults.kills, self.report.kills_compared)
+        return f"{kills}, {differences} differences, {len(self.report.failures)} failures"
 
     def _elapsed(self) -> str:
         seconds = int(time.monotonic() - self._began)

@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from connector.demo.servers.kafka_broker import KafkaBroker
 from connector.demo.servers.opensearch_node import OpenSearchNode
 from connector.demo.servers.ports import LOOPBACK, free_ports
+from connector.demo.servers.process import ChildProcess
 from tests.chaos.connectors import CATALOG, LAKE, Addresses
 from tests.chaos.disk import SmallDisk
 from tests.chaos.tables import MARKER, ONLY_IN_POSTGRES, TABLES, mark
@@ -40,6 +41,9 @@ _ONE_BROKER = {"log.cleaner.enable": "false"}
 
 class Killable(Protocol):
     """A server that can be killed and started again on the same data and port."""
+
+    _child: ChildProcess | None
+    """The process of now, which `kill` forgets."""
 
     @property
     def pid(self) -> int | None:

@@ -12,11 +12,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,8 +25,6 @@ from tests.chaos.clock import Clock, build_library
 from tests.chaos.comparison import Difference, compare_events, compare_marked, compare_rows
 from tests.chaos.load import KEYS, Load
 from tests.chaos.reading import split_marked
-from tests.chaos.report import Report
-from tests.chaos.run import Plan, Run
 from tests.chaos.sent import identify, read_image, sent_keys
 from tests.chaos.tables import ORDERS, PEOPLE, TABLES, Table
 from tests.servers.relay import Relay
@@ -177,56 +174,6 @@ def test_a_relay_serves_again_once_its_server_is_back() -> None:
         with socket.create_server((LOOPBACK, port)) as server:
             threading.Thread(target=_answer, args=(server, []), daemon=True).start()
             assert _ask(relay.port, b"read") == b"done"
-
-
-def test_the_report_tells_what_is_wrong() -> None:
-    """Faults that killed are the kills; keys that differ are counted, and stand on the page."""
-    report = Report(7, 1, faults=Counter({"SIGKILL copy": 2, "SIGKILL connect": 1, "disk full": 4}))
-    assert not report.is_wrong
-    report.differences.append(Difference("copy, people", missing=(("1",), ("2",))))
-    assert report.is_wrong
-    assert (report.line()["kills"], report.line()["differences"]) == (3, 2)
-    assert "copy, people: 2 missing: 1, 2" in report.page()
-
-
-def test_a_run_that_is_cut_off_tells_what_it_came_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Ctrl-C ends a run with its line of the tally, which says so; what ends with it is no failure."""
-
-    def interrupt(_: Run, __: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Run, "_go_through", interrupt)
-    monkeypatch.setattr("tests.chaos.run.World", lambda *_: _World())
-    monkeypatch.setattr("tests.chaos.run.open_reader", lambda *_: nullcontext())
-    monkeypatch.setattr(Run, "_describe_connectors", lambda run, _: run._group.append(_Ended()))
-    monkeypatch.setattr("tests.chaos.run.share_spark_home", lambda: None)
-    report = Run(Plan(7, 5, None), tmp_path).run()
-    assert report.line()["cut_off"] is True
-    assert not report.is_wrong
-    assert "cut_off" not in Report(7, 1).line()
-
-
-class _World(SimpleNamespace):
-    """Servers that are none."""
-
-    postgres = SimpleNamespace(port=1)
-    is_cluster = False
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def lost_answers(self) -> int:
-        return 0
-
-
-class _Ended:
-    """A connector that the signal reached too."""
-
-    name = "ended"
-
-    def stop(self, _: float) -> int:
-        return 130
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

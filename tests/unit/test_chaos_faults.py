@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -17,7 +19,7 @@ from tests.chaos.acts import Acts
 from tests.chaos.disturbances import Disturbances
 from tests.chaos.faults import Faults
 from tests.chaos.kills import Kills
-from tests.chaos.process import ConnectorProcess, is_alive
+from tests.chaos.process import ConnectorProcess, is_alive, send
 from tests.harness.waiting import wait_until
 from tests.servers.relay import Relay
 from tests.unit.chaos_scene import SLEEP, Scene, Script, Servers, Sleeper, Start, start_and_kill
@@ -148,6 +150,31 @@ def test_a_server_that_ended_by_itself_is_no_kill(tmp_path: Path) -> None:
     assert server.pid is None
 
 
+@pytest.mark.parametrize("kind", ["kill_server", "kill_everything"])
+def test_a_server_counts_only_where_the_kill_ended_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """One that ended between the look at it and the kill is a failure, and no kill; it is started again."""
+    monkeypatch.setattr(kills_module, "_is_up", lambda _: True)
+    server, acts = Sleeper(tmp_path / "log"), {"steps": lambda: 1, "family": list, "kill": lambda: -9, "start": int}
+    working: Any = SimpleNamespace(name="one", is_running=True, all_steps=lambda: 1, **acts)
+    psutil.Process(server.pid).terminate()
+    wait_until(lambda: server.pid is None, 60, "it never ended")
+    scene = Scene([working], Servers({"postgres": server}, {}))
+    assert not [what for what in scene.do(getattr(scene.kills(), kind)) if "postgres" in what]
+    assert scene.failures == ["postgres had ended by itself with code -15 when it was to be killed"]
+    assert server.pid is not None
+    server.kill()
+
+
+def test_a_signal_to_who_is_gone_goes_nowhere() -> None:
+    """Of processes that are asked to be killed those count that were there."""
+    with subprocess.Popen(["/bin/sleep", "600"]) as process:
+        there = psutil.Process(process.pid)
+        assert send([there], signal.SIGKILL) == 1
+    assert send([there], signal.SIGKILL) == 0
+
+
 def test_a_server_is_killed_again_only_after_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing was committed since, a kill would hit what nobody has worked with, unless it ran for long."""
     server, one = Sleeper(tmp_path / "log"), Diligent(done=0)
@@ -185,9 +212,10 @@ def test_everything_is_killed_at_once_and_starts_again(
     [
         ("sys.exit(child.wait() != 0)", 60, None),
         ("child.wait()", 60, "one ended with code 0 after its JVM was killed"),
+        ("child.wait()\nsys.exit(3)", 60, "one ended with code 3 after its JVM was killed"),
         ("child.wait()\ntime.sleep(600)", 1, "one still runs"),
     ],
-    ids=["ends", "as if all was well", "stays"],
+    ids=["ends", "as if all was well", "as if its configuration was wrong", "stays"],
 )
 def test_python_ends_when_its_jvm_is_killed(
     tmp_path: Path, started: Start, monkeypatch: pytest.MonkeyPatch, then: str, end_s: float, failure: str | None
