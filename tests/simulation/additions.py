@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from tests.simulation.interruptions import FAULTS, OUTAGE
+from tests.simulation.interruptions import FAULTS, OUTAGE, draw_call
 from tests.simulation.steps import Batch, KafkaStep, Maintain, SourceStep, Step, TableAct, TableStep, World
 
 _BUSY, _DROPPED, _READ, _TRUNCATED, _GROWN = 0.35, 0.04, 0.5, 0.05, 0.04
@@ -94,12 +94,12 @@ def _interrupt_truncate(rng: Random, *, calm: bool) -> tuple[tuple[int, Any], ..
 
 def _add_outage(seed: int, steps: list[Step], most_calls: int) -> list[Step]:
     """Have nobody answer for long in the middle of some batches: what is tried again then fails all the same."""
-    rng = Random(f"outage {seed}")
+    rng, far = Random(f"outage {seed}"), Random(f"far calls of outages {seed}")
     batches = [place for place, step in enumerate(steps) if isinstance(step, Batch)]
     if not batches or rng.random() >= _OUT:
         return steps
     at, made = rng.choice(batches), list(steps)
-    during = {rng.randrange(most_calls): OUTAGE, **dict(made[at].during)}
+    during = {draw_call(rng, far, most_calls): OUTAGE, **dict(made[at].during)}
     made[at] = attrs.evolve(made[at], during=tuple(sorted(during.items(), key=lambda one: one[0])))
     return made
 

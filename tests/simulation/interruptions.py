@@ -7,6 +7,7 @@ calls by their number within the step; what is to happen there happens before, b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any, Literal, TypeVar
 
 import attrs
@@ -29,6 +30,9 @@ Fault = Literal["crash", "crash-after", "away", "lost", "late", "twice"]
     twice        it is done, and sent again by a proxy, whose answer, a refusal, is what comes
 """
 FAULTS: tuple[Fault, ...] = ("crash", "crash-after", "away", "lost", "late", "twice")
+
+FAR_CALLS, _FAR = 90, 0.2
+"""Calls of the longest steps, roughly; and how often something happens at any of them, and not where most steps are."""
 
 OUTAGE, OUTAGE_CALLS = "outage", 24
 """Nobody answers this call and so many behind it: whoever tries again gives up."""
@@ -92,6 +96,12 @@ def commit_unanswered() -> Exception:
 
 def commit_refused() -> Exception:
     return JavaError("CommitFailedException", "the branch has moved")
+
+
+def draw_call(rng: Random, far: Random, most: int) -> int:
+    """A call of a step: mostly one of those that most steps make, now and then one that only long steps come to."""
+    near = rng.randrange(most)
+    return far.randrange(FAR_CALLS) if far.random() < _FAR else near
 
 
 @attrs.define(eq=False)
