@@ -257,7 +257,7 @@ class _Letters:
     def write(self, letters: Sequence[Any], topic_ids: Mapping[str, str]) -> None:
         if letters:
             places = [record_coordinates(one) for one in letters]
-            self.around.calls.call("write dead letters", lambda: self.around.letters.extend(places), broker_away)
+            self.around.calls.send("write dead letters", lambda: self.around.letters.extend(places))
 
 
 @attrs.frozen
@@ -266,7 +266,7 @@ class _Group:
 
     def commit_offsets(self, end: Mapping[TopicPartition, int]) -> str | None:
         try:
-            self.around.calls.call("commit the group's offsets", lambda: self.around.group.update(end), broker_away)
+            self.around.calls.send("commit the group's offsets", lambda: self.around.group.update(end))
         except Exception as error:  # noqa: BLE001 - as the product: they are for lag tools only
             return str(error)
         return None
