@@ -13,6 +13,8 @@ class Checks(Scene):
     """What has to hold, looked at after each step."""
 
     def _check(self, *, complete: bool) -> None:
+        if strange := self.search.indexes.keys() - self.broker.topics.keys():
+            raise Wrong(f"indexes {sorted(strange)} are there, and no topic has their names")
         if self.server.broken:
             raise Wrong(f"a file was deleted that a table needs: {self.server.broken[0]}")
         for name, expected in self.tables.items():
@@ -35,14 +37,21 @@ class Checks(Scene):
         """The documents of an index. What is sent is there before anybody acknowledges it: until then nobody can tell
         what has to be there.
         """
-        if not self._is_complete(expected) or expected.topic not in self.search.indexes:
+        if expected.topic not in self.search.indexes:
+            self._refuse_absence(f"index {expected.topic}", expected)
             return None
-        return [document for _, document in self.search.indexes[expected.topic].documents.values()]
+        documents = self.search.indexes[expected.topic].documents
+        if wrong := [one for one, (_, document) in documents.items() if one != str(document["id"])]:
+            raise Wrong(f"document {wrong[0]} of {expected.topic} has the id of another")
+        return [document for _, document in documents.values()] if self._is_complete(expected) else None
+
+    def _refuse_absence(self, what: str, expected: Expectation) -> None:
+        if any(truth.row is not None for truth in expected.taken):
+            raise Wrong(f"{what} is not there, but its offsets moved")
 
     def _rows(self, name: str, expected: Expectation) -> Rows | None:
         if name not in self.server.tables:
-            if any(truth.row is not None for truth in expected.taken):
-                raise Wrong(f"{name} is not there, but its offsets moved")
+            self._refuse_absence(name, expected)
             return None
         self._check_vectors(name)
         try:

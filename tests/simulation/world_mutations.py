@@ -22,6 +22,7 @@ from connector.sink.convert import row_builder
 from connector.sink.destinations.iceberg import committer
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write import table_writer
+from connector.sink.destinations.opensearch import index_naming
 from connector.sink.destinations.soft_deletes import mark_deleted
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.model.plan import BatchPlan
@@ -223,6 +224,14 @@ def exceptions_that_pyspark_makes_its_own_have_no_name() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def documents_go_elsewhere() -> Iterator[None]:
+    """Every document goes to an index of another name."""
+    whole = index_naming.index_name
+    with patch.object(index_naming, "index_name", lambda *values: f"other-{whole(*values)}"):
+        yield
+
+
 WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     made.__name__: made
     for made in (
@@ -239,5 +248,6 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         sources_are_where_a_batch_ends,
         partitions_that_appear_are_read_from_where_they_begin,
         exceptions_that_pyspark_makes_its_own_have_no_name,
+        documents_go_elsewhere,
     )
 }
