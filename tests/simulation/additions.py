@@ -14,6 +14,8 @@ from tests.simulation.steps import Batch, KafkaStep, Maintain, SourceStep, Step,
 _BUSY, _DROPPED, _READ, _TRUNCATED, _GROWN = 0.35, 0.04, 0.5, 0.05, 0.04
 """How often nodes of a cluster have no time, a table is dropped, a source reads what is maintained, a truncate stands
 among changes in several batches, and a topic grows between changes of its keys."""
+_DROPPED_BETWEEN = 0.02
+"""How often a table is dropped between two batches that have rows for it."""
 _OUT, _RETAINED = 0.08, 0.1
 """How often nobody answers for long, and retention takes what a topic that grows has in its new partition."""
 _CHANGED, _REWRITE_WORKS = 0.1, (3, 14)
@@ -83,6 +85,15 @@ def make_foreign_change(
     at = sorted(rng.sample(range(*_REWRITE_WORKS), 2))
     during = tuple((place, TableStep("change row", rng.randrange(1000))) for place in at)
     return [*steps[: rng.randint(1, 3)], *scene, Batch(0, 0, whole=True, during=during)]
+
+
+def make_drop(seed: int, world: World, steps: list[Step], move: Callable[[], Step]) -> list[Step]:
+    """Have some stories be about a table that somebody drops between two batches that have rows for it."""
+    rng = Random(f"drop {seed}")
+    if world.documents or rng.random() >= _DROPPED_BETWEEN:
+        return steps
+    dropped, whole = TableStep(rng.choice(("drop", "make again")), rng.randrange(1000)), Batch(0, 0, whole=True)
+    return [*steps[: rng.randint(1, 3)], move(), whole, dropped, move(), whole]
 
 
 def _interrupt_truncate(rng: Random, *, calm: bool) -> tuple[tuple[int, Any], ...]:

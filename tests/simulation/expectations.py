@@ -133,6 +133,21 @@ class Expectation:
         before = (one for one in self.taken if one.key == old and one.row is not None and one.serial < made.serial)
         return any(one.says == "change" and batches[one.serial][0] == gone[0] for one in before)
 
+    def brings_rows(self, there: Reads) -> bool:
+        """Tell whether what is behind the offsets has rows for the table: of what comes again, or is deleted at once,
+        one with keys gets none.
+        """
+        behind = [
+            truth
+            for at, known in there.items()
+            for offset, truth in known.items()
+            if at[0] == self.topic and offset >= self.ends.get(at, 0) and not truth.tombstone
+        ]
+        last = {truth.key: truth for truth in sorted([*self.taken, *behind], key=lambda one: one.serial)}
+        rows = (truth for truth in behind if truth.says in ("change", "read") and truth.row is not None)
+        cut = max((truth.serial for truth in behind if truth.says == "truncate"), default=0)
+        return any(not self.upsert or (truth is last[truth.key] and truth.serial > cut) for truth in rows)
+
     def has(self, key: int) -> bool:
         """Tell whether a key is of this topic, where several share a table; the first has those of other writers."""
         return self.base <= key < self.base + 100 or (key >= FOREIGN and not self.base)

@@ -229,6 +229,7 @@ class History(Others, Checks):
                 process.batches.close()
                 self._check(complete=True)
                 self._check_stored()
+                self._check_told()
                 self._maintain_all()
                 return
         if not self.lost and (not self.put_back or any(map(self._lacks_rows, self._kept()))):

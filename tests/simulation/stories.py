@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from tests.model.events import Clock
-from tests.simulation.additions import add_others, make_foreign_change, make_growth, make_truncate
+from tests.simulation.additions import add_others, make_drop, make_foreign_change, make_growth, make_truncate
 from tests.simulation.interruptions import FAULTS, draw_call
 from tests.simulation.overlaps import (
     CONVERSION_TAKES,
@@ -140,6 +140,7 @@ def make_story(seed: int, most: int = 14) -> Story:
     scenes, moves = Random(f"scene {seed}"), map(script.step, count(done))
     steps = make_truncate(seed, world, steps, lambda: next(moves), calm=calm)
     steps = make_growth(seed, world, steps, lambda: next(moves))
+    steps = make_drop(seed, world, steps, lambda: next(moves))
     steps = make_foreign_change(seed, world, steps, lambda: next(moves), calm=calm)
     if world.upsert and not world.documents and scenes.random() < 0.08:
         world, scene = scenes.choice(_SCENES)(scenes, lambda: next(moves), world)

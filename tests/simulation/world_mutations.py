@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from connector.errors import ConnectorError
 from connector.iceberg import java
 from connector.iceberg.commit import commit
 from connector.maintenance import maintainer
@@ -232,6 +233,24 @@ def documents_go_elsewhere() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def rows_of_dropped_tables_are_passed_over() -> Iterator[None]:
+    """A batch's rows for a table that somebody dropped are left out, and its offsets are stored."""
+    whole = committer.IcebergCommitter._commit_table
+
+    def commit(self: Any, table: Any, name: str, *values: Any) -> Any:
+        try:
+            return whole(self, table, name, *values)
+        except ConnectorError:
+            java = self._targets[name].table.java
+            if java.now.name in java.server.tables:
+                raise
+            return None
+
+    with patch.object(committer.IcebergCommitter, "_commit_table", commit):
+        yield
+
+
 WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     made.__name__: made
     for made in (
@@ -249,5 +268,6 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         partitions_that_appear_are_read_from_where_they_begin,
         exceptions_that_pyspark_makes_its_own_have_no_name,
         documents_go_elsewhere,
+        rows_of_dropped_tables_are_passed_over,
     )
 }
