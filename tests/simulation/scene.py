@@ -81,6 +81,7 @@ class Scene:
                 together=world.moves,
                 rewrites="copy-on-write" in (world.mode, world.then),
                 documents=world.documents,
+                metadata=world.metadata,
             )
             for name in self.names
         }

@@ -13,6 +13,7 @@ from unittest.mock import patch
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connector.errors import ConnectorError
 from connector.iceberg import java
@@ -251,6 +252,35 @@ def rows_of_dropped_tables_are_passed_over() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def appended_rows_lose_values() -> Iterator[None]:
+    """Where every event gets a row of its own, most columns of it are empty."""
+    whole = table_writer.write_append
+
+    def write(writer: Any, part: Any, table: Any) -> None:
+        rows, kept = part.rows, ("id", "n", "__op")
+        empty = [pa.nulls(len(rows), field.type) for field in rows.schema]
+        columns = [rows[at] if name in kept else empty[at] for at, name in enumerate(rows.schema.names)]
+        whole(writer, attrs.evolve(part, rows=pa.record_batch(columns, rows.schema)), table)
+
+    with patch.object(table_writer, "write_append", write):
+        yield
+
+
+@contextmanager
+def updates_call_themselves_creates() -> Iterator[None]:
+    """Rows tell that they were made, where an update was the last that came of them."""
+    whole = row_builder._fill_added_columns
+
+    def fill(columns: dict[str, pa.Array], *values: Any) -> None:
+        whole(columns, *values)
+        told = columns["__op"]
+        columns["__op"] = pc.if_else(pc.equal(told, "u"), pa.scalar("c", told.type), told)
+
+    with patch.object(row_builder, "_fill_added_columns", fill):
+        yield
+
+
 WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     made.__name__: made
     for made in (
@@ -269,5 +299,7 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         exceptions_that_pyspark_makes_its_own_have_no_name,
         documents_go_elsewhere,
         rows_of_dropped_tables_are_passed_over,
+        appended_rows_lose_values,
+        updates_call_themselves_creates,
     )
 }
