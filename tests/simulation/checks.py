@@ -21,6 +21,7 @@ class Checks(Scene):
             if name in self.lost:
                 continue
             place = self._place(name)
+            self._check_letters(expected)
             rows = self._documents(expected) if self.story.world.documents else self._rows(place, expected)
             if rows is None:
                 continue
@@ -31,7 +32,6 @@ class Checks(Scene):
                 expected.check(rows, complete=done)
             except Wrong as wrong:
                 raise Wrong(f"{name}: {wrong}") from None
-            self._check_letters(expected)
 
     def _documents(self, expected: Expectation) -> Rows | None:
         """The documents of an index. What is sent is there before anybody acknowledges it: until then nobody can tell
@@ -88,7 +88,11 @@ class Checks(Scene):
         )
 
     def _check_letters(self, expected: Expectation) -> None:
-        letters = {place for place in self.around.letters if place[0] == expected.topic}
+        letters = {letter.place for letter in self.around.letters if letter.place[0] == expected.topic}
+        if silent := [letter.place for letter in self.around.letters if not letter.reason]:
+            raise Wrong(f"the dead letter of {silent[0]} does not say why it is one")
+        if self.around.repeated:
+            raise Wrong(f"the dead letter of {self.around.repeated[0]} came more than once in one batch")
         if missing := expected.poison - letters:
             raise Wrong(f"no dead letter of {min(missing)}, which cannot be read")
         topic = self.broker.topics[expected.topic]

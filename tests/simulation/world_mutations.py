@@ -281,6 +281,30 @@ def updates_call_themselves_creates() -> Iterator[None]:
         yield
 
 
+def _change_letters(change: Callable[[list[Any]], list[Any]]) -> AbstractContextManager[Any]:
+    whole = BatchProcessor._commit
+
+    def commit(self: Any, batch: Any, plan: Any, names: Any, result: Any, position: Any) -> Any:
+        result = attrs.evolve(result, dead_letters=change(result.dead_letters))
+        return whole(self, batch, plan, names, result, position)
+
+    return patch.object(BatchProcessor, "_commit", commit)
+
+
+@contextmanager
+def letters_give_no_reason() -> Iterator[None]:
+    """Dead letters do not say what is wrong with their records."""
+    with _change_letters(lambda letters: [attrs.evolve(letter, reason="") for letter in letters]):
+        yield
+
+
+@contextmanager
+def letters_come_thrice() -> Iterator[None]:
+    """Each dead letter is written three times."""
+    with _change_letters(lambda letters: letters * 3):
+        yield
+
+
 WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     made.__name__: made
     for made in (
@@ -301,5 +325,7 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         rows_of_dropped_tables_are_passed_over,
         appended_rows_lose_values,
         updates_call_themselves_creates,
+        letters_give_no_reason,
+        letters_come_thrice,
     )
 }
