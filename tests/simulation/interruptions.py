@@ -32,9 +32,9 @@ Fault = Literal["crash", "crash-after", "away", "lost", "late", "twice"]
 """
 FAULTS: tuple[Fault, ...] = ("crash", "crash-after", "away", "lost", "late", "twice")
 
-FAR_CALLS, _FAR = 90, 0.2
-"""Calls of the longest steps, roughly; and how often something happens at any of them, and not where most steps are."""
-APART_CALLS, _APART = 6, 0.08
+_BEYOND, _FAR = (10, 25, 60), 0.2
+"""How many more calls long steps make than most, and how often something happens at one of these."""
+_APART_CALLS, _APART = 4, 0.1
 """The same of calls that are numbered apart."""
 
 OUTAGE, OUTAGE_CALLS = "outage", 24
@@ -107,8 +107,8 @@ def draw_call(rng: Random, far: Random, most: int) -> int:
     """
     near, kind = rng.randrange(most), far.random()
     if kind < _APART:
-        return -far.randint(1, APART_CALLS)
-    return far.randrange(FAR_CALLS) if kind < _APART + _FAR else near
+        return -far.randint(1, _APART_CALLS)
+    return far.randrange(most, most + far.choice(_BEYOND)) if kind < _APART + _FAR else near
 
 
 @attrs.define(eq=False)
