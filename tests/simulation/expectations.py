@@ -146,10 +146,15 @@ class Expectation:
             for offset, truth in known.items()
             if at[0] == self.topic and offset >= self.ends.get(at, 0) and not truth.tombstone
         ]
-        last = {truth.key: truth for truth in sorted([*behind, *self.taken], key=lambda one: one.serial)}
+        known, last = (
+            {truth.key: truth.serial for truth in sorted(some, key=lambda one: one.serial)}
+            for some in (self.taken, behind)
+        )
         rows = (truth for truth in behind if truth.says in ("change", "read") and truth.row is not None)
         cut = max((truth.serial for truth in behind if truth.says == "truncate"), default=0)
-        return any(not self.upsert or (truth is last[truth.key] and truth.serial > cut) for truth in rows)
+        return any(
+            not self.upsert or truth.serial == last[truth.key] > max(cut, known.get(truth.key, 0)) for truth in rows
+        )
 
     def has(self, key: int) -> bool:
         """Tell whether a key is of this topic, where several share a table; the first has those of other writers."""
