@@ -8,12 +8,14 @@ from typing import Any
 
 import attrs
 
-from tests.simulation.interruptions import FAULTS, OUTAGE
+from tests.simulation.interruptions import FAULTS, OUTAGE, draw_call
 from tests.simulation.steps import Batch, KafkaStep, Maintain, SourceStep, Step, TableAct, TableStep, World
 
 _BUSY, _DROPPED, _READ, _TRUNCATED, _GROWN = 0.35, 0.04, 0.5, 0.05, 0.04
 """How often nodes of a cluster have no time, a table is dropped, a source reads what is maintained, a truncate stands
 among changes in several batches, and a topic grows between changes of its keys."""
+_DROPPED_BETWEEN = 0.02
+"""How often a table is dropped between two batches that have rows for it."""
 _OUT, _RETAINED = 0.08, 0.1
 """How often nobody answers for long, and retention takes what a topic that grows has in its new partition."""
 _CHANGED, _REWRITE_WORKS = 0.1, (3, 14)
@@ -85,6 +87,15 @@ def make_foreign_change(
     return [*steps[: rng.randint(1, 3)], *scene, Batch(0, 0, whole=True, during=during)]
 
 
+def make_drop(seed: int, world: World, steps: list[Step], move: Callable[[], Step]) -> list[Step]:
+    """Have some stories be about a table that somebody drops between two batches that have rows for it."""
+    rng = Random(f"drop {seed}")
+    if world.documents or rng.random() >= _DROPPED_BETWEEN:
+        return steps
+    dropped, whole = TableStep(rng.choice(("drop", "make again")), rng.randrange(1000)), Batch(0, 0, whole=True)
+    return [*steps[: rng.randint(1, 3)], move(), whole, dropped, move(), whole]
+
+
 def _interrupt_truncate(rng: Random, *, calm: bool) -> tuple[tuple[int, Any], ...]:
     if calm or rng.random() < 0.4:
         return ()
@@ -94,12 +105,12 @@ def _interrupt_truncate(rng: Random, *, calm: bool) -> tuple[tuple[int, Any], ..
 
 def _add_outage(seed: int, steps: list[Step], most_calls: int) -> list[Step]:
     """Have nobody answer for long in the middle of some batches: what is tried again then fails all the same."""
-    rng = Random(f"outage {seed}")
+    rng, far = Random(f"outage {seed}"), Random(f"far calls of outages {seed}")
     batches = [place for place, step in enumerate(steps) if isinstance(step, Batch)]
     if not batches or rng.random() >= _OUT:
         return steps
     at, made = rng.choice(batches), list(steps)
-    during = {rng.randrange(most_calls): OUTAGE, **dict(made[at].during)}
+    during = {draw_call(rng, far, most_calls): OUTAGE, **dict(made[at].during)}
     made[at] = attrs.evolve(made[at], during=tuple(sorted(during.items(), key=lambda one: one[0])))
     return made
 

@@ -172,13 +172,15 @@ class SimulatedCluster(KafkaAdmin):
         return self._ask("next offsets", lambda: {(name, p): topics[name].end(p) for name, p in at})
 
     def fetch_log_ends(self, at: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """No step of its own: there are no open transactions, and recorded histories count steps."""
-        return {(name, p): self._broker.topics[name].end(p) for name, p in at}
+        """The next offsets: there are no open transactions."""
+        topics, what = self._broker.topics, "ask for where logs end"
+        return self._calls.ask(what, lambda: {(name, p): topics[name].end(p) for name, p in at}, broker_away)
 
     def fetch_offsets_from_time(self, at: Iterable[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
-        """The record at a place of the source's log has that many milliseconds more than the first one; no step of its
-        own either.
-        """
+        """The record at a place of the source's log has that many milliseconds more than the first one."""
+        return self._calls.ask("ask for offsets by time", lambda: self._find_from_time(at, ts_ms), broker_away)
+
+    def _find_from_time(self, at: Iterable[TopicPartition], ts_ms: int) -> dict[TopicPartition, int]:
         found = {}
         for name, p in at:
             places = self._broker.topics[name].places(p)

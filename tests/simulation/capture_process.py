@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import attrs
 
-from connector.errors import FatalError, GapError, RetriableError
+from connector.errors import FatalError, GapError
 from connector.iceberg.catalog.snapshot_schema import SnapshotSchema
 from connector.iceberg.catalog.snapshots import Json, SnapshotHistory
 from connector.iceberg.state.offset_rows import SOURCE, OffsetRows
@@ -28,7 +28,7 @@ from connector.source.snapshots.snapshot_info import SnapshotInfo
 from connector.source.table_access import TableAccess
 from connector.source.table_capture import TableCapture
 from tests.simulation.catalog_server import CatalogServer
-from tests.simulation.interruptions import Interruptions, JavaError, broker_away
+from tests.simulation.interruptions import Interruptions
 from tests.simulation.java_table import JavaTable
 from tests.simulation.row_search import plan_files
 from tests.simulation.store import store_away
@@ -93,16 +93,8 @@ class MemoryPublisher(ChangePublisher):
         return {}
 
     def send(self, record: Published) -> None:
-        """Send a record. What comes twice is an answer that does not come; nothing comes late: a producer waits
-        for what it sent.
-        """
-        calls, late = self.around.calls, len(self.around.calls.late)
-        try:
-            calls.call(f"send {record.event.key}", lambda: self.around.topic.append(record), broker_away, broker_away)
-        except JavaError as error:
-            raise RetriableError("no answer") from error
-        finally:
-            del calls.late[late:]
+        """Send a record."""
+        self.around.calls.send(f"send {record.event.key}", lambda: self.around.topic.append(record))
 
     def heartbeat(self, ts_ms: int) -> None:
         pass

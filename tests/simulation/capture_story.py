@@ -9,7 +9,7 @@ import attrs
 
 from connector.settings.source.capture import SnapshotMode
 from tests.simulation.catalog_server import CatalogKind
-from tests.simulation.interruptions import FAULTS
+from tests.simulation.interruptions import FAULTS, draw_call
 
 TableAct = Literal[
     "insert", "update", "delete", "several", "rewrite files", "expire", "roll back", "make again", "jump of the clock"
@@ -98,7 +98,7 @@ class CaptureStory:
 
 def make_capture_story(seed: int, most: int = 18) -> CaptureStory:
     """The story of a seed."""
-    rng = Random(seed)
+    rng, far = Random(seed), Random(f"far calls {seed}")
     world = CaptureWorld(
         mode=_pick(rng, _MODES),
         catalog=rng.choice(["jdbc", "rest"]),  # type: ignore[arg-type]
@@ -106,17 +106,17 @@ def make_capture_story(seed: int, most: int = 18) -> CaptureStory:
         part_rows=rng.choice([1, 2, 100]),
     )
     calm = rng.random() < 0.2
-    return CaptureStory(world, tuple(_make_step(rng, calm=calm) for _ in range(rng.randint(4, most))))
+    return CaptureStory(world, tuple(_make_step(rng, far, calm=calm) for _ in range(rng.randint(4, most))))
 
 
-def _make_step(rng: Random, *, calm: bool) -> CaptureStep:
+def _make_step(rng: Random, far: Random, *, calm: bool) -> CaptureStep:
     kind = rng.choices(["change", "poll", "stop"], [6, 5, 0.7])[0]
     if kind == "change":
         return _make_change(rng)
     if kind == "stop":
         return Stop()
     count = 0 if calm else rng.choices([0, 1, 2], [4, 4, 1])[0]
-    during = {rng.randrange(MOST_CALLS): _interruption(rng) for _ in range(count)}
+    during = {draw_call(rng, far, MOST_CALLS): _interruption(rng) for _ in range(count)}
     return Poll(rng.choice([1, 1, 2, 3, 6]), tuple(sorted(during.items())))
 
 

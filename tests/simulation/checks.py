@@ -13,12 +13,15 @@ class Checks(Scene):
     """What has to hold, looked at after each step."""
 
     def _check(self, *, complete: bool) -> None:
+        if strange := self.search.indexes.keys() - self.broker.topics.keys():
+            raise Wrong(f"indexes {sorted(strange)} are there, and no topic has their names")
         if self.server.broken:
             raise Wrong(f"a file was deleted that a table needs: {self.server.broken[0]}")
         for name, expected in self.tables.items():
             if name in self.lost:
                 continue
             place = self._place(name)
+            self._check_letters(expected)
             rows = self._documents(expected) if self.story.world.documents else self._rows(place, expected)
             if rows is None:
                 continue
@@ -29,20 +32,34 @@ class Checks(Scene):
                 expected.check(rows, complete=done)
             except Wrong as wrong:
                 raise Wrong(f"{name}: {wrong}") from None
-            self._check_letters(expected)
 
     def _documents(self, expected: Expectation) -> Rows | None:
         """The documents of an index. What is sent is there before anybody acknowledges it: until then nobody can tell
         what has to be there.
         """
-        if not self._is_complete(expected) or expected.topic not in self.search.indexes:
+        if expected.topic not in self.search.indexes:
+            self._refuse_absence(f"index {expected.topic}", expected)
             return None
-        return [document for _, document in self.search.indexes[expected.topic].documents.values()]
+        documents = self.search.indexes[expected.topic].documents
+        if wrong := [one for one, (_, told) in documents.items() if not self._is_its_id(one, told["id"], expected)]:
+            raise Wrong(f"document {wrong[0]} of {expected.topic} has the id of another")
+        return [document for _, document in documents.values()] if self._is_complete(expected) else None
+
+    def _is_its_id(self, told: str, key: int, expected: Expectation) -> bool:
+        """Tell whether a document's id is its key, or, where each record has one, the place of one with the key."""
+        if expected.upsert:
+            return told == str(key)
+        name, partition, offset = told.rsplit("+", 2)
+        topic = self.broker.topics[expected.topic]
+        return name == expected.topic and topic.source.truth[topic.places(int(partition))[int(offset)]].key == key
+
+    def _refuse_absence(self, what: str, expected: Expectation) -> None:
+        if any(truth.row is not None for truth in expected.taken):
+            raise Wrong(f"{what} is not there, but its offsets moved")
 
     def _rows(self, name: str, expected: Expectation) -> Rows | None:
         if name not in self.server.tables:
-            if any(truth.row is not None for truth in expected.taken):
-                raise Wrong(f"{name} is not there, but its offsets moved")
+            self._refuse_absence(name, expected)
             return None
         self._check_vectors(name)
         try:
@@ -71,7 +88,11 @@ class Checks(Scene):
         )
 
     def _check_letters(self, expected: Expectation) -> None:
-        letters = {place for place in self.around.letters if place[0] == expected.topic}
+        letters = {letter.place for letter in self.around.letters if letter.place[0] == expected.topic}
+        if silent := [letter.place for letter in self.around.letters if not letter.reason]:
+            raise Wrong(f"the dead letter of {silent[0]} does not say why it is one")
+        if self.around.repeated:
+            raise Wrong(f"the dead letter of {self.around.repeated[0]} came more than once in one batch")
         if missing := expected.poison - letters:
             raise Wrong(f"no dead letter of {min(missing)}, which cannot be read")
         topic = self.broker.topics[expected.topic]
@@ -92,6 +113,15 @@ class Checks(Scene):
 
     def _kept(self) -> list[Expectation]:
         return [expected for name, expected in self.tables.items() if name not in self.lost]
+
+    def _check_told(self) -> None:
+        """Who comes to the end of all else has told what is lost: where a topic, or a table, was made again, or rows
+        came for one that was dropped.
+        """
+        for name in self.lost:
+            again = "recreated" in self.reasons or self._place(name) in self.server.tables
+            if again or self.tables[name].brings_rows(self._there()):
+                raise Wrong(f"{name}, or its topic, is not what it was, and nobody is told")
 
     def _check_stored(self) -> None:
         ends = {at: self.broker.topics[at[0]].end(at[1]) for at in self.broker.partitions()}

@@ -15,6 +15,7 @@ import attrs
 from connector.runtime.topic_partitions import TopicPartition
 from serde.events.images.unavailable_value import PLACEHOLDER
 from tests.simulation.catalog_server import Rows
+from tests.simulation.columns import DELETED, VALUES, differing
 from tests.simulation.moves import LARGE
 from tests.simulation.reads_left_behind import ReadsLeftBehind
 from tests.simulation.source import Truth
@@ -39,6 +40,7 @@ class Expectation:
     may be; `precise` that dates are more than whole seconds, `alone` that one partition has all. Keys are above `base`.
     `together`: batches take whole transactions. `keeps`: a row that is deleted, or that a truncate took, stays, and is
     marked. `rewrites`: deletes write data files anew, without the rows that they take. `documents`: it is an index.
+    `metadata` are the columns that tell of each row's event.
     """
 
     topic: str
@@ -51,6 +53,7 @@ class Expectation:
     together: bool = False
     rewrites: bool = False
     documents: bool = False
+    metadata: tuple[str, ...] = ()
     ends: dict[TopicPartition, int] = attrs.field(factory=dict)
     taken: list[Truth] = attrs.field(factory=list)
     foreign: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
@@ -133,6 +136,26 @@ class Expectation:
         before = (one for one in self.taken if one.key == old and one.row is not None and one.serial < made.serial)
         return any(one.says == "change" and batches[one.serial][0] == gone[0] for one in before)
 
+    def brings_rows(self, there: Reads) -> bool:
+        """Tell whether what is behind the offsets has rows for the table: of what comes again, or is deleted at once,
+        one with keys gets none.
+        """
+        behind = [
+            truth
+            for at, known in there.items()
+            for offset, truth in known.items()
+            if at[0] == self.topic and offset >= self.ends.get(at, 0) and not truth.tombstone
+        ]
+        known, last = (
+            {truth.key: truth.serial for truth in sorted(some, key=lambda one: one.serial)}
+            for some in (self.taken, behind)
+        )
+        rows = (truth for truth in behind if truth.says in ("change", "read") and truth.row is not None)
+        cut = max((truth.serial for truth in behind if truth.says == "truncate"), default=0)
+        return any(
+            not self.upsert or truth.serial == last[truth.key] > max(cut, known.get(truth.key, 0)) for truth in rows
+        )
+
     def has(self, key: int) -> bool:
         """Tell whether a key is of this topic, where several share a table; the first has those of other writers."""
         return self.base <= key < self.base + 100 or (key >= FOREIGN and not self.base)
@@ -167,12 +190,13 @@ class Expectation:
             if row["id"] in found:
                 raise Wrong(f"key {row['id']} has two rows: n={found[row['id']]['n']} and n={row['n']}")
             found[row["id"]] = row
-        live = {key: row["n"] for key, row in found.items() if row.get("__deleted") != "true"}
+        live = {key: row["n"] for key, row in found.items() if row.get(DELETED) != "true"}
         for key, allowed, row in self._allowed(complete=complete):
             if live.get(key) not in allowed:
                 raise Wrong(f"key {key} is {_told(live.get(key))}, and must be {' or '.join(map(_told, allowed))}")
             if row is not None and live.get(key) == row["n"]:
                 self._check_large(key, found[key], row)
+                self._check_metadata(found[key], DELETED, *self.metadata)
         if complete and self.keeps:
             self._check_marked(found)
         if complete and self.keeps and (gone := self._with_rows() - found.keys()):
@@ -183,6 +207,12 @@ class Expectation:
             known |= {truth.went_to for truth in self.taken if truth.went_to is not None}
         if strange := live.keys() - known:
             raise Wrong(f"keys {sorted(strange)} are there, and no record has them")
+
+    def _check_metadata(self, row: Mapping[str, Any], *names: str) -> None:
+        """Compare a row with the events that have its number."""
+        events = (truth.told for truth in self.taken if truth.key == row["id"] and truth.told)
+        if wrong := differing(row, (told for told in events if told["n"] == row["n"]), names):
+            raise Wrong(f"key {row['id']} has other values of {', '.join(wrong)} than its event: {row}")
 
     def _check_large(self, key: int, found: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Compare what updates, and changes of the key, may have left out."""
@@ -265,14 +295,17 @@ class Expectation:
         return {truth.key for truth in self.taken if truth.says in ("change", "read") and truth.row is not None}
 
     def _check_marked(self, found: Mapping[int, Mapping[str, Any]]) -> None:
-        """Rows that a truncate took are marked, and stay as they were."""
+        """Rows that are marked tell of the delete, and those that a truncate took stay as they were."""
+        for row in found.values():
+            if row.get(DELETED) == "true":
+                self._check_metadata(row, *self.metadata)
         cut = max((truth.serial for truth in self.taken if truth.says == "truncate"), default=0)
         if not cut or not self.alone or self.partial:
             return
         last = {truth.key: truth for truth in sorted(self.taken, key=lambda one: one.serial) if truth.says == "change"}
         for key, truth in last.items():
             row = found.get(key)
-            if truth.row is None or truth.serial > cut or row is None or row.get("__deleted") != "true":
+            if truth.row is None or truth.serial > cut or row is None or row.get(DELETED) != "true":
                 continue
             if row["n"] != truth.row["n"]:
                 raise Wrong(f"the marked row of key {key} has n={row['n']}, and must have {_told(truth.row['n'])}")
@@ -282,17 +315,13 @@ class Expectation:
         return [truth for truth in self.taken if truth.key == key and truth.came_from is not None]
 
     def _check_appended(self, rows: Rows) -> None:
-        wanted = Counter(_image(truth) for truth in self.taken if not truth.tombstone and truth.says != "truncate")
-        found = Counter((row["id"], row["n"] if row.get("__op") != "d" else None) for row in rows)
-        for key, row in self.foreign.items():
-            wanted[key, row["n"]] += 1
+        names = ("id", *VALUES, DELETED, *self.metadata)
+        whole = [truth.told for truth in self.taken if truth.told], list(self.foreign.values()), rows
+        told, foreign, found = (Counter(tuple(map(row.get, names)) for row in some) for some in whole)
+        wanted = told + foreign
         if found != wanted:
             missing, extra = wanted - found, found - wanted
             raise Wrong(f"appended rows: missing {dict(missing)}, not expected {dict(extra)}")
-
-
-def _image(truth: Truth) -> tuple[int, int | None]:
-    return truth.key, None if truth.row is None else truth.row["n"]
 
 
 def _n(truth: Truth, cut: int) -> int | None:

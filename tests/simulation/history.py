@@ -229,9 +229,10 @@ class History(Others, Checks):
                 process.batches.close()
                 self._check(complete=True)
                 self._check_stored()
+                self._check_told()
                 self._maintain_all()
                 return
-        if not self.lost and (not self.put_back or any(map(self._lacks_rows, self._kept()))):
+        if not self.put_back or any(map(self._lacks_rows, self._kept())):
             raise Wrong("the sink does not get to the end of its topics")
 
     def _maintain_all(self) -> None:

@@ -2,11 +2,13 @@
 
 Every call that a process makes of broker, catalog or store goes through `Interruptions.call`. A step of a story names
 calls by their number within the step; what is to happen there happens before, behind, or in the place of the call.
+Some that only ask are numbered apart: -1, -2, and so on. Recorded histories count the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any, Literal, TypeVar
 
 import attrs
@@ -29,6 +31,11 @@ Fault = Literal["crash", "crash-after", "away", "lost", "late", "twice"]
     twice        it is done, and sent again by a proxy, whose answer, a refusal, is what comes
 """
 FAULTS: tuple[Fault, ...] = ("crash", "crash-after", "away", "lost", "late", "twice")
+
+_BEYOND, _FAR = (10, 25, 60), 0.2
+"""How many more calls long steps make than most, and how often something happens at one of these."""
+_APART_CALLS, _APART = 4, 0.1
+"""The same of calls that are numbered apart."""
 
 OUTAGE, OUTAGE_CALLS = "outage", 24
 """Nobody answers this call and so many behind it: whoever tries again gives up."""
@@ -94,6 +101,16 @@ def commit_refused() -> Exception:
     return JavaError("CommitFailedException", "the branch has moved")
 
 
+def draw_call(rng: Random, far: Random, most: int) -> int:
+    """A call of a step: mostly one of those that most steps make, now and then one that only long steps come to, or one
+    that is numbered apart.
+    """
+    near, kind = rng.randrange(most), far.random()
+    if kind < _APART:
+        return -far.randint(1, _APART_CALLS)
+    return far.randrange(most, most + far.choice(_BEYOND)) if kind < _APART + _FAR else near
+
+
 @attrs.define(eq=False)
 class Interruptions:
     """What is to happen during the step at hand: faults, or steps of others, by the number of the call.
@@ -108,33 +125,53 @@ class Interruptions:
     happened: list[str] = attrs.field(factory=list)
     dead: bool = False
     unanswered: int = 0
+    asked: int = 0
 
     def begin(self, plan: Mapping[int, Any]) -> None:
         """Begin a step."""
-        self.plan, self.trace, self.dead, self.unanswered = dict(plan), [], False, 0
+        self.plan, self.trace, self.dead, self.unanswered, self.asked = dict(plan), [], False, 0, 0
 
     def call(self, what: str, do: Callable[[], R], away: Away, unanswered: Away | None = None) -> R:
         """Make a call. `unanswered` is raised for those that change something, where nobody says what came of it."""
+        self.trace.append(what)
+        return self._call(len(self.trace) - 1, what, do, away, unanswered)
+
+    def ask(self, what: str, do: Callable[[], R], away: Away) -> R:
+        """Make a call that changes nothing, and is numbered apart."""
+        self.asked += 1
+        return self._call(-self.asked, what, do, away, None)
+
+    def send(self, what: str, do: Callable[[], R]) -> R:
+        """Have the broker take something. What comes twice is an answer that does not come; nothing comes late: whoever
+        sends it waits for it.
+        """
+        late = len(self.late)
+        try:
+            return self.call(what, do, broker_away, broker_away)
+        except JavaError as error:
+            raise broker_away() from error
+        finally:
+            del self.late[late:]
+
+    def _call(self, number: int, what: str, do: Callable[[], R], away: Away, unanswered: Away | None) -> R:
         if self.dead:
             raise Crash(what)
-        number = len(self.trace)
-        self.trace.append(what)
         planned = self.plan.pop(number, None)
         if planned == OUTAGE:
             self.happened.append(f"{OUTAGE} from {what} on")
             planned, self.unanswered = None, OUTAGE_CALLS
         if self.unanswered:
-            self.unanswered -= 1
+            self.unanswered -= number >= 0
             raise away()
         if planned is None:
             return do()
         if planned not in FAULTS:
             # Others act meanwhile; calls of theirs have numbers of their own.
-            plan, trace, self.plan, self.trace = self.plan, self.trace, {}, []
+            plan, trace, asked, self.plan, self.trace = self.plan, self.trace, self.asked, {}, []
             try:
                 self.act(planned)
             finally:
-                self.plan, self.trace, self.dead = plan, trace, False
+                self.plan, self.trace, self.asked, self.dead = plan, trace, asked, False
             return do()
         self.happened.append(f"{planned} at {what}")
         return self._fail(planned, what, do, away, unanswered)

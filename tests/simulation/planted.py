@@ -41,9 +41,6 @@ from tests.simulation.world_mutations import WORLD_MUTATIONS
 
 WITHIN = 10_000
 _TALLY = PROJECT / "docs" / "planted-faults.jsonl"
-_BROKEN = ("AttributeError", "NameError", "TypeError", "ImportError")
-"""What falls over with one of these is no program with a fault, but none."""
-
 _HEAD = """# Planted faults
 
 Faults that are put into the code on purpose, and how many histories of the [simulated world](guarantees.md) it took to
@@ -93,7 +90,7 @@ def read_tally(file: Path) -> dict[str, Finding]:
 
 def is_broken(failure: Failure) -> bool:
     """Tell whether the program with the fault cannot run, so that nothing is proven."""
-    return any(f"fell over: {error}" in failure.reason for error in _BROKEN)
+    return "fell over: " in failure.reason
 
 
 def find(name: str, mutation: Mutation, folder: str, within: int = WITHIN) -> Finding:

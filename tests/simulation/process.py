@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -24,7 +25,7 @@ from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.commit.commit_attempts import commit_exactly_once
 from connector.iceberg.commit.commit_summary import CREATED_BY
 from connector.iceberg.state.offsets_table import OffsetsTable
-from connector.kafka.dlq.rejected_records import record_coordinates
+from connector.kafka.dlq.rejected_records import RecordCoordinates, record_coordinates
 from connector.runtime.monitoring.listeners import BatchReport
 from connector.runtime.retry import call_with_retries
 from connector.runtime.topic_partitions import TopicPartition
@@ -64,15 +65,26 @@ NAME = "simulated"
 RETRY_ATTEMPTS = 4
 
 
+@attrs.frozen
+class Letter:
+    """A dead letter: where its record is, and why it is one."""
+
+    place: RecordCoordinates
+    reason: str
+
+
 @attrs.define(eq=False)
 class Surroundings:
-    """What all processes share; `letters` are the places of dead letters, `group` the consumer group's offsets."""
+    """What all processes share; `group` are the consumer group's offsets, `repeated` places of dead letters that came
+    once more though the broker had acknowledged them, in the same batch.
+    """
 
     number: int
     broker: Broker
     server: CatalogServer
     calls: Interruptions
-    letters: list[tuple[str, int, int]] = attrs.field(factory=list)
+    letters: list[Letter] = attrs.field(factory=list)
+    repeated: list[RecordCoordinates] = attrs.field(factory=list)
     group: dict[TopicPartition, int] = attrs.field(factory=dict)
 
 
@@ -109,7 +121,7 @@ class Process:
             destination,
             offsets,
             cluster,
-            _Letters(around),
+            _Letters(self),
             _Group(around),  # type: ignore[arg-type]
         )
         self.batches, _ = begin_batches(settings, ports, seen)
@@ -252,12 +264,15 @@ def _joined(one: Any, other: Any) -> Any:
 
 @attrs.frozen
 class _Letters:
-    around: Surroundings
+    process: Process
+    acknowledged: Counter[tuple[int, RecordCoordinates]] = attrs.field(factory=Counter)
 
     def write(self, letters: Sequence[Any], topic_ids: Mapping[str, str]) -> None:
-        if letters:
-            places = [record_coordinates(one) for one in letters]
-            self.around.calls.call("write dead letters", lambda: self.around.letters.extend(places), broker_away)
+        around, made = self.process.around, [Letter(record_coordinates(one), one.reason) for one in letters]
+        if made:
+            around.calls.send("write dead letters", lambda: around.letters.extend(made))
+            self.acknowledged.update((self.process.count, letter.place) for letter in made)
+            around.repeated += [place for (_, place), times in self.acknowledged.items() if times > 1]
 
 
 @attrs.frozen
@@ -266,7 +281,7 @@ class _Group:
 
     def commit_offsets(self, end: Mapping[TopicPartition, int]) -> str | None:
         try:
-            self.around.calls.call("commit the group's offsets", lambda: self.around.group.update(end), broker_away)
+            self.around.calls.send("commit the group's offsets", lambda: self.around.group.update(end))
         except Exception as error:  # noqa: BLE001 - as the product: they are for lag tools only
             return str(error)
         return None

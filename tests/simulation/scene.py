@@ -81,6 +81,7 @@ class Scene:
                 together=world.moves,
                 rewrites="copy-on-write" in (world.mode, world.then),
                 documents=world.documents,
+                metadata=world.metadata,
             )
             for name in self.names
         }
@@ -187,6 +188,19 @@ class Scene:
             if unread:
                 raise Wrong(f"{why}: {at[0]}-{at[1]} stands at {end}, and retention took offset {unread[0]} unread")
 
+    def _refuse_loss(
+        self, label: str, ends: Mapping[TopicPartition, int], reads: Mapping[TopicPartition, Mapping[int, Truth]]
+    ) -> None:
+        """See that no offset moves over rows whose table somebody dropped, or whose topic was made again."""
+        if label in self.lost:
+            expected = self.tables[label]
+            over = {
+                at: {offset: truth for offset, truth in reads.get(at, {}).items() if offset < end}
+                for at, end in ends.items()
+            }
+            if expected.brings_rows(over):
+                raise Wrong(f"{label}, or its topic, is not what it was, and the stored offsets move over its rows")
+
     def _below(self, end: int, there: Mapping[int, Truth]) -> dict[int, Truth]:
         """What had no rows for a table that was put back meanwhile, and is acknowledged: nobody reads it again."""
         return {offset: truth for offset, truth in there.items() if offset < end}
@@ -212,6 +226,7 @@ class Scene:
                 first = {at: end for at, end in self.saved.items() if at in expected.ends or end}
                 if expected is self.tables[label]:
                     self._refuse_unread(expected, first, told, "the offsets table")
+                    self._refuse_loss(label, first, told)
                 expected.advance(first, told, there, "the offsets table")
 
     def _states_that_pass(self, place: str, label: str) -> Iterator[Expectation]:

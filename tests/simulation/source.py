@@ -20,6 +20,7 @@ from tests.model.events import START_NS, Clock, Database, Headers, Row
 from tests.model.life import Life
 from tests.model.recordings import Record
 from tests.simulation.answers import Answers
+from tests.simulation.columns import find_columns
 from tests.simulation.moves import Moves, change, leave_out
 
 KEYS = 5
@@ -31,7 +32,7 @@ Says = Literal["change", "read", "truncate", "poison"]
 
 @attrs.frozen
 class Truth:
-    """What a record says: the row of a key from `serial` on, None where it is gone."""
+    """What a record says: the row of a key from `serial` on, None where it is gone; `told` has its event's columns."""
 
     serial: int
     says: Says
@@ -41,6 +42,7 @@ class Truth:
     tombstone: bool = False
     came_from: int | None = None
     went_to: int | None = None
+    told: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
 
 
 MOVES = Answers()
@@ -205,7 +207,8 @@ class Source(Database):
         return json.dumps({**json.loads(value), "ts_ns": self._processed_at()}).encode()
 
     def _append(self, partition: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
-        self.truth.append(attrs.evolve(self._says, tombstone=True) if value is None else self._says)
+        told = {} if value is None or self._says.says == "poison" else find_columns(value)
+        self.truth.append(attrs.evolve(self._says, tombstone=value is None, told=told))
         self.headers.append(None if value is None else self._header)
         super()._append(partition, key, value, headers)
 

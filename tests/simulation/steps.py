@@ -101,10 +101,18 @@ class World:
         return (self,) if self.then is None else (self, attrs.evolve(self, mode=self.then))
 
     @property
+    def _fields(self) -> Iterable[str]:
+        places, parts = _PLACES[self.clock] if self.places else (), ("db", "schema", "table") if self.shared else ()
+        return dict.fromkeys(("op", *_TIMES[self.dedup], *places, *parts))
+
+    @property
+    def metadata(self) -> tuple[str, ...]:
+        """The columns that tell of a row's event."""
+        return tuple(f"__{field.replace('.', '_')}" for field in self._fields)
+
+    @property
     def properties(self) -> tuple[str, ...]:
         """The sink's."""
-        places, parts = _PLACES[self.clock] if self.places else (), ("db", "schema", "table") if self.shared else ()
-        fields = ",".join(dict.fromkeys(("op", *_TIMES[self.dedup], *places, *parts)))
         return (
             "name=simulated",
             "bootstrap.servers=localhost:9",
@@ -115,7 +123,7 @@ class World:
             f"debezium.sink.iceberg.format-version={self.version}",
             f"debezium.sink.iceberg.upsert-keep-deletes={str(self.keep_deletes).lower()}",
             *((f"debezium.sink.iceberg.upsert-dedup-column={self.dedup}",) if self.dedup != "__source_ts_ns" else ()),
-            f"debezium.transforms.unwrap.add.fields={fields}",
+            f"debezium.transforms.unwrap.add.fields={','.join(self._fields)}",
             f"truncate.enabled={str(self.upsert and not (self.keep_deletes and self.documents)).lower()}",
             "errors.deadletterqueue.limit.ratio=1",
             *_EXPIRY,

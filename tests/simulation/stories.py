@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 
 from tests.model.events import Clock
-from tests.simulation.additions import add_others, make_foreign_change, make_growth, make_truncate
-from tests.simulation.interruptions import FAULTS
+from tests.simulation.additions import add_others, make_drop, make_foreign_change, make_growth, make_truncate
+from tests.simulation.interruptions import FAULTS, draw_call
 from tests.simulation.overlaps import (
     CONVERSION_TAKES,
     MAINTENANCE_WORKS,
@@ -58,7 +58,7 @@ _TABLE: dict[TableAct, float] = {
     "forget deletes": 0.6,
 }
 MOST_CALLS, MOST_MAINTENANCE_CALLS = 34, 30
-"""Calls of a batch that begins with a start, and of a run of maintenance, roughly."""
+"""Calls of most batches that begin with a start, and of most runs of maintenance."""
 _TASKS = (("convert",), ("rewrite",), ("expire",), ("convert", "rewrite"), ("convert", "rewrite", "expire"))
 
 _MOVES = 0.25
@@ -128,17 +128,19 @@ class Script:
 def make_story(seed: int, most: int = 14) -> Story:
     """The story of a seed; those of a script have its sources, and differ in all that else is there and happens."""
     rng, script = Random(seed), Script.of(seed // SCRIPT)
+    far = Random(f"far calls {seed}")
     world = _change_mode(seed, _make_world(rng, script.world))
     calm = rng.random() < 0.3
     steps: list[Step] = [script.step(0)]
     done = 1
     for _ in range(rng.randint(3, most)):
         kind = rng.choices(["source", "batch", "table", "kafka", "kill"], [5, 5, 1.5, 0.6, 0.5])[0]
-        steps.append(script.step(done) if kind == "source" else _make_step(rng, kind, calm=calm))
+        steps.append(script.step(done) if kind == "source" else _make_step(rng, far, kind, calm=calm))
         done += kind == "source"
     scenes, moves = Random(f"scene {seed}"), map(script.step, count(done))
     steps = make_truncate(seed, world, steps, lambda: next(moves), calm=calm)
     steps = make_growth(seed, world, steps, lambda: next(moves))
+    steps = make_drop(seed, world, steps, lambda: next(moves))
     steps = make_foreign_change(seed, world, steps, lambda: next(moves), calm=calm)
     if world.upsert and not world.documents and scenes.random() < 0.08:
         world, scene = scenes.choice(_SCENES)(scenes, lambda: next(moves), world)
@@ -189,7 +191,7 @@ def _change_mode(seed: int, world: World) -> World:
     return attrs.evolve(world, then=then) if world.upsert and not world.documents and rng.random() < 0.2 else world
 
 
-def _make_step(rng: Random, kind: str, *, calm: bool) -> Step:
+def _make_step(rng: Random, far: Random, kind: str, *, calm: bool) -> Step:
     if kind == "table":
         return TableStep(_pick(rng, _TABLE), rng.randrange(1000))
     if kind == "kafka":
@@ -197,18 +199,18 @@ def _make_step(rng: Random, kind: str, *, calm: bool) -> Step:
     process = 0 if rng.random() < 0.9 else 1
     if kind == "kill":
         return Kill(process)
-    return Batch(process, rng.randrange(1000), rng.random() < 0.3, () if calm else _interruptions(rng, process))
+    return Batch(process, rng.randrange(1000), rng.random() < 0.3, () if calm else _interruptions(rng, far, process))
 
 
 def _source_step(rng: Random) -> Step:
     return SourceStep(_pick(rng, _SOURCE), rng.randrange(1000))
 
 
-def _interruptions(rng: Random, process: int) -> tuple[tuple[int, Any], ...]:
+def _interruptions(rng: Random, far: Random, process: int) -> tuple[tuple[int, Any], ...]:
     count = rng.choices([0, 1, 2, 4], [4, 5, 2, 1])[0]
     found: dict[int, Any] = {}
     for _ in range(count):
-        found[rng.randrange(MOST_CALLS)] = _interruption(rng, process)
+        found[draw_call(rng, far, MOST_CALLS)] = _interruption(rng, process)
     return tuple(sorted(found.items()))
 
 
@@ -225,13 +227,13 @@ def _interruption(rng: Random, process: int) -> Any:
 
 def _with_maintenance(seed: int, steps: list[Step], *, calm: bool) -> list[Step]:
     """Add our own maintenance to some stories; they are the same but for it."""
-    rng = Random(f"maintenance {seed}")
+    rng, far = Random(f"maintenance {seed}"), Random(f"far calls of maintenance {seed}")
     if not calm and rng.random() < 0.06:
         place = rng.randint(1, len(steps))
         steps[place:place] = make_late_commit(rng)
     for _ in range(rng.choices([0, 1, 2, 3], [12, 4, 3, 1])[0]):
         tasks = rng.choice(_TASKS)
-        during = () if calm else _maintenance_interruptions(rng, CONVERSION_TAKES if len(tasks) > 1 else (0,))
+        during = () if calm else _maintenance_interruptions(rng, far, CONVERSION_TAKES if len(tasks) > 1 else (0,))
         steps.insert(rng.randint(1, len(steps)), Maintain(tasks, rng.randrange(1000), during))
     overlaps = Random(f"overlap {seed}")
     if not calm and overlaps.random() < 0.15:
@@ -241,7 +243,7 @@ def _with_maintenance(seed: int, steps: list[Step], *, calm: bool) -> list[Step]
     return steps
 
 
-def _maintenance_interruptions(rng: Random, later: tuple[int, ...]) -> tuple[tuple[int, Any], ...]:
+def _maintenance_interruptions(rng: Random, far: Random, later: tuple[int, ...]) -> tuple[tuple[int, Any], ...]:
     """Faults anywhere, and what others do between the reading of a table and the commit. A rollback is not among it:
     the expiry could take away all that tells of it (docs/guarantees.md).
     """
@@ -262,7 +264,7 @@ def _maintenance_interruptions(rng: Random, later: tuple[int, ...]) -> tuple[tup
         elif kind < 0.75:
             found[at] = _source_step(rng)
         else:
-            found[rng.randrange(MOST_MAINTENANCE_CALLS)] = rng.choice(FAULTS)
+            found[draw_call(rng, far, MOST_MAINTENANCE_CALLS)] = rng.choice(FAULTS)
     return tuple(sorted(found.items()))
 
 

@@ -35,7 +35,7 @@ from tests.simulation.catalog_server import CatalogServer, LiveFile, Metadata, R
 from tests.simulation.interruptions import Interruptions, catalog_away, commit_unanswered
 from tests.simulation.java_table import JavaTable
 from tests.simulation.replacements import replaced
-from tests.simulation.store import io_properties
+from tests.simulation.store import io_properties, store_away
 
 _CONTENTS = {
     "data": DataFileContent.DATA,
@@ -73,7 +73,7 @@ class SimulatedTable(Table):
         return io_properties(self.java.server.store)
 
     def metadata(self) -> Any:
-        return MetadataView(self.java.server, self.java.now)
+        return MetadataView(self.java.server, self.java.now, self.java.calls)
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
@@ -111,6 +111,7 @@ class MetadataView:
 
     server: CatalogServer
     now: Metadata
+    calls: Interruptions
 
     @property
     def metadata(self) -> MetadataView:
@@ -322,7 +323,7 @@ def offsets_in_memory() -> Iterator[None]:
         return FileDescription(path, kind.content, b"", None, 1)
 
     def read(io: MetadataView, path: str) -> Rows:
-        return io.server.read(path)
+        return io.calls.ask(f"read {path}", lambda: io.server.read(path), store_away)
 
     with replaced(
         ((offset_rows, "write_file", write), (offset_rows, "_read_rows", read), (offset_rows, "pa", _NO_ARROW))

@@ -149,3 +149,26 @@ def test_what_came_before_a_truncate_may_lack_a_value_that_the_truncate_took() -
     expected.empty({OLD: {0: TRUNCATE}})
     with pytest.raises(Wrong, match="the name of key 1"):
         expected.check(lost, complete=False)
+
+
+TOLD = {**ROW, "__op": "u", "__deleted": "false"}
+
+
+@pytest.mark.parametrize("upsert", [True, False], ids=["rows", "events"])
+@pytest.mark.parametrize("other", [{"__op": "c"}, {"__op": None}, {"__deleted": None}])
+def test_a_row_tells_of_its_event(*, upsert: bool, other: dict[str, str | None]) -> None:
+    """Its columns of metadata are those of the event, whether a row is of a key or of an event."""
+    expected = attrs.evolve(_expect({OLD: [attrs.evolve(CREATED, told=TOLD)]}), upsert=upsert, metadata=("__op",))
+    expected.check([TOLD], complete=True)
+    with pytest.raises(Wrong, match=r"than its event|appended rows"):
+        expected.check([{**TOLD, **other}], complete=True)
+
+
+@pytest.mark.parametrize(
+    ("behind", "brings"),
+    [([CREATED], False), ([DELETED], False), ([Truth(3, "read", 1, ROW)], True), ([Truth(3, "change", 2, ROW)], True)],
+    ids=["comes again", "is deleted", "is read", "is new"],
+)
+def test_what_comes_behind_the_offsets_brings_rows(behind: list[Truth], *, brings: bool) -> None:
+    """What a table has, and what is gone at once, needs no row of it."""
+    assert _expect({OLD: [CREATED]}).brings_rows({OLD: dict(enumerate(behind, 1))}) is brings

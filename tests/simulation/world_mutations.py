@@ -13,7 +13,9 @@ from unittest.mock import patch
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from connector.errors import ConnectorError
 from connector.iceberg import java
 from connector.iceberg.commit import commit
 from connector.maintenance import maintainer
@@ -22,6 +24,7 @@ from connector.sink.convert import row_builder
 from connector.sink.destinations.iceberg import committer
 from connector.sink.destinations.iceberg.tables.iceberg_tables import IcebergTables
 from connector.sink.destinations.iceberg.write import table_writer
+from connector.sink.destinations.opensearch import index_naming
 from connector.sink.destinations.soft_deletes import mark_deleted
 from connector.sink.microbatch.processor import BatchProcessor
 from connector.sink.model.plan import BatchPlan
@@ -223,6 +226,85 @@ def exceptions_that_pyspark_makes_its_own_have_no_name() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def documents_go_elsewhere() -> Iterator[None]:
+    """Every document goes to an index of another name."""
+    whole = index_naming.index_name
+    with patch.object(index_naming, "index_name", lambda *values: f"other-{whole(*values)}"):
+        yield
+
+
+@contextmanager
+def rows_of_dropped_tables_are_passed_over() -> Iterator[None]:
+    """A batch's rows for a table that somebody dropped are left out, and its offsets are stored."""
+    whole = committer.IcebergCommitter._commit_table
+
+    def commit(self: Any, table: Any, name: str, *values: Any) -> Any:
+        try:
+            return whole(self, table, name, *values)
+        except ConnectorError:
+            java = self._targets[name].table.java
+            if java.now.name in java.server.tables:
+                raise
+            return None
+
+    with patch.object(committer.IcebergCommitter, "_commit_table", commit):
+        yield
+
+
+@contextmanager
+def appended_rows_lose_values() -> Iterator[None]:
+    """Where every event gets a row of its own, most columns of it are empty."""
+    whole = table_writer.write_append
+
+    def write(writer: Any, part: Any, table: Any) -> None:
+        rows, kept = part.rows, ("id", "n", "__op")
+        empty = [pa.nulls(len(rows), field.type) for field in rows.schema]
+        columns = [rows[at] if name in kept else empty[at] for at, name in enumerate(rows.schema.names)]
+        whole(writer, attrs.evolve(part, rows=pa.record_batch(columns, rows.schema)), table)
+
+    with patch.object(table_writer, "write_append", write):
+        yield
+
+
+@contextmanager
+def updates_call_themselves_creates() -> Iterator[None]:
+    """Rows tell that they were made, where an update was the last that came of them."""
+    whole = row_builder._fill_added_columns
+
+    def fill(columns: dict[str, pa.Array], *values: Any) -> None:
+        whole(columns, *values)
+        told = columns["__op"]
+        columns["__op"] = pc.if_else(pc.equal(told, "u"), pa.scalar("c", told.type), told)
+
+    with patch.object(row_builder, "_fill_added_columns", fill):
+        yield
+
+
+def _change_letters(change: Callable[[list[Any]], list[Any]]) -> AbstractContextManager[Any]:
+    whole = BatchProcessor._commit
+
+    def commit(self: Any, batch: Any, plan: Any, names: Any, result: Any, position: Any) -> Any:
+        result = attrs.evolve(result, dead_letters=change(result.dead_letters))
+        return whole(self, batch, plan, names, result, position)
+
+    return patch.object(BatchProcessor, "_commit", commit)
+
+
+@contextmanager
+def letters_give_no_reason() -> Iterator[None]:
+    """Dead letters do not say what is wrong with their records."""
+    with _change_letters(lambda letters: [attrs.evolve(letter, reason="") for letter in letters]):
+        yield
+
+
+@contextmanager
+def letters_come_thrice() -> Iterator[None]:
+    """Each dead letter is written three times."""
+    with _change_letters(lambda letters: letters * 3):
+        yield
+
+
 WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     made.__name__: made
     for made in (
@@ -239,5 +321,11 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         sources_are_where_a_batch_ends,
         partitions_that_appear_are_read_from_where_they_begin,
         exceptions_that_pyspark_makes_its_own_have_no_name,
+        documents_go_elsewhere,
+        rows_of_dropped_tables_are_passed_over,
+        appended_rows_lose_values,
+        updates_call_themselves_creates,
+        letters_give_no_reason,
+        letters_come_thrice,
     )
 }
