@@ -21,12 +21,20 @@ DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms"
 """Dedup columns that are Debezium's time of the source, and their units."""
 
 
-def build_order(run: ConsumerRecords, change: Changes, table: TablePlan, plan: BatchPlan) -> ChangeOrder:
+def build_order(
+    run: ConsumerRecords, change: Changes, table: TablePlan, plan: BatchPlan, column: str | None = None
+) -> ChangeOrder:
     """Return by what each change is older or newer than others: its dedup value, date and place, and where it stood.
 
-    The versions of a history have a time of the source, which counts where the table lacks the dedup column.
+    Args:
+        run: the records.
+        change: the changes among them.
+        table: their table. The versions of a history have a time of the source, which counts where the table lacks the
+            dedup column.
+        plan: the batch's.
+        column: what is the dedup column here (default: the plan's).
     """
-    name = plan.dedup_column
+    name = column or plan.dedup_column
     if table.history and not has_dates(table.layout, name):
         name = SOURCE_TS_NS
     rank, values = plan.ranks[run.topic, run.partition], to_int64(read_dedup_values(change, name))
