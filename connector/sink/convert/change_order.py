@@ -10,7 +10,7 @@ from connector.iceberg.types.values.conversion import convert
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert.columns.found_columns import count_milliseconds, has_dates
 from connector.sink.model.change_rows import ChangeOrder
-from connector.sink.model.event_age import select_proven_dates, select_proven_places, units_per_second
+from connector.sink.model.event_age import is_declared, select_proven_dates, select_proven_places, units_per_second
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.truncates import SOURCE_TS_NS
 from serde.arrays import Ints, children
@@ -38,13 +38,14 @@ def build_order(
     if table.history and not has_dates(table.layout, name):
         name = SOURCE_TS_NS
     rank, values = plan.ranks[run.topic, run.partition], to_int64(read_dedup_values(change, name))
-    evidence = (values, change.op, change.deleted, units_per_second(name, plan.events.add_fields_prefix))
+    evidence, prefix = (values, change.op, change.deleted), plan.events.add_fields_prefix
+    dates = select_proven_dates(*evidence, units_per_second(name, prefix))
     return ChangeOrder(
         partition=np.full(len(change.rows), rank, np.int64),
         offset=run.offset[change.rows],
         dedup=values,
-        date=np.where(change.clock_dated, NO_VALUE, select_proven_dates(*evidence)),
-        place=select_proven_places(change.place, *evidence),
+        date=np.where(change.clock_dated, NO_VALUE, dates),
+        place=select_proven_places(change.place, *evidence, declared=is_declared(name, prefix)),
         op=change.op,
     )
 

@@ -150,8 +150,7 @@ def _build_versions(
     """
     is_ns = plan.dedup_column == SOURCE_TS_NS
     own = derive_versions(order.dedup, to_int64(change.total_order), nanoseconds=is_ns)
-    declared = plan.dedup_units_per_second is None
-    op = np.zeros(len(order), np.uint8) if declared else order.op
+    op = np.zeros(len(order), np.uint8) if plan.dedup_is_declared else order.op
     has_grown = plan.has_grown(run.topic, table)
     before = find_last_versions(table.watermarks, run.at, change.origin, has_grown=has_grown)
     return own, assign_versions(own, before, op, repeats)

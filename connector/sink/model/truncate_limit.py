@@ -17,8 +17,8 @@ def find_truncate_limit(cut: TableTruncate, table: TablePlan, plan: BatchPlan) -
     columns, own = table.layout.columns, plan.dedup_column
     for column, value in ((SOURCE_TS_NS, cut.ts_ns), (own, cut.dedup)):
         if column in columns.names and pa.types.is_integer(columns.field(column).type):
-            # By a column that is no time nobody knows how far the table has come in the source's log.
-            marks = () if plan.dedup_units_per_second is None else table.find_watermarks(cut.source)
+            # Of a declared column nobody knows how far the table has come in the source's log.
+            marks = () if plan.dedup_is_declared else table.find_watermarks(cut.source)
             limit = cut.deletes_until(table.find_last_truncate(cut.source).place, marks, value)
             return None if limit is None else (column, limit)
     return None

@@ -159,8 +159,7 @@ class TableTruncate:
 
     def _mark_earlier(self, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes that are known to have come before, and those of which it is known."""
-        what = (moments.ts_ns, moments.op, moments.deleted, _SECOND_NS)
-        date, place = select_proven_dates(*what), select_proven_places(moments.place, *what)
+        date, place = _select_proven(moments)
         with_place = _mark_comparable(place, self.place)
         with_date = ~with_place & (date != NO_VALUE) & (self.ts_ns != NO_VALUE) & (self.ts_ns % _SECOND_NS != 0)
         earlier = with_place & _mark_not_above(place, self.place) | with_date & (date < self.ts_ns)
@@ -205,13 +204,17 @@ def _mark_proven(moments: ChangeTimes, ts_ns: int, place: SourcePosition) -> tup
     """Mark the changes that are proven to be older than a truncate, and those proven to be newer: by place, where the
     date does not contradict it.
     """
-    what = (moments.ts_ns, moments.op, moments.deleted, _SECOND_NS)
-    date, known = select_proven_dates(*what), select_proven_places(moments.place, *what)
+    date, known = _select_proven(moments)
     with_place = _mark_comparable(known, place)
     dated = (date != NO_VALUE) & (ts_ns != NO_VALUE) & (ts_ns % _SECOND_NS != 0)
     earlier, later = dated & (date < ts_ns), dated & (date > ts_ns)
     below, above = _mark_below(known, place), _mark_above(known, place)
     return with_place & below & ~later, with_place & above & ~earlier
+
+
+def _select_proven(moments: ChangeTimes) -> tuple[Ints, LogPositions]:
+    what = (moments.ts_ns, moments.op, moments.deleted)
+    return select_proven_dates(*what, _SECOND_NS), select_proven_places(moments.place, *what, declared=False)
 
 
 def _mark_newer(date: Ints, ts_ns: int) -> Mask:
